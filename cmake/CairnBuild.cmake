@@ -1,0 +1,50 @@
+# Compiler settings and the few functions that every CMakeLists.txt here uses.
+
+set(CAIRN_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize=")
+option(CAIRN_FUZZ "Build the fuzz targets against libFuzzer (Clang)" OFF)
+option(CAIRN_WERROR "Treat warnings as errors" ON)
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+add_compile_definitions(_GNU_SOURCE)
+# Boards and gateway must agree to the bit, so no compiler may contract a*b+c on its own.
+add_compile_options(-Wall -Wextra -Wconversion -ffp-contract=off -fno-strict-aliasing)
+if(CAIRN_WERROR)
+    add_compile_options(-Werror)
+endif()
+if(CAIRN_SANITIZE)
+    add_compile_options(-fsanitize=${CAIRN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${CAIRN_SANITIZE})
+else()
+    add_compile_options(-fstack-protector-strong)
+    add_compile_definitions($<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
+    add_link_options(LINKER:-z,relro,-z,now LINKER:--gc-sections)
+    add_compile_options(-ffunction-sections -fdata-sections)
+endif()
+if(CAIRN_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# cairn_library(NAME SOURCES... [LIBS ...]): a static library whose includes start at the root.
+function(cairn_library name)
+    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+    target_link_libraries(${name} PUBLIC ${arg_LIBS})
+endfunction()
+
+# cairn_test(NAME SOURCES... [LABELS ...]): a cmocka program that may include any layer.
+function(cairn_test name)
+    cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 60)
+    endif()
+    add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+    target_link_libraries(${name} PRIVATE cairn_all cmocka m)
+    target_compile_definitions(${name} PRIVATE CAIRN_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()

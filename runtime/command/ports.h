@@ -1,0 +1,15 @@
+// ports.h - the implementations a program was linked with. The *_main.c files fill it in.
+#pragma once
+
+#include "runtime/port/collective.h"
+#include "runtime/port/compute.h"
+#include "runtime/port/link.h"
+#include "runtime/port/peer_link.h"
+
+struct cn_ports {
+    const struct cn_compute_ops *const *computes; // ends with NULL; the first that opens is "auto"
+    const struct cn_collective_ops *collective;
+    cn_err (*open_peer_link)(const char *listen, const struct cn_member *members, uint32_t count,
+                             uint32_t self, struct cn_peer_link **link);
+    const struct cn_link_ops *link;
+};

@@ -1,0 +1,63 @@
+// dataset.h - samples from a pair of .npy files, mapped into memory.
+//
+// Inputs are float32 or uint8, C order, first dimension = samples; labels are integers of any NumPy
+// width or float32 targets. Format: NEP 1 (numpy.org/neps/nep-0001-npy-format.html). A sample is
+// (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
+// trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
+// number n is the same in every run, so the cursor is one integer.
+// Threading: batches may be read by any one thread at a time.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/diag.h"
+#include "runtime/base/error.h"
+#include "runtime/profile/job.h"
+
+struct cn_dataset_config {
+    const char *inputs; // paths
+    const char *labels;
+    double scale, mean;
+    double held_out; // share, [0, 0.9]
+    uint64_t seed;   // of the split and the order
+};
+
+// What the model wants, for checking.
+struct cn_sample_shape {
+    enum cn_loss loss;
+    uint32_t rank; // dims of one sample, without the batch
+    uint64_t dims[8];
+    uint64_t outputs; // elements of one output: classes, or targets of MSE
+};
+
+struct cn_batch {
+    float *inputs;   // room for count * input elements
+    int32_t *labels; // cross-entropy: count class numbers
+    float *targets;  // MSE: count * outputs
+    uint32_t count;  // samples; a last held-out batch may be shorter
+};
+
+enum cn_split {
+    CN_SPLIT_TRAIN,
+    CN_SPLIT_HELD_OUT,
+    CN_SPLIT_ALL, // both, in file order: for a set that is only evaluated
+};
+
+struct cn_dataset;
+
+// Checks everything once: shapes against shape, labels in range, no NaN or infinity. A sample whose
+// dims differ from the shape but have the same element count is accepted (8x8 for 1x8x8).
+cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_sample_shape *shape,
+                       struct cn_diag *diag, struct cn_dataset **dataset);
+void cn_dataset_close(struct cn_dataset *dataset);
+
+uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
+
+// Training batch number index, always size samples (an epoch's end wraps into the next permutation).
+void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, uint32_t size,
+                            struct cn_batch *batch);
+
+// Samples [first, first + size) of a split, fewer at its end; batch->count says how many.
+void cn_dataset_range(const struct cn_dataset *dataset, enum cn_split split, uint64_t first,
+                      uint32_t size, struct cn_batch *batch);

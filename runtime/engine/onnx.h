@@ -1,0 +1,100 @@
+// onnx.h - reads an ONNX file where it lies in memory.
+//
+// A walker over the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) of the
+// messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for each
+// initializer the place of its bytes in the file is known, so weights can be written back.
+// Every input is hostile until checked: lengths, counts, nesting and sizes are bounded.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/diag.h"
+#include "runtime/base/error.h"
+#include "runtime/engine/layout.h"
+
+#define CN_ONNX_FILE_MAX (1ull << 31) // bytes; protobuf's own limit
+#define CN_ONNX_RANK_MAX 8
+
+struct cn_text { // borrowed from the mapping, no terminating 0
+    const char *data;
+    size_t size;
+};
+
+enum cn_onnx_type { // TensorProto.DataType
+    CN_ONNX_FLOAT = 1,
+    CN_ONNX_UINT8 = 2,
+    CN_ONNX_INT32 = 6,
+    CN_ONNX_INT64 = 7,
+    CN_ONNX_BOOL = 9,
+};
+
+struct cn_onnx_tensor {
+    struct cn_text name;
+    int32_t type;
+    uint32_t rank;
+    uint64_t dims[CN_ONNX_RANK_MAX];
+    size_t count;        // product of dims, checked
+    const uint8_t *data; // little-endian elements, not aligned: raw_data or packed float_data/int64
+                         // is a varint list (then raw is false); NULL when count is 0
+    size_t size;         // bytes of data
+    bool raw;
+    uint64_t file_offset; // of data in the file
+};
+
+struct cn_onnx_attribute {
+    struct cn_text name;
+    int32_t type; // AttributeProto.AttributeType: 1 float, 2 int, 3 string, 4 tensor, 6 floats, 7 ints
+    float f;
+    int64_t i;
+    struct cn_text s;
+    int64_t *ints; // owned
+    float *floats; // owned
+    size_t count;  // of ints or floats
+    struct cn_onnx_tensor tensor;
+};
+
+struct cn_onnx_node {
+    struct cn_text name, op, domain;
+    struct cn_text *inputs, *outputs; // owned arrays; an omitted optional input has size 0
+    size_t input_count, output_count;
+    struct cn_onnx_attribute *attributes; // owned
+    size_t attribute_count;
+};
+
+struct cn_onnx_value { // a graph input or output
+    struct cn_text name;
+    int32_t type;
+    uint32_t rank;
+    int64_t dims[CN_ONNX_RANK_MAX]; // -1 where symbolic
+};
+
+struct cn_onnx {
+    const uint8_t *file; // borrowed; must outlive this object
+    size_t file_size;
+    int64_t ir_version;
+    int64_t opset; // of the default domain
+    struct cn_onnx_node *nodes;
+    size_t node_count;
+    struct cn_onnx_tensor *initializers;
+    size_t initializer_count;
+    struct cn_onnx_value *inputs, *outputs; // inputs that are initializers too are left out
+    size_t input_count, output_count;
+};
+
+// Decodes the whole file into tables. CN_EFORMAT or CN_ENOTSUP with a line in diag.
+cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx);
+void cn_onnx_close(struct cn_onnx *onnx);
+
+const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
+                                                       const char *name);
+bool cn_text_equal(struct cn_text text, const char *string);
+
+// Which initializers are the model's tensors, in file order. float32 initializers are parameters,
+// except the mean and variance of BatchNormalization, which are statistics.
+cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout);
+
+// The weights as stored in the file, layout order, total floats.
+cn_err cn_onnx_weights(const struct cn_onnx *onnx, const struct cn_layout *layout, float *weights);

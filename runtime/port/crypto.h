@@ -1,0 +1,38 @@
+// crypto.h - digests, key derivation and random bytes. One implementation per program, linked in.
+//
+// SHA-256: FIPS 180-4. HKDF: RFC 5869 with SHA-256. Threading: any; no shared state.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/error.h"
+
+#define CN_KEY_SIZE 32
+
+// Opaque; large enough for the implementation's state, which the port checks at compile time.
+struct cn_sha256 {
+    _Alignas(8) uint8_t state[256];
+};
+
+void cn_sha256_init(struct cn_sha256 *sha);
+void cn_sha256_add(struct cn_sha256 *sha, const void *data, size_t size);
+
+// Ends the computation; init starts a new one.
+void cn_sha256_finish(struct cn_sha256 *sha, uint8_t digest[CN_DIGEST_SIZE]);
+
+void cn_crypto_digest(const void *data, size_t size, uint8_t digest[CN_DIGEST_SIZE]);
+
+// derived = HKDF(key, no salt, info = label).
+cn_err cn_crypto_derive(const uint8_t key[CN_KEY_SIZE], const char *label,
+                        uint8_t derived[CN_KEY_SIZE]);
+
+// From the kernel's generator; waits until it is seeded.
+cn_err cn_crypto_random(void *data, size_t size);
+
+// Compares in constant time. Returns 0 when equal.
+int cn_crypto_compare(const void *a, const void *b, size_t size);
+
+// Overwrites a secret; the compiler may not leave it out.
+void cn_crypto_wipe(void *data, size_t size);

@@ -1,0 +1,155 @@
+// link.h - a board's connection to the aggregator.
+//
+// Requests return at once; what came of them is an event from poll. Everything is retried inside, with
+// back-off and jitter, over lost packets, sessions and addresses, until an event ends it. At most one
+// registration, one fetch and one upload are under way; a second of a kind is CN_EAGAIN.
+//
+// Threading: one thread (the owner). Nothing blocks.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/error.h"
+#include "runtime/base/name.h"
+#include "runtime/port/collective.h"
+#include "runtime/profile/job.h"
+
+#define CN_LINK_ADDRESSES 4
+
+struct cn_link_config {
+    const char *board;                        // the PSK identity
+    uint8_t key[CN_KEY_SIZE];                 // the board's key, as enrolled
+    const char *addresses[CN_LINK_ADDRESSES]; // "host:port", tried in order, each resolved anew
+    uint32_t address_count;
+    uint64_t uplink_bps; // bits per second this board may send; 0 for no limit
+};
+
+// What a board says of itself when it registers.
+struct cn_registration {
+    uint32_t cpu_count;
+    uint64_t memory;                   // bytes for training
+    uint64_t power_mw;                 // budget; 0 when the profile has none
+    char board_type[CN_NAME_SIZE];     // "jetson-orin-nano-8gb"
+    char members[CN_GROUP_MAX][CN_NAME_SIZE]; // of its group, as its profile says; itself included
+    uint32_t member_count;
+};
+
+// What the aggregator answers.
+struct cn_manifest {
+    uint64_t run;
+    uint32_t lineage;
+    char group[CN_NAME_SIZE];
+    uint8_t graph[CN_DIGEST_SIZE]; // of the graph blob, fetched by this digest
+    uint64_t graph_size;
+    struct cn_job job;
+    uint8_t pair_keys[CN_GROUP_MAX][CN_KEY_SIZE]; // in the order of the registration's members
+};
+
+enum cn_round_state {
+    CN_ROUND_OPEN,    // updates for .round are wanted
+    CN_ROUND_CLOSING, // the version is being made: wait
+    CN_ROUND_ENDED,   // the run is over; .version is the last one
+};
+
+// The round as this board's group sees it. Fits one datagram.
+struct cn_round_info {
+    uint64_t run;
+    uint32_t lineage;
+    enum cn_round_state state;
+    uint32_t round;
+    uint64_t remaining_ms; // to the deadline
+    bool invited;          // false: this group was not selected, wait for the next round
+    uint32_t version;      // what to train from; 0 is the initial model
+    uint8_t version_digest[CN_DIGEST_SIZE];
+    uint64_t version_size; // bytes of the full version, fetched by version_digest
+    uint8_t parent[CN_DIGEST_SIZE];      // of the version
+    uint8_t delta_digest[CN_DIGEST_SIZE]; // the frame that makes the version from its parent
+    uint64_t delta_size;                 // 0: there is none, fetch the full version
+    // The newest update of this group that was decided on.
+    uint32_t decided_round; // 0: none yet
+    bool decided_accepted;
+    uint8_t decided_digest[CN_DIGEST_SIZE]; // SHA-256 of the accepted frame; zeros when none was
+};
+
+struct cn_link_upload {
+    uint64_t run;
+    uint32_t round;
+    const uint8_t *frame; // borrowed until the receipt
+    size_t size;
+    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+    // Held-out measurement of the version it is based on, summed over the group.
+    double held_out_loss;
+    uint64_t held_out_correct, held_out_count;
+    double train_loss; // mean over the round's samples
+};
+
+enum cn_verdict {
+    CN_VERDICT_ACCEPTED, // it is in the ledger; the residual counts
+    CN_VERDICT_REJECTED, // not counted and never will be; .reason says why
+    CN_VERDICT_LATE,     // the round is over without it
+};
+
+enum cn_link_event_type {
+    CN_LINK_REGISTERED, // .manifest
+    CN_LINK_REFUSED,    // .text: unknown or revoked key, versions that do not fit; retried slowly
+    CN_LINK_DOWN,       // .text: nobody answers; retried. Told once for each outage
+    CN_LINK_UP,         // after DOWN
+    CN_LINK_ROUND,      // .round: the descriptor, when it changed and after each registration
+    CN_LINK_FETCHED,    // .data, .size: checked against the digest
+    CN_LINK_GONE,       // the blob asked for is not there (any more)
+    CN_LINK_RECEIPT,    // .verdict, .accepted, .text
+};
+
+struct cn_link_event {
+    enum cn_link_event_type type;
+    const struct cn_manifest *manifest; // pointers are valid until the next poll
+    const struct cn_round_info *round;
+    const uint8_t *data;
+    size_t size;
+    enum cn_verdict verdict;
+    uint8_t accepted[CN_DIGEST_SIZE]; // digest of what counts for (run, round, group); zeros for none
+    char text[160];
+};
+
+// Payload bytes of CoAP messages (headers included, DTLS and IP not).
+struct cn_link_stats {
+    uint64_t bytes_up, bytes_down;
+};
+
+struct cn_link; // a port embeds it as its first member
+
+struct cn_link_ops {
+    cn_err (*open)(const struct cn_link_config *config, struct cn_link **link);
+    void (*close)(struct cn_link *link);
+
+    // Becomes readable when poll has work; call poll at least every 100 ms as well.
+    int (*descriptor)(const struct cn_link *link);
+
+    // Does what is due. CN_OK with one event, CN_EAGAIN when there is none.
+    cn_err (*poll)(struct cn_link *link, struct cn_link_event *event);
+
+    // May be called again at any time, for example to get new pair keys.
+    cn_err (*enlist)(struct cn_link *link, const struct cn_registration *registration);
+
+    // While on, ROUND events come (observed, and polled as a fallback). Off at first.
+    cn_err (*watch)(struct cn_link *link, bool on);
+
+    // CN_ERANGE when size is above limit. The result is FETCHED or GONE.
+    cn_err (*fetch)(struct cn_link *link, const uint8_t digest[CN_DIGEST_SIZE], uint64_t size,
+                    uint64_t limit);
+
+    // The result is RECEIPT. Sending the same frame again, after any crash on any side, is harmless.
+    cn_err (*upload)(struct cn_link *link, const struct cn_link_upload *upload);
+
+    // Ends a fetch and an upload under way without an event.
+    void (*abandon)(struct cn_link *link);
+
+    void (*stats)(const struct cn_link *link, struct cn_link_stats *stats);
+};
+
+struct cn_link {
+    const struct cn_link_ops *ops;
+};

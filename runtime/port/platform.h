@@ -1,0 +1,36 @@
+// platform.h - clock, files and facts of the machine. One implementation per program, linked in.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+struct cn_store;
+
+// Milliseconds since boot, suspend included (CLOCK_BOOTTIME). Never goes back; says nothing about
+// the date: boards may believe it is 1970.
+uint64_t cn_platform_now_ms(void);
+
+// The same clock in microseconds, for pacing and statistics.
+uint64_t cn_platform_now_us(void);
+
+// A file mapped read-only. data is NULL for an empty file.
+struct cn_mapping {
+    const uint8_t *data;
+    size_t size;
+};
+
+// CN_ENOTFOUND, CN_EIO, CN_ERANGE when larger than limit.
+cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
+void cn_platform_unmap(struct cn_mapping *mapping);
+
+// Opens a directory as a store and makes it, with its parents, when it is missing. Takes a lock: a
+// second process gets CN_EEXIST. Leftovers of a crash are removed. Close with store->ops->close.
+cn_err cn_platform_open_store(const char *directory, struct cn_store **store);
+
+// Processors this process may run on, at least 1.
+unsigned cn_platform_cpu_count(void);
+
+// Peak resident memory of this process in bytes.
+uint64_t cn_platform_peak_memory(void);

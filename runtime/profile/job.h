@@ -1,0 +1,59 @@
+// job.h - what to train and by which rules: the part of the settings that the aggregator owns.
+//
+// It is a section of a profile on the aggregator (or on a board that trains alone) and travels to the
+// boards in the manifest. Names of data sets are mapped to paths by each board's own profile.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/name.h"
+
+enum cn_loss {
+    CN_LOSS_CROSS_ENTROPY, // softmax cross-entropy; labels are class numbers
+    CN_LOSS_MSE,           // mean over the elements of an output; labels have the output's shape
+};
+
+enum cn_update_mode {
+    CN_UPDATE_RAW32, // dense float32
+    CN_UPDATE_Q8,    // dense int8 with a scale for each block
+    CN_UPDATE_TOPK,  // the largest values only: Rice-coded gaps, signs, log magnitudes
+};
+
+struct cn_update_rule {
+    enum cn_update_mode mode;
+    double density;      // top-k: the share of coordinates sent, (0, 1]
+    uint32_t value_bits; // top-k: bits of a magnitude, 0 to 8
+};
+
+struct cn_job {
+    char name[CN_NAME_SIZE];
+    uint64_t seed;
+    enum cn_loss loss;
+
+    char data_set[CN_NAME_SIZE];    // trained on, by each board
+    char central_set[CN_NAME_SIZE]; // evaluated by the aggregator; "" for none
+    double scale;                   // a sample is (value - mean) * scale
+    double mean;
+    double held_out; // share of a board's samples it never trains on, [0, 0.9]
+
+    uint32_t batch;       // samples of a micro-batch
+    uint32_t accumulate;  // micro-batches of a step
+    uint32_t local_steps; // steps of a round
+    double learning_rate;
+    double momentum;
+    double weight_decay;
+    bool keep_optimizer; // across rounds; default is a reset each round
+
+    struct cn_update_rule up;   // board to aggregator
+    struct cn_update_rule down; // aggregator to board
+
+    uint32_t rounds;         // at most; the run ends after them
+    uint32_t quorum;         // groups whose updates make a version
+    double over_select;      // groups invited for each one of the quorum, at least 1
+    uint64_t deadline_ms;    // of a round
+    double max_norm;         // L2 norm of an update; larger ones are scaled down; 0 for no limit
+    uint64_t max_weight;     // samples an update may count for; more is capped
+    uint32_t patience;       // rounds without a better metric before the run ends; 0 for never
+    double target_accuracy;  // the run ends when it is reached; 0 for never
+};

@@ -1,0 +1,92 @@
+// profile.h - the one input a user writes: settings merged from board <- site <- job files.
+//
+// A file starts with "schema: cairn/board/v1", "cairn/site/v1" or "cairn/job/v1". "extends:" names the
+// file of a lower layer, "job:" the file of the job. The schema table in schema.c says for each key its
+// type, unit, limits, default and the layers that may set it. PROFILES.md describes them for a user.
+// All mistakes of all files are reported in one run as "file:line:col: error: ...".
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "runtime/base/diag.h"
+#include "runtime/port/collective.h"
+#include "runtime/port/link.h"
+#include "runtime/profile/job.h"
+
+#define CN_PATH_SIZE 512
+#define CN_DATASET_MAX 8
+
+enum cn_device {
+    CN_DEVICE_AUTO, // the GPU when there is one, else the CPU
+    CN_DEVICE_CPU,
+    CN_DEVICE_CUDA,
+};
+
+struct cn_data_paths {
+    char name[CN_NAME_SIZE];
+    char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory after loading
+    char labels[CN_PATH_SIZE];
+};
+
+struct cn_group_settings {
+    char listen[128]; // "host:port"; members use port for data and port + 1 for control
+    struct cn_member members[CN_GROUP_MAX]; // pair keys are zero; the aggregator hands them out
+    uint32_t member_count;                  // 0: the board is a group of its own
+    uint64_t form_ms;                       // how long a start waits for all members
+    uint64_t rejoin_ms;                     // how long the others wait for a lost member
+    uint64_t timeout_ms;                    // silence of a member that counts as lost
+};
+
+struct cn_gateway_settings {
+    char listen[CN_LINK_ADDRESSES][128]; // "host:port"
+    uint32_t listen_count;
+    uint64_t keep_rounds;   // stored updates of so many rounds; 0 keeps all
+    uint64_t keep_versions; // full versions; the best and the first are always kept; 0 keeps all
+    uint64_t spool_limit;   // bytes
+};
+
+struct cn_settings {
+    char name[CN_NAME_SIZE];       // of this device: its identity
+    char board_type[CN_NAME_SIZE];
+    uint32_t threads;              // 0: all processors
+    enum cn_device device;
+    uint64_t memory_limit;         // bytes for training; 0: no limit
+    uint64_t power_mw;             // told to the aggregator; 0: not set
+    uint64_t uplink_bps;           // 0: no limit
+    char state[CN_PATH_SIZE];      // directory of everything this program stores
+    uint64_t reserve;              // bytes of disk to leave free
+    char addresses[CN_LINK_ADDRESSES][128]; // of the aggregator, "host:port"
+    uint32_t address_count;
+    char key[CN_PATH_SIZE];        // file with this board's key
+    struct cn_group_settings group;
+    struct cn_data_paths data[CN_DATASET_MAX];
+    uint32_t data_count;
+    struct cn_gateway_settings gateway;
+    bool has_job;
+    char model[CN_PATH_SIZE]; // ONNX file of the job
+    struct cn_job job;
+};
+
+struct cn_profile;
+
+// Loads path and what it extends. All errors are in diag; the profile is NULL then.
+cn_err cn_profile_load(const char *path, struct cn_diag *diag, struct cn_profile **profile);
+void cn_profile_free(struct cn_profile *profile);
+
+const struct cn_settings *cn_profile_settings(const struct cn_profile *profile);
+
+// What a program needs beyond what every profile has: the missing keys become errors in diag.
+enum cn_profile_use {
+    CN_PROFILE_TRAIN,   // model, job and data
+    CN_PROFILE_NODE,    // name, aggregator, key, state
+    CN_PROFILE_GATEWAY, // gateway, model, job, state
+};
+cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
+                          struct cn_diag *diag);
+
+// Prints the effective profile as YAML that loads again; with origin, "# file:line" after each value.
+void cn_profile_print(const struct cn_profile *profile, bool origin, FILE *stream);
+
+// Paths of the data set with this name, or NULL.
+const struct cn_data_paths *cn_profile_data(const struct cn_settings *settings, const char *name);

@@ -1,0 +1,49 @@
+// update.h - the compressed weight change that travels, up from a group and down to it.
+//
+// A frame is a header, blocks of up to 4096 coordinates that decode alone, and a SHA-256 of all
+// before it. The format, with test vectors, is runtime/update/UPDATE.md. Encoding uses integers and
+// exact IEEE operations only: every machine makes the same bytes of the same values.
+// Decoding is total: any bytes give finite values of exactly the layout's size, or an error.
+// Threading: none; no state is kept.
+#pragma once
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/diag.h"
+#include "runtime/base/name.h"
+#include "runtime/engine/layout.h"
+#include "runtime/profile/job.h"
+
+#define CN_UPDATE_WEIGHT_MAX (1u << 31) // samples
+#define CN_UPDATE_VALUE_MAX 16.0f       // |value|; the fold's fixed point needs a bound
+
+struct cn_update_header {
+    uint64_t run;
+    uint32_t round;
+    char group[CN_NAME_SIZE]; // sender; "" in a frame from the aggregator
+    uint8_t base[CN_DIGEST_SIZE]; // digest of the version the change is relative to
+    uint64_t weight;              // samples; 1 to CN_UPDATE_WEIGHT_MAX
+    struct cn_update_rule rule;
+};
+
+// The largest frame any rule can give for this layout.
+size_t cn_update_size_max(const struct cn_layout *layout);
+
+// Encodes values (layout->total). decoded receives what a receiver will get: values - decoded is the
+// error to feed back. CN_EDIVERGED when a value is not finite, CN_ERANGE when one is above
+// CN_UPDATE_VALUE_MAX. out is appended to.
+cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_layout *layout,
+                        const float *values, float *decoded, struct cn_buffer *out);
+
+// Checks the whole frame: digest, length, every block. header is set on CN_OK.
+// CN_EFORMAT, CN_EDIGEST, CN_ERANGE (a number out of its limits), CN_EDIVERGED (not finite), each with
+// a line in diag.
+cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                       struct cn_diag *diag, struct cn_update_header *header);
+
+// Decodes a checked frame block by block. values holds count coordinates from offset (of the row).
+typedef cn_err cn_update_visit(void *context, size_t offset, const float *values, size_t count);
+cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                        cn_update_visit *visit, void *context);
+
+// to[i] += decoded[i] for a checked frame: makes a version from its parent.
+cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout, float *to);
