@@ -1,0 +1,77 @@
+// checkpoint.h - everything a board must not lose, in two slots.
+//
+// A save replaces the older slot; a load takes the newest slot that is whole, says when one was not, and
+// so survives a kill or power cut at any byte and a flipped bit anywhere. The same bytes heal a member
+// of the group: the one with the newest state broadcasts its encoded checkpoint. The format is
+// runtime/round/CHECKPOINT.md.
+// Threading: none; the caller serialises access to the store.
+#pragma once
+
+#include <stdbool.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/diag.h"
+#include "runtime/port/store.h"
+
+#define CN_CHECKPOINT_VERSION 1
+
+enum cn_phase {
+    CN_PHASE_EMPTY, // nothing but the run is known; no arrays
+    CN_PHASE_BASE,  // base is installed, waiting for a round
+    CN_PHASE_TRAIN, // in a round, step steps are done
+    CN_PHASE_SEND,  // the round's frame is in the outbox; its outcome is not known
+};
+
+struct cn_checkpoint {
+    uint64_t counter; // set by save; the larger of two slots is newer
+    uint64_t run;
+    uint32_t lineage;
+    enum cn_phase phase;
+    uint32_t round;   // being trained or sent
+    uint32_t step;    // local steps done in it
+    uint64_t cursor;  // training batches drawn in the whole run, by this board
+    uint64_t epoch;   // of the group, the highest seen
+    uint32_t version; // number of the base
+    uint8_t graph[CN_DIGEST_SIZE];
+    uint8_t base_digest[CN_DIGEST_SIZE];
+    uint8_t base_parent[CN_DIGEST_SIZE];
+    // Sums over the group since the round began.
+    uint64_t samples;
+    double train_loss;
+    // Held-out measurement of the base, summed over the group.
+    double held_out_loss;
+    uint64_t held_out_correct, held_out_count;
+    uint64_t resets; // residuals lost and set to zero, for status
+
+    // Arrays of total floats, owned. NULL where the phase has none.
+    size_t total;
+    float *base;
+    float *weights;   // TRAIN
+    float *optimizer; // TRAIN, or kept across rounds
+    float *residual;  // of the last decided round
+    float *next_residual; // SEND: counts if the frame is accepted
+    float *change;        // SEND: w - base of the round, for the residual if it is not
+
+    uint8_t *frame; // SEND: the outbox, owned
+    size_t frame_size;
+    uint8_t frame_digest[CN_DIGEST_SIZE];
+};
+
+void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint);
+
+// Appends the encoded state to out.
+cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out);
+
+// Total: any bytes give a whole state or an error and a line in diag. limit bounds what is allocated:
+// elements of an array, and bytes of the frame.
+cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limit,
+                            size_t frame_limit, struct cn_diag *diag,
+                            struct cn_checkpoint *checkpoint);
+
+// Saves to the slot that does not hold the newest whole state. On any error that state is intact.
+cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
+
+// The newest whole state. CN_ENOTFOUND when there is none at all; when a slot is damaged, diag says
+// which and what was used instead.
+cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                          struct cn_diag *diag, struct cn_checkpoint *checkpoint);

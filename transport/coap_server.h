@@ -1,0 +1,111 @@
+// coap_server.h - the aggregator's side of CoAP: routes, sessions, observers.
+//
+// RFC 7252 over DTLS 1.2 with pre-shared keys; RFC 7641 for observation. A handler decodes, decides
+// and answers; it never blocks. Only this file and coap_client.c know libcoap.
+// Threading: one thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/error.h"
+#include "runtime/base/name.h"
+#include "runtime/port/crypto.h"
+
+#define CN_COAP_BODY_MAX 1152 // bytes of one message's payload, either way
+
+enum cn_coap_method {
+    CN_COAP_GET = 1,
+    CN_COAP_POST = 2,
+    CN_COAP_PUT = 3,
+    CN_COAP_DELETE = 4,
+};
+
+enum cn_coap_code { // class * 32 + detail
+    CN_COAP_CREATED = 65,            // 2.01
+    CN_COAP_DELETED = 66,            // 2.02
+    CN_COAP_CHANGED = 68,            // 2.04
+    CN_COAP_CONTENT = 69,            // 2.05
+    CN_COAP_BAD_REQUEST = 128,       // 4.00
+    CN_COAP_UNAUTHORIZED = 129,      // 4.01
+    CN_COAP_FORBIDDEN = 131,         // 4.03
+    CN_COAP_NOT_FOUND = 132,         // 4.04
+    CN_COAP_METHOD_NOT_ALLOWED = 133, // 4.05
+    CN_COAP_INCOMPLETE = 136,        // 4.08
+    CN_COAP_CONFLICT = 137,          // 4.09
+    CN_COAP_GONE = 138,              // 4.10
+    CN_COAP_TOO_LARGE = 141,         // 4.13
+    CN_COAP_UNPROCESSABLE = 150,     // 4.22
+    CN_COAP_TOO_MANY = 157,          // 4.29
+    CN_COAP_INTERNAL_ERROR = 160,    // 5.00
+    CN_COAP_UNAVAILABLE = 163,       // 5.03
+};
+
+struct cn_coap_request {
+    const char *board;   // authenticated PSK identity of the session
+    const char *path;    // what follows the route's prefix, without a leading '/'; "" for nothing
+    const uint8_t *body; // borrowed
+    size_t size;
+};
+
+struct cn_coap_reply {
+    enum cn_coap_code code; // the server sets 5.00 before the call
+    uint8_t body[CN_COAP_BODY_MAX]; // CBOR or raw; for errors a short UTF-8 diagnostic (RFC 7252, 5.5.2)
+    size_t size;
+    uint32_t max_age_s; // 0: no option. With 5.03 and 4.29: when to come back
+};
+
+typedef void cn_coap_handler(void *context, const struct cn_coap_request *request,
+                             struct cn_coap_reply *reply);
+
+// Matches a request whose path is prefix or begins with prefix + "/". First match wins.
+struct cn_coap_route {
+    enum cn_coap_method method;
+    const char *prefix; // "r", "u"
+    bool observable;
+    cn_coap_handler *handle;
+};
+
+// Sets reply to an error with a diagnostic.
+void cn_coap_reply_error(struct cn_coap_reply *reply, enum cn_coap_code code, const char *format,
+                         ...) __attribute__((format(printf, 3, 4)));
+
+struct cn_coap_server_config {
+    const char *const *listen; // "host:port"; "0.0.0.0:5684"
+    uint32_t listen_count;
+    const struct cn_coap_route *routes; // borrowed, as context is
+    size_t route_count;
+    void *context;
+    // Finds the transport key of a board. CN_EAUTH for one that is not enrolled or was revoked.
+    cn_err (*find_key)(void *context, const char *board, uint8_t key[CN_KEY_SIZE]);
+    uint32_t handshakes_max; // half-open sessions
+    uint32_t sessions_max;
+};
+
+struct cn_coap_server_stats {
+    uint64_t bytes_in, bytes_out; // CoAP messages: header, options, payload
+    uint32_t sessions;
+};
+
+struct cn_coap_server;
+
+// CN_EEXIST when an address is in use; the log names it.
+cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
+                           struct cn_coap_server **server);
+void cn_coap_server_close(struct cn_coap_server *server);
+
+// Waits up to timeout_ms for traffic and handles what is due.
+cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms);
+
+// Tells the observers of a route that its content changed.
+void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix);
+
+// Ends all live sessions of a board at once.
+void cn_coap_server_drop(struct cn_coap_server *server, const char *board);
+
+// Milliseconds since this board was last heard; UINT64_MAX when never.
+uint64_t cn_coap_server_silence_ms(const struct cn_coap_server *server, const char *board);
+
+void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats);

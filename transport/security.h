@@ -1,0 +1,28 @@
+// security.h - key files and the keys derived from them.
+//
+// A key file is one line, "cairn-key-1 ID 64hex", mode 0600. The 32 bytes are never used directly:
+// HKDF labels (runtime/port/crypto.h) give "cairn/1 dtls" for the session with the aggregator and
+// "cairn/1 storage" for what the board stores. The aggregator derives a pair's key from a secret of its
+// own, "cairn/1 pair GROUP A B" with the names in order, so a stolen board knows only its own pairs.
+#pragma once
+
+#include "runtime/base/diag.h"
+#include "runtime/base/name.h"
+#include "runtime/port/crypto.h"
+
+struct cn_board_key {
+    char board[CN_NAME_SIZE];
+    uint8_t secret[CN_KEY_SIZE];
+};
+
+// CN_EFORMAT, CN_ENOTFOUND, CN_EAUTH for a file that others can read; a line in diag each.
+cn_err cn_security_load_key(const char *path, struct cn_diag *diag, struct cn_board_key *key);
+
+// A new random key. The file must not exist (CN_EEXIST); it is durable on return.
+cn_err cn_security_make_key(const char *path, const char *board, struct cn_diag *diag,
+                            struct cn_board_key *key);
+
+cn_err cn_security_dtls_key(const struct cn_board_key *key, uint8_t derived[CN_KEY_SIZE]);
+
+cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group, const char *a,
+                            const char *b, uint8_t derived[CN_KEY_SIZE]);
