@@ -1,8 +1,8 @@
 // onnx.h - reads an ONNX file where it lies in memory.
 //
 // A walker over the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) of the
-// messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for each
-// initializer the place of its bytes in the file is known, so weights can be written back.
+// messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for
+// each initializer the place of its bytes in the file is known, so weights can be written back.
 // Every input is hostile until checked: lengths, counts, nesting and sizes are bounded.
 #pragma once
 
@@ -36,17 +36,20 @@ struct cn_onnx_tensor {
     int32_t type;
     uint32_t rank;
     uint64_t dims[CN_ONNX_RANK_MAX];
-    size_t count;        // product of dims, checked
-    const uint8_t *data; // little-endian elements, not aligned: raw_data or packed float_data/int64
-                         // is a varint list (then raw is false); NULL when count is 0
-    size_t size;         // bytes of data
+    size_t count; // product of dims, checked
+    // raw: little-endian elements, not aligned (raw_data, or float_data in one piece). Otherwise
+    // the TensorProto message itself: its numbers lie in typed fields, one by one or as varints.
+    // cn_onnx_tensor_floats and cn_onnx_tensor_ints read both kinds.
+    const uint8_t *data;
+    size_t size; // bytes of data
     bool raw;
     uint64_t file_offset; // of data in the file
 };
 
 struct cn_onnx_attribute {
     struct cn_text name;
-    int32_t type; // AttributeProto.AttributeType: 1 float, 2 int, 3 string, 4 tensor, 6 floats, 7 ints
+    int32_t
+        type; // AttributeProto.AttributeType: 1 float, 2 int, 3 string, 4 tensor, 6 floats, 7 ints
     float f;
     int64_t i;
     struct cn_text s;
@@ -80,11 +83,13 @@ struct cn_onnx {
     size_t node_count;
     struct cn_onnx_tensor *initializers;
     size_t initializer_count;
+    uint32_t *by_name; // owned; initializers in the order of their names, which are unique
     struct cn_onnx_value *inputs, *outputs; // inputs that are initializers too are left out
     size_t input_count, output_count;
 };
 
-// Decodes the whole file into tables. CN_EFORMAT or CN_ENOTSUP with a line in diag.
+// Decodes the whole file into tables. CN_EFORMAT or CN_ENOTSUP with a line in diag for each thing
+// found. Refused for now: external data, sparse initializers, element types other than the above.
 cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx);
 void cn_onnx_close(struct cn_onnx *onnx);
 
@@ -92,8 +97,18 @@ const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node
                                                        const char *name);
 bool cn_text_equal(struct cn_text text, const char *string);
 
+// The initializer of that name, or NULL.
+const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
+                                                      struct cn_text name);
+
+// All elements of a tensor, tensor->count of them. CN_EINVAL for an element type that is not
+// float32, respectively not an integer or a boolean.
+cn_err cn_onnx_tensor_floats(const struct cn_onnx_tensor *tensor, float *values);
+cn_err cn_onnx_tensor_ints(const struct cn_onnx_tensor *tensor, int64_t *values);
+
 // Which initializers are the model's tensors, in file order. float32 initializers are parameters,
-// except the mean and variance of BatchNormalization, which are statistics.
+// except the mean and variance of BatchNormalization, which are statistics; empty ones are left
+// out.
 cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout);
 
 // The weights as stored in the file, layout order, total floats.
