@@ -112,6 +112,7 @@ CASES = {
     "lenet": (lenet, (1, 28, 28), 4, 10, 0.02, 0.9, 0.0),
     "conv-stride": (conv_stride, (3, 11, 9), 5, 3, 0.05, 0.9, 0.0),
     "average-pool": (average_pool, (2, 8, 8), 5, 4, 0.05, 0.9, 0.0),
+    "average-pool-pad": (average_pool, (2, 8, 8), 5, 4, 0.05, 0.9, 0.0),
     "global-pool": (global_pool, (2, 6, 5), 5, 3, 0.05, 0.9, 0.0),
     "residual": (Residual, (2, 6, 6), 5, 3, 0.05, 0.9, 0.0),
     "batch-norm": (batch_norm, (2, 6, 6), 6, 3, 0.05, 0.9, 0.0),
@@ -147,6 +148,33 @@ def in_file_order(path, values):
     return [values[i.name] for i in initializers if i.data_type == onnx.TensorProto.FLOAT]
 
 
+def fold_pads(path):
+    """Replaces Pad before AveragePool by the attributes, as exporters from PyTorch 2 write it."""
+    model = onnx.load(str(path))
+    nodes = model.graph.node
+    constants = {n.output[0]: onnx.numpy_helper.to_array(n.attribute[0].t)
+                 for n in nodes if n.op_type == "Constant"}
+    pads = {n.output[0]: n for n in nodes if n.op_type == "Pad"}
+    for node in nodes:
+        pad = pads.get(node.input[0]) if node.op_type == "AveragePool" else None
+        if pad is None:
+            continue
+        amounts = constants[pad.input[1]]  # begins of all axes, then ends
+        spatial = amounts.reshape(2, -1)[:, 2:].flatten()
+        kept = [a for a in node.attribute if a.name not in ("pads", "count_include_pad")]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        node.attribute.append(onnx.helper.make_attribute("pads", spatial.tolist()))
+        node.attribute.append(onnx.helper.make_attribute("count_include_pad", 1))
+        node.input[0] = pad.input[0]
+    unused = {pad.input[1] for pad in pads.values()}
+    kept = [n for n in nodes if n.op_type != "Pad" and n.output[0] not in unused]
+    del nodes[:]
+    nodes.extend(kept)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(path))
+
+
 def record(name, case):
     make, dims, batch, classes, rate, momentum, decay = case
     torch.manual_seed(7)
@@ -157,6 +185,8 @@ def record(name, case):
     if name.startswith("digits"):
         path = HERE.parent / "digits" / f"{name}.onnx"
     export_cnn.export(model, torch.zeros(2, *dims), path)
+    if name == "average-pool":
+        fold_pads(path)
     loss_of = nn.MSELoss() if classes is None else nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum, weight_decay=decay)
     losses = []
