@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/engine/onnx_decode.h"
+#include "runtime/engine/onnx_tensor.h"
 
 #define NAME_MAX_SIZE 512
 
@@ -259,12 +260,11 @@ cn_err cn_onnx_weights(const struct cn_onnx *onnx, const struct cn_layout *layou
 {
     for (size_t i = 0; i < layout->tensor_count; i++) {
         const struct cn_tensor_info *info = &layout->tensors[i];
-        struct cn_text name = {info->name, strlen(info->name)};
-        const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, name);
+        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, info);
         cn_err err;
 
-        if (!tensor || tensor->count != info->count)
-            return CN_ENOTFOUND;
+        if (!tensor)
+            return CN_EINVAL;
         err = cn_onnx_tensor_floats(tensor, weights + info->offset);
         if (err)
             return err;

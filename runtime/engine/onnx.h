@@ -111,5 +111,6 @@ cn_err cn_onnx_tensor_ints(const struct cn_onnx_tensor *tensor, int64_t *values)
 // out.
 cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout);
 
-// The weights as stored in the file, layout order, total floats.
+// The weights as stored in the file, layout order, total floats. CN_EINVAL when the layout is not
+// of this file.
 cn_err cn_onnx_weights(const struct cn_onnx *onnx, const struct cn_layout *layout, float *weights);

@@ -42,6 +42,17 @@ bool cn_onnx_tensor_run(const struct cn_onnx_tensor *tensor, struct cn_wire *res
     return false;
 }
 
+const struct cn_onnx_tensor *cn_onnx_tensor_of(const struct cn_onnx *onnx,
+                                               const struct cn_tensor_info *info)
+{
+    struct cn_text name = {info->name, strlen(info->name)};
+    const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, name);
+
+    if (!tensor || tensor->type != CN_ONNX_FLOAT || tensor->count != info->count)
+        return NULL;
+    return tensor;
+}
+
 cn_err cn_onnx_tensor_floats(const struct cn_onnx_tensor *tensor, float *values)
 {
     struct cn_wire rest = {tensor->data, tensor->data + tensor->size};

@@ -17,3 +17,8 @@ size_t cn_onnx_tensor_element_size(int32_t type);
 // one for each field. Start with *rest = {data, data + size}; false after the last one.
 bool cn_onnx_tensor_run(const struct cn_onnx_tensor *tensor, struct cn_wire *rest,
                         struct cn_wire *run);
+
+// The initializer that a tensor of a layout was made from. NULL when it is not in this file with
+// the same count of floats.
+const struct cn_onnx_tensor *cn_onnx_tensor_of(const struct cn_onnx *onnx,
+                                               const struct cn_tensor_info *info);
