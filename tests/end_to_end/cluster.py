@@ -209,7 +209,8 @@ class Cluster:
     # Results
 
     def status(self):
-        return json.loads(self.command(self.aggregator, "status", "--json", "gateway.yaml").stdout)
+        """The run's object; the lines after it are one object for each board."""
+        return json.loads(self.command(self.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()[0])
 
     def replay(self):
         """Lines of the replay; it fails by itself when a version differs."""

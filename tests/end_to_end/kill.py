@@ -26,7 +26,7 @@ def undisturbed(build):
 
 
 def final_digest(cluster):
-    return cluster.status()["version"]["digest"]
+    return cluster.status()["digest"]
 
 
 def run_killed(build, generator, took, expected):
