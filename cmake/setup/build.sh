@@ -38,10 +38,18 @@ run_cmake()
         cmake --build "$work/$name-build" --target install
 }
 
+# apply_own NAME: the patches kept here, each with its reason at the top.
+apply_own()
+{
+    for patch in "$here/patches/$1"/*.patch; do
+        apply_patch "$work/$1" "$patch" || return 1
+    done
+}
+
 # Our configuration is part of the installed header: nothing can be compiled against another one.
 build_mbedtls()
 {
-    unpack mbedtls &&
+    unpack mbedtls && apply_own mbedtls &&
         cp "$here/cairn_mbedtls_config.h" "$work/mbedtls/include/" &&
         echo '#include "cairn_mbedtls_config.h"' >>"$work/mbedtls/include/mbedtls/mbedtls_config.h" &&
         run_cmake mbedtls -DENABLE_TESTING=OFF -DENABLE_PROGRAMS=OFF -DGEN_FILES=OFF \
@@ -55,9 +63,7 @@ build_libcoap()
     for fix in $libcoap_fixes; do
         apply_patch "$work/libcoap" "$work/libcoap-fixes/patches/$fix.patch" || return 1
     done
-    for patch in "$here"/patches/libcoap/*.patch; do
-        apply_patch "$work/libcoap" "$patch" || return 1
-    done
+    apply_own libcoap || return 1
     run_cmake libcoap -DENABLE_DTLS=ON -DDTLS_BACKEND=mbedtls -DENABLE_TCP=ON -DENABLE_WS=OFF \
         -DENABLE_OSCORE=OFF -DENABLE_Q_BLOCK=OFF -DENABLE_ASYNC=ON -DENABLE_THREAD_SAFE=ON \
         -DENABLE_AF_UNIX=OFF -DWITH_EPOLL=ON -DENABLE_DOCS=OFF -DENABLE_EXAMPLES=OFF -DENABLE_TESTS=OFF
