@@ -1,12 +1,12 @@
 // cairn_mbedtls_config.h - what Cairn changes in mbedTLS's default configuration.
 //
-// The set-up appends an include of this file to mbedtls/mbedtls_config.h, so the library, libcoap and
-// Cairn all see one configuration; structures differ in size between configurations.
+// The set-up appends an include of this file to mbedtls/mbedtls_config.h, so the library, libcoap
+// and Cairn all see one configuration; structures differ in size between configurations.
 #ifndef CAIRN_MBEDTLS_CONFIG_H
 #define CAIRN_MBEDTLS_CONFIG_H
 
-// Cipher suites are listed, not inherited: forward-secret PSK with an AEAD. The first is for DTLS and
-// TLS 1.2, the other two for TLS 1.3.
+// Cipher suites are listed, not inherited: forward-secret PSK with an AEAD. The first is for DTLS
+// and TLS 1.2, the other two for TLS 1.3.
 #define MBEDTLS_SSL_CIPHERSUITES                                                                   \
     MBEDTLS_TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256, MBEDTLS_TLS1_3_AES_128_GCM_SHA256,        \
         MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256
