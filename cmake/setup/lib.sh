@@ -29,7 +29,7 @@ start_ticker()
     (
         trap 'exit 0' TERM
         started=$(date +%s)
-        while sleep 1; do
+        while sleep 1 && kill -0 $$ 2>/dev/null; do # not longer than the script
             printf '\r  %-42s %4d s' "$1" $(($(date +%s) - started))
         done
     ) &
