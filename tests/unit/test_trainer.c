@@ -1,7 +1,7 @@
 // Gradients against central differences, and what the trainer promises about failures.
-// Differences: step 1e-3, the loss summed in double; tolerance 1 % of the largest gradient. Where the
-// slopes to the left and to the right differ (a ReLU or a maximum changes over), there is no gradient
-// to compare with; that may be so for a tenth of the weights.
+// Differences: step 1e-3, the loss summed in double; tolerance 1 % of the largest gradient. Where
+// the slopes to the left and to the right differ (a ReLU or a maximum changes over), there is no
+// gradient to compare with; that may be so for a tenth of the weights.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,8 +119,9 @@ static const struct net nets[] = {
     {"6",
      {"weight w 8,6", "weight v 8,3", "Transpose w -> t perm=1,0", "MatMul x t -> h", "Tanh h -> a",
       "MatMul a v -> y"}},
-    {"3,4", {"weight w 4,5", "weight b 5", "MatMul x w -> h", "Add h b -> a", "Relu a -> r",
-             "Flatten r -> y"}},
+    {"3,4",
+     {"weight w 4,5", "weight b 5", "MatMul x w -> h", "Add h b -> a", "Relu a -> r",
+      "Flatten r -> y"}},
     {"2,7,6",
      {"weight w 5,2,3,3", "weight b 5", "Conv x w b -> c pads=1,0,1,2 strides=2,1",
       "LeakyRelu c -> r alpha=0.1", "Flatten r -> f", "weight v 3,120", "Gemm f v -> y transB=1"}},
@@ -135,11 +136,12 @@ static const struct net nets[] = {
       "weight u 2,4,2,2", "Conv a u -> d", "Flatten d -> y"}},
     // Fan-out, arithmetic with and without repeats, a weight that is used twice.
     {"5",
-     {"weight w 5,5", "weight s 5", "MatMul x w -> h", "Tanh h -> t", "Mul t h -> m", "Sub m t -> d",
-      "Mul d s -> e", "Sub s e -> f", "MatMul f w -> g", "Add g h -> y"}},
+     {"weight w 5,5", "weight s 5", "MatMul x w -> h", "Tanh h -> t", "Mul t h -> m",
+      "Sub m t -> d", "Mul d s -> e", "Sub s e -> f", "MatMul f w -> g", "Add g h -> y"}},
     {"3,4,4",
      {"weight w 3,3,3,3", "weight s 3,1,1", "weight k 1", "Conv x w -> c pads=1,1,1,1",
-      "Relu c -> r", "Mul r s -> m", "Add m x -> a", "Sub a k -> b", "ReduceMean b -> y "
+      "Relu c -> r", "Mul r s -> m", "Add m x -> a", "Sub a k -> b",
+      "ReduceMean b -> y "
       "axes=2,3 keepdims=0"}},
     // Shape arithmetic as PyTorch writes x.view(x.size(0), -1).
     {"2,3,3",
