@@ -44,7 +44,7 @@ cn_err cn_onnx_walk(struct cn_onnx_decoder *decoder, struct cn_wire message,
 
         if (err)
             return cn_onnx_walk_malformed(decoder, at, kind->name,
-                                          "the bytes are not a protobuf field");
+                                          "the file is cut off or malformed here");
         if (!field.number)
             return CN_OK;
         err = check_rule(decoder, kind, at, &field, &seen);

@@ -385,7 +385,7 @@ static void malformed_models_are_refused(void **state)
     graph.size = 0;
     put_varint(&graph, 1 << 3 | 3); // a group
     assert_int_equal(open_graph(fixture, &graph), CN_EFORMAT);
-    assert_line(fixture, "not a protobuf field");
+    assert_line(fixture, "cut off or malformed");
 }
 
 static void names_that_no_file_can_hold_are_refused(void **state)
