@@ -5,7 +5,7 @@ function(cairn_find_python result)
     set(search "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))")
     find_program(path_python python3)
     foreach(python ${path_python} /usr/bin/python3)
-        execute_process(COMMAND ${python} -c ${search} ${ARGN} RESULT_VARIABLE failed
+        execute_process(COMMAND ${python} -c "${search}" ${ARGN} RESULT_VARIABLE failed
                         OUTPUT_QUIET ERROR_QUIET)
         if(failed EQUAL 0)
             set(${result} ${python} PARENT_SCOPE)
