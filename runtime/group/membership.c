@@ -25,6 +25,7 @@ enum seen {
 struct other {
     enum seen seen;
     uint64_t seen_ms;
+    uint64_t present_ms;               // last sign of it, views included; for people
     struct cn_membership_message join; // the last one
     bool refused, refusal_told;
     bool owes_busy, owes_commit; // messages to send to it
@@ -141,7 +142,7 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
     membership->tag = *tag;
     membership->stay.boot_id = config->boot_id;
     for (uint32_t i = 0; i < config->count; i++)
-        membership->others[i].seen_ms = now_ms;
+        membership->others[i].present_ms = now_ms;
     begin_forming(membership, all_members(membership), config->form_ms, now_ms);
     *opened = membership;
     return CN_OK;
@@ -294,11 +295,15 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
 {
     struct other *other = &membership->others[from];
 
-    if (is_late(other, join->stay) || has_other_job(membership, other, join))
+    if (is_late(other, join->stay))
         return;
+    if (has_other_job(membership, other, join)) {
+        other->owes_busy = membership->member; // so that it learns of the difference as well
+        return;
+    }
     other->join = *join;
     other->seen = SEEN_FORMING;
-    other->seen_ms = now_ms;
+    other->seen_ms = other->present_ms = now_ms;
     if (!membership->member)
         return;
     if (membership->commit.members & bit(from) &&
@@ -321,7 +326,7 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
     if (has_other_job(membership, other, busy))
         return;
     other->seen = SEEN_BUSY;
-    other->seen_ms = now_ms;
+    other->seen_ms = other->present_ms = now_ms;
     // Two views side by side, as after a split of the LAN: both end and one follows.
     if (membership->member && busy->epoch != membership->epoch)
         membership->knocked = true;
@@ -436,6 +441,9 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
                          const struct cn_state_tag *tag, uint64_t now_ms)
 {
     membership->tag = *tag;
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (membership->member && membership->commit.members & bit(i))
+            membership->others[i].present_ms = now_ms;
     // Only its own next message brings a lost member back, not one from before the loss.
     if (lost < membership->config.count)
         membership->others[lost].seen = SEEN_NOTHING;
@@ -509,7 +517,7 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
             print(text, size, &used, "%s%s is busy", separator, members[i].name);
         else
             print(text, size, &used, "%s%s is missing since %llu s", separator, members[i].name,
-                  (unsigned long long)((now_ms - other->seen_ms) / 1000));
+                  (unsigned long long)((now_ms - other->present_ms) / 1000));
         separator = ", ";
     }
 }

@@ -450,7 +450,7 @@ static void a_member_with_another_job_is_refused_and_not_waited_for(void **state
     assert_int_equal(member, 1);
     assert_false(cn_membership_refused(world->nodes[0].membership, &member)); // told once
     cn_membership_describe(world->nodes[0].membership, names, world->now_ms, text, sizeof(text));
-    assert_string_equal(text, "epoch 16: a (leads), c; b has another job");
+    assert_string_equal(text, "epoch 32: a (leads), c; b has another job");
     run(world, 3000);
     assert_false(cn_membership_knocked(world->nodes[0].membership));
     destroy(world);
@@ -470,7 +470,6 @@ static void describe_names_the_missing_and_fits_any_size(void **state)
     assert_string_equal(text, "epoch 32: board-1 (leads); board-2 is missing since 13 s");
     for (size_t size = 1; size < 80; size++)
         cn_membership_describe(world->nodes[0].membership, names, world->now_ms, text, size);
-    assert_int_equal(strlen(text), 70 < 79 ? strlen(text) : 0);
     destroy(world);
 }
 
