@@ -23,24 +23,24 @@ enum cn_coap_method {
     CN_COAP_DELETE = 4,
 };
 
-enum cn_coap_code { // class * 32 + detail
-    CN_COAP_CREATED = 65,            // 2.01
-    CN_COAP_DELETED = 66,            // 2.02
-    CN_COAP_CHANGED = 68,            // 2.04
-    CN_COAP_CONTENT = 69,            // 2.05
-    CN_COAP_BAD_REQUEST = 128,       // 4.00
-    CN_COAP_UNAUTHORIZED = 129,      // 4.01
-    CN_COAP_FORBIDDEN = 131,         // 4.03
-    CN_COAP_NOT_FOUND = 132,         // 4.04
+enum cn_coap_code {                   // class * 32 + detail
+    CN_COAP_CREATED = 65,             // 2.01
+    CN_COAP_DELETED = 66,             // 2.02
+    CN_COAP_CHANGED = 68,             // 2.04
+    CN_COAP_CONTENT = 69,             // 2.05
+    CN_COAP_BAD_REQUEST = 128,        // 4.00
+    CN_COAP_UNAUTHORIZED = 129,       // 4.01
+    CN_COAP_FORBIDDEN = 131,          // 4.03
+    CN_COAP_NOT_FOUND = 132,          // 4.04
     CN_COAP_METHOD_NOT_ALLOWED = 133, // 4.05
-    CN_COAP_INCOMPLETE = 136,        // 4.08
-    CN_COAP_CONFLICT = 137,          // 4.09
-    CN_COAP_GONE = 138,              // 4.10
-    CN_COAP_TOO_LARGE = 141,         // 4.13
-    CN_COAP_UNPROCESSABLE = 150,     // 4.22
-    CN_COAP_TOO_MANY = 157,          // 4.29
-    CN_COAP_INTERNAL_ERROR = 160,    // 5.00
-    CN_COAP_UNAVAILABLE = 163,       // 5.03
+    CN_COAP_INCOMPLETE = 136,         // 4.08
+    CN_COAP_CONFLICT = 137,           // 4.09
+    CN_COAP_GONE = 138,               // 4.10
+    CN_COAP_TOO_LARGE = 141,          // 4.13
+    CN_COAP_UNPROCESSABLE = 150,      // 4.22
+    CN_COAP_TOO_MANY = 157,           // 4.29
+    CN_COAP_INTERNAL_ERROR = 160,     // 5.00
+    CN_COAP_UNAVAILABLE = 163,        // 5.03
 };
 
 struct cn_coap_request {
@@ -51,8 +51,9 @@ struct cn_coap_request {
 };
 
 struct cn_coap_reply {
-    enum cn_coap_code code; // the server sets 5.00 before the call
-    uint8_t body[CN_COAP_BODY_MAX]; // CBOR or raw; for errors a short UTF-8 diagnostic (RFC 7252, 5.5.2)
+    enum cn_coap_code code;         // the server sets 5.00 before the call
+    uint8_t body[CN_COAP_BODY_MAX]; // CBOR or raw; for errors a short UTF-8 diagnostic (RFC
+                                    // 7252, 5.5.2)
     size_t size;
     uint32_t max_age_s; // 0: no option. With 5.03 and 4.29: when to come back
 };

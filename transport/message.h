@@ -1,8 +1,8 @@
 // message.h - the CBOR messages between board and aggregator (RFC 8949, deterministic encoding).
 //
 // PROTOCOL.md has the CDDL. Every message is a map with small integer keys and fits one datagram.
-// Decoding is total: unknown keys are skipped, missing ones, wrong types, numbers out of their limits
-// and trailing bytes are CN_EFORMAT; names are checked with cn_name_valid.
+// Decoding is total: unknown keys are skipped, missing ones, wrong types, numbers out of their
+// limits and trailing bytes are CN_EFORMAT; names are checked with cn_name_valid.
 #pragma once
 
 #include "runtime/base/bytes.h"
@@ -62,7 +62,7 @@ struct cn_upload_status {
     enum cn_verdict verdict;
     uint8_t accepted[CN_DIGEST_SIZE];
     uint32_t chunk_count;
-    uint32_t received;                          // chunks
+    uint32_t received;                           // chunks
     struct cn_chunk_range missing[CN_RANGE_MAX]; // the first ones, in order
     uint32_t missing_count;
     char reason[120]; // of a verdict other than accepted

@@ -2,8 +2,9 @@
 //
 // A key file is one line, "cairn-key-1 ID 64hex", mode 0600. The 32 bytes are never used directly:
 // HKDF labels (runtime/port/crypto.h) give "cairn/1 dtls" for the session with the aggregator and
-// "cairn/1 storage" for what the board stores. The aggregator derives a pair's key from a secret of its
-// own, "cairn/1 pair GROUP A B" with the names in order, so a stolen board knows only its own pairs.
+// "cairn/1 storage" for what the board stores. The aggregator derives a pair's key from a secret of
+// its own, "cairn/1 pair GROUP A B" with the names in order, so a stolen board knows only its own
+// pairs.
 #pragma once
 
 #include "runtime/base/diag.h"

@@ -9,7 +9,8 @@
 
 #include "runtime/base/error.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "weights are stored as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "weights are stored as they lie in memory");
 
 #define CN_DIGEST_SIZE 32 // SHA-256
 

@@ -1,8 +1,8 @@
 // diag.h - messages to a person, collected by code that must not print.
 //
 // A function that checks input from outside takes a struct cn_diag and adds one line for each thing
-// it found, so that a user sees all mistakes of a file at once. The caller prints them. A line names
-// the thing, the value found, the value wanted and, for files, starts with "file:line:col: ".
+// it found, so that a user sees all mistakes of a file at once. The caller prints them. A line
+// names the thing, the value found, the value wanted and, for files, starts with "file:line:col: ".
 #pragma once
 
 #include <stddef.h>

@@ -5,6 +5,6 @@
 
 #define CN_NAME_SIZE 64 // with the terminating 0
 
-// True for 1 to 63 characters of [a-z0-9._-] that start with a letter or digit: safe as a file name,
-// a URI segment and a PSK identity.
+// True for 1 to 63 characters of [a-z0-9._-] that start with a letter or digit: safe as a file
+// name, a URI segment and a PSK identity.
 bool cn_name_valid(const char *name);

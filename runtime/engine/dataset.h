@@ -54,7 +54,8 @@ void cn_dataset_close(struct cn_dataset *dataset);
 
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
 
-// Training batch number index, always size samples (an epoch's end wraps into the next permutation).
+// Training batch number index, always size samples (an epoch's end wraps into the next
+// permutation).
 void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, uint32_t size,
                             struct cn_batch *batch);
 

@@ -1,7 +1,8 @@
 // layout.h - the tensors of a model as one flat row of float32.
 //
-// The order is that of the initializers in the ONNX file ("graph order"). Boards and aggregator derive
-// it from the same file, so sizes of everything that travels are known before a byte arrives.
+// The order is that of the initializers in the ONNX file ("graph order"). Boards and aggregator
+// derive it from the same file, so sizes of everything that travels are known before a byte
+// arrives.
 #pragma once
 
 #include <stddef.h>

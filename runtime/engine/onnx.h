@@ -1,8 +1,8 @@
 // onnx.h - reads an ONNX file where it lies in memory.
 //
 // A walker over the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) of the
-// messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for each
-// initializer the place of its bytes in the file is known, so weights can be written back.
+// messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for
+// each initializer the place of its bytes in the file is known, so weights can be written back.
 // Every input is hostile until checked: lengths, counts, nesting and sizes are bounded.
 #pragma once
 
@@ -46,7 +46,8 @@ struct cn_onnx_tensor {
 
 struct cn_onnx_attribute {
     struct cn_text name;
-    int32_t type; // AttributeProto.AttributeType: 1 float, 2 int, 3 string, 4 tensor, 6 floats, 7 ints
+    int32_t
+        type; // AttributeProto.AttributeType: 1 float, 2 int, 3 string, 4 tensor, 6 floats, 7 ints
     float f;
     int64_t i;
     struct cn_text s;

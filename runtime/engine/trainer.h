@@ -3,9 +3,8 @@
 // A step is: accumulate once for each micro-batch, let the group sum the gradients and the sample
 // count, then apply. Gradients are sums over samples (not means), so members with different batch
 // sizes average correctly: apply divides by the samples of the whole step.
-// All memory is taken by open; steps allocate nothing. With the same inputs, thread count and device
-// every call gives the same bits.
-// Threading: one thread at a time.
+// All memory is taken by open; steps allocate nothing. With the same inputs, thread count and
+// device every call gives the same bits. Threading: one thread at a time.
 #pragma once
 
 #include "runtime/base/diag.h"
@@ -48,16 +47,18 @@ cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
 
 // Forward and backward on one micro-batch; adds its gradient to the step's and its loss to metrics.
-// CN_EDIVERGED when the loss is not finite: the step's gradient is then useless, the weights intact.
+// CN_EDIVERGED when the loss is not finite: the step's gradient is then useless, the weights
+// intact.
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics);
 
-// Host view of the step's gradient, total floats, valid until apply. The caller may reduce in place.
+// Host view of the step's gradient, total floats, valid until apply. The caller may reduce in
+// place.
 cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 
-// One optimizer step with gradient / samples, then clears the gradient. CN_EDIVERGED when a gradient
-// is not finite: weights and optimizer state are unchanged.
-// SGD as PyTorch: v = momentum * v + (g + weight_decay * w); w = w - learning_rate * v.
+// One optimizer step with gradient / samples, then clears the gradient. CN_EDIVERGED when a
+// gradient is not finite: weights and optimizer state are unchanged. SGD as PyTorch: v = momentum *
+// v + (g + weight_decay * w); w = w - learning_rate * v.
 cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples);
 
 // Drops what accumulate added.

@@ -1,11 +1,12 @@
 // membership.h - who is in the group: agreement on epochs, without a master.
 //
-// A state machine over small messages (peer_link.h); it performs no I/O and reads no clock, so it is
-// tested with a fake link and a fake time. Until it has a view a member announces itself to all
-// others (JOIN, with its epoch and the state it holds) every 100 ms. The lowest member that is heard
-// leads: when all members are there, or its waiting time is over, it counts the epoch up and sends
-// COMMIT with the view. Members that are training answer JOIN with BUSY and end their epoch at the
-// next step, so that the returning member is taken in. A loss ends the epoch on all survivors.
+// A state machine over small messages (peer_link.h); it performs no I/O and reads no clock, so it
+// is tested with a fake link and a fake time. Until it has a view a member announces itself to all
+// others (JOIN, with its epoch and the state it holds) every 100 ms. The lowest member that is
+// heard leads: when all members are there, or its waiting time is over, it counts the epoch up and
+// sends COMMIT with the view. Members that are training answer JOIN with BUSY and end their epoch
+// at the next step, so that the returning member is taken in. A loss ends the epoch on all
+// survivors.
 //
 //   FORMING --commit received or sent--> MEMBER --lost or knocked--> FORMING
 //
@@ -30,10 +31,10 @@ struct cn_state_tag {
 };
 
 struct cn_membership_config {
-    uint32_t self, count; // index in the member list, members
-    uint64_t form_ms;     // waits for all members at the first start
-    uint64_t rejoin_ms;   // waits for a lost one
-    uint64_t boot_id;     // random for each start of the process
+    uint32_t self, count;        // index in the member list, members
+    uint64_t form_ms;            // waits for all members at the first start
+    uint64_t rejoin_ms;          // waits for a lost one
+    uint64_t boot_id;            // random for each start of the process
     uint8_t job[CN_DIGEST_SIZE]; // graph and job digest: members with another one are refused
 };
 
@@ -50,8 +51,8 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
 void cn_membership_close(struct cn_membership *membership);
 
 // A message from members[member]. Malformed ones are dropped.
-void cn_membership_receive(struct cn_membership *membership, uint32_t member, const uint8_t *message,
-                           size_t size, uint64_t now_ms);
+void cn_membership_receive(struct cn_membership *membership, uint32_t member,
+                           const uint8_t *message, size_t size, uint64_t now_ms);
 
 // What is due: fills message for member and returns true as long as there is one to send.
 bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint32_t *member,
@@ -60,8 +61,8 @@ bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint3
 // True once for each new view. Persist view.epoch before acting on it.
 bool cn_membership_view(struct cn_membership *membership, struct cn_membership_view *view);
 
-// The epoch ended here (a member was lost, a knock was honoured, the ring did not open): back to FORMING.
-// lost is the member index that failed, or UINT32_MAX. The tag is this member's state now.
+// The epoch ended here (a member was lost, a knock was honoured, the ring did not open): back to
+// FORMING. lost is the member index that failed, or UINT32_MAX. The tag is this member's state now.
 void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
                          const struct cn_state_tag *tag, uint64_t now_ms);
 

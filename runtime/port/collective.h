@@ -5,11 +5,11 @@
 // used; after an error the collective is dead, its buffers hold garbage and only close is allowed:
 // the group forms a new epoch.
 //
-// Every member gets the same bits from all_reduce and broadcast. With the same members the result is
-// the same in every run.
+// Every member gets the same bits from all_reduce and broadcast. With the same members the result
+// is the same in every run.
 //
-// Errors: CN_EPEER when a member is lost (cn_collective_lost names it), CN_ETIMEOUT when nothing moved
-// for the time of the configuration, CN_EAUTH for a wrong key, CN_ECANCELED after cancel.
+// Errors: CN_EPEER when a member is lost (cn_collective_lost names it), CN_ETIMEOUT when nothing
+// moved for the time of the configuration, CN_EAUTH for a wrong key, CN_ECANCELED after cancel.
 // Threading: one thread, except cancel.
 #pragma once
 
@@ -20,13 +20,14 @@
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
 
-#define CN_GROUP_MAX 16  // members of a group
+#define CN_GROUP_MAX 16 // members of a group
 
 // One member as the group knows it.
 struct cn_member {
     char name[CN_NAME_SIZE];
-    char address[128];             // "host:port"
-    uint8_t pair_key[CN_KEY_SIZE]; // shared by this board and that member; zero for the board itself
+    char address[128]; // "host:port"
+    uint8_t
+        pair_key[CN_KEY_SIZE]; // shared by this board and that member; zero for the board itself
 };
 
 // Who takes part in an epoch. rank r is members[ranks[r]].

@@ -1,8 +1,8 @@
 // link.h - a board's connection to the aggregator.
 //
-// Requests return at once; what came of them is an event from poll. Everything is retried inside, with
-// back-off and jitter, over lost packets, sessions and addresses, until an event ends it. At most one
-// registration, one fetch and one upload are under way; a second of a kind is CN_EAGAIN.
+// Requests return at once; what came of them is an event from poll. Everything is retried inside,
+// with back-off and jitter, over lost packets, sessions and addresses, until an event ends it. At
+// most one registration, one fetch and one upload are under way; a second of a kind is CN_EAGAIN.
 //
 // Threading: one thread (the owner). Nothing blocks.
 #pragma once
@@ -30,9 +30,9 @@ struct cn_link_config {
 // What a board says of itself when it registers.
 struct cn_registration {
     uint32_t cpu_count;
-    uint64_t memory;                   // bytes for training
-    uint64_t power_mw;                 // budget; 0 when the profile has none
-    char board_type[CN_NAME_SIZE];     // "jetson-orin-nano-8gb"
+    uint64_t memory;                          // bytes for training
+    uint64_t power_mw;                        // budget; 0 when the profile has none
+    char board_type[CN_NAME_SIZE];            // "jetson-orin-nano-8gb"
     char members[CN_GROUP_MAX][CN_NAME_SIZE]; // of its group, as its profile says; itself included
     uint32_t member_count;
 };
@@ -64,10 +64,10 @@ struct cn_round_info {
     bool invited;          // false: this group was not selected, wait for the next round
     uint32_t version;      // what to train from; 0 is the initial model
     uint8_t version_digest[CN_DIGEST_SIZE];
-    uint64_t version_size; // bytes of the full version, fetched by version_digest
-    uint8_t parent[CN_DIGEST_SIZE];      // of the version
+    uint64_t version_size;                // bytes of the full version, fetched by version_digest
+    uint8_t parent[CN_DIGEST_SIZE];       // of the version
     uint8_t delta_digest[CN_DIGEST_SIZE]; // the frame that makes the version from its parent
-    uint64_t delta_size;                 // 0: there is none, fetch the full version
+    uint64_t delta_size;                  // 0: there is none, fetch the full version
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;
@@ -110,7 +110,8 @@ struct cn_link_event {
     const uint8_t *data;
     size_t size;
     enum cn_verdict verdict;
-    uint8_t accepted[CN_DIGEST_SIZE]; // digest of what counts for (run, round, group); zeros for none
+    uint8_t
+        accepted[CN_DIGEST_SIZE]; // digest of what counts for (run, round, group); zeros for none
     char text[160];
 };
 
@@ -141,7 +142,8 @@ struct cn_link_ops {
     cn_err (*fetch)(struct cn_link *link, const uint8_t digest[CN_DIGEST_SIZE], uint64_t size,
                     uint64_t limit);
 
-    // The result is RECEIPT. Sending the same frame again, after any crash on any side, is harmless.
+    // The result is RECEIPT. Sending the same frame again, after any crash on any side, is
+    // harmless.
     cn_err (*upload)(struct cn_link *link, const struct cn_link_upload *upload);
 
     // Ends a fetch and an upload under way without an event.

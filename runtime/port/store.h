@@ -1,11 +1,11 @@
 // store.h - named files that are always whole: the contract between crash-safe state and a disk.
 //
-// A file is written aside and becomes visible with commit, all of it or nothing, also across a power
-// cut. A failed call leaves the visible files as they were. Names are [a-zA-Z0-9._-], at most 100
-// bytes, and name one file of the store's directory; "." and ".." do not exist.
+// A file is written aside and becomes visible with commit, all of it or nothing, also across a
+// power cut. A failed call leaves the visible files as they were. Names are [a-zA-Z0-9._-], at most
+// 100 bytes, and name one file of the store's directory; "." and ".." do not exist.
 //
-// Errors: CN_ENOSPC when the disk is full, CN_EIO for the rest of what disks do, CN_EINVAL for a name.
-// Threading: one thread at a time per store.
+// Errors: CN_ENOSPC when the disk is full, CN_EIO for the rest of what disks do, CN_EINVAL for a
+// name. Threading: one thread at a time per store.
 #pragma once
 
 #include <stddef.h>
@@ -34,8 +34,8 @@ struct cn_store_ops {
     // Drops the file. Takes file; NULL is fine.
     void (*abort)(struct cn_store_file *file);
 
-    // The whole of a visible file; *data is malloced, the caller frees it. CN_ENOTFOUND when there is
-    // none, CN_ERANGE when it is larger than limit: nothing is allocated then.
+    // The whole of a visible file; *data is malloced, the caller frees it. CN_ENOTFOUND when there
+    // is none, CN_ERANGE when it is larger than limit: nothing is allocated then.
     cn_err (*load)(struct cn_store *store, const char *name, size_t limit, uint8_t **data,
                    size_t *size);
 

@@ -1,7 +1,7 @@
 // job.h - what to train and by which rules: the part of the settings that the aggregator owns.
 //
-// It is a section of a profile on the aggregator (or on a board that trains alone) and travels to the
-// boards in the manifest. Names of data sets are mapped to paths by each board's own profile.
+// It is a section of a profile on the aggregator (or on a board that trains alone) and travels to
+// the boards in the manifest. Names of data sets are mapped to paths by each board's own profile.
 #pragma once
 
 #include <stdbool.h>
@@ -48,12 +48,12 @@ struct cn_job {
     struct cn_update_rule up;   // board to aggregator
     struct cn_update_rule down; // aggregator to board
 
-    uint32_t rounds;         // at most; the run ends after them
-    uint32_t quorum;         // groups whose updates make a version
-    double over_select;      // groups invited for each one of the quorum, at least 1
-    uint64_t deadline_ms;    // of a round
-    double max_norm;         // L2 norm of an update; larger ones are scaled down; 0 for no limit
-    uint64_t max_weight;     // samples an update may count for; more is capped
-    uint32_t patience;       // rounds without a better metric before the run ends; 0 for never
-    double target_accuracy;  // the run ends when it is reached; 0 for never
+    uint32_t rounds;        // at most; the run ends after them
+    uint32_t quorum;        // groups whose updates make a version
+    double over_select;     // groups invited for each one of the quorum, at least 1
+    uint64_t deadline_ms;   // of a round
+    double max_norm;        // L2 norm of an update; larger ones are scaled down; 0 for no limit
+    uint64_t max_weight;    // samples an update may count for; more is capped
+    uint32_t patience;      // rounds without a better metric before the run ends; 0 for never
+    double target_accuracy; // the run ends when it is reached; 0 for never
 };

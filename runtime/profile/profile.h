@@ -1,9 +1,9 @@
 // profile.h - the one input a user writes: settings merged from board <- site <- job files.
 //
-// A file starts with "schema: cairn/board/v1", "cairn/site/v1" or "cairn/job/v1". "extends:" names the
-// file of a lower layer, "job:" the file of the job. The schema table in schema.c says for each key its
-// type, unit, limits, default and the layers that may set it. PROFILES.md describes them for a user.
-// All mistakes of all files are reported in one run as "file:line:col: error: ...".
+// A file starts with "schema: cairn/board/v1", "cairn/site/v1" or "cairn/job/v1". "extends:" names
+// the file of a lower layer, "job:" the file of the job. The schema table in schema.c says for each
+// key its type, unit, limits, default and the layers that may set it. PROFILES.md describes them
+// for a user. All mistakes of all files are reported in one run as "file:line:col: error: ...".
 #pragma once
 
 #include <stdbool.h>
@@ -47,18 +47,18 @@ struct cn_gateway_settings {
 };
 
 struct cn_settings {
-    char name[CN_NAME_SIZE];       // of this device: its identity
+    char name[CN_NAME_SIZE]; // of this device: its identity
     char board_type[CN_NAME_SIZE];
-    uint32_t threads;              // 0: all processors
+    uint32_t threads; // 0: all processors
     enum cn_device device;
-    uint64_t memory_limit;         // bytes for training; 0: no limit
-    uint64_t power_mw;             // told to the aggregator; 0: not set
-    uint64_t uplink_bps;           // 0: no limit
-    char state[CN_PATH_SIZE];      // directory of everything this program stores
-    uint64_t reserve;              // bytes of disk to leave free
+    uint64_t memory_limit;                  // bytes for training; 0: no limit
+    uint64_t power_mw;                      // told to the aggregator; 0: not set
+    uint64_t uplink_bps;                    // 0: no limit
+    char state[CN_PATH_SIZE];               // directory of everything this program stores
+    uint64_t reserve;                       // bytes of disk to leave free
     char addresses[CN_LINK_ADDRESSES][128]; // of the aggregator, "host:port"
     uint32_t address_count;
-    char key[CN_PATH_SIZE];        // file with this board's key
+    char key[CN_PATH_SIZE]; // file with this board's key
     struct cn_group_settings group;
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
@@ -85,7 +85,8 @@ enum cn_profile_use {
 cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
                           struct cn_diag *diag);
 
-// Prints the effective profile as YAML that loads again; with origin, "# file:line" after each value.
+// Prints the effective profile as YAML that loads again; with origin, "# file:line" after each
+// value.
 void cn_profile_print(const struct cn_profile *profile, bool origin, FILE *stream);
 
 // Paths of the data set with this name, or NULL.

@@ -1,10 +1,10 @@
 // checkpoint.h - everything a board must not lose, in two slots.
 //
-// A save replaces the older slot; a load takes the newest slot that is whole, says when one was not, and
-// so survives a kill or power cut at any byte and a flipped bit anywhere. The same bytes heal a member
-// of the group: the one with the newest state broadcasts its encoded checkpoint. The format is
-// runtime/round/CHECKPOINT.md.
-// Threading: none; the caller serialises access to the store.
+// A save replaces the older slot; a load takes the newest slot that is whole, says when one was
+// not, and so survives a kill or power cut at any byte and a flipped bit anywhere. The same bytes
+// heal a member of the group: the one with the newest state broadcasts its encoded checkpoint. The
+// format is runtime/round/CHECKPOINT.md. Threading: none; the caller serialises access to the
+// store.
 #pragma once
 
 #include <stdbool.h>
@@ -46,9 +46,9 @@ struct cn_checkpoint {
     // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;
     float *base;
-    float *weights;   // TRAIN
-    float *optimizer; // TRAIN, or kept across rounds
-    float *residual;  // of the last decided round
+    float *weights;       // TRAIN
+    float *optimizer;     // TRAIN, or kept across rounds
+    float *residual;      // of the last decided round
     float *next_residual; // SEND: counts if the frame is accepted
     float *change;        // SEND: w - base of the round, for the residual if it is not
 
@@ -62,8 +62,8 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint);
 // Appends the encoded state to out.
 cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out);
 
-// Total: any bytes give a whole state or an error and a line in diag. limit bounds what is allocated:
-// elements of an array, and bytes of the frame.
+// Total: any bytes give a whole state or an error and a line in diag. limit bounds what is
+// allocated: elements of an array, and bytes of the frame.
 cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limit,
                             size_t frame_limit, struct cn_diag *diag,
                             struct cn_checkpoint *checkpoint);

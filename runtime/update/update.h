@@ -19,7 +19,7 @@
 struct cn_update_header {
     uint64_t run;
     uint32_t round;
-    char group[CN_NAME_SIZE]; // sender; "" in a frame from the aggregator
+    char group[CN_NAME_SIZE];     // sender; "" in a frame from the aggregator
     uint8_t base[CN_DIGEST_SIZE]; // digest of the version the change is relative to
     uint64_t weight;              // samples; 1 to CN_UPDATE_WEIGHT_MAX
     struct cn_update_rule rule;
@@ -28,15 +28,15 @@ struct cn_update_header {
 // The largest frame any rule can give for this layout.
 size_t cn_update_size_max(const struct cn_layout *layout);
 
-// Encodes values (layout->total). decoded receives what a receiver will get: values - decoded is the
-// error to feed back. CN_EDIVERGED when a value is not finite, CN_ERANGE when one is above
+// Encodes values (layout->total). decoded receives what a receiver will get: values - decoded is
+// the error to feed back. CN_EDIVERGED when a value is not finite, CN_ERANGE when one is above
 // CN_UPDATE_VALUE_MAX. out is appended to.
 cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, float *decoded, struct cn_buffer *out);
 
 // Checks the whole frame: digest, length, every block. header is set on CN_OK.
-// CN_EFORMAT, CN_EDIGEST, CN_ERANGE (a number out of its limits), CN_EDIVERGED (not finite), each with
-// a line in diag.
+// CN_EFORMAT, CN_EDIGEST, CN_ERANGE (a number out of its limits), CN_EDIVERGED (not finite), each
+// with a line in diag.
 cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                        struct cn_diag *diag, struct cn_update_header *header);
 
@@ -46,4 +46,5 @@ cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layou
                         cn_update_visit *visit, void *context);
 
 // to[i] += decoded[i] for a checked frame: makes a version from its parent.
-cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout, float *to);
+cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                       float *to);

@@ -1,0 +1,83 @@
+#include "runtime/port/platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t cn_platform_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+uint64_t cn_platform_now_ms(void)
+{
+    return cn_platform_now_us() / 1000;
+}
+
+static cn_err map_descriptor(int descriptor, size_t limit, struct cn_mapping *mapping)
+{
+    struct stat info;
+    void *data;
+
+    if (fstat(descriptor, &info))
+        return cn_err_from_errno(errno);
+    if (!S_ISREG(info.st_mode))
+        return CN_EIO;
+    if ((uint64_t)info.st_size > limit)
+        return CN_ERANGE;
+    *mapping = (struct cn_mapping){.size = (size_t)info.st_size};
+    if (info.st_size == 0)
+        return CN_OK;
+    data = mmap(NULL, mapping->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data == MAP_FAILED)
+        return cn_err_from_errno(errno);
+    mapping->data = data;
+    return CN_OK;
+}
+
+cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    cn_err err;
+
+    if (descriptor < 0)
+        return cn_err_from_errno(errno);
+    err = map_descriptor(descriptor, limit, mapping);
+    close(descriptor);
+    return err;
+}
+
+void cn_platform_unmap(struct cn_mapping *mapping)
+{
+    if (mapping->data)
+        munmap((void *)mapping->data, mapping->size);
+    *mapping = (struct cn_mapping){0};
+}
+
+unsigned cn_platform_cpu_count(void)
+{
+    cpu_set_t set;
+    int count;
+
+    if (sched_getaffinity(0, sizeof(set), &set))
+        return 1;
+    count = CPU_COUNT(&set);
+    return count > 0 ? (unsigned)count : 1;
+}
+
+uint64_t cn_platform_peak_memory(void)
+{
+    struct rusage usage;
+
+    if (getrusage(RUSAGE_SELF, &usage))
+        return 0;
+    return (uint64_t)usage.ru_maxrss * 1024;
+}

@@ -1,0 +1,316 @@
+// store_posix.c - a store in a directory.
+//
+// A file aside is ".new-NUMBER-NAME" until it is renamed. The lock is ".lock", held with flock: the
+// kernel releases it however the process ends.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/port/platform.h"
+#include "runtime/port/store.h"
+
+#define NAME_MAX_SIZE 101
+#define ASIDE_PREFIX ".new-"
+#define LOCK_NAME ".lock"
+
+struct posix_store {
+    struct cn_store base;
+    int directory; // descriptor
+    int lock;      // descriptor
+    unsigned next_aside;
+};
+
+struct cn_store_file {
+    struct posix_store *store;
+    int descriptor;
+    char name[NAME_MAX_SIZE];
+    char aside[NAME_MAX_SIZE + 24];
+};
+
+static bool name_allowed(const char *name)
+{
+    size_t length = strlen(name);
+
+    return length > 0 && length < NAME_MAX_SIZE && name[0] != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               length;
+}
+
+static cn_err posix_create(struct cn_store *base, const char *name, struct cn_store_file **result)
+{
+    struct posix_store *store = (struct posix_store *)base;
+    struct cn_store_file *file;
+
+    if (!name_allowed(name))
+        return CN_EINVAL;
+    file = calloc(1, sizeof(*file));
+    if (!file)
+        return CN_ENOMEM;
+    file->store = store;
+    snprintf(file->name, sizeof(file->name), "%s", name);
+    snprintf(file->aside, sizeof(file->aside), ASIDE_PREFIX "%u-%s", store->next_aside++, name);
+    file->descriptor =
+        openat(store->directory, file->aside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file->descriptor < 0) {
+        cn_err err = cn_err_from_errno(errno);
+
+        free(file);
+        return err;
+    }
+    *result = file;
+    return CN_OK;
+}
+
+static cn_err posix_write(struct cn_store_file *file, uint64_t offset, const void *data,
+                          size_t size)
+{
+    const uint8_t *from = data;
+
+    while (size) {
+        ssize_t written = pwrite(file->descriptor, from, size, (off_t)offset);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return cn_err_from_errno(errno);
+        from += written;
+        offset += (uint64_t)written;
+        size -= (size_t)written;
+    }
+    return CN_OK;
+}
+
+static cn_err read_all(int descriptor, uint64_t offset, void *data, size_t size)
+{
+    uint8_t *to = data;
+
+    while (size) {
+        ssize_t got = pread(descriptor, to, size, (off_t)offset);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return cn_err_from_errno(errno);
+        if (got == 0)
+            return CN_ERANGE;
+        to += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return CN_OK;
+}
+
+static cn_err posix_read(struct cn_store_file *file, uint64_t offset, void *data, size_t size)
+{
+    return read_all(file->descriptor, offset, data, size);
+}
+
+static void posix_abort(struct cn_store_file *file)
+{
+    if (!file)
+        return;
+    close(file->descriptor);
+    unlinkat(file->store->directory, file->aside, 0);
+    free(file);
+}
+
+static cn_err posix_commit(struct cn_store_file *file)
+{
+    int directory = file->store->directory;
+    cn_err err;
+
+    if (fsync(file->descriptor) || renameat(directory, file->aside, directory, file->name)) {
+        err = cn_err_from_errno(errno);
+        posix_abort(file);
+        return err;
+    }
+    err = fsync(directory) ? cn_err_from_errno(errno) : CN_OK;
+    close(file->descriptor);
+    free(file);
+    return err;
+}
+
+static cn_err load_descriptor(int descriptor, size_t limit, uint8_t **data, size_t *size)
+{
+    struct stat info;
+    uint8_t *bytes;
+    cn_err err;
+
+    if (fstat(descriptor, &info))
+        return cn_err_from_errno(errno);
+    if ((uint64_t)info.st_size > limit)
+        return CN_ERANGE;
+    bytes = malloc((size_t)info.st_size + 1); // malloc(0) may be NULL
+    if (!bytes)
+        return CN_ENOMEM;
+    err = read_all(descriptor, 0, bytes, (size_t)info.st_size);
+    if (err) {
+        free(bytes);
+        return err;
+    }
+    *data = bytes;
+    *size = (size_t)info.st_size;
+    return CN_OK;
+}
+
+static cn_err posix_load(struct cn_store *base, const char *name, size_t limit, uint8_t **data,
+                         size_t *size)
+{
+    struct posix_store *store = (struct posix_store *)base;
+    int descriptor;
+    cn_err err;
+
+    if (!name_allowed(name))
+        return CN_EINVAL;
+    descriptor = openat(store->directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (descriptor < 0)
+        return cn_err_from_errno(errno);
+    err = load_descriptor(descriptor, limit, data, size);
+    close(descriptor);
+    return err;
+}
+
+static cn_err posix_remove(struct cn_store *base, const char *name)
+{
+    struct posix_store *store = (struct posix_store *)base;
+
+    if (!name_allowed(name))
+        return CN_EINVAL;
+    if (unlinkat(store->directory, name, 0))
+        return errno == ENOENT ? CN_OK : cn_err_from_errno(errno);
+    return fsync(store->directory) ? cn_err_from_errno(errno) : CN_OK;
+}
+
+// Sorted directory entries. An own open file: the position of a shared one would be shared too.
+static cn_err scan(const struct posix_store *store, struct dirent ***entries, int *count)
+{
+    *count = scandirat(store->directory, ".", entries, NULL, alphasort);
+    return *count < 0 ? cn_err_from_errno(errno) : CN_OK;
+}
+
+static void free_entries(struct dirent **entries, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+}
+
+static cn_err posix_list(struct cn_store *base, cn_err (*visit)(void *context, const char *name),
+                         void *context)
+{
+    const struct posix_store *store = (const struct posix_store *)base;
+    struct dirent **entries;
+    int count;
+    cn_err err;
+
+    err = scan(store, &entries, &count);
+    if (err)
+        return err;
+    for (int i = 0; i < count && !err; i++) {
+        if (name_allowed(entries[i]->d_name))
+            err = visit(context, entries[i]->d_name);
+    }
+    free_entries(entries, count);
+    return err;
+}
+
+static void posix_close(struct cn_store *base)
+{
+    struct posix_store *store = (struct posix_store *)base;
+
+    if (!store)
+        return;
+    close(store->lock);
+    close(store->directory);
+    free(store);
+}
+
+static const struct cn_store_ops posix_ops = {
+    .close = posix_close,
+    .create = posix_create,
+    .write = posix_write,
+    .read = posix_read,
+    .commit = posix_commit,
+    .abort = posix_abort,
+    .load = posix_load,
+    .remove = posix_remove,
+    .list = posix_list,
+};
+
+static cn_err make_directories(const char *path)
+{
+    char partial[4096];
+    size_t length = strlen(path);
+
+    if (length == 0 || length >= sizeof(partial))
+        return CN_EINVAL;
+    memcpy(partial, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (partial[i] != '/' && partial[i] != '\0')
+            continue;
+        partial[i] = '\0';
+        if (mkdir(partial, 0700) && errno != EEXIST)
+            return cn_err_from_errno(errno);
+        partial[i] = path[i];
+    }
+    return CN_OK;
+}
+
+static cn_err take_lock(struct posix_store *store)
+{
+    store->lock = openat(store->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (store->lock < 0)
+        return cn_err_from_errno(errno);
+    if (flock(store->lock, LOCK_EX | LOCK_NB))
+        return errno == EWOULDBLOCK ? CN_EEXIST : cn_err_from_errno(errno);
+    return CN_OK;
+}
+
+static cn_err remove_leftovers(struct posix_store *store)
+{
+    struct dirent **entries;
+    int count;
+    cn_err err;
+
+    err = scan(store, &entries, &count);
+    if (err)
+        return err;
+    for (int i = 0; i < count; i++) {
+        if (strncmp(entries[i]->d_name, ASIDE_PREFIX, strlen(ASIDE_PREFIX)) == 0)
+            unlinkat(store->directory, entries[i]->d_name, 0);
+    }
+    free_entries(entries, count);
+    return CN_OK;
+}
+
+cn_err cn_platform_open_store(const char *directory, struct cn_store **result)
+{
+    struct posix_store *store;
+    cn_err err;
+
+    err = make_directories(directory);
+    if (err)
+        return err;
+    store = calloc(1, sizeof(*store));
+    if (!store)
+        return CN_ENOMEM;
+    store->base.ops = &posix_ops;
+    store->lock = -1;
+    store->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    err = store->directory < 0 ? cn_err_from_errno(errno) : take_lock(store);
+    if (!err)
+        err = remove_leftovers(store);
+    if (err) {
+        posix_close(&store->base);
+        return err;
+    }
+    *result = &store->base;
+    return CN_OK;
+}

@@ -1,0 +1,164 @@
+// The store, the digests and the clock of ports/posix.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+#include "runtime/port/store.h"
+
+static struct cn_store *open_in(const char *directory)
+{
+    struct cn_store *store = NULL;
+
+    assert_int_equal(cn_platform_open_store(directory, &store), CN_OK);
+    return store;
+}
+
+static int make_directory(void **state)
+{
+    char *path = strdup("/tmp/cairn-store-XXXXXX");
+
+    *state = mkdtemp(path);
+    return *state ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+    char command[200];
+
+    snprintf(command, sizeof(command), "rm -rf '%s'", (char *)*state);
+    free(*state);
+    return system(command);
+}
+
+static void a_replaced_file_reads_back(void **state)
+{
+    struct cn_store *store = open_in(*state);
+    uint8_t *data = NULL;
+    size_t size = 0;
+
+    assert_int_equal(cn_store_replace(store, "model", "first", 5), CN_OK);
+    assert_int_equal(cn_store_replace(store, "model", "second", 6), CN_OK);
+    assert_int_equal(store->ops->load(store, "model", 5, &data, &size), CN_ERANGE);
+    assert_int_equal(store->ops->load(store, "model", 6, &data, &size), CN_OK);
+    assert_int_equal(size, 6);
+    assert_memory_equal(data, "second", 6);
+    free(data);
+    assert_int_equal(store->ops->remove(store, "model"), CN_OK);
+    assert_int_equal(store->ops->remove(store, "model"), CN_OK);
+    assert_int_equal(store->ops->load(store, "model", 6, &data, &size), CN_ENOTFOUND);
+    store->ops->close(store);
+}
+
+static cn_err count_one(void *context, const char *name)
+{
+    (void)name;
+    ++*(int *)context;
+    return CN_OK;
+}
+
+static void a_file_aside_is_invisible_and_gone_after_a_restart(void **state)
+{
+    struct cn_store *store = open_in(*state);
+    struct cn_store_file *file;
+    uint8_t *data;
+    size_t size;
+    int visible = 0;
+
+    assert_int_equal(store->ops->create(store, "update", &file), CN_OK);
+    assert_int_equal(store->ops->write(file, 3, "abc", 3), CN_OK);
+    assert_int_equal(store->ops->load(store, "update", 10, &data, &size), CN_ENOTFOUND);
+    assert_int_equal(store->ops->list(store, count_one, &visible), CN_OK);
+    assert_int_equal(visible, 0);
+    store->ops->close(store); // as a crash would: the file is neither committed nor aborted
+
+    store = open_in(*state);
+    {
+        char command[200];
+
+        snprintf(command, sizeof(command), "test -z \"$(ls -A '%s' | grep -v '^.lock$')\"",
+                 (char *)*state);
+        assert_int_equal(system(command), 0);
+    }
+    store->ops->close(store);
+}
+
+static void a_second_process_is_kept_out(void **state)
+{
+    struct cn_store *store = open_in(*state);
+    struct cn_store *second = NULL;
+
+    assert_int_equal(cn_platform_open_store(*state, &second), CN_EEXIST);
+    store->ops->close(store);
+    second = open_in(*state);
+    second->ops->close(second);
+}
+
+static void names_cannot_leave_the_directory(void **state)
+{
+    struct cn_store *store = open_in(*state);
+    struct cn_store_file *file;
+
+    assert_int_equal(store->ops->create(store, "../x", &file), CN_EINVAL);
+    assert_int_equal(store->ops->create(store, ".hidden", &file), CN_EINVAL);
+    assert_int_equal(store->ops->create(store, "", &file), CN_EINVAL);
+    store->ops->close(store);
+}
+
+static void digests_and_derived_keys_equal_known_ones(void **state)
+{
+    // FIPS 180-4 example "abc"; the derived key was computed with Python's hmac module.
+    static const char *const abc =
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    static const char *const dtls =
+        "43937f6f23fbd06b6777124bc2f5f7e34ea6fb41caf0155a9bc484cb8574e7ba";
+    uint8_t key[CN_KEY_SIZE], out[CN_DIGEST_SIZE];
+    char text[2 * CN_DIGEST_SIZE + 1];
+
+    (void)state;
+    cn_crypto_digest("abc", 3, out);
+    cn_hex(text, out, sizeof(out));
+    assert_string_equal(text, abc);
+    for (size_t i = 0; i < sizeof(key); i++)
+        key[i] = (uint8_t)i;
+    assert_int_equal(cn_crypto_derive(key, "cairn/1 dtls", out), CN_OK);
+    cn_hex(text, out, sizeof(out));
+    assert_string_equal(text, dtls);
+}
+
+static void the_clock_goes_forward(void **state)
+{
+    uint64_t before = cn_platform_now_us();
+
+    (void)state;
+    usleep(1000);
+    assert_true(cn_platform_now_us() >= before + 1000);
+    assert_true(cn_platform_cpu_count() >= 1);
+    assert_true(cn_platform_peak_memory() > 100000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_replaced_file_reads_back, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_file_aside_is_invisible_and_gone_after_a_restart,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(a_second_process_is_kept_out, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(names_cannot_leave_the_directory, make_directory,
+                                        remove_directory),
+        cmocka_unit_test(digests_and_derived_keys_equal_known_ones),
+        cmocka_unit_test(the_clock_goes_forward),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
