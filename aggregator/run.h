@@ -29,7 +29,8 @@ struct cn_run_measure {
     void *context;
     // Starts evaluating; CN_EAGAIN while another version is being evaluated.
     cn_err (*start)(void *context, uint32_t version, const float *weights, uint64_t now_ms);
-    // CN_OK with a result, CN_EAGAIN for none yet, anything else: it failed and is over.
+    // CN_OK with a result, CN_EAGAIN while one is coming, CN_ENOTFOUND when nothing was started,
+    // anything else: it failed and is over.
     cn_err (*poll)(void *context, uint64_t now_ms, uint32_t *version,
                    struct cn_ledger_metrics *metrics);
 };
