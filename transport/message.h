@@ -9,6 +9,7 @@
 #include "runtime/port/link.h"
 
 #define CN_MESSAGE_MAX 1024 // bytes of any message here
+#define CN_CHUNK_MAX 1088 // bytes of a chunk: with its headers it fits CN_COAP_BODY_MAX's datagram
 
 // Protocol and format versions this build speaks, oldest and newest.
 #define CN_PROTOCOL_MIN 1
