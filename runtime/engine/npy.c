@@ -259,7 +259,7 @@ int64_t cn_npy_int(const struct cn_npy *npy, size_t index)
     case 2:
         return sign ? (int16_t)cn_get_u16(at) : cn_get_u16(at);
     case 4:
-        return sign ? (int32_t)cn_get_u32(at) : cn_get_u32(at);
+        return sign ? (int32_t)cn_get_u32(at) : (int64_t)cn_get_u32(at);
     default:
         value = cn_get_u64(at);
         return !sign && value > INT64_MAX ? INT64_MAX : (int64_t)value;
