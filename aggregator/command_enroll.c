@@ -1,4 +1,5 @@
 // cairn-aggregator enroll: makes a key for a board and binds the board to its group.
+#include <getopt.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -6,19 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 #include "transport/security.h"
 
-static const char usage[] =
-    "cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
+static const char help[] =
+    "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
     "\n"
     "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and delete it\n"
     "here. Works while the aggregator runs. A board that was revoked may be enrolled again.\n"
     "\n"
     "  --group G        the group it trains in; default: a group of its own, with its name\n"
     "  --max-weight N   samples of a round that count, at most; default: only the job's limit\n"
-    "  -o KEYFILE       default: BOARD.key\n"
-    "  --log-level L    error, warn, info or debug\n";
+    "  -o KEYFILE       default: BOARD.key\n";
 
 static bool parse_weight(const char *text, uint64_t *weight)
 {
@@ -89,19 +90,29 @@ static int enroll(struct cn_ledger *ledger, struct cn_ledger_board *board, const
     return CN_EXIT_DONE;
 }
 
-int cn_command_enroll(const struct cn_aggregator_ports *ports, int argc, char **argv)
+static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    const char *positional[2], *group = NULL, *max_weight = NULL, *out = NULL;
-    const struct cn_option options[] = {
-        {"--group", "-g", &group, NULL},
-        {"--max-weight", NULL, &max_weight, NULL},
-        {"--output", "-o", &out, NULL},
+    static const struct option known[] = {
+        {"group", required_argument, NULL, 'g'},
+        {"max-weight", required_argument, NULL, 'w'},
+        {"output", required_argument, NULL, 'o'},
+        {0},
     };
-    const struct cn_arguments arguments = {usage, options, 3, positional, 2, 2};
+    const char *positional[2], *group = NULL, *max_weight = NULL, *out = NULL;
     (void)ports;
-    enum cn_parse_result parsed = cn_aggregator_options_parse(&arguments, argc, argv);
-    if (parsed != CN_PARSE_OK)
-        return parsed == CN_PARSE_HELP ? CN_EXIT_DONE : CN_EXIT_USAGE;
+    int option;
+    while ((option = getopt_long(argc, argv, "g:o:", known, NULL)) != -1) {
+        if (option == 'g')
+            group = optarg;
+        else if (option == 'w')
+            max_weight = optarg;
+        else if (option == 'o')
+            out = optarg;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!cn_aggregator_positional(argc, argv, 2, positional))
+        return CN_EXIT_USAGE;
     struct cn_ledger_board board = {0};
     if (!describe(positional[1], group, max_weight, &board))
         return CN_EXIT_USAGE;
@@ -114,3 +125,10 @@ int cn_command_enroll(const struct cn_aggregator_ports *ports, int argc, char **
     cn_setup_deinit(&setup);
     return result;
 }
+
+const struct cn_command cn_aggregator_enroll = {
+    .name = "enroll",
+    .summary = "let a board take part and make its key",
+    .help = help,
+    .run = run,
+};

@@ -1,4 +1,5 @@
 // cairn-aggregator export: a version of the model as ONNX and safetensors.
+#include <getopt.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,16 +11,16 @@
 
 #include "aggregator/model_store.h"
 #include "aggregator/score.h"
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 
-static const char usage[] =
-    "cairn-aggregator export PROFILE [--version N|last|best] -o PREFIX\n"
+static const char help[] =
+    "Usage: cairn-aggregator export PROFILE [--version N|last|best] -o PREFIX\n"
     "\n"
     "Writes PREFIX.onnx and PREFIX.safetensors. Works while the aggregator runs.\n"
     "\n"
     "  --version V      a number, last (the default) or best: the best measured one\n"
-    "  -o PREFIX        existing files are replaced\n"
-    "  --log-level L    error, warn, info or debug\n";
+    "  -o PREFIX        existing files are replaced\n";
 
 static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *number)
 {
@@ -120,18 +121,26 @@ static int export_version(const struct cn_setup *setup, const char *version, con
     return result;
 }
 
-int cn_command_export(const struct cn_aggregator_ports *ports, int argc, char **argv)
+static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    const char *positional[1], *version = "last", *prefix = NULL;
-    const struct cn_option options[] = {
-        {"--version", NULL, &version, NULL},
-        {"--output", "-o", &prefix, NULL},
+    static const struct option known[] = {
+        {"version", required_argument, NULL, 'v'},
+        {"output", required_argument, NULL, 'o'},
+        {0},
     };
-    const struct cn_arguments arguments = {usage, options, 2, positional, 1, 1};
+    const char *positional[1], *version = "last", *prefix = NULL;
     (void)ports;
-    enum cn_parse_result parsed = cn_aggregator_options_parse(&arguments, argc, argv);
-    if (parsed != CN_PARSE_OK)
-        return parsed == CN_PARSE_HELP ? CN_EXIT_DONE : CN_EXIT_USAGE;
+    int option;
+    while ((option = getopt_long(argc, argv, "o:", known, NULL)) != -1) {
+        if (option == 'v')
+            version = optarg;
+        else if (option == 'o')
+            prefix = optarg;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
     if (!prefix) {
         fprintf(stderr, "cairn-aggregator export: -o PREFIX is missing; see --help\n");
         return CN_EXIT_USAGE;
@@ -145,3 +154,10 @@ int cn_command_export(const struct cn_aggregator_ports *ports, int argc, char **
     cn_setup_deinit(&setup);
     return result;
 }
+
+const struct cn_command cn_aggregator_export = {
+    .name = "export",
+    .summary = "write a version as ONNX and safetensors",
+    .help = help,
+    .run = run,
+};

@@ -1,19 +1,19 @@
 // cairn-aggregator replay: makes every version again from the stored updates and compares.
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "aggregator/merge.h"
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 
-static const char usage[] =
-    "cairn-aggregator replay PROFILE\n"
+static const char help[] =
+    "Usage: cairn-aggregator replay PROFILE\n"
     "\n"
     "Makes every version again from the initial model and the accepted updates, and compares digests.\n"
     "Prints a line for each version; fails when one differs. Versions whose updates are no longer kept\n"
-    "are taken from disk. Works while the aggregator runs.\n"
-    "\n"
-    "  --log-level L    error, warn, info or debug\n";
+    "are taken from disk. Works while the aggregator runs.\n";
 
 struct replay {
     const struct cn_setup *setup;
@@ -119,14 +119,15 @@ static int replay_all(struct replay *replay)
     return replay->differing ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-int cn_command_replay(const struct cn_aggregator_ports *ports, int argc, char **argv)
+static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    static const struct option known[] = {{0}};
     const char *positional[1];
-    const struct cn_arguments arguments = {usage, NULL, 0, positional, 1, 1};
     (void)ports;
-    enum cn_parse_result parsed = cn_aggregator_options_parse(&arguments, argc, argv);
-    if (parsed != CN_PARSE_OK)
-        return parsed == CN_PARSE_HELP ? CN_EXIT_DONE : CN_EXIT_USAGE;
+    if (getopt_long(argc, argv, "", known, NULL) != -1)
+        return CN_EXIT_USAGE;
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
     struct cn_setup setup = {0};
     struct replay replay = {.setup = &setup};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
@@ -137,3 +138,10 @@ int cn_command_replay(const struct cn_aggregator_ports *ports, int argc, char **
     cn_setup_deinit(&setup);
     return result;
 }
+
+const struct cn_command cn_aggregator_replay = {
+    .name = "replay",
+    .summary = "make every version again and compare digests",
+    .help = help,
+    .run = run,
+};

@@ -1,24 +1,25 @@
 // cairn-aggregator revoke: a board's key is refused from now on.
+#include <getopt.h>
 #include <stdio.h>
 
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 
-static const char usage[] =
-    "cairn-aggregator revoke PROFILE BOARD\n"
+static const char help[] =
+    "Usage: cairn-aggregator revoke PROFILE BOARD\n"
     "\n"
     "Refuses the board from now on. A running aggregator ends its sessions within a second. Updates\n"
-    "that were accepted stay counted.\n"
-    "\n"
-    "  --log-level L    error, warn, info or debug\n";
+    "that were accepted stay counted.\n";
 
-int cn_command_revoke(const struct cn_aggregator_ports *ports, int argc, char **argv)
+static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    static const struct option known[] = {{0}};
     const char *positional[2];
-    const struct cn_arguments arguments = {usage, NULL, 0, positional, 2, 2};
     (void)ports;
-    enum cn_parse_result parsed = cn_aggregator_options_parse(&arguments, argc, argv);
-    if (parsed != CN_PARSE_OK)
-        return parsed == CN_PARSE_HELP ? CN_EXIT_DONE : CN_EXIT_USAGE;
+    if (getopt_long(argc, argv, "", known, NULL) != -1)
+        return CN_EXIT_USAGE;
+    if (!cn_aggregator_positional(argc, argv, 2, positional))
+        return CN_EXIT_USAGE;
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);
     if (!result) {
@@ -34,3 +35,10 @@ int cn_command_revoke(const struct cn_aggregator_ports *ports, int argc, char **
     cn_setup_deinit(&setup);
     return result;
 }
+
+const struct cn_command cn_aggregator_revoke = {
+    .name = "revoke",
+    .summary = "refuse a board from now on",
+    .help = help,
+    .run = run,
+};

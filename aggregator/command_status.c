@@ -1,29 +1,35 @@
 // cairn-aggregator status: the run, the round, and why a board is not in it.
+#include <getopt.h>
 #include <stdio.h>
 
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 #include "aggregator/status.h"
 #include "runtime/port/platform.h"
 
-static const char usage[] =
-    "cairn-aggregator status PROFILE [--json]\n"
+static const char help[] =
+    "Usage: cairn-aggregator status PROFILE [--json]\n"
     "\n"
     "Shows the run, its round and version, and for each board when it was last heard and why it is, or\n"
     "is not, in the round.\n"
     "\n"
-    "  --json           one object a line: the run, then each board\n"
-    "  --log-level L    error, warn, info or debug\n";
+    "  --json           one object a line: the run, then each board\n";
 
-int cn_command_status(const struct cn_aggregator_ports *ports, int argc, char **argv)
+static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    static const struct option known[] = {{"json", no_argument, NULL, 'j'}, {0}};
     bool json = false;
     const char *positional[1];
-    const struct cn_option options[] = {{"--json", NULL, NULL, &json}};
-    const struct cn_arguments arguments = {usage, options, 1, positional, 1, 1};
     (void)ports;
-    enum cn_parse_result parsed = cn_aggregator_options_parse(&arguments, argc, argv);
-    if (parsed != CN_PARSE_OK)
-        return parsed == CN_PARSE_HELP ? CN_EXIT_DONE : CN_EXIT_USAGE;
+    int option;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 'j')
+            json = true;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result) {
@@ -40,3 +46,10 @@ int cn_command_status(const struct cn_aggregator_ports *ports, int argc, char **
     cn_setup_deinit(&setup);
     return result;
 }
+
+const struct cn_command cn_aggregator_status = {
+    .name = "status",
+    .summary = "show the run and why a board is not in the round",
+    .help = help,
+    .run = run,
+};

@@ -462,7 +462,8 @@ static cn_err judge_against_accepted(struct cn_run *run, const char *group,
 static void judge_round(const struct cn_run *run, const struct cn_declare_request *declared,
                         bool invited, struct cn_upload_status *status)
 {
-    bool open = run->phase == CN_RUN_OPEN;
+    // Exactly a quorum counts, also when several complete before the round is closed.
+    bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
     if (declared->round < run->round || (declared->round == run->round && !open))
         decide(status, CN_VERDICT_LATE, "the round is over");
@@ -515,11 +516,14 @@ static cn_err check_frame(const struct cn_run *run, const struct cn_upload *uplo
     return CN_OK;
 }
 
+// By the job, by enrolment, and so that the weights of a quorum fit the fold.
 static uint64_t cap_weight(const struct cn_run *run, const char *group, uint64_t weight)
 {
+    const struct cn_job *job = run->config.job;
     const struct cn_roster_group *enrolled = cn_roster_find_group(run->config.roster, group);
-    uint64_t caps[] = {run->config.job->max_weight, enrolled ? enrolled->max_weight : 0};
-    for (size_t i = 0; i < 2; i++)
+    const uint64_t caps[] = {job->max_weight, enrolled ? enrolled->max_weight : 0,
+                             CN_UPDATE_WEIGHT_MAX / (job->quorum ? job->quorum : 1)};
+    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
         if (caps[i] && weight > caps[i])
             weight = caps[i];
     return weight;

@@ -1,35 +1,23 @@
 #include "aggregator/setup.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/read_store.h"
 
-static void print_diag(const struct cn_diag *diag)
+bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
-    size_t count = diag->count < CN_DIAG_LINES ? diag->count : CN_DIAG_LINES;
-    for (size_t i = 0; i < count; i++)
-        fprintf(stderr, "%s\n", diag->lines[i]);
-    if (diag->count > count)
-        fprintf(stderr, "... and %zu more\n", diag->count - count);
-}
-
-static int load_profile(struct cn_setup *setup, const char *path)
-{
-    struct cn_diag diag;
-    cn_diag_init(&diag);
-    cn_err err = cn_profile_load(path, &diag, &setup->profile);
-    if (!err)
-        err = cn_profile_require(setup->profile, CN_PROFILE_GATEWAY, &diag);
-    if (err || diag.count) {
-        if (diag.count == 0)
-            cn_diag_add(&diag, "%s: %s", path, cn_err_text(err));
-        print_diag(&diag);
-        return CN_EXIT_PROFILE;
+    if (argc - optind != count) {
+        fprintf(stderr, "error: %s takes %d argument%s, %d are given; see --help\n", argv[0], count,
+                count == 1 ? "" : "s", argc - optind);
+        return false;
     }
-    setup->settings = cn_profile_settings(setup->profile);
-    return CN_EXIT_DONE;
+    for (int i = 0; i < count; i++)
+        positional[i] = argv[optind + i];
+    return true;
 }
 
 static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
@@ -59,8 +47,12 @@ static int open_store(struct cn_setup *setup, enum cn_setup_access access)
 
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access)
 {
-    int result = load_profile(setup, profile);
-    if (!result && access == CN_SETUP_RUN) // the lock first: a second one must not touch the ledger
+    int result = CN_EXIT_DONE;
+    setup->profile = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
+    if (!setup->profile)
+        return CN_EXIT_PROFILE;
+    setup->settings = cn_profile_settings(setup->profile);
+    if (access == CN_SETUP_RUN) // the lock first: a second one must not touch the ledger
         result = open_store(setup, access);
     if (!result)
         result = open_ledger(setup, access);
@@ -92,7 +84,7 @@ int cn_setup_open_model(struct cn_setup *setup)
     cn_diag_init(&diag);
     setup->has_model = true;
     if (cn_model_file_init(&setup->model, setup->settings->model, &diag) != CN_OK) {
-        print_diag(&diag);
+        cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
     cn_setup_job_digest(&setup->settings->job, job);

@@ -3,11 +3,10 @@
 // Every function reports to standard error what a person can mend and returns the exit code for it.
 #pragma once
 
-#include "aggregator/aggregator_options.h"
 #include "aggregator/ledger.h"
 #include "aggregator/model_file.h"
+#include "runtime/command/command.h"
 #include "runtime/port/store.h"
-#include "runtime/profile/profile.h"
 
 struct cn_setup { // zeroed at first; deinit in any case
     struct cn_profile *profile;
