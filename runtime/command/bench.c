@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/trainer.h"
 #include "runtime/port/platform.h"
 
 #define WARM_UP 5
