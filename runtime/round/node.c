@@ -53,11 +53,13 @@ static cn_err enlist(struct node *node)
         .power_mw = settings->power_mw,
         .member_count = settings->group.member_count,
     };
+    cn_err err;
 
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
-    return node->link->ops->enlist(node->link, &registration);
+    err = node->link->ops->enlist(node->link, &registration);
+    return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }
 
 // The worker and what it needs.
@@ -380,7 +382,8 @@ static cn_err take_event(struct node *node, const struct cn_link_event *event)
         node->down_since_ms = cn_platform_now_ms();
         return CN_OK;
     case CN_LINK_UP:
-        cn_log(CN_LOG_INFO, "node", "the aggregator is back");
+        if (node->down)
+            cn_log(CN_LOG_INFO, "node", "the aggregator is back");
         node->down = false;
         return CN_OK;
     case CN_LINK_ROUND:
