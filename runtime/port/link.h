@@ -97,7 +97,7 @@ enum cn_link_event_type {
     CN_LINK_REGISTERED, // .manifest
     CN_LINK_REFUSED,    // .text: unknown or revoked key, versions that do not fit; retried slowly
     CN_LINK_DOWN,       // .text: nobody answers; retried. Told once for each outage
-    CN_LINK_UP,         // after DOWN, or REFUSED for the key
+    CN_LINK_UP,         // after DOWN
     CN_LINK_ROUND,      // .round: the descriptor, when it changed and after each registration
     CN_LINK_FETCHED,    // .data, .size: checked against the digest
     CN_LINK_GONE,       // the blob asked for is not there (any more)
