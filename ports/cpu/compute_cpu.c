@@ -286,7 +286,7 @@ static void run_flat(struct cpu *cpu)
             run_sgd(cpu);
             break;
         default:
-            assert(!"a batch call in a flat program");
+            assert(false); // a batch call in a flat program
         }
 }
 

@@ -108,7 +108,7 @@ cn_err cn_import_arithmetic(struct cn_import_node *node)
     const struct cn_value *in[2] = {cn_import_value(node, 0), cn_import_value(node, 1)};
     struct cn_node combine = cn_graph_node(CN_OP_COMBINE);
     size_t strides[2][CN_GRAPH_RANK_MAX] = {{0}};
-    uint64_t dims[CN_GRAPH_RANK_MAX];
+    uint64_t dims[CN_GRAPH_RANK_MAX] = {0};
     uint32_t rank;
     cn_err err;
 
