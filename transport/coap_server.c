@@ -1,7 +1,6 @@
 #include "transport/coap_server.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "transport/coap_common.h"
+#include "transport/route.h"
 #include "transport/security.h"
 
 #define PATH_SIZE 256
@@ -43,19 +43,6 @@ struct cn_coap_server {
     coap_bin_const_t key_view;
     struct cn_coap_reply reply; // of the handler at work
 };
-
-void cn_coap_reply_error(struct cn_coap_reply *reply, enum cn_coap_code code, const char *format,
-                         ...)
-{
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf((char *)reply->body, 160, format, arguments);
-    va_end(arguments);
-    reply->code = code;
-    reply->size = length < 0 ? 0 : strlen((char *)reply->body);
-}
 
 static struct board **board_slot(const struct cn_coap_server *server, const char *name)
 {
@@ -142,6 +129,9 @@ static struct session *admit(struct cn_coap_server *server, coap_session_t *coap
         server->closing = true;
         return NULL;
     }
+    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
+    if (server->config.find_key(server->config.context, board, server->key))
+        return NULL;
     cn_coap_server_drop(server, board);
     session = calloc(1, sizeof(*session));
     if (!session)
@@ -175,40 +165,6 @@ static int on_event(coap_session_t *coap, coap_event_t event)
     server->stats.sessions--;
     free(session);
     return 0;
-}
-
-// What follows prefix in path, or NULL when it does not match.
-static const char *match(const char *prefix, const char *path)
-{
-    size_t length = strlen(prefix);
-
-    if (strncmp(path, prefix, length) != 0 || (path[length] && path[length] != '/'))
-        return NULL;
-    return path + length + (path[length] == '/');
-}
-
-static void dispatch(struct cn_coap_server *server, unsigned method, const char *path,
-                     struct cn_coap_request *request)
-{
-    bool found = false;
-
-    server->reply.code = CN_COAP_INTERNAL_ERROR;
-    server->reply.size = 0;
-    server->reply.max_age_s = 0;
-    for (size_t i = 0; i < server->config.route_count; i++) {
-        const struct cn_coap_route *route = &server->config.routes[i];
-
-        request->path = match(route->prefix, path);
-        if (request->path && (unsigned)route->method == method) {
-            route->handle(server->config.context, request, &server->reply);
-            return;
-        }
-        found |= request->path != NULL;
-    }
-    if (found)
-        cn_coap_reply_error(&server->reply, CN_COAP_METHOD_NOT_ALLOWED, "wrong method");
-    else
-        cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
 }
 
 static bool read_path(const coap_pdu_t *pdu, char path[PATH_SIZE])
@@ -265,7 +221,8 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     request.board = session->board->name;
     coap_get_data(pdu, &request.size, &request.body);
     if (read_path(pdu, path))
-        dispatch(server, (unsigned)coap_pdu_get_code(pdu), path, &request);
+        cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
+                          (unsigned)coap_pdu_get_code(pdu), path, &request, &server->reply);
     else
         cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
     if (server->reply.code == CN_COAP_SILENT)

@@ -87,7 +87,8 @@ struct cn_coap_server_config {
     const struct cn_coap_route *routes; // borrowed, as context is
     size_t route_count;
     void *context;
-    // Finds the transport key of a board. CN_EAUTH for one that is not enrolled or was revoked.
+    // Finds the transport key of a board (cn_security_dtls_key). CN_EAUTH for one that is not
+    // enrolled or was revoked.
     cn_err (*find_key)(void *context, const char *board, uint8_t key[CN_KEY_SIZE]);
     uint32_t handshakes_max; // half-open sessions
     uint32_t sessions_max;
