@@ -224,7 +224,7 @@ cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout
     if (err)
         return err;
     cn_crypto_digest(frame, size - CN_DIGEST_SIZE, digest);
-    if (memcmp(digest, frame + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE)) {
+    if (memcmp(digest, frame + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE) != 0) {
         cn_diag_add(diag, "update: %s", cn_err_text(CN_EDIGEST));
         return CN_EDIGEST;
     }
