@@ -80,7 +80,7 @@ struct cn_link_upload {
     const uint8_t *frame; // borrowed until the receipt
     size_t size;
     uint8_t digest[CN_DIGEST_SIZE]; // of the frame
-    uint8_t base[CN_DIGEST_SIZE];   // version it is relative to
+    uint8_t base[CN_DIGEST_SIZE];   // of the version it is relative to
     // Held-out measurement of the version it is based on, summed over the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
@@ -97,7 +97,7 @@ enum cn_link_event_type {
     CN_LINK_REGISTERED, // .manifest
     CN_LINK_REFUSED,    // .text: unknown or revoked key, versions that do not fit; retried slowly
     CN_LINK_DOWN,       // .text: nobody answers; retried. Told once for each outage
-    CN_LINK_UP,         // after DOWN, or REFUSED for the key
+    CN_LINK_UP,         // after DOWN
     CN_LINK_ROUND,      // .round: the descriptor, when it changed and after each registration
     CN_LINK_FETCHED,    // .data, .size: checked against the digest
     CN_LINK_GONE,       // the blob asked for is not there (any more)
