@@ -208,7 +208,7 @@ void cpu_bias_grad(const struct cpu_task *task)
 
     if (!task->add)
         memset(db, 0, op->channels * sizeof(*db));
-    for (size_t n = 0; n < task->samples; n++) {
+    for (size_t r = 0; r < op->rows * task->samples; r++) {
         if (op->inner == 1)
             for (size_t c = 0; c < op->channels; c++)
                 db[c] += op->scale * dy[c];

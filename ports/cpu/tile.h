@@ -75,7 +75,9 @@ ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const bo
         for (size_t j = 0; j < TILE_VECTORS; j++) {
             vector *to = (vector *)(tile->c + i * tile->c_row + j * VECTOR);
 
-            *to = tile->add ? *to + sum[i][j] : sum[i][j];
+            if (tile->add)
+                sum[i][j] += *to;
+            *to = sum[i][j];
         }
 }
 

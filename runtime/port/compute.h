@@ -92,9 +92,9 @@ struct cn_window {
     bool relu;       // convolution: y = max(y, 0)
 };
 
-// dbias[c] = scale * sum over samples and i of dy[c][i].
+// dbias[c] = scale * sum over samples, r and i of dy[r][c][i].
 struct cn_bias {
-    size_t channels, inner;
+    size_t rows, channels, inner;
     float scale;
 };
 
