@@ -62,7 +62,7 @@ static cn_err parse_line(char *line, struct cn_board_key *key)
     *digits++ = 0;
     if (!cn_name_valid(board) || strlen(digits) != DIGITS)
         return CN_EFORMAT;
-    snprintf(key->board, sizeof(key->board), "%s", board);
+    memcpy(key->board, board, strlen(board) + 1); // a valid name fits
     return cn_hex_parse(digits, key->secret, sizeof(key->secret));
 }
 
