@@ -38,17 +38,17 @@ struct world {
     struct cn_resources resources;
 };
 
-static uint64_t world_clock(void)
+static inline uint64_t world_clock(void)
 {
     return world_now_ms;
 }
 
-static void world_changed(void *context)
+static inline void world_changed(void *context)
 {
     ((struct world *)context)->changes++;
 }
 
-static cn_err world_measure_start(void *context, uint32_t version, const float *weights,
+static inline cn_err world_measure_start(void *context, uint32_t version, const float *weights,
                                   uint64_t now_ms)
 {
     (void)weights, (void)now_ms;
@@ -57,7 +57,7 @@ static cn_err world_measure_start(void *context, uint32_t version, const float *
 }
 
 // Version n is right on 10 * n of 100 samples.
-static cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *version,
+static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *version,
                                  struct cn_ledger_metrics *metrics)
 {
     struct world *world = context;
@@ -70,7 +70,7 @@ static cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *versi
     return CN_OK;
 }
 
-static void world_init(struct world *world)
+static inline void world_init(struct world *world)
 {
     static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {40, CN_TENSOR_STAT}};
     memset(world, 0, sizeof *world);
@@ -99,7 +99,7 @@ static void world_init(struct world *world)
     };
 }
 
-static cn_err world_open_parts(struct world *world)
+static inline cn_err world_open_parts(struct world *world)
 {
     static const uint8_t graph[] = "a graph";
     const struct cn_spool_config spool = {
@@ -125,7 +125,7 @@ static cn_err world_open_parts(struct world *world)
 }
 
 // Starts the aggregator as its program does.
-static cn_err world_start(struct world *world)
+static inline cn_err world_start(struct world *world)
 {
     cn_err err = cn_ledger_open(world->directory, &world->ledger);
     if (!err)
@@ -160,7 +160,7 @@ static cn_err world_start(struct world *world)
 }
 
 // Memory goes, ledger and store stay: what a kill leaves.
-static void world_stop(struct world *world)
+static inline void world_stop(struct world *world)
 {
     cn_run_close(world->run);
     cn_model_store_close(world->models);
@@ -175,7 +175,7 @@ static void world_stop(struct world *world)
     world->evaluated = UINT32_MAX;
 }
 
-static void world_deinit(struct world *world)
+static inline void world_deinit(struct world *world)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm"};
     char path[128];
@@ -190,7 +190,7 @@ static void world_deinit(struct world *world)
     free(world->initial);
 }
 
-static cn_err world_enroll(struct world *world, const char *board, const char *group,
+static inline cn_err world_enroll(struct world *world, const char *board, const char *group,
                            uint64_t max_weight)
 {
     struct cn_ledger *ledger;
@@ -207,7 +207,7 @@ static cn_err world_enroll(struct world *world, const char *board, const char *g
 
 // --- a board's side ---
 
-static void world_ask(struct world *world, const char *board, enum cn_coap_method method,
+static inline void world_ask(struct world *world, const char *board, enum cn_coap_method method,
                       const char *path, const void *body, size_t size, struct cn_coap_reply *reply)
 {
     size_t count;
@@ -234,7 +234,7 @@ static void world_ask(struct world *world, const char *board, enum cn_coap_metho
     reply->code = CN_COAP_NOT_FOUND;
 }
 
-static bool world_get_round(struct world *world, const char *board, struct cn_round_info *info)
+static inline bool world_get_round(struct world *world, const char *board, struct cn_round_info *info)
 {
     struct cn_coap_reply reply;
     world_ask(world, board, CN_COAP_GET, "r", NULL, 0, &reply);
@@ -243,7 +243,7 @@ static bool world_get_round(struct world *world, const char *board, struct cn_ro
 }
 
 // The update that this group makes in this round, always the same.
-static void world_make_frame(const struct world *world, const struct cn_round_info *info,
+static inline void world_make_frame(const struct world *world, const struct cn_round_info *info,
                              const char *group, uint64_t salt, struct cn_buffer *frame)
 {
     struct cn_update_header header = {
@@ -262,7 +262,7 @@ static void world_make_frame(const struct world *world, const struct cn_round_in
     free(values);
 }
 
-static void world_declare(struct world *world, const char *board, const struct cn_round_info *info,
+static inline void world_declare(struct world *world, const char *board, const struct cn_round_info *info,
                           const struct cn_buffer *frame, struct cn_coap_reply *reply)
 {
     struct cn_declare_request declared = {
@@ -283,7 +283,7 @@ static void world_declare(struct world *world, const char *board, const struct c
 }
 
 // Declares, sends all chunks and commits. False when the aggregator is in trouble (5.xx) or lost it.
-static bool world_send(struct world *world, const char *board, const struct cn_round_info *info,
+static inline bool world_send(struct world *world, const char *board, const struct cn_round_info *info,
                        const struct cn_buffer *frame, struct cn_upload_status *status)
 {
     struct cn_coap_reply reply;
@@ -309,7 +309,7 @@ static bool world_send(struct world *world, const char *board, const struct cn_r
 }
 
 // What a board does when nothing goes wrong: its round, if there is one for it.
-static bool world_take_part(struct world *world, const char *board, const char *group)
+static inline bool world_take_part(struct world *world, const char *board, const char *group)
 {
     struct cn_round_info info;
     struct cn_upload_status status;
@@ -323,7 +323,7 @@ static bool world_take_part(struct world *world, const char *board, const char *
     return sent && status.decided && status.verdict == CN_VERDICT_ACCEPTED;
 }
 
-static cn_err world_tick(struct world *world, uint64_t ms)
+static inline cn_err world_tick(struct world *world, uint64_t ms)
 {
     world_now_ms += ms;
     return cn_run_tick(world->run, world_now_ms);
