@@ -48,11 +48,11 @@ static uint64_t tag(const struct cn_call *call)
     return (uint64_t)call->kind << 56 | (uint64_t)(call->number & 0xffffff) << 32 | call->attempt;
 }
 
-// The wait is drawn from [timeout, 2 * timeout], doubled for each repetition.
+// The wait is drawn from [0.75, 1.5] time-outs, doubled for each repetition.
 static uint64_t timeout_us(struct cn_call *call)
 {
-    call->backoff.min_ms = 2 * cn_rtt_timeout_us(call->rtt) / 1000;
-    call->backoff.max_ms = 2 * TIMEOUT_MAX_MS;
+    call->backoff.min_ms = 3 * cn_rtt_timeout_us(call->rtt) / 2000;
+    call->backoff.max_ms = TIMEOUT_MAX_MS;
     return 1000 * cn_backoff_next_ms(&call->backoff);
 }
 

@@ -129,6 +129,9 @@ static struct session *admit(struct cn_coap_server *server, coap_session_t *coap
         server->closing = true;
         return NULL;
     }
+    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
+    if (server->config.find_key(server->config.context, board, server->key))
+        return NULL;
     cn_coap_server_drop(server, board);
     session = calloc(1, sizeof(*session));
     if (!session)

@@ -7,7 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
 
-#define PAUSE_MIN_MS 500
+#define PAUSE_MIN_MS 250
 #define PAUSE_MAX_MS 30000
 #define UNCONNECTED_US 50000
 #define MISMATCHES_MAX 3

@@ -12,17 +12,16 @@
 #include "runtime/port/platform.h"
 #include "transport/coap_client.h"
 #include "transport/download.h"
+#include "transport/link_events.h"
 #include "transport/security.h"
 #include "transport/upload.h"
 
 #define CHUNK_DEFAULT 1024 // until the aggregator has said
 #define WINDOW_DEFAULT 64
 #define WINDOW_MAX 1024
-#define ROUND_MIN_MS 4000 // between two looks at the round, beside its observation
-#define ROUND_MAX_MS 8000
+#define ROUND_MS 8000       // at most between two looks at the round, beside its observation
 #define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
 #define MISFIT_MAX_MS 600000
-#define EVENTS 8
 
 enum kind { // first byte of a tag
     KIND_REGISTER = 1,
@@ -69,23 +68,12 @@ struct link {
     uint16_t generation;
     struct cn_download *fetched; // finished; its data lives until the poll after FETCHED
 
-    struct cn_link_event events[EVENTS]; // a ring; there is room for every kind once
-    uint32_t event_first, event_count;
+    struct cn_link_events events;
 };
 
 static struct cn_link_event *push(struct link *link, enum cn_link_event_type type)
 {
-    struct cn_link_event *event;
-
-    // Of one kind only the newest counts; this also bounds the ring.
-    for (uint32_t i = 0; i < link->event_count; i++) {
-        event = &link->events[(link->event_first + i) % EVENTS];
-        if (event->type == type)
-            return event;
-    }
-    event = &link->events[(link->event_first + link->event_count++) % EVENTS];
-    *event = (struct cn_link_event){.type = type};
-    return event;
+    return cn_link_events_push(&link->events, type);
 }
 
 // ---- registration
@@ -152,12 +140,14 @@ static void registration_refused(struct link *link, const struct cn_exchange_rep
                                  uint64_t now_us)
 {
     struct cn_link_event *event;
+    char why[120] = "the manifest is malformed";
 
     if (!link->misfit.tries) {
+        if (reply->code >= CN_COAP_BAD_REQUEST)
+            cn_message_copy_text(why, sizeof(why), reply->body, reply->size);
         event = push(link, CN_LINK_REFUSED);
-        snprintf(event->text, sizeof(event->text), "registration refused (%u.%02u): %.*s",
-                 reply->code >> 5, reply->code & 31, (int)(reply->size < 120 ? reply->size : 120),
-                 (const char *)reply->body);
+        snprintf(event->text, sizeof(event->text), "registration refused (%u.%02u): %s",
+                 reply->code >> 5, reply->code & 31, why);
     }
     start_registration(link);
     link->registering.due_us = now_us + 1000 * cn_backoff_next_ms(&link->misfit);
@@ -365,23 +355,13 @@ static uint64_t drive(struct link *link, uint64_t now_us)
     return wake_us;
 }
 
-static cn_err pop(struct link *link, struct cn_link_event *event)
-{
-    if (!link->event_count)
-        return CN_EAGAIN;
-    *event = link->events[link->event_first];
-    link->event_first = (link->event_first + 1) % EVENTS;
-    link->event_count--;
-    return CN_OK;
-}
-
 static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
 {
     struct link *link = (struct link *)base;
     uint64_t wake_us, drive_us, now_us;
 
-    if (link->event_count) // all events of one round of work come before the next
-        return pop(link, event);
+    if (link->events.count) // all events of one round of work come before the next
+        return cn_link_events_pop(&link->events, event);
     cn_download_close(link->fetched);
     link->fetched = NULL;
     wake_us = link->exchange->ops->step(link->exchange);
@@ -390,8 +370,8 @@ static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
     check_session(link, now_us);
     drive_us = drive(link, now_us);
     finish_transfers(link);
-    set_timer(link, link->event_count ? 0 : drive_us < wake_us ? drive_us : wake_us, now_us);
-    return pop(link, event);
+    set_timer(link, link->events.count ? 0 : drive_us < wake_us ? drive_us : wake_us, now_us);
+    return cn_link_events_pop(&link->events, event);
 }
 
 // ---- requests
@@ -479,25 +459,11 @@ static cn_err upload(struct cn_link *base, const struct cn_link_upload *frame)
     return err;
 }
 
-static void drop_events(struct link *link)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < link->event_count; i++) {
-        const struct cn_link_event *event = &link->events[(link->event_first + i) % EVENTS];
-
-        if (event->type != CN_LINK_FETCHED && event->type != CN_LINK_GONE &&
-            event->type != CN_LINK_RECEIPT)
-            link->events[(link->event_first + kept++) % EVENTS] = *event;
-    }
-    link->event_count = kept;
-}
-
 static void abandon(struct cn_link *base)
 {
     struct link *link = (struct link *)base;
 
-    drop_events(link);
+    cn_link_events_forget_transfers(&link->events);
     cn_download_close(link->download);
     cn_download_close(link->fetched);
     link->download = link->fetched = NULL;
@@ -559,7 +525,7 @@ static void init(struct link *link, const struct cn_link_config *config)
     link->misfit =
         (struct cn_backoff){.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = link->seed};
     link->round_pause =
-        (struct cn_backoff){.min_ms = ROUND_MAX_MS, .max_ms = ROUND_MAX_MS, .seed = ~link->seed};
+        (struct cn_backoff){.min_ms = ROUND_MS, .max_ms = ROUND_MS, .seed = ~link->seed};
     cn_call_init(&link->registering, link->exchange, &link->rtt, KIND_REGISTER, link->seed);
     cn_call_init(&link->keying, link->exchange, &link->rtt, KIND_KEY, link->seed);
     cn_call_init(&link->asking, link->exchange, &link->rtt, KIND_ROUND, link->seed);

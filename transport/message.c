@@ -179,6 +179,15 @@ static const struct field status_fields[] = {
 };
 static const struct schema status_schema = SCHEMA(status_fields);
 
+void cn_message_copy_text(char *to, size_t to_size, const uint8_t *from, size_t size)
+{
+    size_t length = size < to_size ? size : to_size - 1;
+
+    for (size_t i = 0; i < length; i++)
+        to[i] = (char)(from[i] < 0x20 || from[i] == 0x7f ? '?' : from[i]);
+    to[length] = 0;
+}
+
 static uint32_t load_u32(const void *from)
 {
     uint32_t value;
@@ -194,11 +203,9 @@ static CborError put_map(CborEncoder *encoder, const struct schema *schema, cons
 static CborError put_text(CborEncoder *encoder, const char *text, size_t size)
 {
     char copy[CN_MESSAGE_MAX];
-    size_t length = strnlen(text, size - 1);
 
-    for (size_t i = 0; i < length; i++)
-        copy[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
-    return cbor_encode_text_string(encoder, copy, length);
+    cn_message_copy_text(copy, size, (const uint8_t *)text, strnlen(text, size - 1));
+    return cbor_encode_text_string(encoder, copy, strlen(copy));
 }
 
 static CborError put_numbers(CborEncoder *encoder, const uint32_t *numbers, size_t count)

@@ -7,7 +7,7 @@
 #include "runtime/base/log.h"
 
 #define ASK_MAX 16 // chunks between two that ask for the status
-#define PAUSE_MIN_MS 500
+#define PAUSE_MIN_MS 250
 #define PAUSE_MAX_MS 30000
 #define UNCONNECTED_US 50000
 #define OVERHEAD 100 // bytes of IP, UDP, DTLS and CoAP around a chunk, for the uplink's rate
@@ -305,8 +305,8 @@ static bool read_status(struct cn_upload *upload, const struct cn_exchange_reply
 static void reject(struct cn_upload *upload, const struct cn_exchange_reply *reply)
 {
     upload->status = (struct cn_upload_status){.decided = true, .verdict = CN_VERDICT_REJECTED};
-    snprintf(upload->status.reason, sizeof(upload->status.reason), "%.*s", (int)reply->size,
-             (const char *)reply->body);
+    cn_message_copy_text(upload->status.reason, sizeof(upload->status.reason), reply->body,
+                         reply->size);
     upload->phase = FINISHED;
 }
 

@@ -65,7 +65,7 @@ step()
         return 0
     fi
     printf '  %-42s %4d s  FAILED\n' "$title" "$seconds"
-    tail -n 15 "$log" | sed 's/^/    | /'
+    tail -n 15 "$log" | cut -c 1-200 | sed 's/^/    | /'
     printf '    the whole log: %s\n' "$(show_path "$log")"
     return "$status"
 }

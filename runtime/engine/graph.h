@@ -36,6 +36,8 @@ struct cn_value {
     bool batched;    // dims[0] is the batch
     bool transposed; // a matrix that is read with rows and columns exchanged
     uint32_t root;   // the value whose memory it shares; its own index when it has memory itself
+    bool padded;     // zeros are still to be thought around its planes, as many as:
+    uint32_t pad_before[2], pad_after[2];
     size_t offset;   // parameter, gradient: words in the row; constant, shape: first of its pool
 };
 

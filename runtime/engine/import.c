@@ -9,34 +9,37 @@ static const struct op {
     const char *name;
     size_t inputs_min, inputs_max;
     cn_import_fn *import;
+    bool takes_padding; // see cn_value.padded
 } ops[] = {
-    {"Add", 2, 2, cn_import_arithmetic},
-    {"AveragePool", 1, 1, cn_import_pool},
-    {"Cast", 1, 1, cn_import_cast},
-    {"Concat", 1, CN_GRAPH_RANK_MAX, cn_import_concat},
-    {"Constant", 0, 0, cn_import_constant},
-    {"Conv", 2, 3, cn_import_conv},
-    {"Div", 2, 2, cn_import_arithmetic},
-    {"Dropout", 1, 3, cn_import_dropout},
-    {"Flatten", 1, 1, cn_import_flatten},
-    {"Gather", 2, 2, cn_import_gather},
-    {"Gemm", 2, 3, cn_import_gemm},
-    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool},
-    {"Identity", 1, 1, cn_import_identity},
-    {"LeakyRelu", 1, 1, cn_import_map},
-    {"MatMul", 2, 2, cn_import_matmul},
-    {"MaxPool", 1, 1, cn_import_pool},
-    {"Mul", 2, 2, cn_import_arithmetic},
-    {"Relu", 1, 1, cn_import_map},
-    {"Reshape", 2, 2, cn_import_reshape},
-    {"Shape", 1, 1, cn_import_shape_of},
-    {"Sigmoid", 1, 1, cn_import_map},
-    {"Slice", 1, 5, cn_import_slice},
-    {"Squeeze", 1, 2, cn_import_squeeze},
-    {"Sub", 2, 2, cn_import_arithmetic},
-    {"Tanh", 1, 1, cn_import_map},
-    {"Transpose", 1, 1, cn_import_transpose},
-    {"Unsqueeze", 1, 2, cn_import_unsqueeze},
+    {"Add", 2, 2, cn_import_arithmetic, false},
+    {"AveragePool", 1, 1, cn_import_pool, true},
+    {"Cast", 1, 1, cn_import_cast, false},
+    {"Concat", 1, CN_GRAPH_RANK_MAX, cn_import_concat, false},
+    {"Constant", 0, 0, cn_import_constant, false},
+    {"Conv", 2, 3, cn_import_conv, true},
+    {"Div", 2, 2, cn_import_arithmetic, false},
+    {"Dropout", 1, 3, cn_import_dropout, false},
+    {"Flatten", 1, 1, cn_import_flatten, false},
+    {"Gather", 2, 2, cn_import_gather, false},
+    {"Gemm", 2, 3, cn_import_gemm, false},
+    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, false},
+    {"Identity", 1, 1, cn_import_identity, false},
+    {"LeakyRelu", 1, 1, cn_import_map, false},
+    {"MatMul", 2, 2, cn_import_matmul, false},
+    {"MaxPool", 1, 1, cn_import_pool, true},
+    {"Mul", 2, 2, cn_import_arithmetic, false},
+    {"Pad", 1, 4, cn_import_pad, false},
+    {"ReduceMean", 1, 2, cn_import_reduce_mean, false},
+    {"Relu", 1, 1, cn_import_map, false},
+    {"Reshape", 2, 2, cn_import_reshape, false},
+    {"Shape", 1, 1, cn_import_shape_of, false},
+    {"Sigmoid", 1, 1, cn_import_map, false},
+    {"Slice", 1, 5, cn_import_slice, false},
+    {"Squeeze", 1, 2, cn_import_squeeze, false},
+    {"Sub", 2, 2, cn_import_arithmetic, false},
+    {"Tanh", 1, 1, cn_import_map, false},
+    {"Transpose", 1, 1, cn_import_transpose, false},
+    {"Unsqueeze", 1, 2, cn_import_unsqueeze, false},
 };
 
 #define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
@@ -241,8 +244,6 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
     return err ? err : define_name(importer, tensor->name, index);
 }
 
-// Words of the constant pool are exempt from the checks of cn_graph_add_value on purpose: they came
-// out of the file.
 static cn_err import_input(struct cn_importer *importer)
 {
     const struct cn_onnx *onnx = importer->onnx;
@@ -311,6 +312,8 @@ static cn_err bind_inputs(struct cn_import_node *node, const struct op *op, bool
                                     "graph has a cycle",
                                     (int)text.size, text.size ? text.data : "");
         node->in[i] = name->value;
+        if (node->graph->values[name->value].padded && !op->takes_padding)
+            return cn_import_refuse(node, "padding is supported before Conv and AveragePool only");
         *known = *known && node->graph->values[name->value].kind != CN_VALUE_UNKNOWN;
     }
     return CN_OK;
@@ -373,7 +376,7 @@ static cn_err import_output(struct cn_importer *importer)
         return CN_EFORMAT;
     }
     value = &importer->graph->values[name->value];
-    if (value->kind != CN_VALUE_ACTIVATION) {
+    if (value->kind != CN_VALUE_ACTIVATION || value->padded) {
         cn_diag_add(importer->diag, "the output '%.*s' is not computed from the input",
                     (int)text.size, text.data);
         return CN_ENOTSUP;

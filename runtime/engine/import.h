@@ -61,6 +61,7 @@ cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_gather, cn_import
 cn_import_fn cn_import_unsqueeze, cn_import_squeeze, cn_import_slice, cn_import_cast;
 cn_import_fn cn_import_gemm, cn_import_matmul, cn_import_transpose; // _layers
 cn_import_fn cn_import_conv, cn_import_pool, cn_import_global_average_pool;
+cn_import_fn cn_import_reduce_mean, cn_import_pad;
 cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_flatten; // _maps
 cn_import_fn cn_import_reshape, cn_import_identity, cn_import_dropout;
 

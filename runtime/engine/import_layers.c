@@ -182,13 +182,11 @@ static cn_err fill_out(const struct cn_import_node *node, struct cn_window *w,
     return CN_OK;
 }
 
-// The geometry of a convolution or pooling of input 0. kernel is taken from the attribute if it is 0.
-static cn_err read_window(const struct cn_import_node *node, struct cn_window *w)
+// The planes of input 0, and a window of one element unless a kernel is set.
+static cn_err read_geometry(const struct cn_import_node *node, struct cn_window *w)
 {
     const struct cn_value *x = cn_import_value(node, 0);
     uint32_t axes = x->rank > 2 ? x->rank - 2 : 0;
-    uint64_t before[2] = {0}, after[2] = {0};
-    cn_err err;
 
     if (!from_samples(x) || axes < 1 || axes > 2)
         return cn_import_refuse(node, "the input must be samples of rank 3 or 4, has rank %u", x->rank);
@@ -202,13 +200,29 @@ static cn_err read_window(const struct cn_import_node *node, struct cn_window *w
         w->stride[i] = 1;
         w->dilation[i] = 1;
     }
-    err = read_extent(node, "kernel_shape", axes, w->kernel);
+    return CN_OK;
+}
+
+// The whole geometry of a convolution or pooling of input 0.
+static cn_err read_window(const struct cn_import_node *node, struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    uint64_t before[2] = {0}, after[2] = {0};
+    uint32_t axes = x->rank - 2;
+    cn_err err = read_geometry(node, w);
+
+    if (!err)
+        err = read_extent(node, "kernel_shape", axes, w->kernel);
     if (!err)
         err = read_extent(node, "strides", axes, w->stride);
     if (!err)
         err = read_extent(node, "dilations", axes, w->dilation);
     if (!err)
         err = read_pads(node, w, axes, before, after);
+    for (int i = 0; i < 2; i++) {
+        before[i] += x->pad_before[i];
+        after[i] += x->pad_after[i];
+    }
     return err ? err : fill_out(node, w, before, after);
 }
 
@@ -294,6 +308,52 @@ static bool windows_touch_input(const struct cn_window *w)
     return true;
 }
 
+// True when the node has padding of its own.
+static bool has_pads(const struct cn_import_node *node)
+{
+    const struct cn_onnx_attribute *pads = cn_onnx_attribute_find(node->node, "pads");
+
+    for (size_t i = 0; pads && i < pads->count; i++)
+        if (pads->ints[i])
+            return true;
+    return false;
+}
+
+// Zeros around the planes. They are not made: the window that follows counts them as its own.
+cn_err cn_import_pad(struct cn_import_node *node)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
+    int64_t pads[2 * CN_GRAPH_RANK_MAX];
+    uint32_t rank = x->rank;
+    size_t count;
+    cn_err err = cn_import_numbers(node, 1, "pads", pads, 2 * CN_GRAPH_RANK_MAX, &count);
+
+    if (err)
+        return err;
+    if ((mode && !cn_text_equal(mode->s, "constant")) || cn_import_float(node, "value", 0) != 0 ||
+        (cn_import_has(node, 2) &&
+         (cn_import_value(node, 2)->kind != CN_VALUE_CONST ||
+          node->graph->constants[cn_import_value(node, 2)->offset] != 0)))
+        return cn_import_refuse(node, "only padding with zeros is supported");
+    if (!from_samples(x) || rank < 3 || rank > 4 || count != 2 * (size_t)rank)
+        return cn_import_refuse(node, "only height and width of samples can be padded");
+    err = cn_import_view(node, rank, x->dims);
+    for (uint32_t i = 0; !err && i < 2 * rank; i++) {
+        struct cn_value *value = &node->graph->values[node->out];
+        uint32_t axis = i % rank;
+
+        if (pads[i] < 0 || pads[i] > EXTENT_MAX || (axis < 2 && pads[i]))
+            return cn_import_refuse(node, "a pad of %lld in dimension %u", (long long)pads[i], axis);
+        value->padded = value->padded || pads[i];
+        if (axis >= 2 && i < rank)
+            value->pad_before[axis + 2 - rank] = (uint32_t)pads[i];
+        else if (axis >= 2)
+            value->pad_after[axis + 2 - rank] = (uint32_t)pads[i];
+    }
+    return err;
+}
+
 cn_err cn_import_pool(struct cn_import_node *node)
 {
     bool average = cn_text_equal(node->node->op, "AveragePool");
@@ -305,7 +365,12 @@ cn_err cn_import_pool(struct cn_import_node *node)
         return err;
     w->channels_out = w->channels_in;
     w->groups = 1;
-    w->count_pads = cn_import_int(node, "count_include_pad", 0) != 0;
+    if (!average && cn_import_value(node, 0)->padded)
+        return cn_import_refuse(node, "zeros padded before a maximum are not supported");
+    if (cn_import_value(node, 0)->padded && has_pads(node))
+        return cn_import_refuse(node, "padding of two kinds is not supported");
+    w->count_pads =
+        cn_import_value(node, 0)->padded || cn_import_int(node, "count_include_pad", 0) != 0;
     if (!windows_touch_input(w))
         return cn_import_refuse(node, "a window lies outside the input");
     if (w->count_pads && cn_import_int(node, "ceil_mode", 0))
@@ -315,11 +380,12 @@ cn_err cn_import_pool(struct cn_import_node *node)
     return emit_pool(node, &pool);
 }
 
-cn_err cn_import_global_average_pool(struct cn_import_node *node)
+// Averages every plane to one number.
+static cn_err emit_plane_average(struct cn_import_node *node)
 {
     struct cn_node pool = cn_graph_node(CN_OP_AVERAGE_POOL);
     struct cn_window *w = &pool.call.window;
-    cn_err err = read_window(node, w);
+    cn_err err = read_geometry(node, w);
 
     if (err)
         return err;
@@ -330,4 +396,36 @@ cn_err cn_import_global_average_pool(struct cn_import_node *node)
     w->channels_out = w->channels_in;
     w->groups = 1;
     return emit_pool(node, &pool);
+}
+
+cn_err cn_import_global_average_pool(struct cn_import_node *node)
+{
+    return emit_plane_average(node);
+}
+
+// The mean over all of height and width, as exporters write global pooling.
+cn_err cn_import_reduce_mean(struct cn_import_node *node)
+{
+    uint32_t rank = cn_import_value(node, 0)->rank;
+    int64_t axes[CN_GRAPH_RANK_MAX];
+    bool marked[CN_GRAPH_RANK_MAX] = {false};
+    size_t count;
+    cn_err err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < count; i++) {
+        int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+
+        if (axis < 2 || axis >= rank || marked[axis])
+            return cn_import_refuse(node, "axis %lld; only the mean over height and width is supported",
+                                    (long long)axes[i]);
+        marked[axis] = true;
+    }
+    if (rank < 3 || count != rank - 2)
+        return cn_import_refuse(node, "only the mean over height and width is supported");
+    err = emit_plane_average(node);
+    if (!err && !cn_import_int(node, "keepdims", 1))
+        node->graph->values[node->out].rank = 2;
+    return err;
 }

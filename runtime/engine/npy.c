@@ -128,13 +128,13 @@ static bool take_dictionary(struct header *header, struct cn_npy *npy)
 // descr is a byte order (< > = |), a kind and a size in bytes. Big-endian sets *swapped.
 static bool read_type(const struct header *header, struct cn_npy *npy, bool *swapped)
 {
-    static const char kinds[] = "fiub";
+    static const char kinds[] = {'f', 'i', 'u', 'b'};
     const char *found;
     char order;
 
     if (header->descr_size != 3)
         return false;
-    found = memchr(kinds, header->descr[1], 4);
+    found = memchr(kinds, header->descr[1], sizeof(kinds));
     npy->element_size = (uint32_t)(header->descr[2] - '0');
     if (!found || (npy->element_size != 1 && npy->element_size != 2 && npy->element_size != 4 &&
                    npy->element_size != 8))

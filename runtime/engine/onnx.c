@@ -147,28 +147,6 @@ const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node
     return NULL;
 }
 
-// Names go into JSON and into messages: printable UTF-8 without a 0 inside. RFC 3629, 4.
-static bool name_printable(struct cn_text name)
-{
-    const uint8_t *at = (const uint8_t *)name.data;
-    const uint8_t *end = at + name.size;
-
-    while (at < end) {
-        uint8_t lead = *at++;
-        int more = lead < 0x80 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
-        uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-        uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-
-        if (lead < 0x20 || (lead >= 0x7f && lead < 0xc2) || lead > 0xf4 || end - at < more)
-            return false;
-        for (int i = 0; i < more; i++, at++) {
-            if (*at < (i ? 0x80 : low) || *at > (i ? 0xbf : high))
-                return false;
-        }
-    }
-    return true;
-}
-
 static bool is_model_tensor(const struct cn_onnx_tensor *tensor)
 {
     return tensor->type == CN_ONNX_FLOAT && tensor->count > 0;
@@ -177,11 +155,8 @@ static bool is_model_tensor(const struct cn_onnx_tensor *tensor)
 static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struct cn_diag *diag,
                        struct cn_tensor_info *info)
 {
-    if (tensor->name.size == 0 || tensor->name.size >= NAME_MAX_SIZE ||
-        !name_printable(tensor->name)) {
-        cn_diag_add(diag,
-                    "the initializer at byte %llu has a name of %zu bytes; wanted 1 to %d "
-                    "printable UTF-8 characters",
+    if (tensor->name.size == 0 || tensor->name.size >= NAME_MAX_SIZE) {
+        cn_diag_add(diag, "the initializer at byte %llu has a name of %zu bytes; wanted 1 to %d",
                     (unsigned long long)tensor->file_offset, tensor->name.size, NAME_MAX_SIZE - 1);
         return CN_EFORMAT;
     }

@@ -3,7 +3,8 @@
 // A walker over the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) of the
 // messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for
 // each initializer the place of its bytes in the file is known, so weights can be written back.
-// Every input is hostile until checked: lengths, counts, nesting and sizes are bounded.
+// Every input is hostile until checked: lengths, counts, nesting and sizes are bounded, and names
+// are printable UTF-8, so that they can go into messages. String attributes may be any bytes.
 #pragma once
 
 #include <stdbool.h>

@@ -45,8 +45,7 @@ static cn_err attribute_take(struct cn_onnx_decoder *decoder, const struct cn_wi
 
     switch (field->number) {
     case 1:
-        attribute->name = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &attribute->name);
     case 2:
         attribute->f = cn_onnx_walk_float(field);
         return CN_OK;
@@ -110,22 +109,17 @@ static cn_err node_take(struct cn_onnx_decoder *decoder, const struct cn_wire_fi
 
     switch (field->number) {
     case 1:
-        node->inputs[node->input_count++] = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &node->inputs[node->input_count++]);
     case 2:
-        node->outputs[node->output_count++] = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &node->outputs[node->output_count++]);
     case 3:
-        node->name = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &node->name);
     case 4:
-        node->op = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &node->op);
     case 5:
         return decode_attribute(decoder, field->bytes, &node->attributes[node->attribute_count++]);
     case 7:
-        node->domain = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &node->domain);
     default:
         return CN_OK;
     }
@@ -222,7 +216,7 @@ static cn_err value_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
     struct cn_onnx_value *value = object;
 
     if (field->number == 1)
-        value->name = cn_onnx_walk_text(field);
+        return cn_onnx_walk_name(decoder, field, &value->name);
     if (field->number == 2)
         return cn_onnx_walk(decoder, field->bytes, &type_kind, value);
     return CN_OK;
@@ -301,7 +295,7 @@ static cn_err opset_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
 
     (void)decoder;
     if (field->number == 1)
-        opset->domain = cn_onnx_walk_text(field);
+        return cn_onnx_walk_name(decoder, field, &opset->domain);
     if (field->number == 2)
         opset->version = (int64_t)field->value;
     return CN_OK;

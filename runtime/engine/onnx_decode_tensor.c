@@ -91,8 +91,7 @@ static cn_err tensor_take(struct cn_onnx_decoder *decoder, const struct cn_wire_
         scan->other_data = true;
         return CN_OK;
     case 8:
-        scan->tensor->name = cn_onnx_walk_text(field);
-        return CN_OK;
+        return cn_onnx_walk_name(decoder, field, &scan->tensor->name);
     case CN_ONNX_RAW_DATA:
         scan->raw = field->bytes;
         return CN_OK;

@@ -44,7 +44,7 @@ cn_err cn_onnx_walk(struct cn_onnx_decoder *decoder, struct cn_wire message,
 
         if (err)
             return cn_onnx_walk_malformed(decoder, at, kind->name,
-                                          "the bytes are not a protobuf field");
+                                          "the file is cut off or malformed here");
         if (!field.number)
             return CN_OK;
         err = check_rule(decoder, kind, at, &field, &seen);
@@ -78,6 +78,38 @@ cn_err cn_onnx_walk_table(struct cn_onnx_decoder *decoder, size_t count, size_t 
 struct cn_text cn_onnx_walk_text(const struct cn_wire_field *field)
 {
     return (struct cn_text){(const char *)field->bytes.at, cn_wire_size(field->bytes)};
+}
+
+// UTF-8 as in RFC 3629, section 4, without control characters.
+static bool printable(struct cn_text name)
+{
+    const uint8_t *at = (const uint8_t *)name.data;
+    const uint8_t *end = at + name.size;
+
+    while (at < end) {
+        uint8_t lead = *at++;
+        int more = lead < 0x80 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+        uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+        uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+
+        if (lead < 0x20 || (lead >= 0x7f && lead < 0xc2) || lead > 0xf4 || end - at < more)
+            return false;
+        for (int i = 0; i < more; i++, at++) {
+            if (*at < (i ? 0x80 : low) || *at > (i ? 0xbf : high))
+                return false;
+        }
+    }
+    return true;
+}
+
+cn_err cn_onnx_walk_name(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         struct cn_text *name)
+{
+    *name = cn_onnx_walk_text(field);
+    if (!printable(*name))
+        return cn_onnx_walk_malformed(decoder, field->bytes.at, "name",
+                                      "it is not printable UTF-8");
+    return CN_OK;
 }
 
 int32_t cn_onnx_walk_int32(const struct cn_wire_field *field)

@@ -55,5 +55,10 @@ cn_err cn_onnx_walk_packed(struct cn_onnx_decoder *decoder, const struct cn_wire
                            size_t element_size);
 
 struct cn_text cn_onnx_walk_text(const struct cn_wire_field *field);
+
+// A text that goes into messages and into JSON: CN_EFORMAT unless it is printable UTF-8.
+cn_err cn_onnx_walk_name(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         struct cn_text *name);
+
 int32_t cn_onnx_walk_int32(const struct cn_wire_field *field);
 float cn_onnx_walk_float(const struct cn_wire_field *field);

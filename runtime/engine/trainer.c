@@ -22,6 +22,7 @@ struct cn_trainer {
     uint64_t memory;
     bool fresh;   // nothing was accumulated in this step
     bool summed;  // the first lane holds the whole gradient
+    bool mapped;  // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 
@@ -319,11 +320,22 @@ static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *p
     return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
 }
 
+// Takes back what cn_trainer_gradients lent.
+static cn_err unmap_gradients(struct cn_trainer *trainer)
+{
+    if (!trainer->mapped)
+        return CN_OK;
+    trainer->mapped = false;
+    return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
+}
+
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics)
 {
-    cn_err err = run_batch(trainer, trainer->train, batch, metrics);
+    cn_err err = unmap_gradients(trainer);
 
+    if (!err)
+        err = run_batch(trainer, trainer->train, batch, metrics);
     if ((!err || err == CN_EDIVERGED) && batch->count) {
         trainer->fresh = false;
         trainer->summed = false;
@@ -362,15 +374,25 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients)
         err = trainer->ops->map(trainer->device, CN_ARENA_GRADIENTS, &host);
     if (err)
         return err;
+    trainer->mapped = true;
     *gradients = host;
     return CN_OK;
 }
 
-cn_err cn_trainer_discard(struct cn_trainer *trainer)
+// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has none:
+// there it stays as it is, so what the caller or a failed step left is cleared.
+static cn_err start_step(struct cn_trainer *trainer, bool clear)
 {
     trainer->fresh = true;
     trainer->summed = false;
-    return CN_OK;
+    return clear ? write_arena(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total) : CN_OK;
+}
+
+cn_err cn_trainer_discard(struct cn_trainer *trainer)
+{
+    cn_err err = unmap_gradients(trainer);
+
+    return err ? err : start_step(trainer, true);
 }
 
 cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
@@ -379,9 +401,9 @@ cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
     struct cn_compute_result result;
     cn_err err;
 
-    if (!(samples > 0))
+    if (!(samples > 0) || !isfinite(samples))
         return CN_EINVAL;
-    err = trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
+    err = unmap_gradients(trainer);
     if (!err)
         err = sum_gradient(trainer);
     hyper.gradient_scale = (float)(1 / samples);
@@ -389,9 +411,8 @@ cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
         err = trainer->ops->run(trainer->device, trainer->apply, &hyper);
     if (!err)
         err = trainer->ops->wait(trainer->device, &result);
-    if (err)
-        return err;
-    err = cn_trainer_discard(trainer);
+    if (!err)
+        err = start_step(trainer, !result.finite);
     if (err)
         return err;
     return result.finite ? CN_OK : CN_EDIVERGED;

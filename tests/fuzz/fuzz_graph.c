@@ -4,7 +4,7 @@
 
 #include "runtime/engine/export.h"
 
-#define LIMIT (1u << 20)
+#define LIMIT ((size_t)1 << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

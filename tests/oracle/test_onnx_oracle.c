@@ -130,7 +130,7 @@ static void compare_value(const struct cn_onnx_value *value, const Onnx__ValueIn
     assert_int_equal(value->type, tensor ? tensor->elem_type : 0);
     shape = tensor ? tensor->shape : NULL;
     assert_int_equal(value->rank, shape ? shape->n_dim : 0);
-    for (uint32_t i = 0; i < value->rank; i++) {
+    for (uint32_t i = 0; shape && i < value->rank; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = shape->dim[i];
         bool known = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
                      dim->dim_value > 0;
