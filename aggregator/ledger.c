@@ -146,7 +146,7 @@ static cn_err make_directory(const char *path)
 {
     char part[PATH_MAX];
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part)
+    if (length == 0 || length >= sizeof(part))
         return CN_EINVAL;
     for (size_t i = 1; i <= length; i++) {
         if (path[i] != '/' && path[i] != '\0')
@@ -174,9 +174,9 @@ static cn_err read_version(struct cn_ledger *ledger, int *version)
 static cn_err insert_identity(struct cn_ledger *ledger)
 {
     struct cn_ledger_identity fresh = {.lineage = 1};
-    cn_err err = cn_crypto_random(&fresh.run, sizeof fresh.run);
+    cn_err err = cn_crypto_random(&fresh.run, sizeof(fresh.run));
     if (!err)
-        err = cn_crypto_random(fresh.master, sizeof fresh.master);
+        err = cn_crypto_random(fresh.master, sizeof(fresh.master));
     if (err)
         return err;
     sqlite3_stmt *statement;
@@ -185,7 +185,7 @@ static cn_err insert_identity(struct cn_ledger *ledger)
                                 (int64_t)fresh.run, (int64_t)fresh.lineage, fresh.master);
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
-    cn_crypto_wipe(&fresh, sizeof fresh);
+    cn_crypto_wipe(&fresh, sizeof(fresh));
     return err;
 }
 
@@ -248,12 +248,12 @@ static cn_err open_file(const char *path, int flags, struct cn_ledger *ledger)
 static cn_err open_ledger(const char *directory, int flags, struct cn_ledger **ledger)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s", directory, CN_LEDGER_FILE);
-    if (length < 0 || (size_t)length >= sizeof path)
+    int length = snprintf(path, sizeof(path), "%s/%s", directory, CN_LEDGER_FILE);
+    if (length < 0 || (size_t)length >= sizeof(path))
         return CN_EINVAL;
     if (!(flags & SQLITE_OPEN_CREATE) && access(path, F_OK) != 0)
         return CN_ENOTFOUND;
-    struct cn_ledger *opened = calloc(1, sizeof *opened);
+    struct cn_ledger *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     cn_err err = open_file(path, flags, opened);
@@ -285,7 +285,7 @@ void cn_ledger_close(struct cn_ledger *ledger)
     if (!ledger)
         return;
     sqlite3_close(ledger->db);
-    cn_crypto_wipe(&ledger->identity, sizeof ledger->identity);
+    cn_crypto_wipe(&ledger->identity, sizeof(ledger->identity));
     free(ledger);
 }
 
@@ -298,8 +298,8 @@ static cn_err compare_binding(struct cn_ledger *ledger, const uint8_t *graph, co
 {
     uint8_t bound_graph[CN_DIGEST_SIZE], bound_job[CN_DIGEST_SIZE];
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement, "SELECT graph,job FROM meta WHERE graph IS NOT NULL", "");
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT graph,job FROM meta WHERE graph IS NOT NULL", "");
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -399,7 +399,7 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
         if (err)
             break;
     }
-    cn_crypto_wipe(&board, sizeof board);
+    cn_crypto_wipe(&board, sizeof(board));
     sqlite3_finalize(statement);
     return err == CN_ENOTFOUND ? CN_OK : err;
 }

@@ -15,7 +15,7 @@ struct cn_spool {
 
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
 {
-    *spool = calloc(1, sizeof **spool);
+    *spool = calloc(1, sizeof(**spool));
     if (!*spool)
         return CN_ENOMEM;
     (*spool)->config = *config;
@@ -62,7 +62,7 @@ cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME
     if (sscanf(name, "round-%" SCNu32 "-%63s", round, group) != 2) // NOLINT(cert-err34-c)
         return CN_EFORMAT;
     char *suffix = strstr(name, ".update");
-    size_t prefix = (size_t)snprintf(canonical, sizeof canonical, "round-%" PRIu32 "-", *round);
+    size_t prefix = (size_t)snprintf(canonical, sizeof(canonical), "round-%" PRIu32 "-", *round);
     if (!suffix || strcmp(suffix, ".update") != 0 || strncmp(name, canonical, prefix) != 0)
         return CN_EFORMAT;
     size_t length = (size_t)(suffix - name) - prefix;
@@ -91,8 +91,8 @@ static void make_id(const char *board, const struct cn_declare_request *declared
     cn_put_u32(round, declared->round);
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, board, strlen(board));
-    cn_sha256_add(&sha, run, sizeof run);
-    cn_sha256_add(&sha, round, sizeof round);
+    cn_sha256_add(&sha, run, sizeof(run));
+    cn_sha256_add(&sha, round, sizeof(round));
     cn_sha256_add(&sha, declared->digest, CN_DIGEST_SIZE);
     cn_sha256_finish(&sha, digest);
     memcpy(id, digest, CN_UPLOAD_ID_SIZE);
@@ -114,13 +114,13 @@ static cn_err begin(struct cn_spool *spool, const char *group,
     char name[CN_SPOOL_NAME_SIZE];
     if (chunks > UINT32_MAX)
         return CN_ERANGE;
-    struct cn_upload *begun = calloc(1, sizeof *begun);
+    struct cn_upload *begun = calloc(1, sizeof(*begun));
     if (!begun)
         return CN_ENOMEM;
     begun->chunk_count = (uint32_t)chunks;
     begun->bitmap = calloc(chunks / 8 + 1, 1);
     begun->declared = *declared;
-    snprintf(begun->group, sizeof begun->group, "%s", group);
+    snprintf(begun->group, sizeof(begun->group), "%s", group);
     cn_spool_name(declared->round, group, name);
     cn_err err = CN_ENOMEM;
     if (begun->bitmap)
@@ -157,7 +157,7 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
             return err;
     }
     found->declared = *declared; // the measurements may be newer
-    snprintf(found->board, sizeof found->board, "%s", board);
+    snprintf(found->board, sizeof(found->board), "%s", board);
     make_id(board, declared, found->id);
     found->touched_ms = now_ms;
     *upload = found;

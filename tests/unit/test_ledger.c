@@ -11,7 +11,7 @@
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof *world);
+    struct world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     *state = world;
@@ -28,9 +28,9 @@ static int close_world(void **state)
 static struct cn_ledger_contribution contribution(const char *group, uint8_t digest)
 {
     struct cn_ledger_contribution made = {.round = 1, .size = 10, .weight = 3};
-    snprintf(made.group, sizeof made.group, "%s", group);
-    snprintf(made.board, sizeof made.board, "%s", group);
-    memset(made.digest, digest, sizeof made.digest);
+    snprintf(made.group, sizeof(made.group), "%s", group);
+    snprintf(made.board, sizeof(made.board), "%s", group);
+    memset(made.digest, digest, sizeof(made.digest));
     return made;
 }
 
@@ -106,7 +106,8 @@ static void the_outcome_of_a_round_is_final_once_it_closes(void **state)
 static void a_run_is_bound_to_one_model_and_job(void **state)
 {
     struct world *world = *state;
-    const uint8_t graph[CN_DIGEST_SIZE] = {1}, job[CN_DIGEST_SIZE] = {2}, other[CN_DIGEST_SIZE] = {3};
+    const uint8_t graph[CN_DIGEST_SIZE] = {1}, job[CN_DIGEST_SIZE] = {2},
+                  other[CN_DIGEST_SIZE] = {3};
     assert_int_equal(cn_ledger_bind(world->ledger, graph, job), CN_OK);
     assert_int_equal(cn_ledger_bind(world->ledger, graph, job), CN_OK);
     assert_int_equal(cn_ledger_bind(world->ledger, graph, other), CN_ECONFLICT);
@@ -123,7 +124,7 @@ static void the_identity_survives_and_nobody_else_can_read_it(void **state)
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     assert_int_equal(cn_ledger_identity(world->ledger)->run, before.run);
     assert_memory_equal(cn_ledger_identity(world->ledger)->master, before.master, CN_KEY_SIZE);
-    snprintf(path, sizeof path, "%s/%s", world->directory, CN_LEDGER_FILE);
+    snprintf(path, sizeof(path), "%s/%s", world->directory, CN_LEDGER_FILE);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
 }
@@ -133,7 +134,7 @@ static void a_ledger_that_is_not_there_is_not_made_by_looking(void **state)
     struct world *world = *state;
     struct cn_ledger *ledger;
     char path[128];
-    snprintf(path, sizeof path, "%s/nowhere", world->directory);
+    snprintf(path, sizeof(path), "%s/nowhere", world->directory);
     assert_int_equal(cn_ledger_open_existing(path, &ledger), CN_ENOTFOUND);
     assert_null(ledger);
     assert_int_not_equal(access(path, F_OK), 0);

@@ -12,7 +12,7 @@
 // Boards a1 and a2 are group a, board b is alone; a round is open.
 static int open_round(void **state)
 {
-    struct world *world = malloc(sizeof *world);
+    struct world *world = malloc(sizeof(*world));
     struct cn_round_info info;
     world_init(world);
     assert_int_equal(world_enroll(world, "a1", "a", 30), CN_OK);
@@ -179,8 +179,8 @@ static void a_commit_before_the_last_chunk_names_what_is_missing(void **state)
     world_make_frame(world, &info, "b", 0, &frame);
     world_declare(world, "b", &info, &frame, &reply);
     assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
-    cn_hex(hex, status.id, sizeof status.id);
-    snprintf(path, sizeof path, "u/%s/commit", hex);
+    cn_hex(hex, status.id, sizeof(status.id));
+    snprintf(path, sizeof(path), "u/%s/commit", hex);
     world_ask(world, "b", CN_COAP_POST, path, NULL, 0, &reply);
     assert_int_equal(reply.code, CN_COAP_CONFLICT);
     assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
@@ -223,7 +223,7 @@ static void a_blob_comes_in_chunks_that_make_its_digest(void **state)
     cn_sha256_init(&sha);
     uint64_t got = 0;
     for (uint32_t i = 0; got < info.version_size; i++) {
-        snprintf(path, sizeof path, "b/%s/%u", hex, i);
+        snprintf(path, sizeof(path), "b/%s/%u", hex, i);
         world_ask(world, "b", CN_COAP_GET, path, NULL, 0, &reply);
         assert_int_equal(reply.code, CN_COAP_CONTENT);
         cn_sha256_add(&sha, reply.body, reply.size);
@@ -232,7 +232,7 @@ static void a_blob_comes_in_chunks_that_make_its_digest(void **state)
     cn_sha256_finish(&sha, digest);
     assert_memory_equal(digest, info.version_digest, CN_DIGEST_SIZE);
     hex[0] = hex[0] == '0' ? '1' : '0';
-    snprintf(path, sizeof path, "b/%s/0", hex);
+    snprintf(path, sizeof(path), "b/%s/0", hex);
     world_ask(world, "b", CN_COAP_GET, path, NULL, 0, &reply);
     assert_int_equal(reply.code, CN_COAP_GONE);
 }
@@ -300,12 +300,12 @@ static void a_revoked_board_is_dropped_and_answered_no_more(void **state)
 static void paths_that_make_no_sense_are_refused(void **state)
 {
     static const char *const paths[] = {
-        "b",      "b/", "b/00", "b/zz/1", "b/-1", "u/", "u/0011223344556677/", "u/0011223344556677/-1",
+        "b", "b/", "b/00",   "b/zz/1", "b/-1", "u/", "u/0011223344556677/", "u/0011223344556677/-1",
         "k", "k/", "k/../x",
     };
     struct world *world = *state;
     struct cn_coap_reply reply;
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         for (int method = CN_COAP_GET; method <= CN_COAP_DELETE; method++) {
             world_ask(world, "a1", (enum cn_coap_method)method, paths[i], "x", 1, &reply);
             assert_in_range(reply.code, CN_COAP_BAD_REQUEST, CN_COAP_UNPROCESSABLE);
