@@ -60,30 +60,24 @@ cn_err cn_ledger_sql_error(struct cn_ledger *ledger, int result)
     }
 }
 
-static int bind_value(sqlite3_stmt *statement, int index, char type, va_list *values)
-{
-    switch (type) {
-    case 'i':
-        return sqlite3_bind_int64(statement, index, va_arg(*values, int64_t));
-    case 'd':
-        return sqlite3_bind_double(statement, index, va_arg(*values, double));
-    case 't':
-        return sqlite3_bind_text(statement, index, va_arg(*values, const char *), -1,
-                                 SQLITE_STATIC);
-    default:
-        return sqlite3_bind_blob(statement, index, va_arg(*values, const uint8_t *), 32,
-                                 SQLITE_STATIC);
-    }
-}
-
 cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,
                              const char *types, ...)
 {
     va_list values;
     int result = sqlite3_prepare_v2(ledger->db, sql, -1, statement, NULL);
     va_start(values, types);
-    for (int i = 0; result == SQLITE_OK && types[i]; i++)
-        result = bind_value(*statement, i + 1, types[i], &values);
+    for (int i = 1; result == SQLITE_OK && types[i - 1]; i++) {
+        if (types[i - 1] == 'i')
+            result = sqlite3_bind_int64(*statement, i, va_arg(values, int64_t));
+        else if (types[i - 1] == 'd')
+            result = sqlite3_bind_double(*statement, i, va_arg(values, double));
+        else if (types[i - 1] == 't')
+            result =
+                sqlite3_bind_text(*statement, i, va_arg(values, const char *), -1, SQLITE_STATIC);
+        else
+            result = sqlite3_bind_blob(*statement, i, va_arg(values, const uint8_t *), 32,
+                                       SQLITE_STATIC);
+    }
     va_end(values);
     if (result == SQLITE_OK)
         return CN_OK;

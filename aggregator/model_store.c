@@ -29,7 +29,7 @@ void cn_model_deinit(struct cn_model *model)
     free(model->bytes);
     free(model->residual);
     free(model->delta);
-    memset(model, 0, sizeof(*model));
+    *model = (struct cn_model){0};
 }
 
 cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE],

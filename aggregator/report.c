@@ -71,8 +71,7 @@ static bool is_due(const struct cn_report *report, const struct cn_ledger_versio
                    const struct cn_run_state *state)
 {
     bool last = version->number + 1 == state->round;
-    return version->central.count != 0 || !last || state->phase == CN_RUN_ENDED ||
-           report->job->central_set[0] == '\0';
+    return version->central.count != 0 || !last || state->phase == CN_RUN_ENDED;
 }
 
 static void draw_line(struct cn_report *report, const struct cn_run_state *state, uint64_t now_ms)

@@ -464,10 +464,11 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
 {
     // Exactly a quorum counts, also when several complete before the round is closed.
     bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
+    bool awaited = run->phase == CN_RUN_GATHER;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
-    if (declared->round < run->round || (declared->round == run->round && !open))
+    if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
         decide(status, CN_VERDICT_LATE, "the round is over");
-    else if (declared->round > run->round)
+    else if (declared->round > run->round || awaited)
         decide(status, CN_VERDICT_REJECTED, "the round is not open yet");
     else if (!invited)
         decide(status, CN_VERDICT_REJECTED, "the group is not invited to this round");
