@@ -67,8 +67,7 @@ static cn_err print_row(struct cn_report *report, const struct cn_ledger_version
 
 // A row waits for its version's measurement: that of the central set comes soon, that of the boards
 // is complete when the next version is there.
-static bool is_due(const struct cn_report *report, const struct cn_ledger_version *version,
-                   const struct cn_run_state *state)
+static bool is_due(const struct cn_ledger_version *version, const struct cn_run_state *state)
 {
     bool last = version->number + 1 == state->round;
     return version->central.count != 0 || !last || state->phase == CN_RUN_ENDED;
@@ -105,7 +104,7 @@ cn_err cn_report_update(struct cn_report *report, const struct cn_run_state *sta
     struct cn_ledger_version version;
     while (report->next < state->round) {
         cn_err err = cn_ledger_find_version(report->ledger, report->next, &version);
-        if (err == CN_ENOTFOUND || (!err && !is_due(report, &version, state)))
+        if (err == CN_ENOTFOUND || (!err && !is_due(&version, state)))
             break;
         if (!err)
             err = print_row(report, &version, now_ms);
