@@ -80,6 +80,7 @@ struct cn_link_upload {
     const uint8_t *frame; // borrowed until the receipt
     size_t size;
     uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+    uint8_t base[CN_DIGEST_SIZE];   // of the version it is relative to
     // Held-out measurement of the version it is based on, summed over the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;

@@ -15,6 +15,7 @@
 #include "runtime/profile/job.h"
 
 #define CN_PATH_SIZE 512
+#define CN_ADDRESS_SIZE 128 // "host:port"
 #define CN_DATASET_MAX 8
 
 enum cn_device {
@@ -25,21 +26,23 @@ enum cn_device {
 
 struct cn_data_paths {
     char name[CN_NAME_SIZE];
-    char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory after loading
+    char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory, like all paths
     char labels[CN_PATH_SIZE];
 };
 
 struct cn_group_settings {
-    char listen[128]; // "host:port"; members use port for data and port + 1 for control
-    struct cn_member members[CN_GROUP_MAX]; // pair keys are zero; the aggregator hands them out
-    uint32_t member_count;                  // 0: the board is a group of its own
-    uint64_t form_ms;                       // how long a start waits for all members
-    uint64_t rejoin_ms;                     // how long the others wait for a lost member
-    uint64_t timeout_ms;                    // silence of a member that counts as lost
+    char listen[CN_ADDRESS_SIZE]; // members use port for data and port + 1 for control
+    // Ordered by name, so that an index means the same on each of them. Pair keys are zero; the
+    // aggregator hands them out.
+    struct cn_member members[CN_GROUP_MAX];
+    uint32_t member_count; // 0: the board is a group of its own
+    uint64_t form_ms;      // how long a start waits for all members
+    uint64_t rejoin_ms;    // how long the others wait for a lost member
+    uint64_t timeout_ms;   // silence of a member that counts as lost
 };
 
 struct cn_gateway_settings {
-    char listen[CN_LINK_ADDRESSES][128]; // "host:port"
+    char listen[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE];
     uint32_t listen_count;
     uint64_t keep_rounds;   // stored updates of so many rounds; 0 keeps all
     uint64_t keep_versions; // full versions; the best and the first are always kept; 0 keeps all
@@ -51,12 +54,14 @@ struct cn_settings {
     char board_type[CN_NAME_SIZE];
     uint32_t threads; // 0: all processors
     enum cn_device device;
-    uint64_t memory_limit;                  // bytes for training; 0: no limit
-    uint64_t power_mw;                      // told to the aggregator; 0: not set
-    uint64_t uplink_bps;                    // 0: no limit
-    char state[CN_PATH_SIZE];               // directory of everything this program stores
-    uint64_t reserve;                       // bytes of disk to leave free
-    char addresses[CN_LINK_ADDRESSES][128]; // of the aggregator, "host:port"
+    uint32_t cpu_cores;       // of the board; 0: not said
+    uint64_t memory_size;     // bytes of the board; 0: not said
+    uint64_t memory_limit;    // bytes for training; 0: no limit
+    uint64_t power_mw;        // told to the aggregator; 0: not set
+    uint64_t uplink_bps;      // 0: no limit
+    char state[CN_PATH_SIZE]; // directory of everything this program stores
+    uint64_t reserve;         // bytes of disk to leave free
+    char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // of the aggregator
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key
     struct cn_group_settings group;
@@ -70,24 +75,43 @@ struct cn_settings {
 
 struct cn_profile;
 
-// Loads path and what it extends. All errors are in diag; the profile is NULL then.
+// Loads path and what it extends. Paths in a file count from the directory of that file. All errors
+// are in diag; the profile is NULL then. CN_EINVAL for a mistake in any file, CN_ENOMEM.
 cn_err cn_profile_load(const char *path, struct cn_diag *diag, struct cn_profile **profile);
+
+// The same for size bytes of text; name stands for the file's path in messages and for relative
+// paths.
+cn_err cn_profile_parse(const char *name, const char *text, size_t size, struct cn_diag *diag,
+                        struct cn_profile **profile);
 void cn_profile_free(struct cn_profile *profile);
 
 const struct cn_settings *cn_profile_settings(const struct cn_profile *profile);
 
 // What a program needs beyond what every profile has: the missing keys become errors in diag.
 enum cn_profile_use {
-    CN_PROFILE_TRAIN,   // model, job and data
-    CN_PROFILE_NODE,    // name, aggregator, key, state
+    CN_PROFILE_TRAIN,   // model, job and its data
+    CN_PROFILE_NODE,    // name, aggregator, key, state, data
     CN_PROFILE_GATEWAY, // gateway, model, job, state
 };
 cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
                           struct cn_diag *diag);
 
-// Prints the effective profile as YAML that loads again; with origin, "# file:line" after each
-// value.
+// Prints the effective profile as one site file that loads again from anywhere: paths are absolute,
+// the job is a section. With origin, "# file:line" or "# default" stands after each value.
 void cn_profile_print(const struct cn_profile *profile, bool origin, FILE *stream);
+
+// A value for the template, written as in a file: {"memory.train_max", "4 GiB"}. The keys of a job
+// start with "job.".
+struct cn_profile_entry {
+    const char *key;
+    const char *value;
+};
+
+// Writes a commented profile for init: what use requires, with the given values or an example, and
+// every other key it reads as a comment with its default. It loads without errors if the given
+// values are right. CN_EINVAL for a key that does not exist, CN_EIO when the stream fails.
+cn_err cn_profile_template(enum cn_profile_use use, const struct cn_profile_entry *entries,
+                           size_t count, FILE *stream);
 
 // Paths of the data set with this name, or NULL.
 const struct cn_data_paths *cn_profile_data(const struct cn_settings *settings, const char *name);

@@ -1,0 +1,193 @@
+#include "runtime/profile/schema.h"
+
+#include <string.h>
+
+#define BOARD (1u << CN_LAYER_BOARD)
+#define SITE (1u << CN_LAYER_SITE)
+#define JOB (1u << CN_LAYER_JOB)
+
+#define TRAIN CN_USE_TRAIN
+#define NODE CN_USE_NODE
+#define GATEWAY CN_USE_GATEWAY
+
+#define AT(member) .offset = offsetof(struct cn_settings, member)
+
+#define MIB 1048576.0
+#define TIB 1099511627776.0
+#define DAY 86400000.0           // ms
+#define EXACT 9007199254740991.0 // 2^53 - 1: whole in JSON and in a double
+
+static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
+static const char *const losses[] = {"cross_entropy", "mse", NULL};
+static const char *const modes[] = {"raw32", "q8", "topk", NULL};
+
+const struct cn_schema_row cn_schema[] = {
+    {"schema", CN_VALUE_LINK, BOARD | SITE | JOB, .uses = CN_USE_ALL,
+     .about = "layer and version of this file; its first line"},
+    {"extends", CN_VALUE_LINK, BOARD | SITE | JOB, .uses = TRAIN | NODE,
+     .example = "generic-x86-64", .about = "file or type of board that this file adds to"},
+    {"name", CN_VALUE_NAME, SITE, AT(name), .example = "board-1", .required = NODE,
+     .uses = NODE | GATEWAY, .about = "identity of this device"},
+    {"board", CN_VALUE_NAME, BOARD | SITE, AT(board_type), .example = "generic-x86-64",
+     .uses = NODE, .about = "type of board, told to the aggregator"},
+    {"state", CN_VALUE_PATH, BOARD | SITE, AT(state), .example = "state",
+     .required = NODE | GATEWAY, .uses = CN_USE_ALL,
+     .about = "directory of everything that is stored"},
+    {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
+     .uses = TRAIN | NODE, .about = "what trains: the GPU, the CPU, or the GPU if there is one"},
+    {"threads", CN_VALUE_COUNT, BOARD | SITE | JOB, AT(threads), 1, 1024, "all", .initial = "all",
+     .uses = TRAIN | NODE, .about = "processors used for training"},
+    {"cpu.cores", CN_VALUE_COUNT, BOARD | SITE, AT(cpu_cores), 1, 1024, .example = "4",
+     .uses = TRAIN | NODE, .about = "processors of the board; threads may not exceed them"},
+    {"memory.size", CN_VALUE_SIZE, BOARD | SITE, AT(memory_size), MIB, 64 * TIB, .example = "8 GiB",
+     .uses = TRAIN | NODE, .about = "memory of the board; train_max may not exceed it"},
+    {"memory.train_max", CN_VALUE_SIZE, BOARD | SITE | JOB, AT(memory_limit), MIB, 64 * TIB, "none",
+     .initial = "none", .uses = TRAIN | NODE, .about = "memory that training may take"},
+    {"power.budget", CN_VALUE_POWER, BOARD | SITE, AT(power_mw), 100, 1e7, "none",
+     .initial = "none", .uses = NODE, .about = "power budget, told to the aggregator"},
+    {"storage.reserve", CN_VALUE_SIZE, BOARD | SITE, AT(reserve), 0, 64 * TIB, .initial = "64 MiB",
+     .uses = CN_USE_ALL, .about = "free space to leave on the disk of state"},
+    {"network.uplink", CN_VALUE_RATE, BOARD | SITE, AT(uplink_bps), 1000, 1e12, "none",
+     .initial = "none", .uses = NODE, .about = "what this board may send to the aggregator"},
+    {"aggregator.address", CN_VALUE_ADDRESSES, SITE, AT(addresses), .example = "192.168.1.10:5684",
+     .required = NODE, .uses = NODE,
+     .about = "host:port of the aggregator; or a list of up to 4, tried in order"},
+    {"aggregator.key", CN_VALUE_PATH, SITE, AT(key), .example = "board.key", .required = NODE,
+     .uses = NODE, .about = "file with this board's key"},
+    {"group.listen", CN_VALUE_LISTEN, SITE, AT(group.listen), .example = "0.0.0.0:7101",
+     .uses = NODE, .about = "host:port for the other members; the next port is used, too"},
+    {"group.members", CN_VALUE_MEMBERS, SITE, AT(group.members),
+     .example = "{board-1: \"192.168.1.11:7101\", board-2: \"192.168.1.12:7101\"}", .uses = NODE,
+     .about = "name and host:port of all members, this board included; the same on each of them"},
+    {"group.form", CN_VALUE_DURATION, BOARD | SITE, AT(group.form_ms), 100, DAY, .initial = "10 s",
+     .uses = NODE, .about = "how long a start waits for all members"},
+    {"group.rejoin", CN_VALUE_DURATION, BOARD | SITE, AT(group.rejoin_ms), 100, DAY,
+     .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
+    {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
+     .initial = "5 s", .uses = NODE, .about = "silence of a member that counts as lost"},
+    {"data", CN_VALUE_DATA, BOARD | SITE, AT(data),
+     .example = "{my-data: {inputs: inputs.npy, labels: labels.npy}}", .required = TRAIN | NODE,
+     .uses = CN_USE_ALL, .about = "data sets by the name a job uses: paths of two .npy files each"},
+    {"gateway.listen", CN_VALUE_LISTENS, SITE, AT(gateway.listen), .example = "0.0.0.0:5684",
+     .required = GATEWAY, .uses = GATEWAY, .about = "host:port to serve; or a list of up to 4"},
+    {"gateway.keep_rounds", CN_VALUE_LONG, SITE, AT(gateway.keep_rounds), 0, EXACT, "all",
+     .initial = "10", .uses = GATEWAY, .about = "rounds whose updates stay stored"},
+    {"gateway.keep_versions", CN_VALUE_LONG, SITE, AT(gateway.keep_versions), 0, EXACT, "all",
+     .initial = "20", .uses = GATEWAY,
+     .about = "full versions that stay stored; the first and the best always do"},
+    {"gateway.spool", CN_VALUE_SIZE, SITE, AT(gateway.spool_limit), MIB, 64 * TIB,
+     .initial = "1 GiB", .uses = GATEWAY, .about = "disk space for updates"},
+    {"job", CN_VALUE_LINK, SITE, .example = "job.yaml", .uses = TRAIN | GATEWAY,
+     .about = "file of the job, or its keys"},
+    {"job.name", CN_VALUE_NAME, JOB, AT(job.name), .example = "my-job", .required = TRAIN | GATEWAY,
+     .uses = TRAIN | GATEWAY, .about = "name of the job"},
+    {"job.model", CN_VALUE_PATH, JOB, AT(model), .example = "model.onnx",
+     .required = TRAIN | GATEWAY, .uses = TRAIN | GATEWAY, .about = "ONNX file of the model"},
+    {"job.seed", CN_VALUE_LONG, JOB, AT(job.seed), 0, EXACT, .initial = "1",
+     .uses = TRAIN | GATEWAY, .about = "of the order and the split of the samples"},
+    {"job.loss", CN_VALUE_CHOICE, JOB, AT(job.loss), .choices = losses, .initial = "cross_entropy",
+     .uses = TRAIN | GATEWAY, .about = "labels are class numbers (cross_entropy) or values (mse)"},
+    {"job.data.set", CN_VALUE_NAME, JOB, AT(job.data_set), .example = "my-data",
+     .required = TRAIN | GATEWAY, .uses = TRAIN | GATEWAY,
+     .about = "data set to train on; each board maps the name to its files"},
+    {"job.data.scale", CN_VALUE_NUMBER, JOB, AT(job.scale), -1e9, 1e9, .initial = "1",
+     .uses = TRAIN | GATEWAY, .about = "a sample is (value - mean) * scale"},
+    {"job.data.mean", CN_VALUE_NUMBER, JOB, AT(job.mean), -1e9, 1e9, .initial = "0",
+     .uses = TRAIN | GATEWAY, .about = "see scale"},
+    {"job.data.held_out", CN_VALUE_SHARE, JOB, AT(job.held_out), 0, 0.9, .initial = "10 %",
+     .uses = TRAIN | GATEWAY, .about = "samples of each board that only measure"},
+    {"job.central.set", CN_VALUE_NAME, JOB, AT(job.central_set), .example = "my-test-data",
+     .uses = GATEWAY, .about = "data set of the gateway that measures each version"},
+    {"job.train.batch", CN_VALUE_COUNT, JOB, AT(job.batch), 1, 65536, .initial = "32",
+     .uses = TRAIN | GATEWAY, .about = "samples of a micro-batch"},
+    {"job.train.accumulate", CN_VALUE_COUNT, JOB, AT(job.accumulate), 1, 65536, .initial = "1",
+     .uses = TRAIN | GATEWAY, .about = "micro-batches of a step"},
+    {"job.train.local_steps", CN_VALUE_COUNT, JOB, AT(job.local_steps), 1, 1e6, .initial = "20",
+     .uses = TRAIN | GATEWAY, .about = "steps of a round"},
+    {"job.train.learning_rate", CN_VALUE_NUMBER, JOB, AT(job.learning_rate), 1e-12, 1000,
+     .initial = "0.05", .uses = TRAIN | GATEWAY, .about = "of SGD"},
+    {"job.train.momentum", CN_VALUE_NUMBER, JOB, AT(job.momentum), 0, 0.9999, .initial = "0.9",
+     .uses = TRAIN | GATEWAY, .about = "of SGD"},
+    {"job.train.weight_decay", CN_VALUE_NUMBER, JOB, AT(job.weight_decay), 0, 1, .initial = "0",
+     .uses = TRAIN | GATEWAY, .about = "of SGD, added to the gradient"},
+    {"job.train.keep_optimizer", CN_VALUE_BOOL, JOB, AT(job.keep_optimizer), .initial = "false",
+     .uses = TRAIN | GATEWAY, .about = "true: momentum goes on from round to round"},
+    {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = modes,
+     .initial = "topk", .uses = GATEWAY, .about = "encoding of what a group sends"},
+    {"job.update.up.density", CN_VALUE_SHARE, JOB, AT(job.up.density), 1e-6, 1, .initial = "5 %",
+     .uses = GATEWAY, .about = "topk: the largest values that are sent"},
+    {"job.update.up.value_bits", CN_VALUE_COUNT, JOB, AT(job.up.value_bits), 0, 8, .initial = "2",
+     .uses = GATEWAY, .about = "topk: bits of a magnitude"},
+    {"job.update.down.mode", CN_VALUE_CHOICE, JOB, AT(job.down.mode), .choices = modes,
+     .initial = "q8", .uses = GATEWAY, .about = "encoding of what the aggregator sends"},
+    {"job.update.down.density", CN_VALUE_SHARE, JOB, AT(job.down.density), 1e-6, 1,
+     .initial = "5 %", .uses = GATEWAY, .about = "topk: the largest values that are sent"},
+    {"job.update.down.value_bits", CN_VALUE_COUNT, JOB, AT(job.down.value_bits), 0, 8,
+     .initial = "2", .uses = GATEWAY, .about = "topk: bits of a magnitude"},
+    {"job.rounds.count", CN_VALUE_COUNT, JOB, AT(job.rounds), 1, 1e6, .initial = "30",
+     .uses = TRAIN | GATEWAY, .about = "rounds of a run"},
+    {"job.rounds.quorum", CN_VALUE_COUNT, JOB, AT(job.quorum), 1, 10000, .initial = "1",
+     .uses = GATEWAY, .about = "groups whose updates make a version"},
+    {"job.rounds.over_select", CN_VALUE_NUMBER, JOB, AT(job.over_select), 1, 100, .initial = "1.3",
+     .uses = GATEWAY, .about = "groups invited for each one of the quorum"},
+    {"job.rounds.deadline", CN_VALUE_DURATION, JOB, AT(job.deadline_ms), 1000, 30 * DAY,
+     .initial = "10 min", .uses = GATEWAY, .about = "after which a round ends without the quorum"},
+    {"job.limits.max_norm", CN_VALUE_NUMBER, JOB, AT(job.max_norm), 1e-6, 1e9, "none",
+     .initial = "10", .uses = GATEWAY,
+     .about = "L2 norm of an update; larger ones are scaled down"},
+    {"job.limits.max_weight", CN_VALUE_LONG, JOB, AT(job.max_weight), 1, 2147483647,
+     .initial = "1000000", .uses = GATEWAY, .about = "samples that an update counts for at most"},
+    {"job.stop.patience", CN_VALUE_COUNT, JOB, AT(job.patience), 1, 1e6, "none", .initial = "none",
+     .uses = GATEWAY, .about = "the run ends after so many rounds without a better version"},
+    {"job.stop.target_accuracy", CN_VALUE_SHARE, JOB, AT(job.target_accuracy), 0.0001, 1, "none",
+     .initial = "none", .uses = GATEWAY, .about = "the run ends when a version reaches it"},
+};
+
+const size_t cn_schema_count = sizeof(cn_schema) / sizeof(cn_schema[0]);
+
+const struct cn_schema_row *cn_schema_find(const char *path)
+{
+    for (size_t i = 0; i < cn_schema_count; i++)
+        if (strcmp(cn_schema[i].path, path) == 0)
+            return &cn_schema[i];
+    return NULL;
+}
+
+const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer layer)
+{
+    const struct cn_schema_row *row = cn_schema_find(path);
+
+    if (row || layer != CN_LAYER_JOB || strncmp(path, "job.", 4) != 0)
+        return row;
+    return cn_schema_find(path + 4);
+}
+
+bool cn_schema_is_section(const char *path)
+{
+    size_t length = strlen(path);
+
+    for (size_t i = 0; i < cn_schema_count; i++)
+        if (strncmp(cn_schema[i].path, path, length) == 0 && cn_schema[i].path[length] == '.')
+            return true;
+    return false;
+}
+
+bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings)
+{
+    size_t offset = row->offset;
+
+    if (offset == offsetof(struct cn_settings, job.up.density) ||
+        offset == offsetof(struct cn_settings, job.up.value_bits))
+        return settings->job.up.mode != CN_UPDATE_TOPK;
+    if (offset == offsetof(struct cn_settings, job.down.density) ||
+        offset == offsetof(struct cn_settings, job.down.value_bits))
+        return settings->job.down.mode != CN_UPDATE_TOPK;
+    return false;
+}
+
+const char *cn_layer_name(enum cn_layer layer)
+{
+    static const char *const names[] = {"board", "site", "job"};
+
+    return names[layer];
+}
