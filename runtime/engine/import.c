@@ -275,6 +275,9 @@ static cn_err import_input(struct cn_importer *importer)
         value.dims[d] = (uint64_t)input->dims[d];
     }
     err = cn_graph_add_value(graph, &value, &graph->input);
+    if (err)
+        cn_diag_add(importer->diag, "input '%.*s' is too large", (int)input->name.size,
+                    input->name.data);
     return err ? err : define_name(importer, input->name, graph->input);
 }
 
