@@ -8,7 +8,7 @@
 #include "transport/link.h"
 #include "transport/security.h"
 
-static cn_err load_board_key(const struct cn_settings *settings, struct cn_diag *diag,
+static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *diag,
                             uint8_t key[CN_KEY_SIZE])
 {
     struct cn_board_key board;
@@ -22,7 +22,7 @@ static cn_err load_board_key(const struct cn_settings *settings, struct cn_diag 
                     settings->key, board.board, settings->name);
         err = CN_EAUTH;
     } else {
-        memcpy(key, board.secret, CN_KEY_SIZE);
+        err = cn_security_dtls_key(&board, key);
     }
     cn_crypto_wipe(&board, sizeof(board));
     return err;
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
         .collective = &cn_collective_tcp,
         .open_peer_link = cn_peer_tcp_open,
         .link = &cn_link_coap,
-        .load_board_key = load_board_key,
+        .load_link_key = load_link_key,
     };
 
     return cn_command_dispatch("cairn-node", commands, &ports, argc, argv);

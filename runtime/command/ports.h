@@ -13,7 +13,8 @@ struct cn_ports {
     cn_err (*open_peer_link)(const char *listen, const struct cn_member *members, uint32_t count,
                              uint32_t self, struct cn_peer_link **link);
     const struct cn_link_ops *link;
-    // This board's key from the profile's key file. A line in diag on errors.
-    cn_err (*load_board_key)(const struct cn_settings *settings, struct cn_diag *diag,
-                             uint8_t key[CN_KEY_SIZE]);
+    // The key of the session with the aggregator, from the profile's key file. A line in diag on
+    // errors.
+    cn_err (*load_link_key)(const struct cn_settings *settings, struct cn_diag *diag,
+                            uint8_t key[CN_KEY_SIZE]);
 };

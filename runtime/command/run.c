@@ -113,13 +113,13 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!profile)
         return CN_EXIT_PROFILE;
     cn_diag_init(&diag);
-    if (ports->load_board_key(cn_profile_settings(profile), &diag, config.board_key)) {
+    if (ports->load_link_key(cn_profile_settings(profile), &diag, config.link_key)) {
         cn_command_print_diag(&diag);
         code = CN_EXIT_FAILED;
     } else {
         code = run_node(ports, &options, cn_profile_settings(profile), &config);
     }
-    cn_crypto_wipe(config.board_key, sizeof(config.board_key));
+    cn_crypto_wipe(config.link_key, sizeof(config.link_key));
     cn_profile_free(profile);
     return code;
 }

@@ -516,7 +516,7 @@ static cn_err open_link(struct node *node)
         .uplink_bps = settings->uplink_bps,
     };
 
-    memcpy(config.key, node->config.board_key, CN_KEY_SIZE);
+    memcpy(config.key, node->config.link_key, CN_KEY_SIZE);
     for (uint32_t i = 0; i < settings->address_count; i++)
         config.addresses[i] = settings->addresses[i];
     return node->config.ports->link->open(&config, &node->link);
