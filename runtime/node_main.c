@@ -5,7 +5,7 @@
 #include "ports/tcp/peer.h"
 #include "ports/tcp/ring.h"
 #include "runtime/command/command.h"
-#include "transport/link.h"
+#include "transport/board_link.h"
 #include "transport/security.h"
 
 static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *diag,
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
         .computes = cn_ports_computes,
         .collective = &cn_collective_tcp,
         .open_peer_link = cn_peer_tcp_open,
-        .link = &cn_link_coap,
+        .link = &cn_board_link,
         .load_link_key = load_link_key,
     };
 

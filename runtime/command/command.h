@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
-#include "runtime/command/ports.h"
+#include "runtime/command/linked_ports.h"
 #include "runtime/profile/profile.h"
 
 enum cn_exit {

@@ -8,7 +8,7 @@
 #include "runtime/engine/export.h"
 #include "runtime/group/membership.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/node_status.h"
+#include "runtime/round/status_file.h"
 #include "runtime/round/worker.h"
 #include "runtime/update/version.h"
 
@@ -40,7 +40,7 @@ struct node {
     bool down;
     uint64_t down_since_ms;
     uint64_t status_ms;
-    struct cn_node_status status;
+    struct cn_status_file status;
     cn_err result; // CN_EAGAIN while running
 };
 
@@ -466,7 +466,7 @@ static void wait_for_work(struct node *node)
 
 static void update_status(struct node *node, uint64_t now)
 {
-    struct cn_node_status *status = &node->status;
+    struct cn_status_file *status = &node->status;
 
     if (now - node->status_ms < STATUS_MS)
         return;
@@ -481,7 +481,7 @@ static void update_status(struct node *node, uint64_t now)
         cn_membership_describe(node->membership, node->members, now, status->group,
                                sizeof(status->group));
     node->link->ops->stats(node->link, &status->bytes);
-    cn_node_status_write(node->config.store, node->config.settings, status);
+    cn_status_file_write(node->config.store, node->config.settings, status);
 }
 
 static cn_err run_loop(struct node *node)
@@ -560,7 +560,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (node->link)
         node->link->ops->close(node->link);
     cn_crypto_wipe(node->members, sizeof(node->members));
-    cn_node_status_deinit(&node->status);
+    cn_status_file_deinit(&node->status);
     free(node->model);
     free(node);
     return err;

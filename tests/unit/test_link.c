@@ -10,7 +10,7 @@
 #include "fake_aggregator.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "transport/link.h"
+#include "transport/board_link.h"
 #include "transport/loopback.h"
 
 #define SIZE (300 * 1024 + 77)
@@ -40,8 +40,9 @@ static void start_lossy(struct world *world, uint32_t lost, uint32_t repeated, u
     world->fake = fake_open(SIZE);
     config.context = world->fake;
     assert_int_equal(cn_loopback_open(&config, &world->exchange), CN_OK);
-    assert_int_equal(cn_link_open_over(world->exchange,
-                                       &(struct cn_link_config){.board = "board-1"}, &world->link),
+    assert_int_equal(cn_board_link_open_over(world->exchange,
+                                             &(struct cn_link_config){.board = "board-1"},
+                                             &world->link),
                      CN_OK);
     world->frame = malloc(SIZE);
     fake_fill(world->frame, SIZE, 2);

@@ -13,7 +13,7 @@
 #include "fake_aggregator.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "transport/link.h"
+#include "transport/board_link.h"
 #include "transport/security.h"
 
 #define SIZE (300 * 1024 + 77)
@@ -82,7 +82,7 @@ static void start_with(struct world *world, const char *board, uint8_t key)
     world->fake->owner = world;
     find_port(world);
     open_server(world);
-    assert_int_equal(cn_link_coap.open(&config, &world->link), CN_OK);
+    assert_int_equal(cn_board_link.open(&config, &world->link), CN_OK);
     world->frame = malloc(SIZE);
     fake_fill(world->frame, SIZE, 2);
 }

@@ -1,4 +1,4 @@
-// init.c - "cairn-node init": writes a first profile.
+// node_init.c - "cairn-node init": writes a first profile.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

@@ -1,4 +1,4 @@
-// check.c - "cairn-node check": what a profile or a model means to this program.
+// node_check.c - "cairn-node check": what a profile or a model means to this program.
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// run.c - "cairn-node run": takes part in a run.
+// node_run.c - "cairn-node run": takes part in a run.
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

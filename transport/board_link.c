@@ -1,4 +1,4 @@
-#include "transport/link.h"
+#include "transport/board_link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -529,11 +529,11 @@ static void init(struct link *link, const struct cn_link_config *config)
     cn_call_init(&link->keying, link->exchange, &link->rtt, KIND_KEY, link->seed);
     cn_call_init(&link->asking, link->exchange, &link->rtt, KIND_ROUND, link->seed);
     link->asking.observe = true;
-    link->base.ops = &cn_link_coap;
+    link->base.ops = &cn_board_link;
 }
 
-cn_err cn_link_open_over(struct cn_exchange *exchange, const struct cn_link_config *config,
-                         struct cn_link **link)
+cn_err cn_board_link_open_over(struct cn_exchange *exchange, const struct cn_link_config *config,
+                               struct cn_link **link)
 {
     struct link *opened = calloc(1, sizeof(*opened));
     cn_err err;
@@ -569,10 +569,10 @@ static cn_err open_link(const struct cn_link_config *config, struct cn_link **li
     memcpy(client.key, config->key, CN_KEY_SIZE);
     err = cn_coap_client_open(&client, &exchange);
     cn_crypto_wipe(client.key, sizeof(client.key));
-    return err ? err : cn_link_open_over(exchange, config, link);
+    return err ? err : cn_board_link_open_over(exchange, config, link);
 }
 
-const struct cn_link_ops cn_link_coap = {
+const struct cn_link_ops cn_board_link = {
     .open = open_link,
     .close = close_link,
     .descriptor = descriptor,

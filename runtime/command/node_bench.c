@@ -1,4 +1,4 @@
-// bench.c - "cairn-node bench": how fast this board trains the profile's model.
+// node_bench.c - "cairn-node bench": how fast this board trains the profile's model.
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

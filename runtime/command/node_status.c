@@ -1,4 +1,4 @@
-// status.c - "cairn-node status": says where the node of a profile is.
+// status_file.c - "cairn-node status": says where the node of a profile is.
 #include <cjson/cJSON.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "runtime/command/command.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/node_status.h"
+#include "runtime/round/status_file.h"
 
 #define STATUS_MAX 65536 // bytes
 
@@ -38,7 +38,7 @@ static int print_status(const struct cn_settings *settings, bool as_json)
     cn_err err;
 
     // Read beside the store: its lock belongs to the running node.
-    snprintf(path, sizeof(path), "%s/%s", settings->state, CN_NODE_STATUS_FILE);
+    snprintf(path, sizeof(path), "%s/%s", settings->state, CN_STATUS_FILE_NAME);
     err = cn_platform_map(path, STATUS_MAX, &file);
     if (err) {
         fprintf(stderr, "error: %s: %s\n", path,

@@ -1,4 +1,4 @@
-#include "runtime/round/node_status.h"
+#include "runtime/round/status_file.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static const char *const phases[] = {
 };
 
 // Why this board does or does not train now, in one line.
-static const char *explain(const struct cn_node_status *status)
+static const char *explain(const struct cn_status_file *status)
 {
     if (status->down)
         return "the aggregator does not answer";
@@ -32,7 +32,7 @@ static const char *explain(const struct cn_node_status *status)
     return phases[status->progress.phase];
 }
 
-static cJSON *describe(const struct cn_settings *settings, const struct cn_node_status *status)
+static cJSON *describe(const struct cn_settings *settings, const struct cn_status_file *status)
 {
     cJSON *json = cJSON_CreateObject();
     char run[17] = "";
@@ -55,8 +55,8 @@ static cJSON *describe(const struct cn_settings *settings, const struct cn_node_
     return json;
 }
 
-void cn_node_status_write(struct cn_store *store, const struct cn_settings *settings,
-                          struct cn_node_status *status)
+void cn_status_file_write(struct cn_store *store, const struct cn_settings *settings,
+                          struct cn_status_file *status)
 {
     cJSON *json = describe(settings, status);
     char *text = cJSON_PrintUnformatted(json);
@@ -67,15 +67,15 @@ void cn_node_status_write(struct cn_store *store, const struct cn_settings *sett
         cJSON_free(text);
         return;
     }
-    err = cn_store_replace(store, CN_NODE_STATUS_FILE, text, strlen(text));
+    err = cn_store_replace(store, CN_STATUS_FILE_NAME, text, strlen(text));
     if (err)
-        cn_log(CN_LOG_DEBUG, "node", "%s was not replaced: %s", CN_NODE_STATUS_FILE,
+        cn_log(CN_LOG_DEBUG, "node", "%s was not replaced: %s", CN_STATUS_FILE_NAME,
                cn_err_text(err));
     cJSON_free(status->written);
     status->written = text;
 }
 
-void cn_node_status_deinit(struct cn_node_status *status)
+void cn_status_file_deinit(struct cn_status_file *status)
 {
     cJSON_free(status->written);
     status->written = NULL;

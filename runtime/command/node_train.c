@@ -1,4 +1,4 @@
-// train.c - "cairn-node train": trains alone.
+// node_train.c - "cairn-node train": trains alone.
 #include <getopt.h>
 #include <stdio.h>
 #include <unistd.h>

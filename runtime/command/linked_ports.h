@@ -1,4 +1,4 @@
-// ports.h - the implementations a program was linked with. The *_main.c files fill it in.
+// linked_ports.h - the implementations a program was linked with. The *_main.c files fill it in.
 #pragma once
 
 #include "runtime/port/collective.h"
