@@ -73,8 +73,8 @@ bool cn_profile_find_board(const char *name, const struct cn_source *from, struc
         found = is_board(CAIRN_DATA_DIR, name, path);
     if (!found)
         cn_report_error(report, mark,
-                        "extends: '%s' is not known; expected a path or a type of board: "
-                        "boards/%s/board.yaml in %s, above it or in %s",
-                        name, name, from->directory, CAIRN_DATA_DIR);
+                        "extends: '%s' is not known; expected a path or a type of board, found as "
+                        "boards/%s/board.yaml above this file or among the installed boards",
+                        name, name);
     return found;
 }

@@ -108,12 +108,14 @@ static void attach(struct builder *builder, struct cn_yaml_node *node)
     }
 }
 
+// Also what YAML counts as a line break (U+0085, U+2028, U+2029) and the byte order mark.
 static bool has_control(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
             return true;
-    return false;
+    return strstr(text, "\xc2\x85") || strstr(text, "\xe2\x80\xa8") ||
+           strstr(text, "\xe2\x80\xa9") || strstr(text, "\xef\xbb\xbf");
 }
 
 static void check_plain_yaml(struct builder *builder, struct cn_mark mark, const void *anchor,
