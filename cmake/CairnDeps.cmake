@@ -6,25 +6,21 @@ if(NOT EXISTS ${CAIRN_DEPS}/lib/libcoap-3.a)
     message(FATAL_ERROR "Libraries are missing in ${CAIRN_DEPS}. Run ./check or ./demo once: both set them up.")
 endif()
 
+# What mbedTLS was configured with is in its installed headers: cmake/setup/cairn_mbedtls_config.h.
 find_package(Threads REQUIRED)
 
 function(cairn_import name archive)
-    cmake_parse_arguments(arg "" "" "INCLUDE;LIBS;DEFINE" ${ARGN})
+    cmake_parse_arguments(arg "" "" "INCLUDE;LIBS" ${ARGN})
     add_library(${name} STATIC IMPORTED GLOBAL)
     set_target_properties(${name} PROPERTIES IMPORTED_LOCATION ${archive})
     target_include_directories(${name} SYSTEM INTERFACE ${arg_INCLUDE})
     target_link_libraries(${name} INTERFACE ${arg_LIBS})
-    target_compile_definitions(${name} INTERFACE ${arg_DEFINE})
 endfunction()
 
-set(mbed_config "MBEDTLS_USER_CONFIG_FILE=\"${CAIRN_DEPS}/include/cairn_mbedtls_config.h\"")
-if(NOT EXISTS ${CAIRN_DEPS}/include/cairn_mbedtls_config.h)
-    set(mbed_config "")
-endif()
 cairn_import(deps::everest ${CAIRN_DEPS}/lib/libeverest.a)
 cairn_import(deps::p256m ${CAIRN_DEPS}/lib/libp256m.a)
 cairn_import(deps::mbedcrypto ${CAIRN_DEPS}/lib/libmbedcrypto.a INCLUDE ${CAIRN_DEPS}/include
-             LIBS deps::everest deps::p256m DEFINE ${mbed_config})
+             LIBS deps::everest deps::p256m Threads::Threads)
 cairn_import(deps::mbedx509 ${CAIRN_DEPS}/lib/libmbedx509.a LIBS deps::mbedcrypto)
 cairn_import(deps::mbedtls ${CAIRN_DEPS}/lib/libmbedtls.a LIBS deps::mbedx509)
 cairn_import(deps::coap ${CAIRN_DEPS}/lib/libcoap-3.a INCLUDE ${CAIRN_DEPS}/include

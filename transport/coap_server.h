@@ -1,7 +1,11 @@
 // coap_server.h - the aggregator's side of CoAP: routes, sessions, observers.
 //
 // RFC 7252 over DTLS 1.2 with pre-shared keys; RFC 7641 for observation. A handler decodes, decides
-// and answers; it never blocks. Only this file and coap_client.c know libcoap.
+// and answers; it never blocks. Only the coap_*.c files know libcoap.
+//
+// An unknown board and a wrong key fail the handshake in the same way, so that nobody learns which
+// boards are enrolled. A board has one live session: a newer one, once it is proven by a request,
+// ends the older.
 // Threading: one thread.
 #pragma once
 
@@ -24,6 +28,7 @@ enum cn_coap_method {
 };
 
 enum cn_coap_code {                   // class * 32 + detail
+    CN_COAP_SILENT = 0,               // no answer: for a request whose wants_reply is false
     CN_COAP_CREATED = 65,             // 2.01
     CN_COAP_DELETED = 66,             // 2.02
     CN_COAP_CHANGED = 68,             // 2.04
@@ -48,6 +53,9 @@ struct cn_coap_request {
     const char *path;    // what follows the route's prefix, without a leading '/'; "" for nothing
     const uint8_t *body; // borrowed
     size_t size;
+    // The sender asked for no answer on success (No-Response 2, RFC 7967): one may be filled in and
+    // is not sent then, or the handler saves the work with CN_COAP_SILENT. Errors are always sent.
+    bool wants_reply;
 };
 
 struct cn_coap_reply {
@@ -79,7 +87,8 @@ struct cn_coap_server_config {
     const struct cn_coap_route *routes; // borrowed, as context is
     size_t route_count;
     void *context;
-    // Finds the transport key of a board. CN_EAUTH for one that is not enrolled or was revoked.
+    // Finds the transport key of a board (cn_security_dtls_key). CN_EAUTH for one that is not
+    // enrolled or was revoked.
     cn_err (*find_key)(void *context, const char *board, uint8_t key[CN_KEY_SIZE]);
     uint32_t handshakes_max; // half-open sessions
     uint32_t sessions_max;
@@ -103,7 +112,8 @@ cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms);
 // Tells the observers of a route that its content changed.
 void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix);
 
-// Ends all live sessions of a board at once.
+// Ends all live sessions of a board: none of its requests is handled any more, the peer is told in
+// the next step. Callable from a handler, as notify is.
 void cn_coap_server_drop(struct cn_coap_server *server, const char *board);
 
 // Milliseconds since this board was last heard; UINT64_MAX when never.

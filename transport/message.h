@@ -9,6 +9,7 @@
 #include "runtime/port/link.h"
 
 #define CN_MESSAGE_MAX 1024 // bytes of any message here
+#define CN_CHUNK_MAX 1088 // bytes of a chunk: with its headers it fits CN_COAP_BODY_MAX's datagram
 
 // Protocol and format versions this build speaks, oldest and newest.
 #define CN_PROTOCOL_MIN 1
@@ -85,3 +86,6 @@ cn_err cn_message_get_declare(const uint8_t *bytes, size_t size,
 cn_err cn_message_put_status(const struct cn_upload_status *message, uint8_t *bytes, size_t *size);
 cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload_status *message);
 // bytes has room for CN_MESSAGE_MAX.
+
+// Copies a diagnostic of a peer: cut to fit, control characters replaced.
+void cn_message_copy_text(char *to, size_t to_size, const uint8_t *from, size_t size);

@@ -27,3 +27,8 @@ cn_err cn_security_dtls_key(const struct cn_board_key *key, uint8_t derived[CN_K
 
 cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group, const char *a,
                             const char *b, uint8_t derived[CN_KEY_SIZE]);
+
+// Whether a finished handshake chose a suite with forward secrecy and authenticated encryption:
+// CN_EAUTH if not. The build's mbedTLS offers no other; a system's copy may. tls is a
+// mbedtls_ssl_context.
+cn_err cn_security_check_suite(const void *tls);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +61,25 @@ void cn_platform_unmap(struct cn_mapping *mapping)
     if (mapping->data)
         munmap((void *)mapping->data, mapping->size);
     *mapping = (struct cn_mapping){0};
+}
+
+void cn_platform_sleep_ms(uint32_t duration_ms)
+{
+    struct timespec left = {.tv_sec = duration_ms / 1000,
+                            .tv_nsec = (long)(duration_ms % 1000) * 1000000};
+
+    while (nanosleep(&left, &left) && errno == EINTR)
+        continue;
+}
+
+cn_err cn_platform_disk_free(const char *path, uint64_t *bytes)
+{
+    struct statvfs info;
+
+    if (statvfs(path, &info))
+        return cn_err_from_errno(errno);
+    *bytes = (uint64_t)info.f_bavail * info.f_frsize;
+    return CN_OK;
 }
 
 unsigned cn_platform_cpu_count(void)

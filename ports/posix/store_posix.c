@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ struct posix_store {
     struct cn_store base;
     int directory; // descriptor
     int lock;      // descriptor
-    unsigned next_aside;
+    atomic_uint next_aside;
 };
 
 struct cn_store_file {
@@ -55,7 +56,8 @@ static cn_err posix_create(struct cn_store *base, const char *name, struct cn_st
         return CN_ENOMEM;
     file->store = store;
     snprintf(file->name, sizeof(file->name), "%s", name);
-    snprintf(file->aside, sizeof(file->aside), ASIDE_PREFIX "%u-%s", store->next_aside++, name);
+    snprintf(file->aside, sizeof(file->aside), ASIDE_PREFIX "%u-%s",
+             atomic_fetch_add(&store->next_aside, 1), name);
     file->descriptor =
         openat(store->directory, file->aside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (file->descriptor < 0) {

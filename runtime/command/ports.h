@@ -5,6 +5,7 @@
 #include "runtime/port/compute.h"
 #include "runtime/port/link.h"
 #include "runtime/port/peer_link.h"
+#include "runtime/profile/profile.h"
 
 struct cn_ports {
     const struct cn_compute_ops *const *computes; // ends with NULL; the first that opens is "auto"
@@ -12,4 +13,8 @@ struct cn_ports {
     cn_err (*open_peer_link)(const char *listen, const struct cn_member *members, uint32_t count,
                              uint32_t self, struct cn_peer_link **link);
     const struct cn_link_ops *link;
+    // The key of the session with the aggregator, from the profile's key file. A line in diag on
+    // errors.
+    cn_err (*load_link_key)(const struct cn_settings *settings, struct cn_diag *diag,
+                            uint8_t key[CN_KEY_SIZE]);
 };

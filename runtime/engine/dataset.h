@@ -5,6 +5,7 @@
 // (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
 // trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
 // number n is the same in every run, so the cursor is one integer.
+// The files must not change while the data set is open: replace them by renaming.
 // Threading: batches may be read by any one thread at a time.
 #pragma once
 

@@ -10,13 +10,14 @@
 #include "runtime/base/bytes.h"
 #include "runtime/engine/onnx.h"
 
+// All functions append to out, within its limit (CN_ERANGE). After an error its new bytes are
+// undefined. CN_EINVAL when the layout is not that of the file.
 cn_err cn_export_onnx(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       const float *weights, struct cn_buffer *out);
 
 cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
                              struct cn_buffer *out);
 
-// Appends the graph blob to out.
 cn_err cn_export_graph(const struct cn_onnx *onnx, const struct cn_layout *layout,
                        struct cn_buffer *out);
 

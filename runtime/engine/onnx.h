@@ -3,7 +3,8 @@
 // A walker over the protobuf wire format (https://protobuf.dev/programming-guides/encoding/) of the
 // messages in onnx.proto. Nothing is copied: names and raw data point into the mapping, and for
 // each initializer the place of its bytes in the file is known, so weights can be written back.
-// Every input is hostile until checked: lengths, counts, nesting and sizes are bounded.
+// Every input is hostile until checked: lengths, counts, nesting and sizes are bounded, and names
+// are printable UTF-8, so that they can go into messages. String attributes may be any bytes.
 #pragma once
 
 #include <stdbool.h>
@@ -36,10 +37,12 @@ struct cn_onnx_tensor {
     int32_t type;
     uint32_t rank;
     uint64_t dims[CN_ONNX_RANK_MAX];
-    size_t count;        // product of dims, checked
-    const uint8_t *data; // little-endian elements, not aligned: raw_data or packed float_data/int64
-                         // is a varint list (then raw is false); NULL when count is 0
-    size_t size;         // bytes of data
+    size_t count; // product of dims, checked
+    // raw: little-endian elements, not aligned (raw_data, or float_data in one piece). Otherwise
+    // the TensorProto message itself: its numbers lie in typed fields, one by one or as varints.
+    // cn_onnx_tensor_floats and cn_onnx_tensor_ints read both kinds.
+    const uint8_t *data;
+    size_t size; // bytes of data
     bool raw;
     uint64_t file_offset; // of data in the file
 };
@@ -81,11 +84,13 @@ struct cn_onnx {
     size_t node_count;
     struct cn_onnx_tensor *initializers;
     size_t initializer_count;
+    uint32_t *by_name; // owned; initializers in the order of their names, which are unique
     struct cn_onnx_value *inputs, *outputs; // inputs that are initializers too are left out
     size_t input_count, output_count;
 };
 
-// Decodes the whole file into tables. CN_EFORMAT or CN_ENOTSUP with a line in diag.
+// Decodes the whole file into tables. CN_EFORMAT or CN_ENOTSUP with a line in diag for each thing
+// found. Refused for now: external data, sparse initializers, element types other than the above.
 cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx);
 void cn_onnx_close(struct cn_onnx *onnx);
 
@@ -93,9 +98,20 @@ const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node
                                                        const char *name);
 bool cn_text_equal(struct cn_text text, const char *string);
 
+// The initializer of that name, or NULL.
+const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
+                                                      struct cn_text name);
+
+// All elements of a tensor, tensor->count of them. CN_EINVAL for an element type that is not
+// float32, respectively not an integer or a boolean.
+cn_err cn_onnx_tensor_floats(const struct cn_onnx_tensor *tensor, float *values);
+cn_err cn_onnx_tensor_ints(const struct cn_onnx_tensor *tensor, int64_t *values);
+
 // Which initializers are the model's tensors, in file order. float32 initializers are parameters,
-// except the mean and variance of BatchNormalization, which are statistics.
+// except the mean and variance of BatchNormalization, which are statistics; empty ones are left
+// out.
 cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout);
 
-// The weights as stored in the file, layout order, total floats.
+// The weights as stored in the file, layout order, total floats. CN_EINVAL when the layout is not
+// of this file.
 cn_err cn_onnx_weights(const struct cn_onnx *onnx, const struct cn_layout *layout, float *weights);

@@ -10,6 +10,9 @@
 //
 //   FORMING --commit received or sent--> MEMBER --lost or knocked--> FORMING
 //
+// The leader is part of the epoch: leader = epoch % CN_GROUP_MAX. So two leaders cannot issue the
+// same epoch, and no two views of one epoch exist. DESIGN.md has the messages and the reasons.
+//
 // The state tag says how new a member's training state is; the view names the source to heal from.
 // Threading: none.
 #pragma once
@@ -58,7 +61,9 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
 bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint32_t *member,
                         uint8_t message[CN_PEER_MESSAGE_MAX], size_t *size);
 
-// True once for each new view. Persist view.epoch before acting on it.
+// True once for each new view. Persist view.epoch before acting on it and before the next call of
+// cn_membership_next: a leader sends its COMMITs only after the view was taken, so an epoch that
+// another member has seen is never issued again after a restart.
 bool cn_membership_view(struct cn_membership *membership, struct cn_membership_view *view);
 
 // The epoch ended here (a member was lost, a knock was honoured, the ring did not open): back to
@@ -68,6 +73,10 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
 
 // A member outside of the view knocks: end the epoch at the next step boundary.
 bool cn_membership_knocked(const struct cn_membership *membership);
+
+// True once for each member that was found to have another job: print it and go on without that
+// one.
+bool cn_membership_refused(struct cn_membership *membership, uint32_t *member);
 
 // One line for status: "epoch 7: board-1 (leads), board-2; board-3 is missing since 12 s".
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,

@@ -21,7 +21,7 @@
 
 struct cn_link_config {
     const char *board;                        // the PSK identity
-    uint8_t key[CN_KEY_SIZE];                 // the board's key, as enrolled
+    uint8_t key[CN_KEY_SIZE];                 // of the session, derived from the board's key
     const char *addresses[CN_LINK_ADDRESSES]; // "host:port", tried in order, each resolved anew
     uint32_t address_count;
     uint64_t uplink_bps; // bits per second this board may send; 0 for no limit
@@ -80,6 +80,7 @@ struct cn_link_upload {
     const uint8_t *frame; // borrowed until the receipt
     size_t size;
     uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+    uint8_t base[CN_DIGEST_SIZE];   // of the version it is relative to
     // Held-out measurement of the version it is based on, summed over the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;

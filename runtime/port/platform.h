@@ -29,6 +29,11 @@ void cn_platform_unmap(struct cn_mapping *mapping);
 // second process gets CN_EEXIST. Leftovers of a crash are removed. Close with store->ops->close.
 cn_err cn_platform_open_store(const char *directory, struct cn_store **store);
 
+void cn_platform_sleep_ms(uint32_t duration_ms);
+
+// Bytes that may still be written below path.
+cn_err cn_platform_disk_free(const char *path, uint64_t *bytes);
+
 // Processors this process may run on, at least 1.
 unsigned cn_platform_cpu_count(void);
 

@@ -23,7 +23,9 @@ enum cn_phase {
 };
 
 struct cn_checkpoint {
-    uint64_t counter; // set by save; the larger of two slots is newer
+    // Set by save and load: the newest whole state in this board's store; the larger of two slots
+    // is newer. 0 when not known (a new state, or one taken from another board): save looks it up.
+    uint64_t counter;
     uint64_t run;
     uint32_t lineage;
     enum cn_phase phase;
@@ -59,11 +61,13 @@ struct cn_checkpoint {
 
 void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint);
 
-// Appends the encoded state to out.
+// Appends the encoded state to out: the arrays and the frame that its phase has. CN_EINVAL when one
+// that it cannot do without is missing, with nothing appended; so also for save.
 cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out);
 
 // Total: any bytes give a whole state or an error and a line in diag. limit bounds what is
-// allocated: elements of an array, and bytes of the frame.
+// allocated: elements of an array, and bytes of the frame. The counter is the sender's: set it to
+// this board's own, or 0, before saving.
 cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limit,
                             size_t frame_limit, struct cn_diag *diag,
                             struct cn_checkpoint *checkpoint);
@@ -72,6 +76,7 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
 // The newest whole state. CN_ENOTFOUND when there is none at all; when a slot is damaged, diag says
-// which and what was used instead.
+// which and what was used instead. With no whole state but a damaged slot: CN_EFORMAT, CN_ERANGE
+// (beyond a limit) or CN_EIO (not readable).
 cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint *checkpoint);

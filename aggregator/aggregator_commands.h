@@ -1,0 +1,15 @@
+// aggregator_commands.h - the subcommands of cairn-aggregator; each is a file. See command.h.
+#pragma once
+
+#include "runtime/command/command.h"
+
+extern const struct cn_command cn_aggregator_init;
+extern const struct cn_command cn_aggregator_run;
+extern const struct cn_command cn_aggregator_enroll;
+extern const struct cn_command cn_aggregator_revoke;
+extern const struct cn_command cn_aggregator_status;
+extern const struct cn_command cn_aggregator_export;
+extern const struct cn_command cn_aggregator_replay;
+
+// getopt_long is through: takes exactly count positional arguments, or says what is wrong.
+bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional);

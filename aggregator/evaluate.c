@@ -1,0 +1,266 @@
+#include "aggregator/evaluate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+
+struct cn_evaluator {
+    struct cn_evaluator_config config;
+    pid_t child; // 0: none
+    int pipe;    // reads the child's struct cn_metrics
+    uint32_t version;
+    uint64_t deadline_ms;
+    struct cn_metrics result;
+    size_t received; // bytes of result
+};
+
+// Model and data set, opened.
+struct bench {
+    struct cn_trainer *trainer;
+    struct cn_dataset *dataset;
+    struct cn_batch batch;
+};
+
+static void close_bench(struct bench *bench)
+{
+    free(bench->batch.inputs);
+    free(bench->batch.labels);
+    free(bench->batch.targets);
+    cn_dataset_close(bench->dataset);
+    cn_trainer_close(bench->trainer);
+}
+
+static cn_err open_trainer(const struct cn_evaluator_config *config, struct cn_diag *diag,
+                           struct cn_trainer **trainer)
+{
+    struct cn_trainer_config trainer_config = {
+        .threads = config->threads,
+        .batch = config->job->batch,
+        .loss = config->job->loss,
+    };
+    cn_err err = CN_ENOTSUP;
+    for (size_t i = 0; config->computes[i]; i++) {
+        trainer_config.compute = config->computes[i];
+        cn_diag_init(diag);
+        err = cn_trainer_open(config->onnx, &trainer_config, diag, trainer);
+        if (!err)
+            break;
+    }
+    return err;
+}
+
+static cn_err allocate_batch(const struct cn_sample_shape *shape, uint32_t count,
+                             struct cn_batch *batch)
+{
+    size_t elements = count;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        cn_err err = cn_size_multiply(elements, shape->dims[i], &elements);
+        if (err)
+            return err;
+    }
+    batch->inputs = calloc(elements, sizeof(float));
+    batch->labels = calloc(count, sizeof(int32_t));
+    batch->targets = calloc((size_t)count * shape->outputs, sizeof(float));
+    return batch->inputs && batch->labels && batch->targets ? CN_OK : CN_ENOMEM;
+}
+
+static cn_err open_bench(const struct cn_evaluator_config *config, struct cn_diag *diag,
+                         struct bench *bench)
+{
+    const struct cn_dataset_config dataset = {
+        .inputs = config->inputs,
+        .labels = config->labels,
+        .scale = config->job->scale,
+        .mean = config->job->mean,
+        .seed = config->job->seed,
+    };
+    struct cn_sample_shape shape;
+    memset(bench, 0, sizeof(*bench));
+    cn_err err = open_trainer(config, diag, &bench->trainer);
+    if (err)
+        return err;
+    cn_trainer_sample_shape(bench->trainer, &shape);
+    err = cn_dataset_open(&dataset, &shape, diag, &bench->dataset);
+    if (!err)
+        err = allocate_batch(&shape, config->job->batch, &bench->batch);
+    if (err)
+        close_bench(bench);
+    return err;
+}
+
+cn_err cn_evaluator_open(const struct cn_evaluator_config *config, struct cn_diag *diag,
+                         struct cn_evaluator **evaluator)
+{
+    struct bench bench;
+    *evaluator = NULL;
+    cn_err err = open_bench(config, diag, &bench);
+    if (err)
+        return err;
+    close_bench(&bench);
+    *evaluator = calloc(1, sizeof(**evaluator));
+    if (!*evaluator)
+        return CN_ENOMEM;
+    (*evaluator)->config = *config;
+    (*evaluator)->pipe = -1;
+    return CN_OK;
+}
+
+static void end_child(struct cn_evaluator *evaluator)
+{
+    if (evaluator->child == 0)
+        return;
+    kill(evaluator->child, SIGKILL);
+    while (waitpid(evaluator->child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    close(evaluator->pipe);
+    evaluator->child = 0;
+    evaluator->pipe = -1;
+}
+
+void cn_evaluator_close(struct cn_evaluator *evaluator)
+{
+    if (!evaluator)
+        return;
+    end_child(evaluator);
+    free(evaluator);
+}
+
+// --- in the child ---
+
+static cn_err evaluate(const struct cn_evaluator_config *config, const float *weights,
+                       struct cn_metrics *metrics)
+{
+    struct bench bench;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = open_bench(config, &diag, &bench);
+    if (err)
+        return err;
+    uint64_t count = cn_dataset_count(bench.dataset, CN_SPLIT_ALL);
+    err = cn_trainer_set_weights(bench.trainer, weights);
+    for (uint64_t first = 0; first < count && !err; first += bench.batch.count) {
+        cn_dataset_range(bench.dataset, CN_SPLIT_ALL, first, config->job->batch, &bench.batch);
+        err = cn_trainer_evaluate(bench.trainer, &bench.batch, metrics);
+    }
+    close_bench(&bench);
+    return err;
+}
+
+// The store's lock and the sockets must not outlive the parent in a child.
+static void close_inherited(int keep)
+{
+    long limit = sysconf(_SC_OPEN_MAX);
+    if (limit < 0 || limit > 65536)
+        limit = 65536;
+    for (int descriptor = STDERR_FILENO + 1; descriptor < (int)limit; descriptor++)
+        if (descriptor != keep)
+            close(descriptor);
+}
+
+static _Noreturn void be_child(const struct cn_evaluator_config *config, const float *weights,
+                               int out)
+{
+    struct cn_metrics metrics = {0};
+    signal(SIGINT, SIG_IGN); // the terminal sends it to all; the parent decides
+    signal(SIGTERM, SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close_inherited(out);
+    cn_err err = evaluate(config, weights, &metrics);
+    if (err)
+        cn_log(CN_LOG_ERROR, "evaluate", "%s", cn_err_text(err));
+    bool sent = !err && write(out, &metrics, sizeof(metrics)) == (ssize_t)sizeof(metrics);
+    _exit(sent ? 0 : 1);
+}
+
+// --- in the parent ---
+
+static cn_err start(void *context, uint32_t version, const float *weights, uint64_t now_ms)
+{
+    struct cn_evaluator *evaluator = context;
+    int ends[2];
+    if (evaluator->child)
+        return CN_EAGAIN;
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return cn_err_from_errno(errno);
+    pid_t child = fork();
+    if (child == 0)
+        be_child(&evaluator->config, weights, ends[1]);
+    close(ends[1]);
+    if (child < 0) {
+        cn_err err = cn_err_from_errno(errno);
+        close(ends[0]);
+        cn_log(CN_LOG_ERROR, "evaluate", "no child for version %" PRIu32 ": %s", version,
+               cn_err_text(err));
+        return err;
+    }
+    evaluator->child = child;
+    evaluator->pipe = ends[0];
+    evaluator->version = version;
+    evaluator->received = 0;
+    evaluator->deadline_ms = now_ms + evaluator->config.timeout_ms;
+    return CN_OK;
+}
+
+// CN_EAGAIN while the child works.
+static cn_err receive(struct cn_evaluator *evaluator, uint64_t now_ms)
+{
+    uint8_t *to = (uint8_t *)&evaluator->result;
+    for (;;) {
+        ssize_t got = read(evaluator->pipe, to + evaluator->received,
+                           sizeof(evaluator->result) - evaluator->received);
+        if (got > 0)
+            evaluator->received += (size_t)got;
+        if (evaluator->received == sizeof(evaluator->result))
+            return CN_OK;
+        if (got == 0)
+            return CN_EPEER;
+        if (got < 0 && errno == EAGAIN)
+            return now_ms > evaluator->deadline_ms ? CN_ETIMEOUT : CN_EAGAIN;
+        if (got < 0 && errno != EINTR)
+            return cn_err_from_errno(errno);
+    }
+}
+
+// A child's numbers are as good as the model: only finite ones enter the ledger.
+static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
+{
+    const struct cn_metrics *result = &evaluator->result;
+    if (result->count == 0 || !(result->loss >= 0 && result->loss < 1e300))
+        return CN_EDIVERGED;
+    metrics->loss = result->loss;
+    metrics->correct = result->correct;
+    metrics->count = result->count;
+    return CN_OK;
+}
+
+static cn_err poll_child(void *context, uint64_t now_ms, uint32_t *version,
+                         struct cn_ledger_metrics *metrics)
+{
+    struct cn_evaluator *evaluator = context;
+    if (evaluator->child == 0)
+        return CN_ENOTFOUND;
+    cn_err err = receive(evaluator, now_ms);
+    if (err == CN_EAGAIN)
+        return err;
+    *version = evaluator->version;
+    end_child(evaluator);
+    if (!err)
+        err = take_metrics(evaluator, metrics);
+    if (err)
+        cn_log(CN_LOG_ERROR, "evaluate", "version %" PRIu32 " was not measured: %s", *version,
+               err == CN_EPEER ? "the evaluating process failed" : cn_err_text(err));
+    return err;
+}
+
+void cn_evaluator_measure(struct cn_evaluator *evaluator, struct cn_run_measure *measure)
+{
+    *measure = (struct cn_run_measure){.context = evaluator, .start = start, .poll = poll_child};
+}

@@ -1,0 +1,202 @@
+#include "aggregator/fold.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIX_BITS 27
+#define FACTOR_BITS 32
+#define FACTOR_ONE (1ull << FACTOR_BITS)
+
+struct cn_fold {
+    const struct cn_layout *layout; // borrowed
+    struct cn_fold_caps caps;
+    uint64_t weight; // sum
+    int64_t sums[];
+};
+
+struct addition {
+    int64_t *sums;
+    int64_t weight;
+    uint64_t factor; // of 2^32; at most that
+};
+
+cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,
+                    struct cn_fold **fold)
+{
+    size_t size;
+    struct cn_fold *made;
+
+    assert(caps->max_norm >= 0);
+    if (cn_size_multiply(layout->total, sizeof(made->sums[0]), &size) ||
+        size > SIZE_MAX - sizeof(*made))
+        return CN_ERANGE;
+    made = calloc(1, sizeof(*made) + size);
+    if (!made)
+        return CN_ENOMEM;
+    made->layout = layout;
+    made->caps = *caps;
+    *fold = made;
+    return CN_OK;
+}
+
+void cn_fold_close(struct cn_fold *fold)
+{
+    free(fold);
+}
+
+// value * 2^27 is exact in double; adding 1.5 * 2^52 leaves the nearest even integer in the low
+// bits.
+static int64_t fix(float value)
+{
+    const double rounder = 6755399441055744.0;
+    double shifted = (double)value * (double)(1 << FIX_BITS) + rounder;
+    int64_t bits;
+    int64_t rounder_bits;
+
+    memcpy(&bits, &shifted, sizeof(bits));
+    memcpy(&rounder_bits, &rounder, sizeof(rounder_bits));
+    return bits - rounder_bits;
+}
+
+static cn_err add_square(void *context, size_t offset, const float *values, size_t count)
+{
+    unsigned __int128 *sum = context;
+
+    (void)offset;
+    for (size_t i = 0; i < count; i++) {
+        int64_t fixed = fix(values[i]);
+
+        *sum += (uint64_t)(fixed * fixed); // at most 2^62
+    }
+    return CN_OK;
+}
+
+// The square root, rounded up.
+static uint64_t root(unsigned __int128 square)
+{
+    uint64_t found = 0;
+
+    for (uint64_t bit = 1ull << 62; bit; bit >>= 1) {
+        uint64_t next = found | bit;
+
+        if ((unsigned __int128)next * next <= square)
+            found = next;
+    }
+    return (unsigned __int128)found * found < square ? found + 1 : found;
+}
+
+static cn_err find_factor(const struct cn_fold *fold, const uint8_t *frame, size_t size,
+                          uint64_t *factor)
+{
+    double limit = fold->caps.max_norm * (double)(1 << FIX_BITS);
+    unsigned __int128 square = 0;
+    uint64_t norm_max;
+    cn_err err;
+
+    *factor = FACTOR_ONE;
+    // 2^62 is beyond the norm of any update: 2^32 values of 2^31 have 2^47.
+    if (limit == 0 || limit >= (double)(1ull << 62))
+        return CN_OK;
+    err = cn_update_decode(frame, size, fold->layout, add_square, &square);
+    if (err)
+        return err;
+    norm_max = (uint64_t)limit;
+    if (square > (unsigned __int128)norm_max * norm_max)
+        *factor = (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
+    return CN_OK;
+}
+
+static cn_err add_whole(void *context, size_t offset, const float *values, size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] != 0) // most are, after top-k
+            sums[i] += fix(values[i]) * addition->weight;
+    }
+    return CN_OK;
+}
+
+static cn_err add_scaled(void *context, size_t offset, const float *values, size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+
+    for (size_t i = 0; i < count; i++) {
+        // |fix| <= 2^31 and factor < 2^32; the division rounds towards zero.
+        int64_t scaled = fix(values[i]) * (int64_t)addition->factor / (int64_t)FACTOR_ONE;
+
+        sums[i] += scaled * addition->weight;
+    }
+    return CN_OK;
+}
+
+cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
+                   struct cn_diag *diag)
+{
+    struct cn_update_header header;
+    struct addition addition = {.sums = fold->sums};
+    cn_err err;
+
+    if (fold->caps.max_weight && weight > fold->caps.max_weight)
+        weight = fold->caps.max_weight;
+    if (weight < 1 || weight > CN_UPDATE_WEIGHT_MAX - fold->weight) {
+        cn_diag_add(diag, "update: a weight of %" PRIu64 " samples, expected 1 to %" PRIu64, weight,
+                    CN_UPDATE_WEIGHT_MAX - fold->weight);
+        return CN_ERANGE;
+    }
+    err = cn_update_check(frame, size, fold->layout, diag, &header);
+    if (err)
+        return err;
+    err = find_factor(fold, frame, size, &addition.factor);
+    if (err)
+        return err;
+    addition.weight = (int64_t)weight;
+    // A checked frame decodes to its end: from here nothing fails.
+    err = cn_update_decode(frame, size, fold->layout,
+                           addition.factor == FACTOR_ONE ? add_whole : add_scaled, &addition);
+    assert(!err);
+    fold->weight += weight;
+    return err;
+}
+
+uint64_t cn_fold_weight(const struct cn_fold *fold)
+{
+    return fold->weight;
+}
+
+// sum / (weight * 2^27), rounded once. The dividend is shifted left until its highest bit but one
+// is set, so that the quotient has 31 bits or more; a remainder becomes its lowest bit, below the
+// 24 bits that are kept and below their rounding bit.
+static float divide(int64_t sum, uint64_t weight)
+{
+    uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
+    unsigned shift;
+    uint64_t quotient;
+    uint32_t scale_bits;
+    float scale;
+    float mean;
+
+    if (magnitude == 0)
+        return 0;
+    shift = (unsigned)__builtin_clzll(magnitude) - 1;
+    magnitude <<= shift;
+    quotient = magnitude / weight;
+    quotient |= quotient * weight != magnitude;
+    scale_bits = (127u - FIX_BITS - shift) << 23; // 2^-(27 + shift), a normal number
+    memcpy(&scale, &scale_bits, sizeof(scale));
+    mean = (float)(int64_t)quotient * scale;
+    return sum < 0 ? -mean : mean;
+}
+
+cn_err cn_fold_finish(const struct cn_fold *fold, float *mean)
+{
+    if (fold->weight == 0)
+        return CN_ENOTFOUND;
+    for (size_t i = 0; i < fold->layout->total; i++)
+        mean[i] = divide(fold->sums[i], fold->weight);
+    return CN_OK;
+}

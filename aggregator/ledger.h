@@ -1,0 +1,160 @@
+// ledger.h - the durable record of a run: who is enrolled, what was accepted, which versions exist.
+//
+// One SQLite file (write-ahead log, synchronous=FULL, mode 0600: it holds the boards' keys). What
+// is in it happened; what is not did not. The programs that enroll and revoke write to it beside a
+// running aggregator; rounds, contributions and versions are written by that one alone.
+//
+// Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for longer than 5
+// s), CN_EFORMAT (the file is damaged or of another schema), CN_EIO. Threading: one thread per
+// ledger.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/error.h"
+#include "runtime/base/name.h"
+#include "runtime/port/crypto.h"
+
+#define CN_LEDGER_SCHEMA 1
+#define CN_LEDGER_FILE "ledger.sqlite"
+
+struct cn_ledger;
+
+// What tells this run from any other; random, made with the ledger.
+struct cn_ledger_identity {
+    uint64_t run;
+    uint32_t lineage;
+    uint8_t master[CN_KEY_SIZE]; // of the pair keys
+};
+
+// Opens directory/ledger.sqlite; makes both when they are missing.
+cn_err cn_ledger_open(const char *directory, struct cn_ledger **ledger);
+// CN_ENOTFOUND when there is none: for programs that only look.
+cn_err cn_ledger_open_existing(const char *directory, struct cn_ledger **ledger);
+void cn_ledger_close(struct cn_ledger *ledger);
+
+const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledger);
+
+// Ties the run to its model and rules, the first time; later CN_ECONFLICT when they differ.
+cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                      const uint8_t job[CN_DIGEST_SIZE]);
+
+// --- boards ---
+
+struct cn_ledger_board {
+    char name[CN_NAME_SIZE];
+    char group[CN_NAME_SIZE];
+    uint8_t secret[CN_KEY_SIZE];
+    uint64_t max_weight; // samples a round; 0: only the job's limit
+    bool revoked;
+};
+
+// CN_EEXIST when the board is enrolled. One that was revoked comes back with the new key and group.
+cn_err cn_ledger_enroll(struct cn_ledger *ledger, const struct cn_ledger_board *board);
+// CN_ENOTFOUND when it is not enrolled.
+cn_err cn_ledger_revoke(struct cn_ledger *ledger, const char *board);
+cn_err cn_ledger_find_board(struct cn_ledger *ledger, const char *name,
+                            struct cn_ledger_board *board);
+
+typedef cn_err cn_ledger_board_visit(void *context, const struct cn_ledger_board *board);
+// In the order of enrolment.
+cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, void *context);
+
+// A number that changes when another process wrote to the ledger.
+cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);
+
+// --- rounds ---
+
+enum cn_ledger_state {
+    CN_LEDGER_OPEN,    // takes contributions
+    CN_LEDGER_CLOSING, // its contributions are final, the version is being made
+    CN_LEDGER_MERGED,  // its version is in the ledger
+};
+
+struct cn_ledger_round {
+    uint32_t number; // from 1; makes the version of the same number
+    enum cn_ledger_state state;
+};
+
+// CN_ENOTFOUND when no round was opened yet.
+cn_err cn_ledger_newest_round(struct cn_ledger *ledger, struct cn_ledger_round *round);
+cn_err cn_ledger_open_round(struct cn_ledger *ledger, uint32_t number);
+cn_err cn_ledger_close_round(struct cn_ledger *ledger, uint32_t number);
+
+// Invites a group. No error when it is invited already.
+cn_err cn_ledger_select(struct cn_ledger *ledger, uint32_t round, const char *group);
+cn_err cn_ledger_is_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
+                             bool *selected);
+
+// --- contributions: accepted updates ---
+
+struct cn_ledger_contribution {
+    uint32_t round;
+    char group[CN_NAME_SIZE];
+    char board[CN_NAME_SIZE];       // that sent it
+    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+    uint64_t size;                  // of the frame, bytes
+    uint64_t weight;                // samples, capped
+    double held_out_loss;           // sums over the group's held-out samples, for the base version
+    uint64_t held_out_correct, held_out_count;
+    double train_loss;
+};
+
+// One transaction: checks that the round is open and that the group has no contribution to it, and
+// writes this one. CN_ESTALE when the round is not open, CN_EEXIST when there is one, same digest
+// or another. The frame's file must be durable before.
+cn_err cn_ledger_accept(struct cn_ledger *ledger,
+                        const struct cn_ledger_contribution *contribution);
+// CN_ENOTFOUND.
+cn_err cn_ledger_find_contribution(struct cn_ledger *ledger, uint32_t round, const char *group,
+                                   struct cn_ledger_contribution *contribution);
+
+typedef cn_err cn_ledger_contribution_visit(void *context,
+                                            const struct cn_ledger_contribution *contribution);
+// In the order of group names.
+cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t round,
+                               cn_ledger_contribution_visit *visit, void *context);
+
+// How many groups were invited to and how many contributed to a round.
+cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,
+                       uint32_t *accepted);
+
+struct cn_ledger_outcome {
+    uint32_t round; // 0: none yet
+    bool accepted;
+    uint8_t digest[CN_DIGEST_SIZE]; // of the accepted frame, else zeros
+};
+
+// The newest round whose outcome for this group is final.
+cn_err cn_ledger_outcome(struct cn_ledger *ledger, const char *group,
+                         struct cn_ledger_outcome *outcome);
+
+// --- versions ---
+
+struct cn_ledger_metrics { // sums over samples; count 0 for none
+    double loss;
+    uint64_t correct, count;
+};
+
+struct cn_ledger_version {
+    uint32_t number; // 0 is the initial model
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint8_t parent[CN_DIGEST_SIZE];
+    uint8_t delta_digest[CN_DIGEST_SIZE]; // zeros for version 0
+    uint64_t delta_size;
+    uint64_t bytes_in, bytes_out;     // payload on the network until then, since the run began
+    struct cn_ledger_metrics central; // on the aggregator's own set
+    struct cn_ledger_metrics boards;  // sums of what the groups of the next round measured
+};
+
+// Writes the version and marks its round merged, in one transaction. Its files are durable before.
+cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *version);
+cn_err cn_ledger_find_version(struct cn_ledger *ledger, uint32_t number,
+                              struct cn_ledger_version *version);
+// CN_ENOTFOUND when there is none.
+cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_version *version);
+cn_err cn_ledger_set_central(struct cn_ledger *ledger, uint32_t number,
+                             const struct cn_ledger_metrics *metrics);

@@ -1,0 +1,414 @@
+#include "aggregator/resources.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/message.h"
+#include "transport/security.h"
+
+#define BUSY_S 10              // when to come back if the disk is full or the spool is
+#define COUNT_MAX (1ull << 40) // samples that a measurement may claim
+
+_Static_assert(CN_MESSAGE_MAX <= CN_COAP_BODY_MAX, "a message fits a reply");
+_Static_assert(CN_RESOURCES_CHUNK_SIZE <= CN_CHUNK_MAX, "a chunk fits a reply");
+
+cn_err cn_resources_find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
+{
+    const struct cn_resources *resources = context;
+    return cn_roster_find_key(resources->roster, board, key);
+}
+
+// The board behind a request, noted as heard. NULL after answering: it was revoked.
+static const struct cn_roster_board *identify(struct cn_resources *resources,
+                                              const struct cn_coap_request *request,
+                                              struct cn_coap_reply *reply)
+{
+    const struct cn_roster_board *board = cn_roster_find(resources->roster, request->board);
+    if (!board)
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled", request->board);
+    else
+        cn_roster_hear(resources->roster, request->board, resources->now_ms());
+    return board;
+}
+
+// An error of ours that passes: the board keeps what it has and comes back.
+static void reply_trouble(struct cn_coap_reply *reply, cn_err err)
+{
+    cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "%s", cn_err_text(err));
+    reply->max_age_s = BUSY_S;
+}
+
+static void reply_bytes(struct cn_coap_reply *reply, enum cn_coap_code code, const uint8_t *bytes,
+                        size_t size)
+{
+    memcpy(reply->body, bytes, size);
+    reply->size = size;
+    reply->code = code;
+}
+
+static void reply_status(struct cn_coap_reply *reply, enum cn_coap_code code,
+                         const struct cn_upload_status *status)
+{
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (cn_message_put_status(status, bytes, &size) == CN_OK)
+        reply_bytes(reply, code, bytes, size);
+}
+
+// Reads a decimal number that is the whole of text.
+static bool parse_number(const char *text, uint32_t *number)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *end || value > UINT32_MAX)
+        return false;
+    *number = (uint32_t)value;
+    return true;
+}
+
+// --- reg, k, r ---
+
+// The highest version both know; 0 for none.
+static uint32_t pick(struct cn_version_range board, uint32_t min, uint32_t max)
+{
+    uint32_t highest = board.max < max ? board.max : max;
+    return highest >= min && highest >= board.min ? highest : 0;
+}
+
+static bool pick_versions(const struct cn_register_request *request,
+                          struct cn_register_reply *manifest, struct cn_coap_reply *reply)
+{
+    const struct {
+        const char *what;
+        struct cn_version_range board;
+        uint32_t min, max;
+        uint32_t *picked;
+    } rows[] = {
+        {"protocol", request->protocol, CN_PROTOCOL_MIN, CN_PROTOCOL_MAX, &manifest->protocol},
+        {"update format", request->update_format, CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX,
+         &manifest->update_format},
+        {"graph ops", request->graph_ops, CN_GRAPH_OPS_MIN, CN_GRAPH_OPS_MAX, &manifest->graph_ops},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        *rows[i].picked = pick(rows[i].board, rows[i].min, rows[i].max);
+        if (*rows[i].picked)
+            continue;
+        cn_coap_reply_error(reply, CN_COAP_FORBIDDEN,
+                            "%s: the board speaks %u to %u, the aggregator %u to %u", rows[i].what,
+                            rows[i].board.min, rows[i].board.max, rows[i].min, rows[i].max);
+        return false;
+    }
+    return true;
+}
+
+static void handle_register(void *context, const struct cn_coap_request *request,
+                            struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    struct cn_register_request message;
+    struct cn_register_reply answer = {
+        .chunk_size = CN_RESOURCES_CHUNK_SIZE,
+        .window = CN_RESOURCES_WINDOW,
+    };
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (cn_message_get_register(request->body, request->size, &message) != CN_OK) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed registration");
+        return;
+    }
+    if (!pick_versions(&message, &answer, reply))
+        return;
+    const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
+    answer.manifest.run = identity->run;
+    answer.manifest.lineage = identity->lineage;
+    answer.manifest.graph_size = cn_model_store_graph_size(resources->models);
+    answer.manifest.job = *resources->job;
+    memcpy(answer.manifest.graph, cn_model_store_graph_digest(resources->models), CN_DIGEST_SIZE);
+    memcpy(answer.manifest.group, board->enrolled.group, CN_NAME_SIZE);
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (cn_message_put_manifest(&answer, bytes, &size) == CN_OK)
+        reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
+}
+
+static void handle_pair_key(void *context, const struct cn_coap_request *request,
+                            struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    const struct cn_roster_board *member = cn_roster_find(resources->roster, request->path);
+    if (!member || member == board || strcmp(member->enrolled.group, board->enrolled.group) != 0) {
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such member in group %s",
+                            board->enrolled.group);
+        return;
+    }
+    uint8_t key[CN_KEY_SIZE];
+    cn_err err =
+        cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, board->enrolled.group,
+                             board->enrolled.name, member->enrolled.name, key);
+    if (!err)
+        reply_bytes(reply, CN_COAP_CONTENT, key, sizeof(key));
+    cn_crypto_wipe(key, sizeof(key));
+}
+
+static void handle_round(void *context, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    struct cn_round_info info;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
+    if (err) {
+        reply_trouble(reply, err);
+        return;
+    }
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (cn_message_put_round(&info, bytes, &size) == CN_OK)
+        reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
+}
+
+// --- b ---
+
+// Splits "HEX/N". The digest's text is exactly 64 digits.
+static bool parse_blob_path(const char *path, uint8_t digest[CN_DIGEST_SIZE], uint32_t *index)
+{
+    char hex[2 * CN_DIGEST_SIZE + 1];
+    if (strlen(path) < sizeof(hex) || path[sizeof(hex) - 1] != '/')
+        return false;
+    memcpy(hex, path, sizeof(hex) - 1);
+    hex[sizeof(hex) - 1] = '\0';
+    return cn_hex_parse(hex, digest, CN_DIGEST_SIZE) == CN_OK &&
+           parse_number(path + sizeof(hex), index);
+}
+
+static void handle_blob(void *context, const struct cn_coap_request *request,
+                        struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    uint8_t digest[CN_DIGEST_SIZE];
+    const uint8_t *data;
+    size_t size;
+    uint32_t index, version;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (!parse_blob_path(request->path, digest, &index)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected b/DIGEST/CHUNK");
+        return;
+    }
+    if (cn_model_store_blob(resources->models, digest, &data, &size, &version) != CN_OK) {
+        cn_coap_reply_error(reply, CN_COAP_GONE, "no such blob (any more)");
+        return;
+    }
+    uint64_t offset = (uint64_t)index * CN_RESOURCES_CHUNK_SIZE;
+    if (offset >= size) {
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "the blob has %zu bytes", size);
+        return;
+    }
+    size_t left = size - (size_t)offset;
+    size_t chunk = left < CN_RESOURCES_CHUNK_SIZE ? left : CN_RESOURCES_CHUNK_SIZE;
+    resources->fetched_ms = resources->now_ms();
+    if (chunk == left)
+        cn_roster_serve(resources->roster, board->enrolled.group, version);
+    reply_bytes(reply, CN_COAP_CONTENT, data + offset, chunk);
+}
+
+// --- u ---
+
+static bool measurement_is_sane(const struct cn_declare_request *declared)
+{
+    return declared->held_out_count <= COUNT_MAX &&
+           declared->held_out_correct <= declared->held_out_count && declared->held_out_loss >= 0 &&
+           declared->held_out_loss < 1e30 && declared->train_loss > -1e30 &&
+           declared->train_loss < 1e30;
+}
+
+static void handle_declare(struct cn_resources *resources, const struct cn_roster_board *board,
+                           const struct cn_coap_request *request, struct cn_coap_reply *reply)
+{
+    struct cn_declare_request declared;
+    struct cn_upload_status status;
+    struct cn_upload *upload;
+    const char *group = board->enrolled.group;
+    if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK ||
+        !measurement_is_sane(&declared)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
+        return;
+    }
+    cn_err err = cn_run_judge(resources->run, group, &declared, &status);
+    if (err) {
+        reply_trouble(reply, err);
+        return;
+    }
+    if (status.decided) {
+        reply_status(reply, CN_COAP_CREATED, &status);
+        return;
+    }
+    err = cn_spool_declare(resources->spool, board->enrolled.name, group, &declared,
+                           resources->now_ms(), &upload);
+    if (err == CN_ERANGE) {
+        cn_coap_reply_error(reply, CN_COAP_TOO_LARGE, "no update of this model has %llu bytes",
+                            (unsigned long long)declared.size);
+    } else if (err) {
+        reply_trouble(reply, err);
+    } else {
+        cn_spool_describe(upload, &status);
+        reply_status(reply, CN_COAP_CREATED, &status);
+    }
+}
+
+static void handle_chunk(struct cn_resources *resources, struct cn_upload *upload,
+                         const char *number, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply)
+{
+    uint32_t index;
+    cn_err err = CN_ERANGE;
+    if (parse_number(number, &index))
+        err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
+                           resources->now_ms());
+    if (err == CN_ERANGE) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "wrong number or size of a chunk");
+    } else if (err) {
+        reply_trouble(reply, err);
+    } else if (!request->wants_reply) {
+        reply->code = CN_COAP_SILENT;
+    } else {
+        struct cn_upload_status status = {0};
+        cn_spool_describe(upload, &status);
+        reply_status(reply, CN_COAP_CHANGED, &status);
+    }
+}
+
+static void handle_commit(struct cn_resources *resources, struct cn_upload *upload,
+                          struct cn_coap_reply *reply)
+{
+    struct cn_upload_status status, progress = {0};
+    cn_spool_describe(upload, &progress);
+    if (progress.received < progress.chunk_count) {
+        reply_status(reply, CN_COAP_CONFLICT, &progress);
+        return;
+    }
+    cn_err err = cn_run_accept(resources->run, upload, &status);
+    if (err == CN_EDIGEST) {
+        cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
+    } else if (err) {
+        reply_trouble(reply, err);
+    } else {
+        memcpy(status.id, progress.id, sizeof(status.id));
+        reply_status(reply, CN_COAP_CHANGED, &status);
+    }
+}
+
+// The upload that "ID" or "ID/REST" names, and REST. NULL after answering.
+static struct cn_upload *find_upload(struct cn_resources *resources,
+                                     const struct cn_roster_board *board, const char *path,
+                                     const char **rest, struct cn_coap_reply *reply)
+{
+    char hex[2 * CN_UPLOAD_ID_SIZE + 1];
+    uint8_t id[CN_UPLOAD_ID_SIZE];
+    struct cn_upload *upload = NULL;
+    size_t length = strcspn(path, "/");
+    if (length == sizeof(hex) - 1) {
+        memcpy(hex, path, length);
+        hex[length] = '\0';
+        if (cn_hex_parse(hex, id, sizeof(id)) == CN_OK)
+            upload = cn_spool_find(resources->spool, board->enrolled.group, id);
+    }
+    if (!upload)
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload; declare it again");
+    *rest = path[length] ? path + length + 1 : "";
+    return upload;
+}
+
+static void handle_post_upload(void *context, const struct cn_coap_request *request,
+                               struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    const char *rest;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (request->path[0] == '\0') {
+        handle_declare(resources, board, request, reply);
+        return;
+    }
+    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
+    if (!upload)
+        return;
+    if (strcmp(rest, "commit") == 0)
+        handle_commit(resources, upload, reply);
+    else
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "expected u/ID/commit");
+}
+
+static void handle_put_upload(void *context, const struct cn_coap_request *request,
+                              struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    const char *rest;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
+    if (upload)
+        handle_chunk(resources, upload, rest, request, reply);
+}
+
+static void handle_get_upload(void *context, const struct cn_coap_request *request,
+                              struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    const char *rest;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
+    if (!upload)
+        return;
+    struct cn_upload_status status = {0};
+    cn_spool_describe(upload, &status);
+    reply_status(reply, CN_COAP_CONTENT, &status);
+}
+
+static void handle_delete_upload(void *context, const struct cn_coap_request *request,
+                                 struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    const char *rest;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
+    if (!upload)
+        return;
+    cn_spool_drop(resources->spool, upload);
+    reply->code = CN_COAP_DELETED;
+}
+
+const struct cn_coap_route *cn_resources_routes(size_t *count)
+{
+    static const struct cn_coap_route routes[] = {
+        {CN_COAP_PUT, "u", false, handle_put_upload},
+        {CN_COAP_GET, "b", false, handle_blob},
+        {CN_COAP_GET, "r", true, handle_round},
+        {CN_COAP_POST, "reg", false, handle_register},
+        {CN_COAP_GET, "k", false, handle_pair_key},
+        {CN_COAP_POST, "u", false, handle_post_upload},
+        {CN_COAP_GET, "u", false, handle_get_upload},
+        {CN_COAP_DELETE, "u", false, handle_delete_upload},
+    };
+    *count = sizeof(routes) / sizeof(routes[0]);
+    return routes;
+}

@@ -1,0 +1,111 @@
+#include "aggregator/setup.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+
+#include "aggregator/aggregator_commands.h"
+#include "aggregator/read_store.h"
+
+bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
+{
+    if (argc - optind != count) {
+        fprintf(stderr, "error: %s takes %d argument%s, %d are given; see --help\n", argv[0], count,
+                count == 1 ? "" : "s", argc - optind);
+        return false;
+    }
+    for (int i = 0; i < count; i++)
+        positional[i] = argv[optind + i];
+    return true;
+}
+
+static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
+{
+    const char *state = setup->settings->state;
+    cn_err err = access == CN_SETUP_LOOK ? cn_ledger_open_existing(state, &setup->ledger)
+                                         : cn_ledger_open(state, &setup->ledger);
+    if (err == CN_ENOTFOUND)
+        fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
+    else if (err)
+        fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+static int open_store(struct cn_setup *setup, enum cn_setup_access access)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/files", setup->settings->state);
+    cn_err err = access == CN_SETUP_LOOK ? cn_read_store_open(path, &setup->store)
+                                         : cn_platform_open_store(path, &setup->store);
+    if (err == CN_EEXIST)
+        fprintf(stderr, "%s: another cairn-aggregator runs here\n", setup->settings->state);
+    else if (err)
+        fprintf(stderr, "%s: %s\n", path, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access)
+{
+    int result = CN_EXIT_DONE;
+    setup->profile = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
+    if (!setup->profile)
+        return CN_EXIT_PROFILE;
+    setup->settings = cn_profile_settings(setup->profile);
+    if (access == CN_SETUP_RUN) // the lock first: a second one must not touch the ledger
+        result = open_store(setup, access);
+    if (!result)
+        result = open_ledger(setup, access);
+    if (!result && access == CN_SETUP_LOOK)
+        result = open_store(setup, access);
+    return result;
+}
+
+// The text is the format: "%a" prints a double exactly.
+void cn_setup_job_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
+{
+    char text[1024];
+    int length = snprintf(
+        text, sizeof(text),
+        "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
+        " %a %" PRIu64,
+        job->name, job->seed, (int)job->loss, job->data_set, job->scale, job->mean, job->held_out,
+        job->batch, job->accumulate, job->local_steps, job->learning_rate, job->momentum,
+        job->weight_decay, job->keep_optimizer, (int)job->up.mode, job->up.density,
+        job->up.value_bits, (int)job->down.mode, job->down.density, job->down.value_bits,
+        job->max_norm, job->max_weight);
+    cn_crypto_digest(text, (size_t)length, digest);
+}
+
+int cn_setup_open_model(struct cn_setup *setup)
+{
+    struct cn_diag diag;
+    uint8_t job[CN_DIGEST_SIZE];
+    cn_diag_init(&diag);
+    setup->has_model = true;
+    if (cn_model_file_init(&setup->model, setup->settings->model, &diag) != CN_OK) {
+        cn_command_print_diag(&diag);
+        return CN_EXIT_FAILED;
+    }
+    cn_setup_job_digest(&setup->settings->job, job);
+    cn_err err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
+    if (err == CN_ECONFLICT)
+        fprintf(stderr,
+                "%s belongs to a run with another model or other job values; restore them, or give"
+                " this job a state directory of its own\n",
+                setup->settings->state);
+    else if (err)
+        fprintf(stderr, "%s: %s\n", setup->settings->state, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+void cn_setup_deinit(struct cn_setup *setup)
+{
+    if (setup->store)
+        setup->store->ops->close(setup->store);
+    cn_ledger_close(setup->ledger);
+    if (setup->has_model)
+        cn_model_file_deinit(&setup->model);
+    cn_profile_free(setup->profile);
+    memset(setup, 0, sizeof(*setup));
+}

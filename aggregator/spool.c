@@ -1,0 +1,265 @@
+#include "aggregator/spool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+
+struct cn_spool {
+    struct cn_spool_config config;
+    struct cn_upload *uploads;
+    uint64_t used; // bytes of all uploads
+};
+
+cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
+{
+    *spool = calloc(1, sizeof(**spool));
+    if (!*spool)
+        return CN_ENOMEM;
+    (*spool)->config = *config;
+    return CN_OK;
+}
+
+static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
+{
+    struct cn_upload **link = &spool->uploads;
+    while (*link && *link != upload)
+        link = &(*link)->next;
+    if (*link) {
+        *link = upload->next;
+        spool->used -= upload->declared.size;
+    }
+    free(upload->bitmap);
+    free(upload);
+}
+
+void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload)
+{
+    struct cn_store_file *file = upload->file;
+    free_upload(spool, upload);
+    spool->config.store->ops->abort(file);
+}
+
+void cn_spool_close(struct cn_spool *spool)
+{
+    if (!spool)
+        return;
+    while (spool->uploads)
+        cn_spool_drop(spool, spool->uploads);
+    free(spool);
+}
+
+void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE])
+{
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s.update", round, group);
+}
+
+cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE])
+{
+    static const char prefix[] = "round-", suffix[] = ".update";
+    char again[CN_SPOOL_NAME_SIZE], *end;
+    size_t length = strlen(name);
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || length >= sizeof(again))
+        return CN_EFORMAT;
+    unsigned long number = strtoul(name + sizeof(prefix) - 1, &end, 10);
+    size_t taken = (size_t)(end - name) + 1 + sizeof(suffix) - 1; // all but the group
+    if (*end != '-' || number > UINT32_MAX || length < taken || length - taken >= CN_NAME_SIZE)
+        return CN_EFORMAT;
+    memcpy(group, end + 1, length - taken);
+    group[length - taken] = '\0';
+    *round = (uint32_t)number;
+    if (!cn_name_valid(group))
+        return CN_EFORMAT;
+    // Only the one spelling that cn_spool_name gives.
+    cn_spool_name(*round, group, again);
+    return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
+}
+
+static struct cn_upload *find_by_group(const struct cn_spool *spool, const char *group)
+{
+    for (struct cn_upload *upload = spool->uploads; upload; upload = upload->next)
+        if (strcmp(upload->group, group) == 0)
+            return upload;
+    return NULL;
+}
+
+// id = first bytes of SHA-256(board | run | round | digest), numbers little-endian.
+static void make_id(const char *board, const struct cn_declare_request *declared,
+                    uint8_t id[CN_UPLOAD_ID_SIZE])
+{
+    uint8_t run[8], round[4], digest[CN_DIGEST_SIZE];
+    struct cn_sha256 sha;
+    cn_put_u64(run, declared->run);
+    cn_put_u32(round, declared->round);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, board, strlen(board));
+    cn_sha256_add(&sha, run, sizeof(run));
+    cn_sha256_add(&sha, round, sizeof(round));
+    cn_sha256_add(&sha, declared->digest, CN_DIGEST_SIZE);
+    cn_sha256_finish(&sha, digest);
+    memcpy(id, digest, CN_UPLOAD_ID_SIZE);
+}
+
+static bool same_frame(const struct cn_declare_request *a, const struct cn_declare_request *b)
+{
+    return a->run == b->run && a->round == b->round && a->size == b->size &&
+           memcmp(a->digest, b->digest, CN_DIGEST_SIZE) == 0 &&
+           memcmp(a->base, b->base, CN_DIGEST_SIZE) == 0;
+}
+
+// declared->size was checked: it is at most frame_max.
+static cn_err begin(struct cn_spool *spool, const char *group,
+                    const struct cn_declare_request *declared, struct cn_upload **upload)
+{
+    uint64_t chunk_size = spool->config.chunk_size;
+    uint64_t chunks = (declared->size + chunk_size - 1) / chunk_size;
+    char name[CN_SPOOL_NAME_SIZE];
+    if (chunks > UINT32_MAX)
+        return CN_ERANGE;
+    struct cn_upload *begun = calloc(1, sizeof(*begun));
+    if (!begun)
+        return CN_ENOMEM;
+    begun->chunk_count = (uint32_t)chunks;
+    begun->bitmap = calloc(chunks / 8 + 1, 1);
+    begun->declared = *declared;
+    snprintf(begun->group, sizeof(begun->group), "%s", group);
+    cn_spool_name(declared->round, group, name);
+    cn_err err = CN_ENOMEM;
+    if (begun->bitmap)
+        err = spool->config.store->ops->create(spool->config.store, name, &begun->file);
+    if (err) {
+        free(begun->bitmap);
+        free(begun);
+        return err;
+    }
+    begun->next = spool->uploads;
+    spool->uploads = begun;
+    spool->used += declared->size;
+    *upload = begun;
+    return CN_OK;
+}
+
+cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
+                        const struct cn_declare_request *declared, uint64_t now_ms,
+                        struct cn_upload **upload)
+{
+    *upload = NULL;
+    if (declared->size == 0 || declared->size > spool->config.frame_max)
+        return CN_ERANGE;
+    struct cn_upload *found = find_by_group(spool, group);
+    if (found && !same_frame(&found->declared, declared)) {
+        cn_spool_drop(spool, found);
+        found = NULL;
+    }
+    if (!found) {
+        if (spool->config.limit && spool->used + declared->size > spool->config.limit)
+            return CN_EAGAIN;
+        cn_err err = begin(spool, group, declared, &found);
+        if (err)
+            return err;
+    }
+    found->declared = *declared; // the measurements may be newer
+    snprintf(found->board, sizeof(found->board), "%s", board);
+    make_id(board, declared, found->id);
+    found->touched_ms = now_ms;
+    *upload = found;
+    return CN_OK;
+}
+
+struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *group,
+                                const uint8_t id[CN_UPLOAD_ID_SIZE])
+{
+    struct cn_upload *found = find_by_group(spool, group);
+    return found && memcmp(found->id, id, CN_UPLOAD_ID_SIZE) == 0 ? found : NULL;
+}
+
+static bool has_chunk(const struct cn_upload *upload, uint32_t index)
+{
+    return upload->bitmap[index / 8] >> (index % 8) & 1;
+}
+
+cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+                    const uint8_t *data, size_t size, uint64_t now_ms)
+{
+    if (index >= upload->chunk_count)
+        return CN_ERANGE;
+    uint64_t offset = (uint64_t)index * spool->config.chunk_size;
+    uint64_t left = upload->declared.size - offset;
+    if (size != (left < spool->config.chunk_size ? left : spool->config.chunk_size))
+        return CN_ERANGE;
+    upload->touched_ms = now_ms;
+    if (has_chunk(upload, index))
+        return CN_OK;
+    cn_err err = spool->config.store->ops->write(upload->file, offset, data, size);
+    if (err)
+        return err;
+    upload->bitmap[index / 8] = (uint8_t)(upload->bitmap[index / 8] | 1u << (index % 8));
+    upload->received++;
+    while (upload->first_missing < upload->chunk_count && has_chunk(upload, upload->first_missing))
+        upload->first_missing++;
+    return CN_OK;
+}
+
+void cn_spool_describe(const struct cn_upload *upload, struct cn_upload_status *status)
+{
+    memcpy(status->id, upload->id, CN_UPLOAD_ID_SIZE);
+    status->chunk_count = upload->chunk_count;
+    status->received = upload->received;
+    status->missing_count = 0;
+    uint32_t index = upload->first_missing;
+    while (index < upload->chunk_count && status->missing_count < CN_RANGE_MAX) {
+        uint32_t first = index;
+        while (index < upload->chunk_count && !has_chunk(upload, index))
+            index++;
+        status->missing[status->missing_count++] = (struct cn_chunk_range){first, index - first};
+        while (index < upload->chunk_count && has_chunk(upload, index))
+            index++;
+    }
+}
+
+cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *upload, uint8_t **frame)
+{
+    *frame = NULL;
+    if (upload->received < upload->chunk_count)
+        return CN_EAGAIN;
+    size_t size = (size_t)upload->declared.size;
+    uint8_t *bytes = malloc(size);
+    if (!bytes)
+        return CN_ENOMEM;
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err = spool->config.store->ops->read(upload->file, 0, bytes, size);
+    if (!err) {
+        cn_crypto_digest(bytes, size, digest);
+        if (memcmp(digest, upload->declared.digest, CN_DIGEST_SIZE) != 0)
+            err = CN_EDIGEST;
+    }
+    if (err) {
+        free(bytes);
+        return err;
+    }
+    *frame = bytes;
+    return CN_OK;
+}
+
+cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
+{
+    struct cn_store_file *file = upload->file;
+    free_upload(spool, upload);
+    return spool->config.store->ops->commit(file);
+}
+
+void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
+{
+    struct cn_upload *next;
+    for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
+        next = upload->next;
+        bool silent = now_ms - upload->touched_ms > spool->config.expiry_ms;
+        if (!silent && upload->declared.round == round)
+            continue;
+        cn_log(CN_LOG_INFO, "spool", "dropped an unfinished upload of %s for round %" PRIu32,
+               upload->board, upload->declared.round);
+        cn_spool_drop(spool, upload);
+    }
+}

@@ -1,0 +1,77 @@
+// spool.h - uploads on their way in, and the accepted frames as files.
+//
+// A frame arrives in numbered chunks of one size, in any order and more than once. It is written
+// aside; keep makes it durable under "round-N-GROUP.update". What was not kept is gone after a
+// crash and the board sends it again. Each group has at most one upload; a new one replaces the
+// old. Nothing is taken for a declared size before it was checked against the largest possible
+// frame. Threading: none.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/port/store.h"
+#include "transport/message.h"
+
+#define CN_SPOOL_NAME_SIZE (CN_NAME_SIZE + 32)
+
+struct cn_spool_config {
+    struct cn_store *store; // borrowed
+    size_t frame_max;       // bytes of the largest frame this run can have
+    uint64_t limit;         // bytes of all uploads together; 0 for none
+    uint32_t chunk_size;
+    uint64_t expiry_ms; // without a chunk
+};
+
+struct cn_upload {
+    uint8_t id[CN_UPLOAD_ID_SIZE];
+    char board[CN_NAME_SIZE];
+    char group[CN_NAME_SIZE];
+    struct cn_declare_request declared;
+    uint32_t chunk_count;
+    uint32_t received;
+    uint32_t first_missing; // all before it are there
+    uint8_t *bitmap;        // chunk n is bit n % 8 of byte n / 8
+    struct cn_store_file *file;
+    uint64_t touched_ms;
+    struct cn_upload *next;
+};
+
+struct cn_spool;
+
+cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool);
+void cn_spool_close(struct cn_spool *spool);
+
+// Begins the upload or finds it: a group that declares the same frame again, even from another of
+// its boards, goes on where it was. CN_ERANGE for a size of 0 or above the largest frame, CN_EAGAIN
+// when the spool's limit is reached.
+cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
+                        const struct cn_declare_request *declared, uint64_t now_ms,
+                        struct cn_upload **upload);
+
+// The upload of this group if it has this id, else NULL.
+struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *group,
+                                const uint8_t id[CN_UPLOAD_ID_SIZE]);
+
+// Stores a chunk; a repeat changes nothing. CN_ERANGE for a wrong index or size.
+cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+                    const uint8_t *data, size_t size, uint64_t now_ms);
+
+// Fills what a status says of chunks: id, chunk_count, received, missing.
+void cn_spool_describe(const struct cn_upload *upload, struct cn_upload_status *status);
+
+// The whole frame, malloced, of declared.size bytes. CN_EAGAIN while chunks are missing, CN_EDIGEST
+// when it is not what was declared.
+cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *upload, uint8_t **frame);
+
+// Makes the frame durable. The upload is gone, also after an error.
+cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload);
+void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload);
+
+// Drops uploads that stopped, and those of other rounds.
+void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms);
+
+// The name of an accepted frame's file.
+void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE]);
+// Reads such a name. CN_EFORMAT when it is another file's.
+cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE]);

@@ -1,0 +1,308 @@
+#include "aggregator/status.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/port/platform.h"
+
+#define FILE_MAX (16u << 20)
+#define FRESH_MS 10000 // an older file is of a program that hangs or is gone
+
+// --- writing ---
+
+static cJSON *describe_heard(const struct cn_roster *roster)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
+    cJSON *list = cJSON_CreateObject();
+    for (size_t i = 0; i < count; i++)
+        if (boards[i].heard_ms)
+            cJSON_AddNumberToObject(list, boards[i].enrolled.name, (double)boards[i].heard_ms);
+    return list;
+}
+
+static char *describe(const struct cn_roster *roster, const struct cn_run_state *state,
+                      uint64_t now_ms)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddNumberToObject(root, "pid", (double)getpid());
+    cJSON_AddNumberToObject(root, "written_ms", (double)now_ms);
+    cJSON_AddNumberToObject(root, "phase", (double)state->phase);
+    cJSON_AddNumberToObject(root, "remaining_ms", (double)state->remaining_ms);
+    cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
+    cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
+    cJSON_AddItemToObject(root, "heard_ms", describe_heard(roster));
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    return text;
+}
+
+static cn_err replace(const char *directory, const char *text)
+{
+    char path[PATH_MAX], aside[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
+    int length = snprintf(aside, sizeof(aside), "%s/.%s", directory, CN_STATUS_FILE);
+    if (length < 0 || (size_t)length >= sizeof(aside))
+        return CN_EINVAL;
+    FILE *file = fopen(aside, "w");
+    if (!file)
+        return cn_err_from_errno(errno);
+    bool written = fputs(text, file) >= 0;
+    if (fclose(file) != 0 || !written || rename(aside, path) != 0)
+        return CN_EIO;
+    return CN_OK;
+}
+
+cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
+                       const struct cn_run_state *state, uint64_t now_ms)
+{
+    char *text = describe(roster, state, now_ms);
+    if (!text)
+        return CN_ENOMEM;
+    cn_err err = replace(directory, text);
+    cJSON_free(text);
+    return err;
+}
+
+// --- reading ---
+
+static uint64_t read_number(const cJSON *root, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, key);
+    return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1e15
+               ? (uint64_t)item->valuedouble
+               : 0;
+}
+
+static cn_err read_heard(const cJSON *root, struct cn_status_live *live)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "heard_ms");
+    const cJSON *item;
+    int count = cJSON_GetArraySize(list);
+    live->boards = calloc((size_t)count + 1, sizeof(*live->boards));
+    if (!live->boards)
+        return CN_ENOMEM;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item) || !item->string || !cn_name_valid(item->string))
+            continue;
+        struct cn_status_heard *board = &live->boards[live->board_count++];
+        snprintf(board->name, sizeof(board->name), "%s", item->string);
+        board->heard_ms = (uint64_t)item->valuedouble;
+    }
+    return CN_OK;
+}
+
+static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
+{
+    uint64_t pid = read_number(root, "pid"), written_ms = read_number(root, "written_ms");
+    bool alive = pid > 1 && pid <= INT_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    if (!alive || written_ms > now_ms || now_ms - written_ms > FRESH_MS)
+        return CN_OK;
+    live->running = true;
+    live->phase = (enum cn_run_phase)read_number(root, "phase");
+    live->remaining_ms = read_number(root, "remaining_ms");
+    live->bytes_in = read_number(root, "bytes_in");
+    live->bytes_out = read_number(root, "bytes_out");
+    return read_heard(root, live);
+}
+
+cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live)
+{
+    char path[PATH_MAX];
+    struct cn_mapping mapping;
+    memset(live, 0, sizeof(*live));
+    snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
+    cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    cJSON *root = cJSON_ParseWithLength((const char *)mapping.data, mapping.size);
+    cn_platform_unmap(&mapping);
+    if (root)
+        err = parse(root, now_ms, live);
+    cJSON_Delete(root);
+    return err;
+}
+
+void cn_status_deinit(struct cn_status_live *live)
+{
+    free(live->boards);
+    memset(live, 0, sizeof(*live));
+}
+
+// --- printing ---
+
+struct report {
+    struct cn_ledger *ledger;
+    const struct cn_job *job;
+    const struct cn_status_live *live;
+    uint64_t now_ms;
+    bool json;
+    FILE *stream;
+    struct cn_ledger_round round; // number 0: none yet
+    uint32_t selected, accepted;
+    bool ended;
+};
+
+static uint64_t last_heard(const struct report *report, const char *board)
+{
+    for (size_t i = 0; i < report->live->board_count; i++)
+        if (strcmp(report->live->boards[i].name, board) == 0)
+            return report->live->boards[i].heard_ms;
+    return 0;
+}
+
+// Why the board is, or is not, in the round. One sentence.
+static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
+                      uint64_t heard_ms, const char **reason)
+{
+    struct cn_ledger_contribution contribution;
+    bool selected = false;
+    *reason = "in the round: its update is awaited";
+    if (board->revoked) {
+        *reason = "revoked: its key is refused";
+        return CN_OK;
+    }
+    if (report->live->running && !heard_ms) {
+        *reason = "not heard since the aggregator started: check its power, network, key";
+        return CN_OK;
+    }
+    if (report->ended) {
+        *reason = "the run is over";
+        return CN_OK;
+    }
+    if (report->round.number == 0 || report->round.state == CN_LEDGER_MERGED) {
+        *reason = report->live->running ? "no round is open: it waits for more groups"
+                                        : "the aggregator is not running";
+        return CN_OK;
+    }
+    cn_err err =
+        cn_ledger_is_selected(report->ledger, report->round.number, board->group, &selected);
+    if (err)
+        return err;
+    if (!selected) {
+        *reason = "its group was not invited to this round";
+        return CN_OK;
+    }
+    err = cn_ledger_find_contribution(report->ledger, report->round.number, board->group,
+                                      &contribution);
+    if (err == CN_OK)
+        *reason = "in the round: its update is accepted";
+    else if (!report->live->running)
+        *reason = "in the round, but the aggregator is not running";
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static cn_err print_board(void *context, const struct cn_ledger_board *board)
+{
+    const struct report *report = context;
+    const char *reason;
+    uint64_t heard_ms = last_heard(report, board->name);
+    uint64_t silent_s =
+        heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
+    cn_err err = explain(report, board, heard_ms, &reason);
+    if (err)
+        return err;
+    if (report->json) {
+        fprintf(report->stream,
+                "{\"board\":\"%s\",\"group\":\"%s\",\"revoked\":%s,\"max_weight\":%" PRIu64
+                ",\"silent_s\":",
+                board->name, board->group, board->revoked ? "true" : "false", board->max_weight);
+        if (heard_ms)
+            fprintf(report->stream, "%" PRIu64, silent_s);
+        else
+            fputs("null", report->stream);
+        fprintf(report->stream, ",\"status\":\"%s\"}\n", reason);
+        return CN_OK;
+    }
+    char heard[32] = "-";
+    if (heard_ms)
+        snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
+    fprintf(report->stream, "  %-20s %-20s %-12s %s\n", board->name, board->group, heard, reason);
+    return CN_OK;
+}
+
+static const char *describe_phase(const struct report *report)
+{
+    static const char *const states[] = {"open", "closing", "merged"};
+    if (report->ended)
+        return "ended";
+    if (report->round.number == 0)
+        return "waiting for groups";
+    return states[report->round.state];
+}
+
+static void print_run(const struct report *report, const struct cn_ledger_version *version,
+                      const struct cn_score *score)
+{
+    uint64_t run = cn_ledger_identity(report->ledger)->run;
+    char digest[2 * CN_DIGEST_SIZE + 1];
+    cn_hex(digest, version->digest, CN_DIGEST_SIZE);
+    if (report->json) {
+        fprintf(report->stream,
+                "{\"run\":\"%016" PRIx64 "\",\"running\":%s,\"round\":%" PRIu32
+                ",\"rounds\":%" PRIu32 ",\"state\":\"%s\",\"selected\":%" PRIu32
+                ",\"accepted\":%" PRIu32 ",\"quorum\":%" PRIu32 ",\"version\":%" PRIu32
+                ",\"digest\":\"%s\"",
+                run, report->live->running ? "true" : "false", report->round.number,
+                report->job->rounds, describe_phase(report), report->selected, report->accepted,
+                report->job->quorum, version->number, digest);
+        if (score->known)
+            fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f", score->accuracy,
+                    score->loss);
+        fprintf(report->stream,
+                ",\"remaining_ms\":%" PRIu64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
+                "}\n",
+                report->live->remaining_ms,
+                report->live->running ? report->live->bytes_in : version->bytes_in,
+                report->live->running ? report->live->bytes_out : version->bytes_out);
+        return;
+    }
+    fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
+            report->live->running ? "the aggregator is running" : "the aggregator is not running");
+    fprintf(report->stream,
+            "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
+            " groups invited\n",
+            report->round.number, report->job->rounds, describe_phase(report), report->accepted,
+            report->job->quorum, report->selected);
+    fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
+    if (score->known)
+        fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f", score->accuracy,
+                score->loss);
+    fprintf(report->stream, "\n\n  %-20s %-20s %-12s %s\n", "board", "group", "heard", "status");
+}
+
+cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
+                       const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
+{
+    struct report report = {.ledger = ledger,
+                            .job = job,
+                            .live = live,
+                            .now_ms = now_ms,
+                            .json = json,
+                            .stream = stream};
+    struct cn_ledger_version version = {0};
+    struct cn_progress progress = {0};
+    cn_err err = cn_ledger_newest_version(ledger, &version);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    err = cn_score_progress(ledger, job, 0, &progress);
+    if (err)
+        return err;
+    err = cn_ledger_newest_round(ledger, &report.round);
+    if (err == CN_ENOTFOUND)
+        report.round = (struct cn_ledger_round){0};
+    else if (!err)
+        err = cn_ledger_count(ledger, report.round.number, &report.selected, &report.accepted);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    report.ended = cn_score_end(job, &progress, version.number) != NULL;
+    print_run(&report, &version, &progress.newest_score);
+    return cn_ledger_boards(ledger, print_board, &report);
+}

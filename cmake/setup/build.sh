@@ -1,0 +1,99 @@
+# shellcheck shell=sh disable=SC2154
+# build.sh - how each library is built from its archive into the new prefix.
+#
+# All are static, with sections of their own so that the linker drops what a program does not use.
+
+cflags='-O2 -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2'
+
+# Security fixes for libcoap, from Debian's patches to the version before.
+libcoap_fixes='CVE-2025-34468 CVE-2025-59391 CVE-2026-29013'
+
+# unpack NAME: into $work/NAME, without the archive's top directory.
+unpack()
+{
+    mkdir -p "$work/$1" && tar -xf "$(archive_of "$1")" -C "$work/$1" --strip-components 1
+}
+
+# apply_patch FOLDER FILE: a patch that a newer version already contains is passed over.
+apply_patch()
+{
+    if patch -d "$1" -p1 -N -f -s --dry-run <"$2"; then
+        echo "apply ${2##*/}"
+        patch -d "$1" -p1 -N -f --no-backup-if-mismatch <"$2"
+    elif patch -d "$1" -p1 -R -f -s --dry-run <"$2"; then
+        echo "${2##*/} is already in"
+    else
+        echo "${2##*/} does not apply to $1"
+        return 1
+    fi
+}
+
+run_cmake()
+{
+    name=$1
+    shift
+    cmake -S "$work/$name" -B "$work/$name-build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_C_FLAGS="$cflags" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" \
+        -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=OFF "$@" &&
+        cmake --build "$work/$name-build" --target install
+}
+
+# apply_own NAME: the patches kept here, each with its reason at the top.
+apply_own()
+{
+    for patch in "$here/patches/$1"/*.patch; do
+        apply_patch "$work/$1" "$patch" || return 1
+    done
+}
+
+# Our configuration is part of the installed header: nothing can be compiled against another one.
+build_mbedtls()
+{
+    unpack mbedtls && apply_own mbedtls &&
+        cp "$here/cairn_mbedtls_config.h" "$work/mbedtls/include/" &&
+        echo '#include "cairn_mbedtls_config.h"' >>"$work/mbedtls/include/mbedtls/mbedtls_config.h" &&
+        run_cmake mbedtls -DENABLE_TESTING=OFF -DENABLE_PROGRAMS=OFF -DGEN_FILES=OFF \
+            -DMBEDTLS_FATAL_WARNINGS=OFF -DUSE_SHARED_MBEDTLS_LIBRARY=OFF -DUSE_STATIC_MBEDTLS_LIBRARY=ON &&
+        cp "$here/cairn_mbedtls_config.h" "$prefix/include/"
+}
+
+build_libcoap()
+{
+    unpack libcoap && unpack libcoap-fixes || return 1
+    for fix in $libcoap_fixes; do
+        apply_patch "$work/libcoap" "$work/libcoap-fixes/patches/$fix.patch" || return 1
+    done
+    apply_own libcoap || return 1
+    run_cmake libcoap -DENABLE_DTLS=ON -DDTLS_BACKEND=mbedtls -DENABLE_TCP=ON -DENABLE_WS=OFF \
+        -DENABLE_OSCORE=OFF -DENABLE_Q_BLOCK=OFF -DENABLE_ASYNC=ON -DENABLE_THREAD_SAFE=ON \
+        -DENABLE_AF_UNIX=OFF -DWITH_EPOLL=ON -DENABLE_DOCS=OFF -DENABLE_EXAMPLES=OFF -DENABLE_TESTS=OFF
+}
+
+# compile NAME FILE...: the sources given into one archive.
+compile()
+{
+    name=$1
+    shift
+    mkdir -p "$work/$name-build"
+    for file; do
+        # shellcheck disable=SC2086 # a list of words
+        gcc $cflags -c "$file" -o "$work/$name-build/$(basename "$file" .c).o" || return 1
+    done
+    ar rcs "$prefix/lib/lib$name.a" "$work/$name-build"/*.o
+}
+
+build_tinycbor()
+{
+    unpack tinycbor || return 1
+    src=$work/tinycbor/src
+    compile tinycbor "$src/cborencoder.c" "$src/cborencoder_close_container_checked.c" \
+        "$src/cborparser.c" "$src/cborerrorstrings.c" "$src/cborvalidation.c" &&
+        mkdir -p "$prefix/include/tinycbor" &&
+        cp "$src"/cbor*.h "$src/tinycbor-version.h" "$prefix/include/tinycbor/"
+}
+
+build_cjson()
+{
+    unpack cjson && compile cjson "$work/cjson/cJSON.c" &&
+        mkdir -p "$prefix/include/cjson" && cp "$work/cjson/cJSON.h" "$prefix/include/cjson/"
+}

@@ -1,0 +1,77 @@
+// kernel.h - one call on one lane, and the functions that do it.
+//
+// The kernel files are compiled once for each instruction set with CPU_ISA set to its name; the
+// port picks a table when it opens. Nothing outside this directory includes this file.
+#pragma once
+
+#include "runtime/port/compute.h"
+
+struct cpu_task {
+    const struct cn_call *call;
+    size_t samples;                  // of this lane, may be 0
+    const float *in[CN_CALL_INPUTS]; // first sample of this lane; NULL when left out
+    float *out[CN_CALL_OUTPUTS];
+    float *workspace;
+    bool add;                         // the call's cn_write, resolved
+    struct cn_compute_result *result; // of this lane
+};
+
+// Indexed by cn_op. workspace gives words for a lane.
+struct cpu_kernel {
+    void (*run)(const struct cpu_task *task);
+    size_t (*workspace)(const struct cn_call *call, size_t samples); // NULL: none
+};
+
+struct cpu_kernels {
+    const char *name;
+    struct cpu_kernel ops[CN_OP_BATCH_COUNT];
+};
+
+// Words that may be read, not used, beyond any operand.
+#define CPU_SLACK 64
+
+#ifdef CPU_ISA
+#define CPU_PASTE(isa, name) cpu_##isa##_##name
+#define CPU_EXPAND(isa, name) CPU_PASTE(isa, name)
+#define CPU_NAME(name) CPU_EXPAND(CPU_ISA, name)
+
+#define cpu_matmul CPU_NAME(matmul)
+#define cpu_matmul_workspace CPU_NAME(matmul_workspace)
+#define cpu_conv CPU_NAME(conv)
+#define cpu_conv_workspace CPU_NAME(conv_workspace)
+#define cpu_conv_grad_input CPU_NAME(conv_grad_input)
+#define cpu_conv_grad_input_workspace CPU_NAME(conv_grad_input_workspace)
+#define cpu_conv_grad_weight CPU_NAME(conv_grad_weight)
+#define cpu_conv_grad_weight_workspace CPU_NAME(conv_grad_weight_workspace)
+#define cpu_bias_grad CPU_NAME(bias_grad)
+#define cpu_max_pool CPU_NAME(max_pool)
+#define cpu_max_pool_grad CPU_NAME(max_pool_grad)
+#define cpu_average_pool CPU_NAME(average_pool)
+#define cpu_average_pool_grad CPU_NAME(average_pool_grad)
+#define cpu_map CPU_NAME(map)
+#define cpu_map_grad CPU_NAME(map_grad)
+#define cpu_combine CPU_NAME(combine)
+#define cpu_combine_grad CPU_NAME(combine_grad)
+#define cpu_cross_entropy CPU_NAME(cross_entropy)
+#define cpu_mse CPU_NAME(mse)
+
+void cpu_matmul(const struct cpu_task *task);
+size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
+void cpu_conv(const struct cpu_task *task);
+size_t cpu_conv_workspace(const struct cn_call *call, size_t samples);
+void cpu_conv_grad_input(const struct cpu_task *task);
+size_t cpu_conv_grad_input_workspace(const struct cn_call *call, size_t samples);
+void cpu_conv_grad_weight(const struct cpu_task *task);
+size_t cpu_conv_grad_weight_workspace(const struct cn_call *call, size_t samples);
+void cpu_bias_grad(const struct cpu_task *task);
+void cpu_max_pool(const struct cpu_task *task);
+void cpu_max_pool_grad(const struct cpu_task *task);
+void cpu_average_pool(const struct cpu_task *task);
+void cpu_average_pool_grad(const struct cpu_task *task);
+void cpu_map(const struct cpu_task *task);
+void cpu_map_grad(const struct cpu_task *task);
+void cpu_combine(const struct cpu_task *task);
+void cpu_combine_grad(const struct cpu_task *task);
+void cpu_cross_entropy(const struct cpu_task *task);
+void cpu_mse(const struct cpu_task *task);
+#endif

@@ -1,0 +1,129 @@
+// check.c - "cairn-node check": what a profile or a model means to this program.
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/command/command.h"
+#include "runtime/engine/trainer.h"
+#include "runtime/port/platform.h"
+
+#define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
+
+static const char help[] =
+    "Usage: cairn-node check [--origin] FILE\n"
+    "\n"
+    "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
+    "and\n"
+    "exits with 3 then. --origin adds the file and line that set each value.\n"
+    "FILE is a model (.onnx): prints its tensors and the memory training needs, or the list of "
+    "what is\n"
+    "not supported.\n";
+
+static int check_profile(const char *path, bool origin)
+{
+    static struct cn_diag diag;
+    struct cn_profile *profile = NULL;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_profile_load(path, &diag, &profile);
+    cn_command_print_diag(&diag);
+    if (err) {
+        if (diag.count == 0)
+            fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+        return CN_EXIT_PROFILE;
+    }
+    cn_profile_print(profile, origin, stdout);
+    cn_profile_free(profile);
+    return CN_EXIT_DONE;
+}
+
+static void print_tensors(const struct cn_layout *layout)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[i];
+
+        printf("%-10s %-32s ", tensor->class == CN_TENSOR_STAT ? "statistic" : "parameter",
+               tensor->name);
+        for (uint32_t d = 0; d < tensor->rank; d++)
+            printf("%s%llu", d ? "x" : "", (unsigned long long)tensor->dims[d]);
+        printf("\n");
+    }
+    printf("%zu values in %zu tensors\n", layout->total, layout->tensor_count);
+}
+
+static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
+                         struct cn_diag *diag)
+{
+    struct cn_trainer_config config = {
+        .compute = ports->computes[0],
+        .threads = cn_platform_cpu_count(),
+        .batch = CHECK_BATCH,
+        .loss = CN_LOSS_CROSS_ENTROPY,
+    };
+    struct cn_trainer *trainer = NULL;
+    cn_err err;
+
+    err = cn_trainer_open(onnx, &config, diag, &trainer);
+    if (err)
+        return err;
+    print_tensors(cn_trainer_layout(trainer));
+    printf("%.2f MiB to train with batches of %d\n", (double)cn_trainer_memory(trainer) / 1048576,
+           CHECK_BATCH);
+    cn_trainer_close(trainer);
+    return CN_OK;
+}
+
+static int check_model(const struct cn_ports *ports, const char *path)
+{
+    static struct cn_diag diag;
+    struct cn_onnx *onnx = NULL;
+    struct cn_mapping file;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file);
+    if (err) {
+        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    err = cn_onnx_open(file.data, file.size, &diag, &onnx);
+    if (!err)
+        err = plan_model(ports, onnx, &diag);
+    cn_onnx_close(onnx);
+    cn_platform_unmap(&file);
+    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
+        fprintf(stderr, "%s: %s: %s\n", path, err ? "error" : "warning", diag.lines[i]);
+    if (err && diag.count == 0)
+        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {{"origin", no_argument, NULL, 'o'}, {0}};
+    const char *dot;
+    bool origin = false;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option != 'o')
+            return CN_EXIT_USAGE;
+        origin = true;
+    }
+    if (optind + 1 != argc) {
+        fputs(help, stderr);
+        return CN_EXIT_USAGE;
+    }
+    dot = strrchr(argv[optind], '.');
+    if (dot && strcmp(dot, ".onnx") == 0)
+        return check_model(ports, argv[optind]);
+    return check_profile(argv[optind], origin);
+}
+
+const struct cn_command cn_command_check = {
+    .name = "check",
+    .summary = "check a profile or a model and print what it means",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,144 @@
+#include "runtime/command/command.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+
+static atomic_bool stop_requested; // a signal handler reaches nothing else
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&stop_requested, true);
+}
+
+const atomic_bool *cn_command_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return &stop_requested;
+}
+
+void cn_command_print_diag(const struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        fprintf(stderr, "%s\n", diag->lines[i]);
+    if (diag->count > CN_DIAG_LINES)
+        fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
+}
+
+struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use)
+{
+    static struct cn_diag diag;
+    struct cn_profile *profile = NULL;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_profile_load(path, &diag, &profile);
+    if (!err)
+        err = cn_profile_require(profile, use, &diag);
+    cn_command_print_diag(&diag);
+    if (!err)
+        return profile;
+    if (diag.count == 0)
+        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+    cn_profile_free(profile);
+    return NULL;
+}
+
+const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports, enum cn_device device)
+{
+    const char *wanted = device == CN_DEVICE_CUDA ? "cuda" : "cpu";
+
+    if (device == CN_DEVICE_AUTO)
+        return ports->computes[0];
+    for (const struct cn_compute_ops *const *ops = ports->computes; *ops; ops++) {
+        if (strcmp((*ops)->name, wanted) == 0)
+            return *ops;
+    }
+    fprintf(stderr, "error: device: %s is not part of this build; use 'auto' or 'cpu'\n", wanted);
+    return NULL;
+}
+
+static void print_usage(FILE *stream, const char *program, const struct cn_command *const *commands)
+{
+    fprintf(stream, "Usage: %s [--log-level error|warn|info|debug] COMMAND [OPTIONS]\n\n", program);
+    for (; *commands; commands++)
+        fprintf(stream, "  %-8s %s\n", (*commands)->name, (*commands)->summary);
+    fprintf(stream,
+            "\n'%s COMMAND --help' describes a command.\n"
+            "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile, 130 interrupted.\n",
+            program);
+}
+
+static int run_command(const struct cn_command *command, const struct cn_ports *ports, int argc,
+                       char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(command->help, stdout);
+            return CN_EXIT_DONE;
+        }
+    }
+    return command->run(ports, argc, argv);
+}
+
+// Takes "--log-level LEVEL" or "--log-level=LEVEL" out of the arguments, wherever it stands.
+static int take_log_level(int *argc, char **argv)
+{
+    int kept = 1;
+
+    for (int i = 1; i < *argc; i++) {
+        const char *value = NULL;
+        enum cn_log_level level;
+
+        if (strcmp(argv[i], "--log-level") == 0)
+            value = i + 1 < *argc ? argv[++i] : "";
+        else if (strncmp(argv[i], "--log-level=", 12) == 0)
+            value = argv[i] + 12;
+        if (!value) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        if (cn_log_parse_level(value, &level)) {
+            fprintf(stderr, "error: --log-level '%s' is not error, warn, info or debug\n", value);
+            return -1;
+        }
+        cn_log_set_level(level);
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return 0;
+}
+
+int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
+                        const struct cn_ports *ports, int argc, char **argv)
+{
+    if (take_log_level(&argc, argv))
+        return CN_EXIT_USAGE;
+    if (argc < 2) {
+        print_usage(stderr, program, commands);
+        return CN_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_usage(stdout, program, commands);
+        return CN_EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("%s %s\n", program, CAIRN_VERSION);
+        return CN_EXIT_DONE;
+    }
+    for (const struct cn_command *const *command = commands; *command; command++) {
+        if (strcmp(argv[1], (*command)->name) == 0)
+            return run_command(*command, ports, argc - 1, argv + 1);
+    }
+    fprintf(stderr, "error: '%s' is not a command\n", argv[1]);
+    print_usage(stderr, program, commands);
+    return CN_EXIT_USAGE;
+}

@@ -1,0 +1,52 @@
+// command.h - the subcommands of cairn-node and what they share.
+//
+// A subcommand is a file. It gets what follows its name on the command line and returns the exit
+// code.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "runtime/base/diag.h"
+#include "runtime/command/ports.h"
+#include "runtime/profile/profile.h"
+
+enum cn_exit {
+    CN_EXIT_DONE = 0,
+    CN_EXIT_FAILED = 1,
+    CN_EXIT_USAGE = 2,
+    CN_EXIT_PROFILE = 3,       // invalid profile
+    CN_EXIT_INTERRUPTED = 130, // by Ctrl-C or SIGTERM, after everything was saved
+};
+
+struct cn_command {
+    const char *name;
+    const char *summary; // one line
+    const char *help;    // what --help prints
+    int (*run)(const struct cn_ports *ports, int argc, char **argv);
+};
+
+extern const struct cn_command cn_command_bench;
+extern const struct cn_command cn_command_check;
+extern const struct cn_command cn_command_init;
+extern const struct cn_command cn_command_run;
+extern const struct cn_command cn_command_status;
+extern const struct cn_command cn_command_train;
+
+// Runs the command that argv[1] names, with --help, --version and --log-level everywhere.
+int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
+                        const struct cn_ports *ports, int argc, char **argv);
+
+// Prints the lines of diag to standard error, and how many more there were.
+void cn_command_print_diag(const struct cn_diag *diag);
+
+// Loads a profile and prints what is wrong with it. NULL: exit with CN_EXIT_PROFILE.
+struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use);
+
+// Set by SIGINT and SIGTERM once this was called.
+const atomic_bool *cn_command_catch_signals(void);
+
+// The compute port the profile wants. NULL, with a line on standard error, when this build lacks
+// it.
+const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
+                                                enum cn_device device);

@@ -1,0 +1,132 @@
+// run.c - "cairn-node run": takes part in a run.
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
+#include "runtime/command/command.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/node.h"
+
+static const char help[] =
+    "Usage: cairn-node run [OPTIONS] PROFILE\n"
+    "\n"
+    "Registers at the aggregator, trains in rounds with the other boards of the group and keeps "
+    "the\n"
+    "newest model in STATE/model.current.onnx. Goes on where it stopped, however it was stopped.\n"
+    "\n"
+    "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
+    "  --give-up SECONDS  exit with 1 when the aggregator was away so long (default: never)\n"
+    "  --log-level LEVEL  error, warn, info or debug\n";
+
+struct options {
+    const char *profile;
+    bool until_end;
+    uint64_t give_up_ms;
+};
+
+static int parse(int argc, char **argv, struct options *options)
+{
+    static const struct option known[] = {
+        {"until-end", no_argument, NULL, 'u'},
+        {"give-up", required_argument, NULL, 'g'},
+        {0},
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        char *end = NULL;
+
+        if (option == 'u')
+            options->until_end = true;
+        else if (option == 'g')
+            options->give_up_ms = strtoull(optarg, &end, 10) * 1000;
+        else
+            return -1;
+        if (end && (*end || end == optarg || options->give_up_ms == 0)) {
+            fprintf(stderr, "error: --give-up '%s' is not a number of seconds\n", optarg);
+            return -1;
+        }
+    }
+    if (optind + 1 != argc) {
+        fputs(help, stderr);
+        return -1;
+    }
+    options->profile = argv[optind];
+    return 0;
+}
+
+static int explain(cn_err err)
+{
+    switch (err) {
+    case CN_OK:
+        return CN_EXIT_DONE;
+    case CN_ECANCELED:
+        return CN_EXIT_INTERRUPTED;
+    case CN_EAUTH: // the node said why
+    case CN_EINVAL:
+        return CN_EXIT_FAILED;
+    case CN_ETIMEOUT:
+        cn_log(CN_LOG_ERROR, "node", "the aggregator was not there; giving up");
+        return CN_EXIT_FAILED;
+    default:
+        cn_log(CN_LOG_ERROR, "node", "%s", cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+}
+
+static int run_node(const struct cn_ports *ports, const struct options *options,
+                    const struct cn_settings *settings, struct cn_node_config *config)
+{
+    cn_err err;
+
+    config->settings = settings;
+    config->ports = ports;
+    config->until_end = options->until_end;
+    config->give_up_ms = options->give_up_ms;
+    config->compute = cn_command_compute(ports, settings->device);
+    if (!config->compute)
+        return CN_EXIT_FAILED;
+    err = cn_platform_open_store(settings->state, &config->store);
+    if (err) {
+        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
+                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    config->stop = cn_command_catch_signals();
+    err = cn_node_run(config);
+    config->store->ops->close(config->store);
+    return explain(err);
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    struct cn_node_config config = {0};
+    struct options options = {0};
+    struct cn_profile *profile;
+    static struct cn_diag diag;
+    int code;
+
+    if (parse(argc, argv, &options))
+        return CN_EXIT_USAGE;
+    profile = cn_command_load_profile(options.profile, CN_PROFILE_NODE);
+    if (!profile)
+        return CN_EXIT_PROFILE;
+    cn_diag_init(&diag);
+    if (ports->load_link_key(cn_profile_settings(profile), &diag, config.link_key)) {
+        cn_command_print_diag(&diag);
+        code = CN_EXIT_FAILED;
+    } else {
+        code = run_node(ports, &options, cn_profile_settings(profile), &config);
+    }
+    cn_crypto_wipe(config.link_key, sizeof(config.link_key));
+    cn_profile_free(profile);
+    return code;
+}
+
+const struct cn_command cn_command_run = {
+    .name = "run",
+    .summary = "take part in a run with other boards",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,138 @@
+#include "runtime/engine/graph.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/bytes.h"
+
+void cn_graph_init(struct cn_graph *graph)
+{
+    *graph =
+        (struct cn_graph){.input = CN_GRAPH_NONE, .output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
+}
+
+void cn_graph_deinit(struct cn_graph *graph)
+{
+    if (!graph)
+        return;
+    free(graph->values);
+    free(graph->nodes);
+    free(graph->numbers);
+    free(graph->constants);
+    cn_graph_init(graph);
+}
+
+// Makes room for count more elements of an array.
+static cn_err grow(void **array, size_t *capacity, size_t used, size_t count, size_t size)
+{
+    size_t wanted, bytes;
+    void *moved;
+
+    if (__builtin_add_overflow(used, count, &wanted))
+        return CN_ERANGE;
+    if (wanted <= *capacity)
+        return CN_OK;
+    wanted = wanted < 2 * *capacity ? 2 * *capacity : wanted;
+    wanted = wanted < 16 ? 16 : wanted;
+    if (cn_size_multiply(wanted, size, &bytes))
+        return CN_ERANGE;
+    moved = realloc(*array, bytes);
+    if (!moved)
+        return CN_ENOMEM;
+    *array = moved;
+    *capacity = wanted;
+    return CN_OK;
+}
+
+static cn_err count_words(struct cn_value *value)
+{
+    size_t words = 1;
+    uint32_t first = value->batched ? 1 : 0;
+
+    for (uint32_t d = first; d < value->rank; d++)
+        if (cn_size_multiply(words, value->dims[d], &words))
+            return CN_ERANGE;
+    // Far below the overflow of any later sum, far above any memory.
+    if (words > SIZE_MAX >> 16)
+        return CN_ERANGE;
+    value->words = words;
+    return CN_OK;
+}
+
+cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, uint32_t *index)
+{
+    struct cn_value *added;
+    cn_err err;
+
+    if (graph->value_count >= CN_GRAPH_NODES_MAX)
+        return CN_ERANGE;
+    err = grow((void **)&graph->values, &graph->value_capacity, graph->value_count, 1,
+               sizeof(*graph->values));
+    if (err)
+        return err;
+    added = &graph->values[graph->value_count];
+    *added = *value;
+    err = count_words(added);
+    if (err)
+        return err;
+    *index = (uint32_t)graph->value_count++;
+    if (added->root == CN_GRAPH_NONE)
+        added->root = *index;
+    return CN_OK;
+}
+
+cn_err cn_graph_add_node(struct cn_graph *graph, const struct cn_node *node)
+{
+    cn_err err;
+
+    if (graph->node_count >= CN_GRAPH_NODES_MAX)
+        return CN_ERANGE;
+    err = grow((void **)&graph->nodes, &graph->node_capacity, graph->node_count, 1,
+               sizeof(*graph->nodes));
+    if (err)
+        return err;
+    graph->nodes[graph->node_count++] = *node;
+    return CN_OK;
+}
+
+struct cn_node cn_graph_node(enum cn_op op)
+{
+    struct cn_node node = {.call = {.op = op}};
+
+    for (int i = 0; i < CN_CALL_INPUTS; i++)
+        node.in[i] = CN_GRAPH_NONE;
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        node.out[i] = CN_GRAPH_NONE;
+    return node;
+}
+
+cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size_t count,
+                            size_t *first)
+{
+    cn_err err = grow((void **)&graph->numbers, &graph->number_capacity, graph->number_count, count,
+                      sizeof(*numbers));
+
+    if (err)
+        return err;
+    *first = graph->number_count;
+    if (count)
+        memcpy(graph->numbers + *first, numbers, count * sizeof(*numbers));
+    graph->number_count += count;
+    return CN_OK;
+}
+
+cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
+                              size_t *first)
+{
+    cn_err err = grow((void **)&graph->constants, &graph->constant_capacity, graph->constant_count,
+                      count, sizeof(*constants));
+
+    if (err)
+        return err;
+    *first = graph->constant_count;
+    if (count)
+        memcpy(graph->constants + *first, constants, count * sizeof(*constants));
+    graph->constant_count += count;
+    return CN_OK;
+}

@@ -1,0 +1,84 @@
+// graph.h - a model as flat lists of values and nodes, the engine's intermediate form.
+//
+// Indices, no pointers. Nodes are in an order in which they can run: forward, then the loss, then
+// backward. A node is one call of the compute port without its operands. Shapes are those of the
+// file, with the batch in dims[0]; memory is counted for one sample, so the graph does not depend
+// on the batch that it will run with.
+#pragma once
+
+#include "runtime/engine/layout.h"
+#include "runtime/port/compute.h"
+
+#define CN_GRAPH_NONE UINT32_MAX
+#define CN_GRAPH_RANK_MAX 8
+#define CN_GRAPH_NODES_MAX (1u << 20)
+
+// The batch while shapes are worked out, when the file leaves it open: a prime, so that no other
+// dimension is taken for it.
+#define CN_GRAPH_BATCH 1000003u
+
+enum cn_value_kind {
+    CN_VALUE_UNKNOWN,    // made by a node that was refused
+    CN_VALUE_INPUT,      // samples
+    CN_VALUE_LABELS,     // class numbers or targets
+    CN_VALUE_PARAM,      // a tensor of the layout
+    CN_VALUE_CONST,      // float32 that is not trained
+    CN_VALUE_SHAPE,      // integers known at load, no memory at run time
+    CN_VALUE_ACTIVATION, // made by a node, gradients of activations too
+    CN_VALUE_GRADIENT,   // of a parameter, at the parameter's offset
+};
+
+struct cn_value {
+    enum cn_value_kind kind;
+    uint32_t rank;
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    size_t words;    // of one sample when batched, else of all
+    bool batched;    // dims[0] is the batch
+    bool transposed; // a matrix that is read with rows and columns exchanged
+    uint32_t root;   // the value whose memory it shares; its own index when it has memory itself
+    bool padded;     // zeros are still to be thought around its planes, as many as:
+    uint32_t pad_before[2], pad_after[2];
+    size_t offset; // parameter, gradient: words in the row; constant, shape: first of its pool
+};
+
+struct cn_node {
+    struct cn_call call;         // op, write and numbers; the operands are in the next two
+    uint32_t in[CN_CALL_INPUTS]; // values, CN_GRAPH_NONE when left out
+    uint32_t out[CN_CALL_OUTPUTS];
+};
+
+struct cn_graph {
+    struct cn_value *values; // owned, as the rest
+    size_t value_count, value_capacity;
+    struct cn_node *nodes;
+    size_t node_count, node_capacity;
+    int64_t *numbers; // of CN_VALUE_SHAPE
+    size_t number_count, number_capacity;
+    float *constants; // of CN_VALUE_CONST
+    size_t constant_count, constant_capacity;
+    uint64_t batch; // the value of dims[0] of what is batched
+    uint32_t input, output, labels;
+    size_t loss; // index of the loss node, once cn_graph_add_loss was called
+};
+
+void cn_graph_init(struct cn_graph *graph);
+void cn_graph_deinit(struct cn_graph *graph);
+
+// Adds a copy; words, root and dims are checked or filled in: root when it is CN_GRAPH_NONE.
+// CN_ERANGE when the size overflows or the graph has too many values.
+cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, uint32_t *index);
+
+cn_err cn_graph_add_node(struct cn_graph *graph, const struct cn_node *node);
+
+// A node of that op without operands.
+struct cn_node cn_graph_node(enum cn_op op);
+
+cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size_t count,
+                            size_t *first);
+cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
+                              size_t *first);
+
+static inline uint32_t cn_graph_root(const struct cn_graph *graph, uint32_t value)
+{
+    return graph->values[value].root;
+}

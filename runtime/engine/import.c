@@ -1,0 +1,421 @@
+#include "runtime/engine/import.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct op {
+    const char *name;
+    size_t inputs_min, inputs_max;
+    cn_import_fn *import;
+    bool takes_padding; // see cn_value.padded
+} ops[] = {
+    {"Add", 2, 2, cn_import_arithmetic, false},
+    {"AveragePool", 1, 1, cn_import_pool, true},
+    {"Cast", 1, 1, cn_import_cast, false},
+    {"Concat", 1, CN_GRAPH_RANK_MAX, cn_import_concat, false},
+    {"Constant", 0, 0, cn_import_constant, false},
+    {"Conv", 2, 3, cn_import_conv, true},
+    {"Div", 2, 2, cn_import_arithmetic, false},
+    {"Dropout", 1, 3, cn_import_dropout, false},
+    {"Flatten", 1, 1, cn_import_flatten, false},
+    {"Gather", 2, 2, cn_import_gather, false},
+    {"Gemm", 2, 3, cn_import_gemm, false},
+    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, false},
+    {"Identity", 1, 1, cn_import_identity, false},
+    {"LeakyRelu", 1, 1, cn_import_map, false},
+    {"MatMul", 2, 2, cn_import_matmul, false},
+    {"MaxPool", 1, 1, cn_import_pool, true},
+    {"Mul", 2, 2, cn_import_arithmetic, false},
+    {"Pad", 1, 4, cn_import_pad, false},
+    {"ReduceMean", 1, 2, cn_import_reduce_mean, false},
+    {"Relu", 1, 1, cn_import_map, false},
+    {"Reshape", 2, 2, cn_import_reshape, false},
+    {"Shape", 1, 1, cn_import_shape_of, false},
+    {"Sigmoid", 1, 1, cn_import_map, false},
+    {"Slice", 1, 5, cn_import_slice, false},
+    {"Squeeze", 1, 2, cn_import_squeeze, false},
+    {"Sub", 2, 2, cn_import_arithmetic, false},
+    {"Tanh", 1, 1, cn_import_map, false},
+    {"Transpose", 1, 1, cn_import_transpose, false},
+    {"Unsqueeze", 1, 2, cn_import_unsqueeze, false},
+};
+
+#define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
+
+struct name {
+    struct cn_text text;
+    uint32_t value;
+};
+
+struct cn_importer {
+    const struct cn_onnx *onnx;
+    struct cn_graph *graph;
+    struct cn_diag *diag;
+    struct name *names; // owned; open addressing
+    size_t name_mask;
+    bool refused;
+};
+
+// FNV-1a.
+static size_t hash_of(struct cn_text text)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+
+    for (size_t i = 0; i < text.size; i++)
+        hash = (hash ^ (uint8_t)text.data[i]) * 0x100000001b3ull;
+    return (size_t)(hash ^ hash >> 29);
+}
+
+// The slot of a name: its own, or the free one where it belongs.
+static struct name *find_name(const struct cn_importer *importer, struct cn_text text)
+{
+    size_t at = hash_of(text) & importer->name_mask;
+
+    while (importer->names[at].text.data) {
+        const struct cn_text *other = &importer->names[at].text;
+
+        if (other->size == text.size && !memcmp(other->data, text.data, text.size))
+            break;
+        at = (at + 1) & importer->name_mask;
+    }
+    return &importer->names[at];
+}
+
+static cn_err define_name(struct cn_importer *importer, struct cn_text text, uint32_t value)
+{
+    struct name *name = find_name(importer, text);
+
+    if (name->text.data) {
+        cn_diag_add(importer->diag, "the name '%.*s' is defined twice", (int)text.size, text.data);
+        return CN_EFORMAT;
+    }
+    *name = (struct name){text, value};
+    return CN_OK;
+}
+
+static cn_err init_names(struct cn_importer *importer)
+{
+    const struct cn_onnx *onnx = importer->onnx;
+    size_t count = onnx->initializer_count + onnx->input_count;
+    size_t size = 64;
+
+    for (size_t i = 0; i < onnx->node_count; i++)
+        count += onnx->nodes[i].output_count;
+    while (size < 2 * count)
+        size *= 2;
+    importer->names = calloc(size, sizeof(*importer->names));
+    importer->name_mask = size - 1;
+    return importer->names ? CN_OK : CN_ENOMEM;
+}
+
+cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, ...)
+{
+    char message[CN_DIAG_LINE_SIZE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang-tidy 14 does not see va_start.
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    cn_diag_add(node->importer->diag, "node '%.*s' (%.*s): %s", (int)node->node->name.size,
+                node->node->name.size ? node->node->name.data : "", (int)node->node->op.size,
+                node->node->op.size ? node->node->op.data : "", message);
+    return CN_ENOTSUP;
+}
+
+const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t input)
+{
+    return &node->graph->values[node->in[input]];
+}
+
+bool cn_import_has(const struct cn_import_node *node, size_t input)
+{
+    return input < node->in_count && node->in[input] != CN_GRAPH_NONE;
+}
+
+int64_t cn_import_int(const struct cn_import_node *node, const char *name, int64_t otherwise)
+{
+    const struct cn_onnx_attribute *attribute = cn_onnx_attribute_find(node->node, name);
+
+    return attribute ? attribute->i : otherwise;
+}
+
+float cn_import_float(const struct cn_import_node *node, const char *name, float otherwise)
+{
+    const struct cn_onnx_attribute *attribute = cn_onnx_attribute_find(node->node, name);
+
+    return attribute ? attribute->f : otherwise;
+}
+
+cn_err cn_import_numbers(const struct cn_import_node *node, size_t input, const char *attribute,
+                         int64_t *numbers, size_t room, size_t *count)
+{
+    const struct cn_onnx_attribute *found = cn_onnx_attribute_find(node->node, attribute);
+    const int64_t *from = NULL;
+
+    *count = 0;
+    if (found) {
+        from = found->ints;
+        *count = found->count;
+    } else if (cn_import_has(node, input)) {
+        const struct cn_value *value = cn_import_value(node, input);
+
+        if (value->kind != CN_VALUE_SHAPE)
+            return cn_import_refuse(node, "'%s' is not known before training", attribute);
+        from = node->graph->numbers + value->offset;
+        *count = value->words;
+    }
+    if (*count > room)
+        return cn_import_refuse(node, "'%s' has %zu numbers, at most %zu are supported", attribute,
+                                *count, room);
+    if (*count)
+        memcpy(numbers, from, *count * sizeof(*numbers));
+    return CN_OK;
+}
+
+static cn_err add_output(struct cn_import_node *node, struct cn_value *value, uint32_t rank,
+                         const uint64_t *dims)
+{
+    if (rank > CN_GRAPH_RANK_MAX)
+        return cn_import_refuse(node, "rank %u; at most %d is supported", rank, CN_GRAPH_RANK_MAX);
+    value->rank = rank;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (!dims[d])
+            return cn_import_refuse(node, "the result is empty: dimension %u is 0", d);
+        value->dims[d] = dims[d];
+    }
+    if (cn_graph_add_value(node->graph, value, &node->out))
+        return cn_import_refuse(node, "the result is too large");
+    return CN_OK;
+}
+
+cn_err cn_import_output(struct cn_import_node *node, uint32_t rank, const uint64_t *dims)
+{
+    struct cn_value value = {.kind = CN_VALUE_ACTIVATION, .batched = true, .root = CN_GRAPH_NONE};
+
+    return add_output(node, &value, rank, dims);
+}
+
+cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t *dims)
+{
+    struct cn_value value = *cn_import_value(node, 0);
+
+    return add_output(node, &value, rank, dims);
+}
+
+cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size_t count,
+                       uint32_t rank)
+{
+    struct cn_value value = {
+        .kind = CN_VALUE_SHAPE, .rank = rank, .dims = {count}, .root = CN_GRAPH_NONE};
+    cn_err err = cn_graph_add_numbers(node->graph, numbers, count, &value.offset);
+
+    if (err)
+        return err;
+    return cn_graph_add_value(node->graph, &value, &node->out);
+}
+
+static cn_err import_initializer(struct cn_importer *importer, const struct cn_onnx_tensor *tensor,
+                                 const struct cn_layout *layout, size_t *parameter)
+{
+    struct cn_value value = {.kind = CN_VALUE_UNKNOWN, .rank = tensor->rank, .root = CN_GRAPH_NONE};
+    uint32_t index;
+    cn_err err;
+
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        value.dims[d] = tensor->dims[d];
+    if (*parameter < layout->tensor_count && tensor->type == CN_ONNX_FLOAT && tensor->count) {
+        value.kind = CN_VALUE_PARAM;
+        value.offset = layout->tensors[(*parameter)++].offset;
+    } else if ((tensor->type == CN_ONNX_INT64 || tensor->type == CN_ONNX_INT32 ||
+                tensor->type == CN_ONNX_BOOL) &&
+               tensor->rank <= 1 && tensor->count && tensor->count <= 64) {
+        int64_t numbers[64];
+
+        err = cn_onnx_tensor_ints(tensor, numbers);
+        if (!err)
+            err = cn_graph_add_numbers(importer->graph, numbers, tensor->count, &value.offset);
+        if (err)
+            return err;
+        value.kind = CN_VALUE_SHAPE;
+    }
+    err = cn_graph_add_value(importer->graph, &value, &index);
+    return err ? err : define_name(importer, tensor->name, index);
+}
+
+static cn_err import_input(struct cn_importer *importer)
+{
+    const struct cn_onnx *onnx = importer->onnx;
+    const struct cn_onnx_value *input = &onnx->inputs[0];
+    struct cn_value value = {.kind = CN_VALUE_INPUT, .batched = true, .root = CN_GRAPH_NONE};
+    struct cn_graph *graph = importer->graph;
+    cn_err err;
+
+    if (onnx->input_count != 1 || onnx->output_count != 1) {
+        cn_diag_add(importer->diag, "the model has %zu inputs and %zu outputs, wanted one of each",
+                    onnx->input_count, onnx->output_count);
+        return CN_ENOTSUP;
+    }
+    if (input->type != CN_ONNX_FLOAT || !input->rank || input->rank > CN_GRAPH_RANK_MAX) {
+        cn_diag_add(importer->diag,
+                    "input '%.*s' has element type %d and rank %u, wanted float32 "
+                    "with the batch as its first dimension",
+                    (int)input->name.size, input->name.data, (int)input->type, input->rank);
+        return CN_ENOTSUP;
+    }
+    graph->batch = input->dims[0] > 0 ? (uint64_t)input->dims[0] : CN_GRAPH_BATCH;
+    value.rank = input->rank;
+    value.dims[0] = graph->batch;
+    for (uint32_t d = 1; d < input->rank; d++) {
+        if (input->dims[d] <= 0) {
+            cn_diag_add(importer->diag,
+                        "input '%.*s': dimension %u is not fixed; only the batch, "
+                        "dimension 0, may be",
+                        (int)input->name.size, input->name.data, d);
+            return CN_ENOTSUP;
+        }
+        value.dims[d] = (uint64_t)input->dims[d];
+    }
+    err = cn_graph_add_value(graph, &value, &graph->input);
+    if (err)
+        cn_diag_add(importer->diag, "input '%.*s' is too large", (int)input->name.size,
+                    input->name.data);
+    return err ? err : define_name(importer, input->name, graph->input);
+}
+
+static const struct op *find_op(const struct cn_onnx_node *node)
+{
+    if (node->domain.size && !cn_text_equal(node->domain, "ai.onnx"))
+        return NULL;
+    for (size_t i = 0; i < OP_COUNT; i++)
+        if (cn_text_equal(node->op, ops[i].name))
+            return &ops[i];
+    return NULL;
+}
+
+// Fills in the inputs. *known is false when one of them was made by a refused node.
+static cn_err bind_inputs(struct cn_import_node *node, const struct op *op, bool *known)
+{
+    size_t count = node->node->input_count;
+
+    *known = true;
+    if (count < op->inputs_min || count > op->inputs_max)
+        return cn_import_refuse(node, "%zu inputs; %zu to %zu are supported", count, op->inputs_min,
+                                op->inputs_max);
+    node->in_count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct cn_text text = node->node->inputs[i];
+        struct name *name;
+
+        node->in[i] = CN_GRAPH_NONE;
+        if (!text.size && i >= op->inputs_min)
+            continue;
+        name = find_name(node->importer, text);
+        if (!name->text.data)
+            return cn_import_refuse(
+                node,
+                "input '%.*s' is made by no earlier node: it is missing, or the "
+                "graph has a cycle",
+                (int)text.size, text.size ? text.data : "");
+        node->in[i] = name->value;
+        if (node->graph->values[name->value].padded && !op->takes_padding)
+            return cn_import_refuse(node, "padding is supported before Conv and AveragePool only");
+        *known = *known && node->graph->values[name->value].kind != CN_VALUE_UNKNOWN;
+    }
+    return CN_OK;
+}
+
+// Outputs of a refused node, and outputs beyond the first, are unknown to whoever uses them.
+static cn_err define_outputs(struct cn_import_node *node)
+{
+    for (size_t i = 0; i < node->node->output_count; i++) {
+        struct cn_value unknown = {.kind = CN_VALUE_UNKNOWN, .root = CN_GRAPH_NONE};
+        uint32_t value = node->out;
+        cn_err err = CN_OK;
+
+        if (!node->node->outputs[i].size)
+            continue;
+        if (i || value == CN_GRAPH_NONE)
+            err = cn_graph_add_value(node->graph, &unknown, &value);
+        if (!err)
+            err = define_name(node->importer, node->node->outputs[i], value);
+        if (err)
+            return err;
+    }
+    return CN_OK;
+}
+
+static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_node *source)
+{
+    struct cn_import_node node = {.importer = importer,
+                                  .graph = importer->graph,
+                                  .onnx = importer->onnx,
+                                  .node = source,
+                                  .out = CN_GRAPH_NONE};
+    const struct op *op = find_op(source);
+    bool known = false;
+    cn_err err;
+
+    if (op)
+        err = bind_inputs(&node, op, &known);
+    else
+        err = cn_import_refuse(&node, "the op is not supported");
+    if (!err && known)
+        err = op->import(&node);
+    if (err && err != CN_ENOTSUP)
+        return err;
+    if (err) {
+        importer->refused = true;
+        node.out = CN_GRAPH_NONE;
+    }
+    return define_outputs(&node);
+}
+
+static cn_err import_output(struct cn_importer *importer)
+{
+    const struct cn_text text = importer->onnx->outputs[0].name;
+    struct name *name = find_name(importer, text);
+    const struct cn_value *value;
+
+    if (!name->text.data) {
+        cn_diag_add(importer->diag, "no node makes the output '%.*s'", (int)text.size, text.data);
+        return CN_EFORMAT;
+    }
+    value = &importer->graph->values[name->value];
+    if (value->kind != CN_VALUE_ACTIVATION || value->padded) {
+        cn_diag_add(importer->diag, "the output '%.*s' is not computed from the input",
+                    (int)text.size, text.data);
+        return CN_ENOTSUP;
+    }
+    importer->graph->output = name->value;
+    return CN_OK;
+}
+
+static cn_err import_all(struct cn_importer *importer, const struct cn_layout *layout)
+{
+    const struct cn_onnx *onnx = importer->onnx;
+    size_t parameter = 0;
+    cn_err err = init_names(importer);
+
+    if (!err)
+        err = import_input(importer);
+    for (size_t i = 0; !err && i < onnx->initializer_count; i++)
+        err = import_initializer(importer, &onnx->initializers[i], layout, &parameter);
+    for (size_t i = 0; !err && i < onnx->node_count; i++)
+        err = import_node(importer, &onnx->nodes[i]);
+    if (!err && importer->refused)
+        err = CN_ENOTSUP;
+    return err ? err : import_output(importer);
+}
+
+cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, struct cn_diag *diag,
+                 struct cn_graph *graph)
+{
+    struct cn_importer importer = {.onnx = onnx, .graph = graph, .diag = diag};
+    cn_err err = import_all(&importer, layout);
+
+    free(importer.names);
+    return err;
+}

@@ -1,0 +1,69 @@
+// import.h - turns the nodes of an ONNX file into a graph.
+//
+// Shapes are inferred and integer arithmetic on shapes is done at once. What cannot be trained here
+// is refused with a line for each node, never only the first. The import_*.c files hold a function
+// for each ONNX op; import.c has the table.
+#pragma once
+
+#include "runtime/engine/graph.h"
+#include "runtime/engine/onnx.h"
+
+// Builds the forward part of graph, which the caller has initialised. CN_ENOTSUP or CN_EFORMAT with
+// lines in diag.
+cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, struct cn_diag *diag,
+                 struct cn_graph *graph);
+
+// For the import_*.c files.
+
+struct cn_importer;
+
+// One node on its way in. Omitted inputs are CN_GRAPH_NONE; none is CN_VALUE_UNKNOWN.
+struct cn_import_node {
+    struct cn_importer *importer;
+    struct cn_graph *graph;
+    const struct cn_onnx *onnx;
+    const struct cn_onnx_node *node;
+    uint32_t in[CN_GRAPH_RANK_MAX];
+    size_t in_count;
+    uint32_t out; // result: the value of the node's first output
+};
+
+// Adds a line that names the node and returns CN_ENOTSUP.
+cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t input);
+bool cn_import_has(const struct cn_import_node *node, size_t input);
+
+// Attributes with their default.
+int64_t cn_import_int(const struct cn_import_node *node, const char *name, int64_t otherwise);
+float cn_import_float(const struct cn_import_node *node, const char *name, float otherwise);
+
+// The integers of an input or of an attribute, whichever the opset uses. CN_ENOTSUP when they are
+// not known at load or more than room; *count is 0 when they are missing.
+cn_err cn_import_numbers(const struct cn_import_node *node, size_t input, const char *attribute,
+                         int64_t *numbers, size_t room, size_t *count);
+
+// An activation with these dims as the node's output.
+cn_err cn_import_output(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
+
+// The node's output is input 0 under other dims.
+cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
+
+// Integers as the node's output; rank 0 or 1.
+cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size_t count,
+                       uint32_t rank);
+
+// A function for each ONNX op, in the files named for them.
+typedef cn_err cn_import_fn(struct cn_import_node *node);
+
+cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_gather, cn_import_concat; // _shapes
+cn_import_fn cn_import_unsqueeze, cn_import_squeeze, cn_import_slice, cn_import_cast;
+cn_import_fn cn_import_gemm, cn_import_matmul, cn_import_transpose; // _layers
+cn_import_fn cn_import_conv, cn_import_pool, cn_import_global_average_pool;
+cn_import_fn cn_import_reduce_mean, cn_import_pad;
+cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_flatten; // _maps
+cn_import_fn cn_import_reshape, cn_import_identity, cn_import_dropout;
+
+// Arithmetic on two inputs that are both integers.
+cn_err cn_import_integer_arithmetic(struct cn_import_node *node);

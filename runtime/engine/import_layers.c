@@ -1,0 +1,437 @@
+// Layers with weights, and pooling.
+#include <limits.h>
+#include <string.h>
+
+#include "runtime/engine/import.h"
+
+#define EXTENT_MAX (1 << 24) // of a dimension of a window or image
+#define PADS_MAX 16          // before and after each of CN_GRAPH_RANK_MAX dimensions
+
+cn_err cn_import_transpose(struct cn_import_node *node)
+{
+    const struct cn_value *value = cn_import_value(node, 0);
+    const struct cn_onnx_attribute *perm = cn_onnx_attribute_find(node->node, "perm");
+    uint64_t dims[2];
+    cn_err err;
+
+    if (value->kind != CN_VALUE_PARAM || value->rank != 2 ||
+        (perm && (perm->count != 2 || perm->ints[0] != 1 || perm->ints[1] != 0)))
+        return cn_import_refuse(node, "only a weight matrix can be transposed");
+    dims[0] = value->dims[1];
+    dims[1] = value->dims[0];
+    err = cn_import_view(node, 2, dims);
+    if (!err)
+        node->graph->values[node->out].transposed ^= true;
+    return err;
+}
+
+static bool is_plain(const struct cn_value *value, enum cn_value_kind kind, uint32_t rank)
+{
+    return value->kind == kind && value->rank == rank && !value->transposed;
+}
+
+static bool from_samples(const struct cn_value *value)
+{
+    return value->kind == CN_VALUE_ACTIVATION || value->kind == CN_VALUE_INPUT;
+}
+
+// A bias that the product adds by itself: one number for each column.
+static bool is_row(const struct cn_value *value, uint64_t cols)
+{
+    if (value->kind != CN_VALUE_PARAM || value->transposed || value->words != cols)
+        return false;
+    return value->rank == 1 || (value->rank == 2 && value->dims[0] == 1);
+}
+
+// Emits input 0 times a parameter of inner x cols (or transposed) and defines the output.
+static cn_err emit_product(struct cn_import_node *node, struct cn_matmul op, uint32_t rank)
+{
+    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
+    struct cn_node product = cn_graph_node(CN_OP_MATMUL);
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    cn_err err;
+
+    op.rows = a->words / a->dims[rank - 1];
+    op.inner = a->dims[rank - 1];
+    op.cols = b->dims[op.transpose_b ? 0 : 1];
+    if (b->dims[op.transpose_b ? 1 : 0] != op.inner)
+        return cn_import_refuse(node, "%zu columns times %llu rows", op.inner,
+                                (unsigned long long)b->dims[op.transpose_b ? 1 : 0]);
+    // The memory of a transposed view holds rows and columns the other way round.
+    op.transpose_b ^= b->transposed;
+    product.in[0] = node->in[0];
+    product.in[1] = node->in[1];
+    if (cn_import_has(node, 2)) {
+        if (!is_row(cn_import_value(node, 2), op.cols))
+            return cn_import_refuse(node, "the bias must be a weight with %zu elements", op.cols);
+        product.in[2] = node->in[2];
+    }
+    memcpy(dims, a->dims, sizeof(dims));
+    dims[rank - 1] = op.cols;
+    err = cn_import_output(node, rank, dims);
+    if (err)
+        return err;
+    product.call.matmul = op;
+    product.out[0] = node->out;
+    return cn_graph_add_node(node->graph, &product);
+}
+
+cn_err cn_import_gemm(struct cn_import_node *node)
+{
+    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
+    struct cn_matmul op = {.alpha = cn_import_float(node, "alpha", 1),
+                           .bias_scale = cn_import_float(node, "beta", 1),
+                           .transpose_b = cn_import_int(node, "transB", 0) != 0};
+
+    if (!from_samples(a) || a->rank != 2 || cn_import_int(node, "transA", 0))
+        return cn_import_refuse(node,
+                                "A must be a matrix computed from the samples, the batch first");
+    if (b->kind != CN_VALUE_PARAM || b->rank != 2)
+        return cn_import_refuse(node, "B must be a weight matrix");
+    return emit_product(node, op, 2);
+}
+
+cn_err cn_import_matmul(struct cn_import_node *node)
+{
+    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
+    struct cn_matmul op = {.alpha = 1, .bias_scale = 1};
+
+    if (!from_samples(a) || a->rank < 2 || b->kind != CN_VALUE_PARAM || b->rank != 2)
+        return cn_import_refuse(node, "only samples times a weight matrix is supported");
+    return emit_product(node, op, a->rank);
+}
+
+// Reads one attribute of a window with an element for each of the axes; index 0 of a 1-D window
+// keeps what it has.
+static cn_err read_extent(const struct cn_import_node *node, const char *name, uint32_t axes,
+                          uint32_t extent[2])
+{
+    const struct cn_onnx_attribute *found = cn_onnx_attribute_find(node->node, name);
+
+    if (!found)
+        return CN_OK;
+    if (found->count != axes)
+        return cn_import_refuse(node, "'%s' has %zu elements, wanted %u", name, found->count, axes);
+    for (uint32_t i = 0; i < axes; i++) {
+        if (found->ints[i] < 1 || found->ints[i] > EXTENT_MAX)
+            return cn_import_refuse(node, "'%s' holds %lld", name, (long long)found->ints[i]);
+        extent[2 - axes + i] = (uint32_t)found->ints[i];
+    }
+    return CN_OK;
+}
+
+// SAME_UPPER and SAME_LOWER: out = ceil(in / stride), the odd word of padding at the end or start.
+static void same_pads(const struct cn_window *w, bool upper, int axis, uint64_t *before,
+                      uint64_t *after)
+{
+    uint64_t out = ((uint64_t)w->in[axis] + w->stride[axis] - 1) / w->stride[axis];
+    uint64_t reach = (uint64_t)(w->kernel[axis] - 1) * w->dilation[axis] + 1;
+    uint64_t needed = (out - 1) * w->stride[axis] + reach;
+    uint64_t total = needed > w->in[axis] ? needed - w->in[axis] : 0;
+
+    *before = upper ? total / 2 : total - total / 2;
+    *after = total - *before;
+}
+
+static cn_err read_pads(const struct cn_import_node *node, const struct cn_window *w, uint32_t axes,
+                        uint64_t before[2], uint64_t after[2])
+{
+    const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "auto_pad");
+    const struct cn_onnx_attribute *pads = cn_onnx_attribute_find(node->node, "pads");
+
+    if (mode && (cn_text_equal(mode->s, "SAME_UPPER") || cn_text_equal(mode->s, "SAME_LOWER"))) {
+        for (uint32_t i = 2 - axes; i < 2; i++)
+            same_pads(w, cn_text_equal(mode->s, "SAME_UPPER"), (int)i, &before[i], &after[i]);
+        return CN_OK;
+    }
+    if (mode && !cn_text_equal(mode->s, "NOTSET") && !cn_text_equal(mode->s, "VALID"))
+        return cn_import_refuse(node, "auto_pad '%.*s'", (int)mode->s.size, mode->s.data);
+    if (!pads || (mode && cn_text_equal(mode->s, "VALID")))
+        return CN_OK;
+    if (pads->count != 2 * (size_t)axes)
+        return cn_import_refuse(node, "'pads' has %zu elements, wanted %u", pads->count, 2 * axes);
+    for (uint32_t i = 0; i < axes; i++) {
+        if (pads->ints[i] < 0 || pads->ints[i] > EXTENT_MAX || pads->ints[axes + i] < 0 ||
+            pads->ints[axes + i] > EXTENT_MAX)
+            return cn_import_refuse(node, "a pad is outside 0 to %d", EXTENT_MAX);
+        before[2 - axes + i] = (uint64_t)pads->ints[i];
+        after[2 - axes + i] = (uint64_t)pads->ints[axes + i];
+    }
+    return CN_OK;
+}
+
+static cn_err fill_out(const struct cn_import_node *node, struct cn_window *w,
+                       const uint64_t before[2], const uint64_t after[2])
+{
+    bool ceil_mode = cn_import_int(node, "ceil_mode", 0) != 0;
+
+    for (int i = 0; i < 2; i++) {
+        uint64_t reach = (uint64_t)(w->kernel[i] - 1) * w->dilation[i] + 1;
+        uint64_t padded = w->in[i] + before[i] + after[i];
+        uint64_t steps;
+
+        if (padded < reach)
+            return cn_import_refuse(node,
+                                    "the window of %llu is larger than the padded input of %llu",
+                                    (unsigned long long)reach, (unsigned long long)padded);
+        steps = padded - reach;
+        w->out[i] = (uint32_t)(steps / w->stride[i] + 1);
+        // A last, partial window counts if it starts inside the input or the padding before it.
+        if (ceil_mode && steps % w->stride[i] &&
+            (uint64_t)w->out[i] * w->stride[i] < w->in[i] + before[i])
+            w->out[i]++;
+        w->pad[i] = (uint32_t)before[i];
+    }
+    return CN_OK;
+}
+
+// The planes of input 0, and a window of one element unless a kernel is set.
+static cn_err read_geometry(const struct cn_import_node *node, struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    uint32_t axes = x->rank > 2 ? x->rank - 2 : 0;
+
+    if (!from_samples(x) || axes < 1 || axes > 2)
+        return cn_import_refuse(node, "the input must be samples of rank 3 or 4, has rank %u",
+                                x->rank);
+    for (uint32_t d = 1; d < x->rank; d++)
+        if (x->dims[d] > EXTENT_MAX)
+            return cn_import_refuse(node, "dimension %u is %llu", d,
+                                    (unsigned long long)x->dims[d]);
+    w->channels_in = (uint32_t)x->dims[1];
+    for (uint32_t i = 0; i < 2; i++) {
+        w->in[i] = i >= 2 - axes ? (uint32_t)x->dims[i + x->rank - 2] : 1;
+        w->kernel[i] = w->kernel[i] ? w->kernel[i] : 1;
+        w->stride[i] = 1;
+        w->dilation[i] = 1;
+    }
+    return CN_OK;
+}
+
+// The whole geometry of a convolution or pooling of input 0.
+static cn_err read_window(const struct cn_import_node *node, struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    uint64_t before[2] = {0}, after[2] = {0};
+    uint32_t axes = x->rank - 2;
+    cn_err err = read_geometry(node, w);
+
+    if (!err)
+        err = read_extent(node, "kernel_shape", axes, w->kernel);
+    if (!err)
+        err = read_extent(node, "strides", axes, w->stride);
+    if (!err)
+        err = read_extent(node, "dilations", axes, w->dilation);
+    if (!err)
+        err = read_pads(node, w, axes, before, after);
+    for (int i = 0; i < 2; i++) {
+        before[i] += x->pad_before[i];
+        after[i] += x->pad_after[i];
+    }
+    return err ? err : fill_out(node, w, before, after);
+}
+
+// Defines the output [batch, channels_out, ...] of a window.
+static cn_err window_output(struct cn_import_node *node, const struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    uint64_t dims[4] = {x->dims[0], w->channels_out, w->out[0], w->out[1]};
+
+    if (x->rank == 3)
+        dims[2] = w->out[1];
+    return cn_import_output(node, x->rank, dims);
+}
+
+cn_err cn_import_conv(struct cn_import_node *node)
+{
+    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    struct cn_node conv = cn_graph_node(CN_OP_CONV);
+    struct cn_window *w = &conv.call.window;
+    int64_t groups = cn_import_int(node, "group", 1);
+    cn_err err;
+
+    if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
+        return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
+    for (uint32_t d = 0; d < weight->rank; d++)
+        if (weight->dims[d] > EXTENT_MAX)
+            return cn_import_refuse(node, "the filter is too large");
+    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
+    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
+    w->channels_out = (uint32_t)weight->dims[0];
+    err = read_window(node, w);
+    if (err)
+        return err;
+    if (groups < 1 || w->channels_in % groups || w->channels_out % groups ||
+        weight->dims[1] != w->channels_in / (uint64_t)groups ||
+        weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1])
+        return cn_import_refuse(node, "%u channels, %lld groups and the filter do not agree",
+                                w->channels_in, (long long)groups);
+    w->groups = (uint32_t)groups;
+    if (cn_import_has(node, 2) && !is_plain(cn_import_value(node, 2), CN_VALUE_PARAM, 1))
+        return cn_import_refuse(node, "the bias must be a weight");
+    if (cn_import_has(node, 2) && cn_import_value(node, 2)->words != w->channels_out)
+        return cn_import_refuse(node, "the bias must have %u elements", w->channels_out);
+    err = window_output(node, w);
+    if (err)
+        return err;
+    conv.in[0] = node->in[0];
+    conv.in[1] = node->in[1];
+    conv.in[2] = cn_import_has(node, 2) ? node->in[2] : CN_GRAPH_NONE;
+    conv.out[0] = node->out;
+    return cn_graph_add_node(node->graph, &conv);
+}
+
+static cn_err emit_pool(struct cn_import_node *node, struct cn_node *pool)
+{
+    struct cn_value place;
+    cn_err err = window_output(node, &pool->call.window);
+
+    if (err)
+        return err;
+    pool->in[0] = node->in[0];
+    pool->out[0] = node->out;
+    if (pool->call.op == CN_OP_MAX_POOL) {
+        place = node->graph->values[node->out];
+        place.root = CN_GRAPH_NONE;
+        err = cn_graph_add_value(node->graph, &place, &pool->out[1]);
+        if (err)
+            return err;
+    }
+    return cn_graph_add_node(node->graph, pool);
+}
+
+// True when every window holds at least one element of the input.
+static bool windows_touch_input(const struct cn_window *w)
+{
+    for (int i = 0; i < 2; i++) {
+        uint64_t reach = (uint64_t)(w->kernel[i] - 1) * w->dilation[i];
+
+        if (w->pad[i] > reach || (w->dilation[i] > 1 && w->pad[i]) ||
+            (uint64_t)(w->out[i] - 1) * w->stride[i] >= (uint64_t)w->in[i] + w->pad[i])
+            return false;
+    }
+    return true;
+}
+
+// True when the node has padding of its own.
+static bool has_pads(const struct cn_import_node *node)
+{
+    const struct cn_onnx_attribute *pads = cn_onnx_attribute_find(node->node, "pads");
+
+    for (size_t i = 0; pads && i < pads->count; i++)
+        if (pads->ints[i])
+            return true;
+    return false;
+}
+
+// Zeros around the planes. They are not made: the window that follows counts them as its own.
+cn_err cn_import_pad(struct cn_import_node *node)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
+    int64_t pads[PADS_MAX];
+    uint32_t rank = x->rank;
+    size_t count;
+    cn_err err = cn_import_numbers(node, 1, "pads", pads, PADS_MAX, &count);
+
+    if (err)
+        return err;
+    if ((mode && !cn_text_equal(mode->s, "constant")) || cn_import_float(node, "value", 0) != 0 ||
+        (cn_import_has(node, 2) && (cn_import_value(node, 2)->kind != CN_VALUE_CONST ||
+                                    node->graph->constants[cn_import_value(node, 2)->offset] != 0)))
+        return cn_import_refuse(node, "only padding with zeros is supported");
+    if (!from_samples(x) || rank < 3 || rank > 4 || count != 2 * (size_t)rank)
+        return cn_import_refuse(node, "only height and width of samples can be padded");
+    err = cn_import_view(node, rank, x->dims);
+    for (uint32_t i = 0; !err && i < 2 * rank; i++) {
+        struct cn_value *value = &node->graph->values[node->out];
+        uint32_t axis = i % rank;
+
+        if (pads[i] < 0 || pads[i] > EXTENT_MAX || (axis < 2 && pads[i]))
+            return cn_import_refuse(node, "a pad of %lld in dimension %u", (long long)pads[i],
+                                    axis);
+        value->padded = value->padded || pads[i];
+        if (axis >= 2 && i < rank)
+            value->pad_before[axis + 2 - rank] = (uint32_t)pads[i];
+        else if (axis >= 2)
+            value->pad_after[axis + 2 - rank] = (uint32_t)pads[i];
+    }
+    return err;
+}
+
+cn_err cn_import_pool(struct cn_import_node *node)
+{
+    bool average = cn_text_equal(node->node->op, "AveragePool");
+    struct cn_node pool = cn_graph_node(average ? CN_OP_AVERAGE_POOL : CN_OP_MAX_POOL);
+    struct cn_window *w = &pool.call.window;
+    cn_err err = read_window(node, w);
+
+    if (err)
+        return err;
+    w->channels_out = w->channels_in;
+    w->groups = 1;
+    if (!average && cn_import_value(node, 0)->padded)
+        return cn_import_refuse(node, "zeros padded before a maximum are not supported");
+    if (cn_import_value(node, 0)->padded && has_pads(node))
+        return cn_import_refuse(node, "padding of two kinds is not supported");
+    w->count_pads =
+        cn_import_value(node, 0)->padded || cn_import_int(node, "count_include_pad", 0) != 0;
+    if (!windows_touch_input(w))
+        return cn_import_refuse(node, "a window lies outside the input");
+    if (w->count_pads && cn_import_int(node, "ceil_mode", 0))
+        return cn_import_refuse(node, "ceil_mode with count_include_pad is not supported");
+    if (node->node->output_count > 1 && node->node->outputs[1].size)
+        return cn_import_refuse(node, "the indices of the largest elements are not supported");
+    return emit_pool(node, &pool);
+}
+
+// Averages every plane to one number.
+static cn_err emit_plane_average(struct cn_import_node *node)
+{
+    struct cn_node pool = cn_graph_node(CN_OP_AVERAGE_POOL);
+    struct cn_window *w = &pool.call.window;
+    cn_err err = read_geometry(node, w);
+
+    if (err)
+        return err;
+    for (int i = 0; i < 2; i++) {
+        w->kernel[i] = w->in[i];
+        w->out[i] = 1;
+    }
+    w->channels_out = w->channels_in;
+    w->groups = 1;
+    return emit_pool(node, &pool);
+}
+
+cn_err cn_import_global_average_pool(struct cn_import_node *node)
+{
+    return emit_plane_average(node);
+}
+
+// The mean over all of height and width, as exporters write global pooling.
+cn_err cn_import_reduce_mean(struct cn_import_node *node)
+{
+    uint32_t rank = cn_import_value(node, 0)->rank;
+    int64_t axes[CN_GRAPH_RANK_MAX];
+    bool marked[CN_GRAPH_RANK_MAX] = {false};
+    size_t count;
+    cn_err err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < count; i++) {
+        int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+
+        if (axis < 2 || axis >= rank || marked[axis])
+            return cn_import_refuse(node,
+                                    "axis %lld; only the mean over height and width is supported",
+                                    (long long)axes[i]);
+        marked[axis] = true;
+    }
+    if (rank < 3 || count != rank - 2)
+        return cn_import_refuse(node, "only the mean over height and width is supported");
+    err = emit_plane_average(node);
+    if (!err && !cn_import_int(node, "keepdims", 1))
+        node->graph->values[node->out].rank = 2;
+    return err;
+}

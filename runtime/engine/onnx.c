@@ -1,0 +1,248 @@
+#include "runtime/engine/onnx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/onnx_decode.h"
+#include "runtime/engine/onnx_tensor.h"
+
+#define NAME_MAX_SIZE 512
+
+static int text_compare(struct cn_text a, struct cn_text b)
+{
+    size_t size = a.size < b.size ? a.size : b.size;
+    int order = size ? memcmp(a.data, b.data, size) : 0;
+
+    if (order)
+        return order;
+    return (a.size > b.size) - (a.size < b.size);
+}
+
+bool cn_text_equal(struct cn_text text, const char *string)
+{
+    size_t size = strlen(string);
+
+    return text.size == size && (size == 0 || memcmp(text.data, string, size) == 0);
+}
+
+static int compare_initializers(const void *a, const void *b, void *argument)
+{
+    const struct cn_onnx_tensor *initializers = argument;
+
+    return text_compare(initializers[*(const uint32_t *)a].name,
+                        initializers[*(const uint32_t *)b].name);
+}
+
+static cn_err index_initializers(struct cn_onnx *onnx, struct cn_diag *diag)
+{
+    for (size_t i = 0; i < onnx->initializer_count; i++)
+        onnx->by_name[i] = (uint32_t)i;
+    if (onnx->initializer_count)
+        qsort_r(onnx->by_name, onnx->initializer_count, sizeof(*onnx->by_name),
+                compare_initializers, onnx->initializers);
+    for (size_t i = 1; i < onnx->initializer_count; i++) {
+        struct cn_text name = onnx->initializers[onnx->by_name[i]].name;
+
+        if (text_compare(onnx->initializers[onnx->by_name[i - 1]].name, name) == 0) {
+            cn_diag_add(diag, "two initializers have the name '%.*s'",
+                        name.size < 100 ? (int)name.size : 100, name.size ? name.data : "");
+            return CN_EFORMAT;
+        }
+    }
+    return CN_OK;
+}
+
+const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
+                                                      struct cn_text name)
+{
+    size_t low = 0;
+    size_t high = onnx->initializer_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct cn_onnx_tensor *tensor = &onnx->initializers[onnx->by_name[middle]];
+        int order = text_compare(name, tensor->name);
+
+        if (order == 0)
+            return tensor;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+// Models of IR version 3 and older list their initializers among the inputs.
+static void drop_initialized_inputs(struct cn_onnx *onnx)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < onnx->input_count; i++) {
+        if (!cn_onnx_initializer_find(onnx, onnx->inputs[i].name))
+            onnx->inputs[kept++] = onnx->inputs[i];
+    }
+    onnx->input_count = kept;
+}
+
+cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx)
+{
+    struct cn_onnx *opened;
+    cn_err err;
+
+    *onnx = NULL;
+    if (!file || size == 0 || size > CN_ONNX_FILE_MAX) {
+        cn_diag_add(diag, "the file has %zu bytes; wanted 1 to %llu", size, CN_ONNX_FILE_MAX);
+        return CN_EFORMAT;
+    }
+    opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->file = file;
+    opened->file_size = size;
+    err = cn_onnx_decode(opened, diag);
+    if (!err)
+        err = index_initializers(opened, diag);
+    if (err) {
+        cn_onnx_close(opened);
+        return err;
+    }
+    drop_initialized_inputs(opened);
+    *onnx = opened;
+    return CN_OK;
+}
+
+static void free_node(struct cn_onnx_node *node)
+{
+    for (size_t i = 0; i < node->attribute_count; i++) {
+        free(node->attributes[i].ints);
+        free(node->attributes[i].floats);
+    }
+    free(node->attributes);
+    free(node->inputs);
+    free(node->outputs);
+}
+
+void cn_onnx_close(struct cn_onnx *onnx)
+{
+    if (!onnx)
+        return;
+    for (size_t i = 0; i < onnx->node_count; i++)
+        free_node(&onnx->nodes[i]);
+    free(onnx->nodes);
+    free(onnx->initializers);
+    free(onnx->by_name);
+    free(onnx->inputs);
+    free(onnx->outputs);
+    free(onnx);
+}
+
+const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
+                                                       const char *name)
+{
+    for (size_t i = 0; i < node->attribute_count; i++) {
+        if (cn_text_equal(node->attributes[i].name, name))
+            return &node->attributes[i];
+    }
+    return NULL;
+}
+
+static bool is_model_tensor(const struct cn_onnx_tensor *tensor)
+{
+    return tensor->type == CN_ONNX_FLOAT && tensor->count > 0;
+}
+
+static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struct cn_diag *diag,
+                       struct cn_tensor_info *info)
+{
+    if (tensor->name.size == 0 || tensor->name.size >= NAME_MAX_SIZE) {
+        cn_diag_add(diag, "the initializer at byte %llu has a name of %zu bytes; wanted 1 to %d",
+                    (unsigned long long)tensor->file_offset, tensor->name.size, NAME_MAX_SIZE - 1);
+        return CN_EFORMAT;
+    }
+    *info = (struct cn_tensor_info){
+        .class = CN_TENSOR_PARAM, .rank = tensor->rank, .offset = offset, .count = tensor->count};
+    memcpy(info->dims, tensor->dims, sizeof(info->dims));
+    info->name = strndup(tensor->name.data, tensor->name.size);
+    return info->name ? CN_OK : CN_ENOMEM;
+}
+
+// Sets statistics[i] for each initializer that is a running mean or variance.
+static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
+{
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        if (!cn_text_equal(node->op, "BatchNormalization"))
+            continue;
+        // Inputs: X, scale, B, mean, variance.
+        for (size_t j = 3; j < 5 && j < node->input_count; j++) {
+            const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, node->inputs[j]);
+
+            if (tensor)
+                statistics[tensor - onnx->initializers] = true;
+        }
+    }
+}
+
+static cn_err fill_layout(const struct cn_onnx *onnx, const bool *statistics, struct cn_diag *diag,
+                          struct cn_layout *layout)
+{
+    for (size_t i = 0; i < onnx->initializer_count; i++) {
+        const struct cn_onnx_tensor *tensor = &onnx->initializers[i];
+        struct cn_tensor_info *info = &layout->tensors[layout->tensor_count];
+        cn_err err;
+
+        if (!is_model_tensor(tensor))
+            continue;
+        err = describe(tensor, layout->total, diag, info);
+        if (err)
+            return err;
+        if (statistics[i])
+            info->class = CN_TENSOR_STAT;
+        layout->tensor_count++;
+        layout->total += tensor->count; // no overflow: each element has its bytes in the file
+    }
+    return CN_OK;
+}
+
+cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout)
+{
+    cn_err err = CN_ENOMEM;
+    size_t count = 0;
+    bool *statistics;
+
+    *layout = (struct cn_layout){0};
+    for (size_t i = 0; i < onnx->initializer_count; i++)
+        count += is_model_tensor(&onnx->initializers[i]);
+    if (count == 0) {
+        cn_diag_add(diag, "the model has no float32 initializers: there is nothing to train");
+        return CN_EFORMAT;
+    }
+    layout->tensors = calloc(count, sizeof(*layout->tensors));
+    statistics = calloc(onnx->initializer_count, sizeof(*statistics));
+    if (layout->tensors && statistics) {
+        find_statistics(onnx, statistics);
+        err = fill_layout(onnx, statistics, diag, layout);
+    }
+    free(statistics);
+    if (err)
+        cn_layout_deinit(layout);
+    return err;
+}
+
+cn_err cn_onnx_weights(const struct cn_onnx *onnx, const struct cn_layout *layout, float *weights)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const struct cn_tensor_info *info = &layout->tensors[i];
+        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, info);
+        cn_err err;
+
+        if (!tensor)
+            return CN_EINVAL;
+        err = cn_onnx_tensor_floats(tensor, weights + info->offset);
+        if (err)
+            return err;
+    }
+    return CN_OK;
+}

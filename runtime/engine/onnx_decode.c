@@ -1,0 +1,361 @@
+#include "runtime/engine/onnx_decode.h"
+
+#include <string.h>
+
+// AttributeProto
+
+static cn_err add_floats(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         struct cn_onnx_attribute *attribute)
+{
+    cn_err err = cn_onnx_walk_packed(decoder, field, sizeof(float));
+
+    if (err)
+        return err;
+    if (field->type == CN_WIRE_FIXED32) {
+        attribute->floats[attribute->count++] = cn_onnx_walk_float(field);
+        return CN_OK;
+    }
+    for (const uint8_t *at = field->bytes.at; at < field->bytes.end; at += sizeof(float))
+        attribute->floats[attribute->count++] = cn_get_f32(at);
+    return CN_OK;
+}
+
+static cn_err add_ints(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                       struct cn_onnx_attribute *attribute)
+{
+    struct cn_wire rest = field->bytes;
+    uint64_t value;
+    cn_err err = cn_onnx_walk_packed(decoder, field, 0);
+
+    if (err)
+        return err;
+    if (field->type == CN_WIRE_VARINT) {
+        attribute->ints[attribute->count++] = (int64_t)field->value;
+        return CN_OK;
+    }
+    while (!cn_wire_varint(&rest, &value))
+        attribute->ints[attribute->count++] = (int64_t)value;
+    return CN_OK;
+}
+
+static cn_err attribute_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                             void *object)
+{
+    struct cn_onnx_attribute *attribute = object;
+
+    switch (field->number) {
+    case 1:
+        return cn_onnx_walk_name(decoder, field, &attribute->name);
+    case 2:
+        attribute->f = cn_onnx_walk_float(field);
+        return CN_OK;
+    case 3:
+        attribute->i = (int64_t)field->value;
+        return CN_OK;
+    case 4:
+        attribute->s = cn_onnx_walk_text(field);
+        return CN_OK;
+    case 5:
+        return cn_onnx_decode_tensor(decoder, field->bytes, &attribute->tensor);
+    case 7:
+        return add_floats(decoder, field, attribute);
+    case 8:
+        return add_ints(decoder, field, attribute);
+    case 20:
+        attribute->type = cn_onnx_walk_int32(field);
+        return CN_OK;
+    default: // subgraphs and lists of strings or tensors: the type tells that they are there
+        return CN_OK;
+    }
+}
+
+static const struct cn_onnx_rule attribute_rules[] = {
+    {1, CN_ONNX_BYTES, true},
+    {2, CN_ONNX_FIXED32, true},
+    {3, CN_ONNX_VARINT, true},
+    {4, CN_ONNX_BYTES, true},
+    {5, CN_ONNX_BYTES, true},
+    {7, CN_ONNX_FIXED32 | CN_ONNX_BYTES, false},
+    {8, CN_ONNX_VARINT | CN_ONNX_BYTES, false},
+    {20, CN_ONNX_VARINT, true},
+};
+static const struct cn_onnx_kind attribute_kind =
+    CN_ONNX_KIND("attribute", attribute_rules, attribute_take);
+
+static cn_err decode_attribute(struct cn_onnx_decoder *decoder, struct cn_wire message,
+                               struct cn_onnx_attribute *attribute)
+{
+    size_t float_count = cn_wire_values(message, 7, sizeof(float));
+    size_t int_count = cn_wire_values(message, 8, 0);
+    cn_err err;
+
+    if (float_count && int_count)
+        return cn_onnx_walk_malformed(decoder, message.at, "attribute",
+                                      "it has both floats and ints");
+    err = cn_onnx_walk_table(decoder, float_count, sizeof(float), &attribute->floats);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, int_count, sizeof(int64_t), &attribute->ints);
+    if (err)
+        return err;
+    return cn_onnx_walk(decoder, message, &attribute_kind, attribute);
+}
+
+// NodeProto
+
+static cn_err node_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                        void *object)
+{
+    struct cn_onnx_node *node = object;
+
+    switch (field->number) {
+    case 1:
+        return cn_onnx_walk_name(decoder, field, &node->inputs[node->input_count++]);
+    case 2:
+        return cn_onnx_walk_name(decoder, field, &node->outputs[node->output_count++]);
+    case 3:
+        return cn_onnx_walk_name(decoder, field, &node->name);
+    case 4:
+        return cn_onnx_walk_name(decoder, field, &node->op);
+    case 5:
+        return decode_attribute(decoder, field->bytes, &node->attributes[node->attribute_count++]);
+    case 7:
+        return cn_onnx_walk_name(decoder, field, &node->domain);
+    default:
+        return CN_OK;
+    }
+}
+
+static const struct cn_onnx_rule node_rules[] = {
+    {1, CN_ONNX_BYTES, false}, {2, CN_ONNX_BYTES, false}, {3, CN_ONNX_BYTES, true},
+    {4, CN_ONNX_BYTES, true},  {5, CN_ONNX_BYTES, false}, {7, CN_ONNX_BYTES, true},
+};
+static const struct cn_onnx_kind node_kind = CN_ONNX_KIND("node", node_rules, node_take);
+
+static cn_err decode_node(struct cn_onnx_decoder *decoder, struct cn_wire message,
+                          struct cn_onnx_node *node)
+{
+    cn_err err;
+
+    err = cn_onnx_walk_table(decoder, cn_wire_count(message, 1), sizeof(*node->inputs),
+                             &node->inputs);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 2), sizeof(*node->outputs),
+                                 &node->outputs);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 5), sizeof(*node->attributes),
+                                 &node->attributes);
+    if (err)
+        return err;
+    return cn_onnx_walk(decoder, message, &node_kind, node);
+}
+
+// ValueInfoProto: name, and inside type the Tensor with its element type and its shape
+
+static cn_err dim_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                       void *object)
+{
+    int64_t *dim = object;
+
+    (void)decoder;
+    if (field->number == 1 && (int64_t)field->value > 0)
+        *dim = (int64_t)field->value;
+    return CN_OK;
+}
+
+static const struct cn_onnx_rule dim_rules[] = {{1, CN_ONNX_VARINT, true},
+                                                {2, CN_ONNX_BYTES, true}};
+static const struct cn_onnx_kind dim_kind = CN_ONNX_KIND("dimension", dim_rules, dim_take);
+
+static cn_err shape_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         void *object)
+{
+    struct cn_onnx_value *value = object;
+
+    if (field->number != 1)
+        return CN_OK;
+    if (value->rank == CN_ONNX_RANK_MAX)
+        return cn_onnx_walk_malformed(decoder, field->bytes.at, "shape",
+                                      "it has more than 8 dimensions");
+    value->dims[value->rank] = -1;
+    return cn_onnx_walk(decoder, field->bytes, &dim_kind, &value->dims[value->rank++]);
+}
+
+static const struct cn_onnx_rule shape_rules[] = {{1, CN_ONNX_BYTES, false}};
+static const struct cn_onnx_kind shape_kind = CN_ONNX_KIND("shape", shape_rules, shape_take);
+
+static cn_err tensor_type_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                               void *object)
+{
+    struct cn_onnx_value *value = object;
+
+    if (field->number == 1)
+        value->type = cn_onnx_walk_int32(field);
+    if (field->number == 2)
+        return cn_onnx_walk(decoder, field->bytes, &shape_kind, value);
+    return CN_OK;
+}
+
+static const struct cn_onnx_rule tensor_type_rules[] = {{1, CN_ONNX_VARINT, true},
+                                                        {2, CN_ONNX_BYTES, true}};
+static const struct cn_onnx_kind tensor_type_kind =
+    CN_ONNX_KIND("type", tensor_type_rules, tensor_type_take);
+
+static cn_err type_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                        void *object)
+{
+    return field->number == 1 ? cn_onnx_walk(decoder, field->bytes, &tensor_type_kind, object)
+                              : CN_OK;
+}
+
+static const struct cn_onnx_rule type_rules[] = {{1, CN_ONNX_BYTES, true}};
+static const struct cn_onnx_kind type_kind = CN_ONNX_KIND("type", type_rules, type_take);
+
+static cn_err value_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         void *object)
+{
+    struct cn_onnx_value *value = object;
+
+    if (field->number == 1)
+        return cn_onnx_walk_name(decoder, field, &value->name);
+    if (field->number == 2)
+        return cn_onnx_walk(decoder, field->bytes, &type_kind, value);
+    return CN_OK;
+}
+
+static const struct cn_onnx_rule value_rules[] = {{1, CN_ONNX_BYTES, true},
+                                                  {2, CN_ONNX_BYTES, true}};
+static const struct cn_onnx_kind value_kind = CN_ONNX_KIND("value", value_rules, value_take);
+
+// GraphProto and ModelProto
+
+static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         void *object)
+{
+    struct cn_onnx *onnx = object;
+
+    switch (field->number) {
+    case 1:
+        return decode_node(decoder, field->bytes, &onnx->nodes[onnx->node_count++]);
+    case 5:
+        return cn_onnx_decode_tensor(decoder, field->bytes,
+                                     &onnx->initializers[onnx->initializer_count++]);
+    case 11:
+        return cn_onnx_walk(decoder, field->bytes, &value_kind, &onnx->inputs[onnx->input_count++]);
+    case 12:
+        return cn_onnx_walk(decoder, field->bytes, &value_kind,
+                            &onnx->outputs[onnx->output_count++]);
+    case 15:
+        cn_diag_add(decoder->diag, "sparse initializers are not supported");
+        decoder->unsupported = true;
+        return CN_OK;
+    default:
+        return CN_OK;
+    }
+}
+
+static const struct cn_onnx_rule graph_rules[] = {
+    {1, CN_ONNX_BYTES, false},  {5, CN_ONNX_BYTES, false},  {11, CN_ONNX_BYTES, false},
+    {12, CN_ONNX_BYTES, false}, {15, CN_ONNX_BYTES, false},
+};
+static const struct cn_onnx_kind graph_kind = CN_ONNX_KIND("graph", graph_rules, graph_take);
+
+static cn_err decode_graph(struct cn_onnx_decoder *decoder, struct cn_wire message)
+{
+    struct cn_onnx *onnx = decoder->onnx;
+    cn_err err;
+
+    err =
+        cn_onnx_walk_table(decoder, cn_wire_count(message, 1), sizeof(*onnx->nodes), &onnx->nodes);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 5), sizeof(*onnx->initializers),
+                                 &onnx->initializers);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 11), sizeof(*onnx->inputs),
+                                 &onnx->inputs);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 12), sizeof(*onnx->outputs),
+                                 &onnx->outputs);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 5), sizeof(*onnx->by_name),
+                                 &onnx->by_name);
+    if (err)
+        return err;
+    return cn_onnx_walk(decoder, message, &graph_kind, onnx);
+}
+
+struct opset {
+    struct cn_text domain;
+    int64_t version;
+};
+
+static cn_err opset_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         void *object)
+{
+    struct opset *opset = object;
+
+    (void)decoder;
+    if (field->number == 1)
+        return cn_onnx_walk_name(decoder, field, &opset->domain);
+    if (field->number == 2)
+        opset->version = (int64_t)field->value;
+    return CN_OK;
+}
+
+static const struct cn_onnx_rule opset_rules[] = {{1, CN_ONNX_BYTES, true},
+                                                  {2, CN_ONNX_VARINT, true}};
+static const struct cn_onnx_kind opset_kind = CN_ONNX_KIND("operator set", opset_rules, opset_take);
+
+static cn_err decode_opset(struct cn_onnx_decoder *decoder, struct cn_wire message)
+{
+    struct opset opset = {0};
+    cn_err err = cn_onnx_walk(decoder, message, &opset_kind, &opset);
+
+    if (err)
+        return err;
+    if (opset.domain.size == 0 || cn_text_equal(opset.domain, "ai.onnx"))
+        decoder->onnx->opset = opset.version;
+    return CN_OK;
+}
+
+static cn_err model_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         void *object)
+{
+    struct cn_wire *graph = object;
+
+    switch (field->number) {
+    case 1:
+        decoder->onnx->ir_version = (int64_t)field->value;
+        return CN_OK;
+    case 7:
+        *graph = field->bytes;
+        return CN_OK;
+    case 8:
+        return decode_opset(decoder, field->bytes);
+    default:
+        return CN_OK;
+    }
+}
+
+static const struct cn_onnx_rule model_rules[] = {
+    {1, CN_ONNX_VARINT, true}, {7, CN_ONNX_BYTES, true}, {8, CN_ONNX_BYTES, false}};
+static const struct cn_onnx_kind model_kind = CN_ONNX_KIND("model", model_rules, model_take);
+
+cn_err cn_onnx_decode(struct cn_onnx *onnx, struct cn_diag *diag)
+{
+    struct cn_onnx_decoder decoder = {.onnx = onnx, .diag = diag};
+    struct cn_wire file = {onnx->file, onnx->file + onnx->file_size};
+    struct cn_wire graph = {0};
+    cn_err err = cn_onnx_walk(&decoder, file, &model_kind, &graph);
+
+    if (err)
+        return err;
+    if (!graph.at || onnx->opset < 1) {
+        cn_diag_add(diag, "the file is not an ONNX model: it has no %s",
+                    graph.at ? "version of the default operator set" : "graph");
+        return CN_EFORMAT;
+    }
+    err = decode_graph(&decoder, graph);
+    if (err)
+        return err;
+    return decoder.unsupported ? CN_ENOTSUP : CN_OK;
+}

@@ -1,0 +1,47 @@
+// onnx_wire.h - the fields of a protobuf message, read where they lie.
+//
+// https://protobuf.dev/programming-guides/encoding/. Groups (wire types 3 and 4) do not occur in
+// ONNX and are refused. Nothing is read outside [at, end), whatever the bytes are.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+enum cn_wire_type {
+    CN_WIRE_VARINT = 0,
+    CN_WIRE_FIXED64 = 1,
+    CN_WIRE_BYTES = 2,
+    CN_WIRE_FIXED32 = 5,
+};
+
+// The part of a message that is still to be read.
+struct cn_wire {
+    const uint8_t *at, *end;
+};
+
+struct cn_wire_field {
+    uint32_t number; // 0 at the end of the message
+    enum cn_wire_type type;
+    uint64_t value;       // of a varint or a fixed number
+    struct cn_wire bytes; // of CN_WIRE_BYTES
+};
+
+// Reads one varint. CN_EFORMAT when it is cut off or longer than 64 bits.
+cn_err cn_wire_varint(struct cn_wire *wire, uint64_t *value);
+
+// Reads one field. CN_EFORMAT leaves wire->at at the field that is wrong.
+cn_err cn_wire_next(struct cn_wire *wire, struct cn_wire_field *field);
+
+size_t cn_wire_size(struct cn_wire wire);
+
+// How often a field occurs, up to the first malformed one.
+size_t cn_wire_count(struct cn_wire message, uint32_t number);
+
+// How many numbers a field holds: one, or those of a packed list. element_size is 0 for varints.
+size_t cn_wire_field_values(const struct cn_wire_field *field, size_t element_size);
+
+// The same for all occurrences of a repeated field in a message.
+size_t cn_wire_values(struct cn_wire message, uint32_t number, size_t element_size);

@@ -1,0 +1,523 @@
+#include "runtime/group/membership.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/group/membership_wire.h"
+
+#define JOIN_MS 100        // between announcements
+#define FRESH_MS 700       // a member that was not heard for so long does not count
+#define BUSY_FRESH_MS 1500 // nor does a BUSY
+#define BEACON_MS 1000     // between BUSYs to members outside of the view
+#define EPOCH_STRIDE CN_GROUP_MAX
+#define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
+
+enum seen {
+    SEEN_NOTHING,
+    SEEN_FORMING, // its last message was a JOIN
+    SEEN_BUSY,    // a BUSY or a COMMIT
+};
+
+// What is known of one member; for this board itself only the fields of its own JOIN.
+struct other {
+    enum seen seen;
+    uint64_t seen_ms;
+    uint64_t present_ms;               // last sign of it, views included; for people
+    struct cn_membership_message join; // the last one
+    bool refused, refusal_told;
+    bool owes_busy, owes_commit; // messages to send to it
+    uint64_t next_ms;            // next JOIN or beacon to it
+};
+
+struct cn_membership {
+    struct cn_membership_config config;
+    uint64_t epoch;   // highest accepted; only grows
+    uint64_t highest; // heard of
+    struct cn_stay stay;
+    struct cn_state_tag tag;
+    bool member;      // else FORMING
+    bool view_is_new; // not taken yet
+    bool knocked;
+    bool had_view;
+    uint32_t expected;                   // members that are waited for
+    uint64_t wait_until_ms;              // for them
+    uint64_t view_ms;                    // when the view began
+    struct cn_membership_message commit; // the view
+    struct other others[CN_GROUP_MAX];
+};
+
+static uint32_t bit(uint32_t index)
+{
+    return 1u << index;
+}
+
+static uint32_t all_members(const struct cn_membership *membership)
+{
+    return (uint32_t)((1ull << membership->config.count) - 1);
+}
+
+// Position of a member among those of the set.
+static uint32_t rank_of(uint32_t members, uint32_t index)
+{
+    return (uint32_t)__builtin_popcount(members & (bit(index) - 1));
+}
+
+static bool same_stay(struct cn_stay a, struct cn_stay b)
+{
+    return a.boot_id == b.boot_id && a.number == b.number;
+}
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int compare_tags(const struct cn_state_tag *a, const struct cn_state_tag *b)
+{
+    int order = compare_numbers(a->lineage, b->lineage);
+
+    if (!order)
+        order = compare_numbers(a->run, b->run);
+    if (!order)
+        order = compare_numbers(a->round, b->round);
+    if (!order)
+        order = compare_numbers(a->phase, b->phase);
+    if (!order)
+        order = compare_numbers(a->step, b->step);
+    return order;
+}
+
+static uint32_t remaining_ms(uint64_t until_ms, uint64_t now_ms)
+{
+    uint64_t left = until_ms > now_ms ? until_ms - now_ms : 0;
+
+    return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+}
+
+static void fill_join(const struct cn_membership *membership, uint64_t now_ms,
+                      struct cn_membership_message *join)
+{
+    *join = (struct cn_membership_message){
+        .type = CN_MEMBERSHIP_JOIN,
+        .epoch = membership->epoch,
+        .members = membership->had_view ? membership->expected : 0,
+        .stay = membership->stay,
+        .tag = membership->tag,
+        .patience_ms = remaining_ms(membership->wait_until_ms, now_ms),
+    };
+    memcpy(join->job, membership->config.job, CN_DIGEST_SIZE);
+}
+
+static void begin_forming(struct cn_membership *membership, uint32_t expected, uint64_t wait_ms,
+                          uint64_t now_ms)
+{
+    membership->member = false;
+    membership->knocked = false;
+    membership->view_is_new = false;
+    membership->stay.number++;
+    membership->expected = expected;
+    membership->wait_until_ms = now_ms + wait_ms;
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        membership->others[i].owes_busy = false;
+        membership->others[i].owes_commit = false;
+        membership->others[i].next_ms = now_ms;
+    }
+}
+
+cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t epoch,
+                          const struct cn_state_tag *tag, uint64_t now_ms,
+                          struct cn_membership **opened)
+{
+    struct cn_membership *membership;
+
+    assert(config->count >= 1 && config->count <= CN_GROUP_MAX && config->self < config->count);
+    membership = calloc(1, sizeof(*membership));
+    if (!membership)
+        return CN_ENOMEM;
+    membership->config = *config;
+    membership->epoch = membership->highest = epoch;
+    membership->tag = *tag;
+    membership->stay.boot_id = config->boot_id;
+    for (uint32_t i = 0; i < config->count; i++)
+        membership->others[i].present_ms = now_ms;
+    begin_forming(membership, all_members(membership), config->form_ms, now_ms);
+    *opened = membership;
+    return CN_OK;
+}
+
+void cn_membership_close(struct cn_membership *membership)
+{
+    free(membership);
+}
+
+// Members that announce themselves now, this board among them.
+static uint32_t forming_members(const struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t members = bit(membership->config.self);
+
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+
+        if (other->seen == SEEN_FORMING && !other->refused && now_ms - other->seen_ms < FRESH_MS)
+            members |= bit(i);
+    }
+    return members;
+}
+
+static bool hears_busy(const struct cn_membership *membership, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+
+        if (other->seen == SEEN_BUSY && !other->refused && now_ms - other->seen_ms < BUSY_FRESH_MS)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t refused_members(const struct cn_membership *membership)
+{
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (membership->others[i].refused)
+            members |= bit(i);
+    return members;
+}
+
+// True when there is nobody left to wait for. Of all that form, the one with the highest epoch
+// knows best who was in the group: a restarted leader has forgotten it.
+static bool waited_enough(const struct cn_membership *membership, uint32_t forming, uint64_t now_ms)
+{
+    uint32_t expected = membership->expected;
+    uint64_t until_ms = membership->wait_until_ms;
+    uint64_t best = membership->had_view ? membership->epoch : 0;
+
+    if (membership->config.count == 1)
+        return true;
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+
+        if (!(forming & bit(i)) || i == membership->config.self || other->join.members == 0 ||
+            other->join.epoch <= best)
+            continue;
+        best = other->join.epoch;
+        expected = other->join.members;
+        until_ms = other->seen_ms + other->join.patience_ms;
+    }
+    expected &= ~refused_members(membership);
+    return (forming & expected) == expected || now_ms >= until_ms;
+}
+
+static void enter_view(struct cn_membership *membership, const struct cn_membership_message *commit,
+                       uint64_t now_ms)
+{
+    membership->commit = *commit;
+    membership->epoch = commit->epoch;
+    if (membership->highest < commit->epoch)
+        membership->highest = commit->epoch;
+    membership->expected = commit->members;
+    membership->member = membership->had_view = membership->view_is_new = true;
+    membership->knocked = false;
+    membership->view_ms = now_ms;
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        membership->others[i].owes_busy = false;
+        membership->others[i].next_ms = now_ms + BEACON_MS;
+        if (i == membership->config.self || !(commit->members & bit(i)))
+            continue;
+        membership->others[i].seen = SEEN_BUSY; // its JOIN is used up
+        membership->others[i].seen_ms = now_ms;
+    }
+}
+
+// As leader: everybody who announces itself is in.
+static void commit_view(struct cn_membership *membership, uint32_t members, uint64_t now_ms)
+{
+    struct cn_membership_message commit = {.type = CN_MEMBERSHIP_COMMIT, .members = members};
+    uint32_t self = membership->config.self;
+    const struct cn_state_tag *newest = NULL;
+
+    commit.epoch = (membership->highest / EPOCH_STRIDE + 1) * EPOCH_STRIDE + self;
+    for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+        const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
+
+        if (!(members & bit(i)))
+            continue;
+        commit.stays[rank] = i == self ? membership->stay : other->join.stay;
+        if (!newest || compare_tags(tag, newest) > 0) {
+            newest = tag;
+            commit.source = rank;
+        }
+        rank++;
+    }
+    enter_view(membership, &commit, now_ms);
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        membership->others[i].owes_commit = i != self && members & bit(i);
+}
+
+static void decide(struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t forming;
+
+    if (membership->member)
+        return;
+    forming = forming_members(membership, now_ms);
+    if (forming & (bit(membership->config.self) - 1))
+        return; // a lower one leads
+    if (hears_busy(membership, now_ms) || !waited_enough(membership, forming, now_ms))
+        return;
+    commit_view(membership, forming, now_ms);
+}
+
+// A member of another job must not take part, and is not waited for.
+static bool has_other_job(struct cn_membership *membership, struct other *other,
+                          const struct cn_membership_message *message)
+{
+    bool differs = memcmp(message->job, membership->config.job, CN_DIGEST_SIZE) != 0;
+
+    if (!differs)
+        other->refusal_told = false;
+    other->refused = differs;
+    return differs;
+}
+
+static bool is_late(const struct other *other, struct cn_stay stay)
+{
+    return stay.boot_id == other->join.stay.boot_id && stay.number < other->join.stay.number;
+}
+
+static void receive_join(struct cn_membership *membership, uint32_t from,
+                         const struct cn_membership_message *join, uint64_t now_ms)
+{
+    struct other *other = &membership->others[from];
+
+    if (is_late(other, join->stay))
+        return;
+    if (has_other_job(membership, other, join)) {
+        other->owes_busy = membership->member; // so that it learns of the difference as well
+        return;
+    }
+    other->join = *join;
+    other->seen = SEEN_FORMING;
+    other->seen_ms = other->present_ms = now_ms;
+    if (!membership->member)
+        return;
+    if (membership->commit.members & bit(from) &&
+        same_stay(join->stay,
+                  membership->commit.stays[rank_of(membership->commit.members, from)])) {
+        // It is in the view and does not know it yet. Only the leader says so: it knows that it
+        // persisted.
+        other->owes_commit = membership->commit.epoch % EPOCH_STRIDE == membership->config.self;
+        return;
+    }
+    membership->knocked = true;
+    other->owes_busy = true;
+}
+
+static void receive_busy(struct cn_membership *membership, uint32_t from,
+                         const struct cn_membership_message *busy, uint64_t now_ms)
+{
+    struct other *other = &membership->others[from];
+
+    if (has_other_job(membership, other, busy))
+        return;
+    other->seen = SEEN_BUSY;
+    other->seen_ms = other->present_ms = now_ms;
+    // Two views side by side, as after a split of the LAN: both end and one follows.
+    if (membership->member && busy->epoch != membership->epoch)
+        membership->knocked = true;
+}
+
+static void receive_commit(struct cn_membership *membership, uint32_t from,
+                           const struct cn_membership_message *commit, uint64_t now_ms)
+{
+    uint32_t self = membership->config.self;
+
+    if (commit->epoch % EPOCH_STRIDE != from || !(commit->members & bit(from)) ||
+        !(commit->members & bit(self)))
+        return;
+    if (membership->member || commit->epoch <= membership->epoch ||
+        !same_stay(commit->stays[rank_of(commit->members, self)], membership->stay))
+        return; // a repetition, or an answer to an earlier stay
+    enter_view(membership, commit, now_ms);
+}
+
+void cn_membership_receive(struct cn_membership *membership, uint32_t member,
+                           const uint8_t *message, size_t size, uint64_t now_ms)
+{
+    struct cn_membership_message decoded;
+
+    if (member >= membership->config.count || member == membership->config.self ||
+        cn_membership_decode(message, size, membership->config.count, &decoded) ||
+        decoded.epoch / EPOCH_LEAP > membership->highest / EPOCH_LEAP + 1)
+        return;
+    if (decoded.epoch > membership->highest)
+        membership->highest = decoded.epoch;
+    if (decoded.type == CN_MEMBERSHIP_JOIN)
+        receive_join(membership, member, &decoded, now_ms);
+    else if (decoded.type == CN_MEMBERSHIP_BUSY)
+        receive_busy(membership, member, &decoded, now_ms);
+    else
+        receive_commit(membership, member, &decoded, now_ms);
+    decide(membership, now_ms);
+}
+
+static void fill_busy(const struct cn_membership *membership, uint64_t now_ms,
+                      struct cn_membership_message *busy)
+{
+    *busy = (struct cn_membership_message){
+        .type = CN_MEMBERSHIP_BUSY,
+        .epoch = membership->epoch,
+        .members = membership->commit.members,
+        .since_ms = remaining_ms(now_ms, membership->view_ms),
+    };
+    memcpy(busy->job, membership->config.job, CN_DIGEST_SIZE);
+}
+
+// The next message that is due to one member.
+static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
+                    struct cn_membership_message *message)
+{
+    struct other *other = &membership->others[index];
+    bool outside = !(membership->commit.members & bit(index));
+
+    if (!membership->member) {
+        if (now_ms < other->next_ms)
+            return false;
+        other->next_ms = now_ms + JOIN_MS;
+        fill_join(membership, now_ms, message);
+        return true;
+    }
+    if (other->owes_commit && !membership->view_is_new) {
+        other->owes_commit = false;
+        *message = membership->commit;
+        return true;
+    }
+    if (!other->owes_busy && !(outside && now_ms >= other->next_ms))
+        return false;
+    other->owes_busy = false;
+    other->next_ms = now_ms + BEACON_MS;
+    fill_busy(membership, now_ms, message);
+    return true;
+}
+
+bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint32_t *member,
+                        uint8_t message[CN_PEER_MESSAGE_MAX], size_t *size)
+{
+    struct cn_membership_message due;
+
+    decide(membership, now_ms);
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        if (i == membership->config.self || !next_to(membership, i, now_ms, &due))
+            continue;
+        *size = cn_membership_encode(&due, message);
+        *member = i;
+        return true;
+    }
+    return false;
+}
+
+bool cn_membership_view(struct cn_membership *membership, struct cn_membership_view *view)
+{
+    const struct cn_membership_message *commit = &membership->commit;
+
+    if (!membership->view_is_new)
+        return false;
+    membership->view_is_new = false;
+    *view = (struct cn_membership_view){.source = commit->source};
+    view->view.epoch = commit->epoch;
+    view->view.rank = rank_of(commit->members, membership->config.self);
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (commit->members & bit(i))
+            view->view.ranks[view->view.size++] = i;
+    return true;
+}
+
+void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
+                         const struct cn_state_tag *tag, uint64_t now_ms)
+{
+    membership->tag = *tag;
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (membership->member && membership->commit.members & bit(i))
+            membership->others[i].present_ms = now_ms;
+    // Only its own next message brings a lost member back, not one from before the loss.
+    if (lost < membership->config.count)
+        membership->others[lost].seen = SEEN_NOTHING;
+    begin_forming(membership, membership->expected, membership->config.rejoin_ms, now_ms);
+}
+
+bool cn_membership_knocked(const struct cn_membership *membership)
+{
+    return membership->knocked;
+}
+
+bool cn_membership_refused(struct cn_membership *membership, uint32_t *member)
+{
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        struct other *other = &membership->others[i];
+
+        if (!other->refused || other->refusal_told)
+            continue;
+        other->refusal_told = true;
+        *member = i;
+        return true;
+    }
+    return false;
+}
+
+// Appends to a line that is cut at its size.
+static void print(char *text, size_t size, size_t *used, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void print(char *text, size_t size, size_t *used, const char *format, ...)
+{
+    va_list arguments;
+    int count;
+
+    if (*used >= size)
+        return;
+    va_start(arguments, format);
+    count = vsnprintf(text + *used, size - *used, format, arguments);
+    va_end(arguments);
+    if (count > 0)
+        *used += (size_t)count;
+}
+
+void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,
+                            uint64_t now_ms, char *text, size_t size)
+{
+    uint32_t present =
+        membership->member ? membership->commit.members : forming_members(membership, now_ms);
+    uint64_t leader = membership->member ? membership->commit.epoch % EPOCH_STRIDE : UINT64_MAX;
+    const char *separator = " ";
+    size_t used = 0;
+
+    print(text, size, &used, membership->member ? "epoch %llu:" : "forming after epoch %llu:",
+          (unsigned long long)membership->epoch);
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        if (!(present & bit(i)))
+            continue;
+        print(text, size, &used, "%s%s%s", separator, members[i].name,
+              i == leader ? " (leads)" : "");
+        separator = ", ";
+    }
+    separator = "; ";
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+
+        if (present & bit(i))
+            continue;
+        if (other->refused)
+            print(text, size, &used, "%s%s has another job", separator, members[i].name);
+        else if (!membership->member && other->seen == SEEN_BUSY)
+            print(text, size, &used, "%s%s is busy", separator, members[i].name);
+        else
+            print(text, size, &used, "%s%s is missing since %llu s", separator, members[i].name,
+                  (unsigned long long)((now_ms - other->present_ms) / 1000));
+        separator = ", ";
+    }
+}

@@ -1,0 +1,144 @@
+#include "runtime/group/membership_wire.h"
+
+#include <string.h>
+
+// Offsets, DESIGN.md.
+enum {
+    EPOCH_AT = 4,
+    MEMBERS_AT = 12,
+    HEAD_SIZE = 16,
+
+    JOIN_BOOT_AT = 16,
+    JOIN_STAY_AT = 24,
+    JOIN_PATIENCE_AT = 28,
+    JOIN_LINEAGE_AT = 32,
+    JOIN_RUN_AT = 36,
+    JOIN_ROUND_AT = 44,
+    JOIN_PHASE_AT = 48,
+    JOIN_STEP_AT = 52,
+    JOIN_JOB_AT = 56,
+    JOIN_SIZE = JOIN_JOB_AT + CN_DIGEST_SIZE,
+
+    BUSY_SINCE_AT = 16,
+    BUSY_JOB_AT = 20,
+    BUSY_SIZE = BUSY_JOB_AT + CN_DIGEST_SIZE,
+
+    COMMIT_SOURCE_AT = 16,
+    COMMIT_STAYS_AT = 20,
+    STAY_SIZE = 12,
+};
+
+_Static_assert(COMMIT_STAYS_AT + STAY_SIZE * CN_GROUP_MAX <= CN_PEER_MESSAGE_MAX, "one message");
+
+static uint32_t count_members(uint32_t members)
+{
+    return (uint32_t)__builtin_popcount(members);
+}
+
+static size_t encode_join(const struct cn_membership_message *from, uint8_t *to)
+{
+    cn_put_u64(to + JOIN_BOOT_AT, from->stay.boot_id);
+    cn_put_u32(to + JOIN_STAY_AT, from->stay.number);
+    cn_put_u32(to + JOIN_PATIENCE_AT, from->patience_ms);
+    cn_put_u32(to + JOIN_LINEAGE_AT, from->tag.lineage);
+    cn_put_u64(to + JOIN_RUN_AT, from->tag.run);
+    cn_put_u32(to + JOIN_ROUND_AT, from->tag.round);
+    cn_put_u32(to + JOIN_PHASE_AT, from->tag.phase);
+    cn_put_u32(to + JOIN_STEP_AT, from->tag.step);
+    memcpy(to + JOIN_JOB_AT, from->job, CN_DIGEST_SIZE);
+    return JOIN_SIZE;
+}
+
+static size_t encode_commit(const struct cn_membership_message *from, uint8_t *to)
+{
+    uint32_t size = count_members(from->members);
+    uint8_t *at = to + COMMIT_STAYS_AT;
+
+    cn_put_u32(to + COMMIT_SOURCE_AT, from->source);
+    for (uint32_t rank = 0; rank < size; rank++, at += STAY_SIZE) {
+        cn_put_u64(at, from->stays[rank].boot_id);
+        cn_put_u32(at + 8, from->stays[rank].number);
+    }
+    return (size_t)(at - to);
+}
+
+size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *message)
+{
+    message[0] = (uint8_t)from->type;
+    message[1] = CN_MEMBERSHIP_PROTOCOL;
+    cn_put_u16(message + 2, 0);
+    cn_put_u64(message + EPOCH_AT, from->epoch);
+    cn_put_u32(message + MEMBERS_AT, from->members);
+    if (from->type == CN_MEMBERSHIP_JOIN)
+        return encode_join(from, message);
+    if (from->type == CN_MEMBERSHIP_COMMIT)
+        return encode_commit(from, message);
+    cn_put_u32(message + BUSY_SINCE_AT, from->since_ms);
+    memcpy(message + BUSY_JOB_AT, from->job, CN_DIGEST_SIZE);
+    return BUSY_SIZE;
+}
+
+static cn_err decode_join(const uint8_t *from, size_t size, struct cn_membership_message *to)
+{
+    if (size != JOIN_SIZE)
+        return CN_EFORMAT;
+    to->stay.boot_id = cn_get_u64(from + JOIN_BOOT_AT);
+    to->stay.number = cn_get_u32(from + JOIN_STAY_AT);
+    to->patience_ms = cn_get_u32(from + JOIN_PATIENCE_AT);
+    to->tag.lineage = cn_get_u32(from + JOIN_LINEAGE_AT);
+    to->tag.run = cn_get_u64(from + JOIN_RUN_AT);
+    to->tag.round = cn_get_u32(from + JOIN_ROUND_AT);
+    to->tag.phase = cn_get_u32(from + JOIN_PHASE_AT);
+    to->tag.step = cn_get_u32(from + JOIN_STEP_AT);
+    memcpy(to->job, from + JOIN_JOB_AT, CN_DIGEST_SIZE);
+    return CN_OK;
+}
+
+static cn_err decode_busy(const uint8_t *from, size_t size, struct cn_membership_message *to)
+{
+    if (size != BUSY_SIZE)
+        return CN_EFORMAT;
+    to->since_ms = cn_get_u32(from + BUSY_SINCE_AT);
+    memcpy(to->job, from + BUSY_JOB_AT, CN_DIGEST_SIZE);
+    return CN_OK;
+}
+
+static cn_err decode_commit(const uint8_t *from, size_t size, struct cn_membership_message *to)
+{
+    uint32_t members = count_members(to->members);
+
+    if (members == 0 || size != COMMIT_STAYS_AT + (size_t)members * STAY_SIZE)
+        return CN_EFORMAT;
+    to->source = cn_get_u32(from + COMMIT_SOURCE_AT);
+    if (to->source >= members)
+        return CN_EFORMAT;
+    for (uint32_t rank = 0; rank < members; rank++) {
+        const uint8_t *at = from + COMMIT_STAYS_AT + (size_t)rank * STAY_SIZE;
+
+        to->stays[rank] = (struct cn_stay){cn_get_u64(at), cn_get_u32(at + 8)};
+    }
+    return CN_OK;
+}
+
+cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
+                            struct cn_membership_message *to)
+{
+    memset(to, 0, sizeof(*to));
+    if (size < HEAD_SIZE || message[1] != CN_MEMBERSHIP_PROTOCOL)
+        return CN_EFORMAT;
+    to->epoch = cn_get_u64(message + EPOCH_AT);
+    to->members = cn_get_u32(message + MEMBERS_AT);
+    if (count < CN_GROUP_MAX ? to->members >> count : to->members >> CN_GROUP_MAX)
+        return CN_EFORMAT;
+    to->type = (enum cn_membership_type)message[0];
+    switch (to->type) {
+    case CN_MEMBERSHIP_JOIN:
+        return decode_join(message, size, to);
+    case CN_MEMBERSHIP_BUSY:
+        return decode_busy(message, size, to);
+    case CN_MEMBERSHIP_COMMIT:
+        return decode_commit(message, size, to);
+    default:
+        return CN_EFORMAT;
+    }
+}

@@ -1,0 +1,46 @@
+// membership_wire.h - the messages of membership as bytes. DESIGN.md has the table.
+//
+// Decoding is total: any bytes give a message that keeps its promises or CN_EFORMAT.
+#pragma once
+
+#include "runtime/base/bytes.h"
+#include "runtime/group/membership.h"
+
+#define CN_MEMBERSHIP_PROTOCOL 1
+
+enum cn_membership_type {
+    CN_MEMBERSHIP_JOIN = 1,
+    CN_MEMBERSHIP_BUSY = 2,
+    CN_MEMBERSHIP_COMMIT = 3,
+};
+
+// One stay of a member in FORMING. A COMMIT names the stays that it answers, so late ones are
+// noticed.
+struct cn_stay {
+    uint64_t boot_id;
+    uint32_t number; // counts within the boot
+};
+
+struct cn_membership_message {
+    enum cn_membership_type type;
+    uint64_t epoch;   // JOIN: highest accepted; BUSY: current; COMMIT: new
+    uint32_t members; // bit per index. JOIN: expected; BUSY and COMMIT: of the view
+    // JOIN only
+    struct cn_stay stay;
+    struct cn_state_tag tag;
+    uint32_t patience_ms; // how long the sender still waits for the expected ones
+    // BUSY only
+    uint32_t since_ms; // age of the sender's view
+    // JOIN and BUSY
+    uint8_t job[CN_DIGEST_SIZE];
+    // COMMIT only
+    uint32_t source;                    // rank
+    struct cn_stay stays[CN_GROUP_MAX]; // by rank
+};
+
+// message holds CN_PEER_MESSAGE_MAX bytes. Returns the size.
+size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *message);
+
+// count is the number of configured members; an index outside of it is CN_EFORMAT.
+cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
+                            struct cn_membership_message *to);

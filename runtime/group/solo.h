@@ -1,0 +1,6 @@
+// solo.h - the collective of a group of one: nothing to wait for, no network.
+#pragma once
+
+#include "runtime/port/collective.h"
+
+extern const struct cn_collective_ops cn_collective_solo;

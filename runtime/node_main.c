@@ -1,0 +1,51 @@
+// node_main.c - cairn-node: ties the runtime to the ports and the transport of this build.
+#include <string.h>
+
+#include "ports/ports.h"
+#include "ports/tcp/peer.h"
+#include "ports/tcp/ring.h"
+#include "runtime/command/command.h"
+#include "transport/link.h"
+#include "transport/security.h"
+
+static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *diag,
+                            uint8_t key[CN_KEY_SIZE])
+{
+    struct cn_board_key board;
+    cn_err err;
+
+    err = cn_security_load_key(settings->key, diag, &board);
+    if (err)
+        return err;
+    if (strcmp(board.board, settings->name) != 0) {
+        cn_diag_add(diag, "%s: error: the key is that of '%s', the profile's name is '%s'",
+                    settings->key, board.board, settings->name);
+        err = CN_EAUTH;
+    } else {
+        err = cn_security_dtls_key(&board, key);
+    }
+    cn_crypto_wipe(&board, sizeof(board));
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct cn_command *const commands[] = {
+        &cn_command_init,
+        &cn_command_check,
+        &cn_command_train,
+        &cn_command_run,
+        &cn_command_bench,
+        &cn_command_status,
+        NULL,
+    };
+    const struct cn_ports ports = {
+        .computes = cn_ports_computes,
+        .collective = &cn_collective_tcp,
+        .open_peer_link = cn_peer_tcp_open,
+        .link = &cn_link_coap,
+        .load_link_key = load_link_key,
+    };
+
+    return cn_command_dispatch("cairn-node", commands, &ports, argc, argv);
+}

@@ -1,0 +1,255 @@
+#include "runtime/round/alone.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/export.h"
+#include "runtime/group/solo.h"
+#include "runtime/port/platform.h"
+#include "runtime/update/version.h"
+
+#define SAVE_MS 5000
+#define SAFETENSORS_FILE "model.safetensors"
+
+struct alone {
+    const struct cn_alone_config *config;
+    struct cn_session *session;
+    struct cn_collective *collective;
+    double best; // held-out accuracy, or minus the loss without one
+    uint32_t best_round;
+};
+
+static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                           uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_buffer blob;
+    cn_err err;
+
+    cn_buffer_init(&blob, CN_ONNX_FILE_MAX);
+    err = cn_export_graph(onnx, layout, &blob);
+    if (!err)
+        cn_crypto_digest(blob.data, blob.size, digest);
+    cn_buffer_deinit(&blob);
+    return err;
+}
+
+// What would give other results is another run; paths and thread counts are not.
+static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_SIZE])
+{
+    struct cn_sha256 sha;
+    uint8_t digest[CN_DIGEST_SIZE];
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s %llu %d %s %a %a %a %u %u %u %a %a %a %d", job->name,
+             (unsigned long long)job->seed, (int)job->loss, job->data_set, job->scale, job->mean,
+             job->held_out, job->batch, job->accumulate, job->local_steps, job->learning_rate,
+             job->momentum, job->weight_decay, job->keep_optimizer);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, graph, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, text, strlen(text));
+    cn_sha256_finish(&sha, digest);
+    return cn_get_u64(digest);
+}
+
+static cn_err open_session(struct alone *alone, struct cn_diag *diag)
+{
+    const struct cn_alone_config *config = alone->config;
+    struct cn_session_config session = {
+        .settings = config->settings,
+        .job = &config->settings->job,
+        .compute = config->compute,
+        .store = config->store,
+        .model = config->model,
+        .model_size = config->model_size,
+        .lineage = 1,
+        .group = config->settings->name,
+    };
+    struct cn_onnx *onnx = NULL;
+    struct cn_layout layout = {0};
+    cn_err err;
+
+    err = cn_onnx_open(config->model, config->model_size, diag, &onnx);
+    if (!err)
+        err = cn_onnx_layout(onnx, diag, &layout);
+    if (!err)
+        err = graph_digest(onnx, &layout, session.graph);
+    cn_layout_deinit(&layout);
+    cn_onnx_close(onnx);
+    if (err)
+        return err;
+    session.run = run_of(session.job, session.graph);
+    return cn_session_open(&session, diag, &alone->session);
+}
+
+// Makes values the base: the first ones of the file, later those that a round trained.
+static cn_err adopt(struct alone *alone, const float *values, uint32_t number)
+{
+    struct cn_session *session = alone->session;
+    struct cn_version_header header = {.count = session->layout->total};
+    size_t size = CN_VERSION_HEADER_SIZE + session->layout->total * sizeof(float);
+    uint8_t *bytes = malloc(size);
+    struct cn_session_version version = {.number = number, .bytes = bytes, .size = size};
+    cn_err err;
+
+    if (!bytes)
+        return CN_ENOMEM;
+    memcpy(header.graph, session->config.graph, CN_DIGEST_SIZE);
+    memcpy(header.parent, session->held.base_digest, CN_DIGEST_SIZE);
+    cn_version_put_header(&header, bytes);
+    memcpy(bytes + CN_VERSION_HEADER_SIZE, values, size - CN_VERSION_HEADER_SIZE);
+    cn_crypto_digest(bytes, size, version.digest);
+    err = cn_session_install(session, alone->collective, &version);
+    free(bytes);
+    return err;
+}
+
+static cn_err adopt_file(struct alone *alone)
+{
+    struct cn_session *session = alone->session;
+    float *values = calloc(session->layout->total + 1, sizeof(float));
+    cn_err err;
+
+    if (!values)
+        return CN_ENOMEM;
+    err = cn_onnx_weights(session->onnx, session->layout, values);
+    if (!err)
+        err = adopt(alone, values, 0);
+    free(values);
+    return err;
+}
+
+static cn_err train_round(struct alone *alone)
+{
+    struct cn_session *session = alone->session;
+
+    while (!cn_session_round_done(session)) {
+        struct cn_step_flags flags = {0};
+        cn_err err;
+
+        if (atomic_load(alone->config->stop))
+            return CN_ECANCELED;
+        err = cn_session_step(session, alone->collective, &flags);
+        if (err == CN_EDIVERGED)
+            cn_log(CN_LOG_ERROR, "train",
+                   "round %u, step %u: the loss or a gradient is not finite; the checkpoint of the "
+                   "last round is kept (a lower learning_rate helps)",
+                   session->held.round, session->held.step + 1);
+        if (!err)
+            err = cn_session_save(session, SAVE_MS);
+        if (err)
+            return err;
+    }
+    return CN_OK;
+}
+
+static void report(const struct alone *alone, double train_loss, double step_ms)
+{
+    const struct cn_checkpoint *held = &alone->session->held;
+    double count = held->held_out_count ? (double)held->held_out_count : NAN;
+    struct cn_alone_report report = {
+        .round = held->round,
+        .train_loss = train_loss,
+        .held_out_loss = held->held_out_loss / count,
+        .held_out_accuracy = (double)held->held_out_correct / count,
+        .held_out_count = held->held_out_count,
+        .step_ms = step_ms,
+    };
+
+    alone->config->report(alone->config->context, &report);
+}
+
+static cn_err do_round(struct alone *alone)
+{
+    struct cn_session *session = alone->session;
+    struct cn_checkpoint *held = &session->held;
+    uint64_t begun_us = cn_platform_now_us();
+    uint32_t first_step = 0;
+    double steps, train_loss;
+    cn_err err;
+
+    if (held->phase == CN_PHASE_TRAIN)
+        first_step = held->step;
+    else if ((err = cn_session_begin(session, held->round + 1)))
+        return err;
+    err = train_round(alone);
+    if (err)
+        return err;
+    steps = held->step > first_step ? (double)(held->step - first_step) : 1;
+    steps = (double)(cn_platform_now_us() - begun_us) / 1000 / steps;
+    train_loss = held->train_loss / (double)(held->samples ? held->samples : 1);
+    err = cn_session_snapshot(session);
+    if (!err)
+        err = adopt(alone, held->weights, held->version + 1);
+    if (!err)
+        report(alone, train_loss, steps);
+    return err;
+}
+
+static bool should_stop(struct alone *alone)
+{
+    const struct cn_checkpoint *held = &alone->session->held;
+    const struct cn_job *job = &alone->config->settings->job;
+    double count = (double)held->held_out_count;
+    double value;
+
+    if (held->held_out_count == 0)
+        return false;
+    value = job->loss == CN_LOSS_CROSS_ENTROPY ? (double)held->held_out_correct / count
+                                               : -held->held_out_loss / count;
+    if (alone->best_round == 0 || value > alone->best) {
+        alone->best = value;
+        alone->best_round = held->round;
+    }
+    if (job->loss == CN_LOSS_CROSS_ENTROPY && job->target_accuracy > 0 &&
+        value >= job->target_accuracy)
+        return true;
+    return job->patience && held->round >= alone->best_round + job->patience;
+}
+
+static cn_err write_safetensors(const struct alone *alone)
+{
+    struct cn_session *session = alone->session;
+    struct cn_buffer file;
+    cn_err err;
+
+    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
+    err = cn_export_safetensors(session->layout, session->held.base, &file);
+    if (!err)
+        err = cn_store_replace(alone->config->store, SAFETENSORS_FILE, file.data, file.size);
+    cn_buffer_deinit(&file);
+    return err;
+}
+
+static cn_err run_rounds(struct alone *alone)
+{
+    const struct cn_job *job = &alone->config->settings->job;
+    cn_err err = CN_OK;
+
+    if (alone->session->held.phase == CN_PHASE_EMPTY)
+        err = adopt_file(alone);
+    while (!err && alone->session->held.version < job->rounds && !should_stop(alone))
+        err = do_round(alone);
+    if (err == CN_ECANCELED) {
+        err = cn_session_save(alone->session, 0);
+        return err ? err : CN_ECANCELED;
+    }
+    return err ? err : write_safetensors(alone);
+}
+
+cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag)
+{
+    struct cn_collective_config solo = {.view = {.epoch = 1, .size = 1}};
+    struct alone alone = {.config = config};
+    cn_err err;
+
+    err = cn_collective_solo.open(&solo, &alone.collective);
+    if (!err)
+        err = open_session(&alone, diag);
+    if (!err)
+        err = run_rounds(&alone);
+    cn_session_close(alone.session);
+    return err;
+}

@@ -1,0 +1,457 @@
+#include "runtime/round/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/port/crypto.h"
+
+#define HEADER_SIZE 264
+#define ARRAY_COUNT 6
+
+static const uint8_t magic[8] = "cairnck1"; // the digit is CN_CHECKPOINT_VERSION
+
+// A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
+static const char *const slot_names[2] = {"checkpoint.a", "checkpoint.b"};
+
+// Which arrays a phase has, as bits in the order of arrays_of. CHECKPOINT.md has the same table.
+static const struct {
+    uint32_t required, allowed;
+    bool has_frame;
+} phases[] = {
+    [CN_PHASE_EMPTY] = {.required = 0x00, .allowed = 0x00},
+    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x0d},
+    [CN_PHASE_TRAIN] = {.required = 0x03, .allowed = 0x0f},
+    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x3d, .has_frame = true},
+};
+
+static void arrays_of(const struct cn_checkpoint *checkpoint, const float *arrays[ARRAY_COUNT])
+{
+    arrays[0] = checkpoint->base;
+    arrays[1] = checkpoint->weights;
+    arrays[2] = checkpoint->optimizer;
+    arrays[3] = checkpoint->residual;
+    arrays[4] = checkpoint->next_residual;
+    arrays[5] = checkpoint->change;
+}
+
+void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    free(checkpoint->base);
+    free(checkpoint->weights);
+    free(checkpoint->optimizer);
+    free(checkpoint->residual);
+    free(checkpoint->next_residual);
+    free(checkpoint->change);
+    free(checkpoint->frame);
+    *checkpoint = (struct cn_checkpoint){0};
+}
+
+// The arrays to write: those there are, of those the phase has.
+static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
+{
+    const float *arrays[ARRAY_COUNT];
+    uint32_t presence = 0;
+
+    arrays_of(checkpoint, arrays);
+    for (uint32_t i = 0; i < ARRAY_COUNT; i++)
+        presence |= (uint32_t)(arrays[i] != NULL) << i;
+    return presence & phases[checkpoint->phase].allowed;
+}
+
+static void put_double(uint8_t *to, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    cn_put_u64(to, bits);
+}
+
+static double get_double(const uint8_t *from)
+{
+    uint64_t bits = cn_get_u64(from);
+    double value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+// The encoded size. CN_ERANGE when it does not fit.
+static cn_err total_size(uint32_t presence, size_t total, size_t frame_size, size_t *size)
+{
+    size_t array_size;
+    cn_err err = cn_size_multiply(total, sizeof(float), &array_size);
+
+    if (!err)
+        err = cn_size_multiply(array_size, (size_t)__builtin_popcount(presence), size);
+    if (err)
+        return err;
+    if (__builtin_add_overflow(*size, frame_size, size) ||
+        __builtin_add_overflow(*size, HEADER_SIZE + CN_DIGEST_SIZE, size))
+        return CN_ERANGE;
+    return CN_OK;
+}
+
+static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter, uint32_t presence,
+                       size_t size, uint8_t header[HEADER_SIZE])
+{
+    size_t frame_size = phases[checkpoint->phase].has_frame ? checkpoint->frame_size : 0;
+
+    memcpy(header, magic, sizeof(magic));
+    cn_put_u64(header + 8, size);
+    cn_put_u64(header + 16, counter);
+    cn_put_u64(header + 24, checkpoint->run);
+    cn_put_u32(header + 32, checkpoint->lineage);
+    cn_put_u32(header + 36, (uint32_t)checkpoint->phase);
+    cn_put_u32(header + 40, checkpoint->round);
+    cn_put_u32(header + 44, checkpoint->step);
+    cn_put_u64(header + 48, checkpoint->cursor);
+    cn_put_u64(header + 56, checkpoint->epoch);
+    cn_put_u32(header + 64, checkpoint->version);
+    cn_put_u32(header + 68, presence);
+    memcpy(header + 72, checkpoint->graph, CN_DIGEST_SIZE);
+    memcpy(header + 104, checkpoint->base_digest, CN_DIGEST_SIZE);
+    memcpy(header + 136, checkpoint->base_parent, CN_DIGEST_SIZE);
+    cn_put_u64(header + 168, checkpoint->samples);
+    put_double(header + 176, checkpoint->train_loss);
+    put_double(header + 184, checkpoint->held_out_loss);
+    cn_put_u64(header + 192, checkpoint->held_out_correct);
+    cn_put_u64(header + 200, checkpoint->held_out_count);
+    cn_put_u64(header + 208, checkpoint->resets);
+    cn_put_u64(header + 216, checkpoint->total);
+    cn_put_u64(header + 224, frame_size);
+    memcpy(header + 232, checkpoint->frame_digest, CN_DIGEST_SIZE);
+}
+
+// Where encoded bytes go: a buffer, or a file of a store.
+struct sink {
+    struct cn_buffer *buffer;
+    struct cn_store *store;
+    struct cn_store_file *file;
+    uint64_t offset;
+    struct cn_sha256 sha;
+};
+
+static cn_err sink_put(struct sink *sink, const void *data, size_t size)
+{
+    cn_err err = sink->buffer ? cn_buffer_append(sink->buffer, data, size)
+                              : sink->store->ops->write(sink->file, sink->offset, data, size);
+
+    if (err)
+        return err;
+    cn_sha256_add(&sink->sha, data, size);
+    sink->offset += size;
+    return CN_OK;
+}
+
+static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, struct sink *sink)
+{
+    uint32_t presence = presence_of(checkpoint);
+    uint32_t required = phases[checkpoint->phase].required;
+    bool has_frame = phases[checkpoint->phase].has_frame;
+    const float *arrays[ARRAY_COUNT];
+    uint8_t header[HEADER_SIZE];
+    uint8_t digest[CN_DIGEST_SIZE];
+    size_t size;
+    cn_err err;
+
+    if ((presence & required) != required || (has_frame && !checkpoint->frame))
+        return CN_EINVAL;
+    err = total_size(presence, checkpoint->total, has_frame ? checkpoint->frame_size : 0, &size);
+    if (err)
+        return err;
+    cn_sha256_init(&sink->sha);
+    put_header(checkpoint, counter, presence, size, header);
+    err = sink_put(sink, header, sizeof(header));
+    arrays_of(checkpoint, arrays);
+    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
+        if (presence >> i & 1)
+            err = sink_put(sink, arrays[i], checkpoint->total * sizeof(float));
+    }
+    if (!err && has_frame)
+        err = sink_put(sink, checkpoint->frame, checkpoint->frame_size);
+    if (err)
+        return err;
+    cn_sha256_finish(&sink->sha, digest);
+    return sink_put(sink, digest, sizeof(digest));
+}
+
+cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out)
+{
+    struct sink sink = {.buffer = out};
+    size_t start = out->size;
+    cn_err err = encode(checkpoint, checkpoint->counter, &sink);
+
+    if (err)
+        out->size = start;
+    return err;
+}
+
+static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
+{
+    *checkpoint = (struct cn_checkpoint){
+        .counter = cn_get_u64(header + 16),
+        .run = cn_get_u64(header + 24),
+        .lineage = cn_get_u32(header + 32),
+        .phase = (enum cn_phase)cn_get_u32(header + 36),
+        .round = cn_get_u32(header + 40),
+        .step = cn_get_u32(header + 44),
+        .cursor = cn_get_u64(header + 48),
+        .epoch = cn_get_u64(header + 56),
+        .version = cn_get_u32(header + 64),
+        .samples = cn_get_u64(header + 168),
+        .train_loss = get_double(header + 176),
+        .held_out_loss = get_double(header + 184),
+        .held_out_correct = cn_get_u64(header + 192),
+        .held_out_count = cn_get_u64(header + 200),
+        .resets = cn_get_u64(header + 208),
+        .total = (size_t)cn_get_u64(header + 216),
+    };
+    memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
+    memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
+    memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
+    memcpy(checkpoint->frame_digest, header + 232, CN_DIGEST_SIZE);
+}
+
+// Phase, arrays, and sizes that are within the limits and make up exactly size bytes.
+static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit, size_t frame_limit,
+                          struct cn_diag *diag)
+{
+    uint32_t phase = cn_get_u32(bytes + 36);
+    uint32_t presence = cn_get_u32(bytes + 68);
+    uint64_t total = cn_get_u64(bytes + 216);
+    uint64_t frame_size = cn_get_u64(bytes + 224);
+    size_t expected;
+
+    if (phase > CN_PHASE_SEND || (presence & phases[phase].required) != phases[phase].required ||
+        (presence & ~phases[phase].allowed) || (!phases[phase].has_frame && frame_size)) {
+        cn_diag_add(diag,
+                    "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
+                    " and a frame of %" PRIu64 " bytes is no state",
+                    phase, presence, frame_size);
+        return CN_EFORMAT;
+    }
+    if (total > total_limit || frame_size > frame_limit) {
+        cn_diag_add(diag,
+                    "checkpoint: %" PRIu64 " values and a frame of %" PRIu64
+                    " bytes, expected at most %zu and %zu",
+                    total, frame_size, total_limit, frame_limit);
+        return CN_ERANGE;
+    }
+    if (total_size(presence, (size_t)total, (size_t)frame_size, &expected) || expected != size ||
+        cn_get_u64(bytes + 8) != size) {
+        cn_diag_add(diag, "checkpoint: %zu bytes, expected another number", size);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
+// Checks all bytes without keeping any.
+static cn_err check(const uint8_t *bytes, size_t size, size_t total_limit, size_t frame_limit,
+                    struct cn_diag *diag)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint64_t frame_size;
+    cn_err err;
+
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
+        cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version %d", size,
+                    CN_CHECKPOINT_VERSION);
+        return CN_EFORMAT;
+    }
+    cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, digest);
+    if (memcmp(digest, bytes + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE) != 0) {
+        cn_diag_add(diag, "checkpoint: %s", cn_err_text(CN_EDIGEST));
+        return CN_EDIGEST;
+    }
+    err = check_sizes(bytes, size, total_limit, frame_limit, diag);
+    if (err)
+        return err;
+    frame_size = cn_get_u64(bytes + 224);
+    if (cn_get_u32(bytes + 36) != CN_PHASE_SEND)
+        return CN_OK;
+    cn_crypto_digest(bytes + size - CN_DIGEST_SIZE - frame_size, (size_t)frame_size, digest);
+    if (memcmp(digest, bytes + 232, CN_DIGEST_SIZE) != 0) {
+        cn_diag_add(diag, "checkpoint: the frame's %s", cn_err_text(CN_EDIGEST));
+        return CN_EDIGEST;
+    }
+    return CN_OK;
+}
+
+static cn_err copy(const uint8_t *from, size_t size, void **to)
+{
+    *to = malloc(size ? size : 1);
+    if (!*to)
+        return CN_ENOMEM;
+    if (size)
+        memcpy(*to, from, size);
+    return CN_OK;
+}
+
+// Of bytes that check accepted.
+static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint)
+{
+    float **const arrays[ARRAY_COUNT] = {
+        &checkpoint->base,     &checkpoint->weights,       &checkpoint->optimizer,
+        &checkpoint->residual, &checkpoint->next_residual, &checkpoint->change,
+    };
+    uint32_t presence = cn_get_u32(bytes + 68);
+    size_t array_size = checkpoint->total * sizeof(float);
+    size_t position = HEADER_SIZE;
+    void *taken;
+    cn_err err;
+
+    for (uint32_t i = 0; i < ARRAY_COUNT; i++) {
+        if (!(presence >> i & 1))
+            continue;
+        err = copy(bytes + position, array_size, &taken);
+        if (err)
+            return err;
+        *arrays[i] = taken;
+        position += array_size;
+    }
+    if (!phases[checkpoint->phase].has_frame)
+        return CN_OK;
+    checkpoint->frame_size = (size_t)cn_get_u64(bytes + 224);
+    err = copy(bytes + position, checkpoint->frame_size, &taken);
+    checkpoint->frame = err ? NULL : taken;
+    return err;
+}
+
+cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limit,
+                            size_t frame_limit, struct cn_diag *diag,
+                            struct cn_checkpoint *checkpoint)
+{
+    cn_err err = check(bytes, size, total_limit, frame_limit, diag);
+
+    if (err)
+        return err;
+    get_numbers(bytes, checkpoint);
+    err = take_arrays(bytes, checkpoint);
+    if (err)
+        cn_checkpoint_deinit(checkpoint);
+    return err;
+}
+
+// Largest size of a file within the limits; SIZE_MAX when there is none.
+static size_t file_limit(size_t total_limit, size_t frame_limit)
+{
+    size_t size;
+
+    return total_size((1u << ARRAY_COUNT) - 1, total_limit, frame_limit, &size) ? SIZE_MAX : size;
+}
+
+// A disk may fail once and then read the same file well, so that is tried before a slot is given
+// up.
+static cn_err load_slot(struct cn_store *store, int slot, size_t limit, uint8_t **bytes,
+                        size_t *size)
+{
+    cn_err err = store->ops->load(store, slot_names[slot], limit, bytes, size);
+
+    return err == CN_EIO ? store->ops->load(store, slot_names[slot], limit, bytes, size) : err;
+}
+
+// *counter is that of the state in the slot. CN_ENOTFOUND for no file, CN_ENOMEM, CN_EIO when it
+// cannot be read, CN_ERANGE when it is whole but beyond a limit, CN_EFORMAT when it is damaged.
+static cn_err inspect_slot(struct cn_store *store, int slot, size_t total_limit, size_t frame_limit,
+                           struct cn_diag *diag, uint64_t *counter)
+{
+    uint8_t *bytes;
+    size_t size;
+    cn_err err = load_slot(store, slot, file_limit(total_limit, frame_limit), &bytes, &size);
+
+    if (err)
+        return err;
+    err = check(bytes, size, total_limit, frame_limit, diag);
+    if (!err) {
+        *counter = cn_get_u64(bytes + 16);
+        // Saves rely on it; a file that was copied to the other name is not one of ours.
+        err = *counter == 0 || *counter % 2 != (uint64_t)slot ? CN_EFORMAT : CN_OK;
+    }
+    free(bytes);
+    return err == CN_EDIGEST ? CN_EFORMAT : err;
+}
+
+// The slot of the newest whole state. CN_ENOTFOUND when both slots are empty; else the error of a
+// slot that cannot be used.
+static cn_err find_newest(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                          struct cn_diag *diag, int *newest, uint64_t *counter)
+{
+    cn_err result = CN_ENOTFOUND;
+
+    *newest = -1;
+    *counter = 0;
+    for (int slot = 0; slot < 2; slot++) {
+        uint64_t found = 0;
+        cn_err err = inspect_slot(store, slot, total_limit, frame_limit, diag, &found);
+
+        if (err == CN_ENOMEM)
+            return err;
+        if (err && err != CN_ENOTFOUND) {
+            cn_diag_add(diag, "%s cannot be used: %s", slot_names[slot], cn_err_text(err));
+            result = result == CN_EIO ? result : err;
+        }
+        if (!err && found > *counter) {
+            *counter = found;
+            *newest = slot;
+        }
+    }
+    return *newest < 0 ? result : CN_OK;
+}
+
+// Continues the count of a store that this state was not loaded from.
+static cn_err count_on(struct cn_store *store, uint64_t *counter)
+{
+    int newest;
+    cn_err err = find_newest(store, SIZE_MAX / 64, SIZE_MAX / 8, NULL, &newest, counter);
+
+    return err == CN_ENOMEM ? err : CN_OK;
+}
+
+cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint)
+{
+    struct sink sink = {.store = store};
+    uint64_t counter = checkpoint->counter;
+    cn_err err = counter ? CN_OK : count_on(store, &counter);
+
+    if (err)
+        return err;
+    counter++;
+    err = store->ops->create(store, slot_names[counter % 2], &sink.file);
+    if (err)
+        return err;
+    err = encode(checkpoint, counter, &sink);
+    if (err) {
+        store->ops->abort(sink.file);
+        return err;
+    }
+    err = store->ops->commit(sink.file);
+    if (err)
+        return err;
+    checkpoint->counter = counter;
+    return CN_OK;
+}
+
+cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                          struct cn_diag *diag, struct cn_checkpoint *checkpoint)
+{
+    size_t lines = diag ? diag->count : 0;
+    uint64_t counter;
+    uint8_t *bytes;
+    size_t size;
+    int newest;
+    cn_err err = find_newest(store, total_limit, frame_limit, diag, &newest, &counter);
+
+    if (err)
+        return err;
+    if (diag && diag->count > lines)
+        cn_diag_add(diag, "%s is used instead, state %" PRIu64, slot_names[newest], counter);
+    err = load_slot(store, newest, file_limit(total_limit, frame_limit), &bytes, &size);
+    if (err)
+        return err;
+    err = cn_checkpoint_decode(bytes, size, total_limit, frame_limit, diag, checkpoint);
+    free(bytes);
+    return err;
+}

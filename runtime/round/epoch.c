@@ -1,0 +1,469 @@
+#include "runtime/round/epoch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/round.h"
+#include "runtime/update/update.h"
+#include "runtime/update/version.h"
+
+#define IDLE_MS 300   // between two IDLE commands; well below a group's timeout
+#define SAVE_MS 5000  // between two checkpoints in a round
+#define RECEIPT_MS 20 // the leader looks for an answer that often while it waits for one
+#define COMMAND_SIZE 64
+
+enum command_kind {
+    COMMAND_IDLE,
+    COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
+    COMMAND_BEGIN, // .number is the round
+    COMMAND_STEPS, // train the rest of the round and fill the outbox
+    COMMAND_ABANDON,
+    COMMAND_DECIDE, // .number is the verdict, .digest what was accepted
+    COMMAND_END,
+    COMMAND_REFORM, // a member outside knocks
+    COMMAND_RESET,  // another run
+};
+
+struct command {
+    enum command_kind kind;
+    bool delta;
+    uint32_t number;
+    uint64_t size;
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint8_t *bytes; // leader, BASE: owned
+};
+
+static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
+{
+    memset(bytes, 0, COMMAND_SIZE);
+    bytes[0] = (uint8_t)command->kind;
+    bytes[1] = command->delta;
+    cn_put_u32(bytes + 4, command->number);
+    cn_put_u64(bytes + 8, command->size);
+    memcpy(bytes + 16, command->digest, CN_DIGEST_SIZE);
+}
+
+static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *command)
+{
+    *command = (struct command){
+        .kind = bytes[0],
+        .delta = bytes[1] != 0,
+        .number = cn_get_u32(bytes + 4),
+        .size = cn_get_u64(bytes + 8),
+    };
+    memcpy(command->digest, bytes + 16, CN_DIGEST_SIZE);
+}
+
+void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    *tag = (struct cn_state_tag){
+        .lineage = held->lineage,
+        .run = held->run,
+        // After a round comes the base of the next version: newer than anything of that round.
+        .round = held->phase == CN_PHASE_EMPTY || held->phase == CN_PHASE_BASE ? held->round + 1
+                                                                               : held->round,
+        .phase = (uint32_t)held->phase,
+        .step = held->phase == CN_PHASE_TRAIN ? held->step : held->version,
+    };
+}
+
+static void tell_progress(struct cn_epoch *epoch)
+{
+    const struct cn_checkpoint *held = &epoch->session->held;
+    struct cn_progress progress = {
+        .phase = held->phase,
+        .round = held->round,
+        .step = held->step,
+        .version = held->version,
+        .epoch = epoch->view.view.epoch,
+        .resets = held->resets,
+        .rank = epoch->view.view.rank,
+        .size = epoch->view.view.size,
+        .held_out_accuracy = held->held_out_count
+                                 ? (double)held->held_out_correct / (double)held->held_out_count
+                                 : -1,
+        .ended = epoch->ended,
+    };
+
+    cn_mailbox_put_progress(epoch->box, &progress);
+}
+
+// The member with the newest state gives it to all.
+static cn_err heal(struct cn_epoch *epoch)
+{
+    struct cn_session *session = epoch->session;
+    struct cn_collective *collective = epoch->collective;
+    uint32_t source = epoch->view.source;
+    bool giving = epoch->view.view.rank == source;
+    struct cn_buffer state;
+    uint8_t header[8] = {0};
+    uint64_t size;
+    cn_err err;
+
+    if (epoch->view.view.size == 1)
+        return CN_OK;
+    cn_buffer_init(&state, cn_session_state_limit(session));
+    err = giving ? cn_session_snapshot(session) : CN_OK;
+    if (!err && giving)
+        err = cn_checkpoint_encode(&session->held, &state);
+    if (err)
+        goto release;
+    cn_put_u64(header, state.size);
+    err = collective->ops->broadcast(collective, source, header, sizeof(header));
+    if (err)
+        goto release;
+    size = cn_get_u64(header);
+    err = size > state.limit ? CN_ERANGE : cn_buffer_resize(&state, (size_t)size);
+    if (err)
+        goto release;
+    err = collective->ops->broadcast(collective, source, state.data, state.size);
+    if (!err && !giving)
+        err = cn_session_take(session, state.data, state.size);
+
+release:
+    cn_buffer_deinit(&state);
+    return err;
+}
+
+// The leader's part: what comes next.
+
+static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_info *news)
+{
+    const struct cn_checkpoint *held = &epoch->session->held;
+    bool delta = !epoch->avoid_delta && news->delta_size > 0 && held->phase == CN_PHASE_BASE &&
+                 memcmp(held->base_digest, news->parent, CN_DIGEST_SIZE) == 0;
+    struct cn_errand_request request = {
+        .kind = CN_ERRAND_FETCH,
+        .size = delta ? news->delta_size : news->version_size,
+    };
+
+    memcpy(request.digest, delta ? news->delta_digest : news->version_digest, CN_DIGEST_SIZE);
+    return cn_mailbox_request(epoch->box, &request);
+}
+
+// Turns what was fetched into a BASE command, if it is the version the news names.
+static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *news,
+                         struct cn_errand_answer *answer, struct command *command)
+{
+    struct cn_session_version version = {
+        .number = news->version,
+        .bytes = answer->data,
+        .size = answer->size,
+        // A full version starts with its magic, an update frame with another.
+        .delta =
+            answer->size != CN_VERSION_HEADER_SIZE + epoch->session->layout->total * sizeof(float),
+    };
+    cn_err err;
+
+    memcpy(version.digest, news->version_digest, CN_DIGEST_SIZE);
+    err = answer->gone ? CN_ENOTFOUND : cn_session_check_version(epoch->session, &version);
+    if (err) {
+        cn_log(CN_LOG_WARN, "epoch", "version %u was not usable: %s", news->version,
+               cn_err_text(err));
+        epoch->avoid_delta = true;
+        free(answer->data);
+        return;
+    }
+    epoch->avoid_delta = false;
+    *command = (struct command){
+        .kind = COMMAND_BASE,
+        .delta = version.delta,
+        .number = version.number,
+        .size = version.size,
+        .bytes = answer->data,
+    };
+    memcpy(command->digest, version.digest, CN_DIGEST_SIZE);
+}
+
+static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *news,
+                         struct command *command)
+{
+    struct cn_errand_answer answer;
+
+    if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
+        plan_fetched(epoch, news, &answer, command);
+    else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH))
+        return want_version(epoch, news);
+    return CN_OK;
+}
+
+static cn_err want_upload(struct cn_epoch *epoch)
+{
+    const struct cn_checkpoint *held = &epoch->session->held;
+    struct cn_errand_request request = {
+        .kind = CN_ERRAND_UPLOAD,
+        .upload =
+            {
+                .run = held->run,
+                .round = held->round,
+                .frame = held->frame,
+                .size = held->frame_size,
+                .held_out_loss = held->held_out_loss,
+                .held_out_correct = held->held_out_correct,
+                .held_out_count = held->held_out_count,
+                .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
+            },
+    };
+
+    memcpy(request.upload.digest, held->frame_digest, CN_DIGEST_SIZE);
+    memcpy(request.upload.base, held->base_digest, CN_DIGEST_SIZE);
+    return cn_mailbox_request(epoch->box, &request);
+}
+
+static void plan_decision(struct command *command, enum cn_verdict verdict, const uint8_t *accepted)
+{
+    command->kind = COMMAND_DECIDE;
+    command->number = (uint32_t)verdict;
+    memcpy(command->digest, accepted, CN_DIGEST_SIZE);
+}
+
+static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
+{
+    struct cn_errand_answer answer;
+
+    if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_UPLOAD, &answer)) {
+        plan_decision(command, answer.verdict, answer.accepted);
+        free(answer.data);
+    } else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD)) {
+        return want_upload(epoch);
+    }
+    return CN_OK;
+}
+
+static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
+{
+    struct cn_round_info news;
+    struct cn_round_plan plan;
+    bool heard = cn_mailbox_news(epoch->box, &news);
+
+    *command = (struct command){.kind = COMMAND_IDLE};
+    if (cn_mailbox_knocked(epoch->box)) {
+        command->kind = COMMAND_REFORM;
+        return CN_OK;
+    }
+    cn_round_next(&epoch->session->held, heard ? &news : NULL, &plan);
+    switch (plan.action) {
+    case CN_DO_WAIT:
+        return CN_OK;
+    case CN_DO_RESET:
+        command->kind = COMMAND_RESET;
+        return CN_OK;
+    case CN_DO_FETCH:
+        return plan_fetch(epoch, &news, command);
+    case CN_DO_BEGIN:
+        command->kind = COMMAND_BEGIN;
+        command->number = news.round;
+        return CN_OK;
+    case CN_DO_STEP:
+        command->kind = COMMAND_STEPS;
+        return CN_OK;
+    case CN_DO_ABANDON:
+        command->kind = COMMAND_ABANDON;
+        return CN_OK;
+    case CN_DO_SEND:
+        return plan_send(epoch, command);
+    case CN_DO_DECIDE:
+        plan_decision(command, plan.verdict, plan.accepted);
+        return CN_OK;
+    case CN_DO_END:
+        command->kind = COMMAND_END;
+        return CN_OK;
+    }
+    return CN_OK;
+}
+
+static cn_err lead(struct cn_epoch *epoch, struct command *command)
+{
+    uint64_t idle_until = cn_platform_now_ms() + IDLE_MS;
+    cn_err err;
+
+    for (;;) {
+        if (cn_mailbox_stopped(epoch->box))
+            return CN_ECANCELED;
+        err = plan_command(epoch, command);
+        if (err)
+            return err;
+        if (command->kind != COMMAND_IDLE && command->kind != COMMAND_END)
+            return CN_OK;
+        if (cn_platform_now_ms() >= idle_until)
+            return CN_OK;
+        cn_mailbox_wait(epoch->box, RECEIPT_MS);
+    }
+}
+
+// What every member does with a command.
+
+static cn_err run_steps(struct cn_epoch *epoch)
+{
+    struct cn_session *session = epoch->session;
+    bool leads = epoch->view.view.rank == 0;
+
+    while (!cn_session_round_done(session)) {
+        struct cn_step_flags flags = {.knocked = cn_mailbox_knocked(epoch->box)};
+        struct cn_round_info news;
+        struct cn_round_plan plan = {.action = CN_DO_STEP};
+        cn_err err;
+
+        if (cn_mailbox_stopped(epoch->box))
+            return CN_ECANCELED;
+        if (leads && cn_mailbox_news(epoch->box, &news))
+            cn_round_next(&session->held, &news, &plan);
+        flags.abandon = plan.action != CN_DO_STEP;
+        err = cn_session_step(session, epoch->collective, &flags);
+        if (err)
+            return err;
+        if (flags.abandon)
+            return CN_OK; // the leader's next command says what instead
+        tell_progress(epoch);
+        if (flags.knocked)
+            return CN_EAGAIN;
+        err = cn_session_save(session, SAVE_MS);
+        if (err)
+            return err;
+    }
+    return cn_session_finish(session, epoch->collective);
+}
+
+// A round whose numbers are no longer finite is given up by all members alike; the next one starts
+// from the aggregator's version.
+static cn_err do_steps(struct cn_epoch *epoch)
+{
+    struct cn_session *session = epoch->session;
+    cn_err err = run_steps(epoch);
+
+    if (err != CN_EDIVERGED && err != CN_ERANGE)
+        return err;
+    cn_log(
+        CN_LOG_ERROR, "epoch",
+        "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
+        "given up (a lower learning_rate helps)",
+        session->held.round, session->held.step);
+    return cn_session_abandon(session, false);
+}
+
+static cn_err do_base(struct cn_epoch *epoch, struct command *command)
+{
+    struct cn_session *session = epoch->session;
+    struct cn_collective *collective = epoch->collective;
+    struct cn_session_version version = {
+        .number = command->number,
+        .size = (size_t)command->size,
+        .delta = command->delta,
+    };
+    cn_err err;
+
+    if (!command->bytes) {
+        if (command->size > cn_session_state_limit(session))
+            return CN_ERANGE;
+        command->bytes = malloc(version.size ? version.size : 1);
+        if (!command->bytes)
+            return CN_ENOMEM;
+    }
+    err = collective->ops->broadcast(collective, 0, command->bytes, version.size);
+    if (err)
+        return err;
+    memcpy(version.digest, command->digest, CN_DIGEST_SIZE);
+    version.bytes = command->bytes;
+    err = cn_session_install(session, collective, &version);
+    if (!err)
+        cn_log(CN_LOG_INFO, "epoch", "version %u: held-out accuracy %.3f (%llu samples)",
+               version.number,
+               session->held.held_out_count
+                   ? (double)session->held.held_out_correct / (double)session->held.held_out_count
+                   : 0.0,
+               (unsigned long long)session->held.held_out_count);
+    return err;
+}
+
+static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
+{
+    static const char *const verdicts[] = {"accepted", "rejected", "late"};
+
+    if (command->number > CN_VERDICT_LATE || epoch->session->held.phase != CN_PHASE_SEND)
+        return CN_EFORMAT;
+    cn_log(command->number == CN_VERDICT_ACCEPTED ? CN_LOG_INFO : CN_LOG_WARN, "epoch",
+           "round %u: update of %zu bytes %s", epoch->session->held.round,
+           epoch->session->held.frame_size, verdicts[command->number]);
+    return cn_session_decide(epoch->session, (enum cn_verdict)command->number, command->digest);
+}
+
+static cn_err obey(struct cn_epoch *epoch, struct command *command)
+{
+    struct cn_session *session = epoch->session;
+
+    switch (command->kind) {
+    case COMMAND_IDLE:
+    case COMMAND_END:
+        return CN_OK;
+    case COMMAND_BASE:
+        return do_base(epoch, command);
+    case COMMAND_BEGIN:
+        if (session->held.phase != CN_PHASE_BASE)
+            return CN_EFORMAT;
+        return cn_session_begin(session, command->number);
+    case COMMAND_STEPS:
+        if (session->held.phase != CN_PHASE_TRAIN)
+            return CN_EFORMAT;
+        return do_steps(epoch);
+    case COMMAND_ABANDON:
+        if (session->held.phase != CN_PHASE_TRAIN)
+            return CN_EFORMAT;
+        return cn_session_abandon(session, true);
+    case COMMAND_DECIDE:
+        return do_decide(epoch, command);
+    case COMMAND_REFORM:
+        return CN_EAGAIN;
+    case COMMAND_RESET:
+        return CN_ESTALE;
+    }
+    return CN_EFORMAT;
+}
+
+static cn_err next_command(struct cn_epoch *epoch, struct command *command)
+{
+    struct cn_collective *collective = epoch->collective;
+    bool leads = epoch->view.view.rank == 0;
+    uint8_t bytes[COMMAND_SIZE] = {0};
+    cn_err err;
+
+    if (leads) {
+        err = lead(epoch, command);
+        if (err)
+            return err;
+        put_command(command, bytes);
+    }
+    err = collective->ops->broadcast(collective, 0, bytes, sizeof(bytes));
+    if (!err && !leads)
+        get_command(bytes, command);
+    return err;
+}
+
+cn_err cn_epoch_run(struct cn_epoch *epoch)
+{
+    struct cn_session *session = epoch->session;
+    cn_err err;
+
+    session->held.epoch = epoch->view.view.epoch;
+    err = heal(epoch);
+    if (!err && epoch->view.view.size > 1)
+        err = cn_session_save(session, 0); // an epoch that was acted on is never announced again
+    if (!err && session->held.phase == CN_PHASE_SEND)
+        err = cn_session_secure_outbox(session, epoch->collective);
+    while (!err) {
+        struct command command = {0};
+
+        tell_progress(epoch);
+        err = next_command(epoch, &command);
+        if (!err) {
+            epoch->ended = command.kind == COMMAND_END;
+            err = obey(epoch, &command);
+        }
+        free(command.bytes);
+    }
+    cn_mailbox_drop_errand(epoch->box);
+    return err == CN_EAGAIN ? CN_OK : err;
+}

@@ -1,0 +1,326 @@
+#include "runtime/round/mailbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+cn_err cn_mailbox_init(struct cn_mailbox *box)
+{
+    pthread_condattr_t attributes;
+
+    *box = (struct cn_mailbox){.wake = {-1, -1}};
+    if (pipe2(box->wake, O_NONBLOCK | O_CLOEXEC))
+        return cn_err_from_errno(errno);
+    pthread_mutex_init(&box->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&box->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return CN_OK;
+}
+
+void cn_mailbox_deinit(struct cn_mailbox *box)
+{
+    free(box->answer.data);
+    if (box->has_request)
+        free((void *)box->request.upload.frame);
+    pthread_cond_destroy(&box->changed);
+    pthread_mutex_destroy(&box->lock);
+    close(box->wake[0]);
+    close(box->wake[1]);
+}
+
+static void wake_owner(struct cn_mailbox *box)
+{
+    if (write(box->wake[1], "w", 1) < 0)
+        return; // the pipe is full: the owner will wake anyway
+}
+
+void cn_mailbox_drain(struct cn_mailbox *box)
+{
+    char bytes[64];
+
+    while (read(box->wake[0], bytes, sizeof(bytes)) > 0)
+        continue;
+}
+
+void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news)
+{
+    pthread_mutex_lock(&box->lock);
+    box->news = *news;
+    box->has_news = true;
+    pthread_cond_signal(&box->changed);
+    pthread_mutex_unlock(&box->lock);
+}
+
+bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
+{
+    bool has_news;
+
+    pthread_mutex_lock(&box->lock);
+    has_news = box->has_news;
+    *news = box->news;
+    pthread_mutex_unlock(&box->lock);
+    return has_news;
+}
+
+void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view)
+{
+    pthread_mutex_lock(&box->lock);
+    box->view = *view;
+    box->has_view = true;
+    pthread_cond_signal(&box->changed);
+    pthread_mutex_unlock(&box->lock);
+}
+
+bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view)
+{
+    bool has_view;
+
+    pthread_mutex_lock(&box->lock);
+    has_view = box->has_view;
+    *view = box->view;
+    box->has_view = false;
+    pthread_mutex_unlock(&box->lock);
+    return has_view;
+}
+
+void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked)
+{
+    pthread_mutex_lock(&box->lock);
+    box->knocked = knocked;
+    pthread_cond_signal(&box->changed);
+    pthread_mutex_unlock(&box->lock);
+}
+
+bool cn_mailbox_knocked(struct cn_mailbox *box)
+{
+    bool knocked;
+
+    pthread_mutex_lock(&box->lock);
+    knocked = box->knocked;
+    pthread_mutex_unlock(&box->lock);
+    return knocked;
+}
+
+// A request that nobody took yet still owns its frame.
+static void replace_request(struct cn_mailbox *box, const struct cn_errand_request *request)
+{
+    if (box->has_request)
+        free((void *)box->request.upload.frame);
+    box->request = *request;
+    box->has_request = true;
+    free(box->answer.data);
+    box->answer = (struct cn_errand_answer){0};
+}
+
+cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request *request)
+{
+    struct cn_errand_request copy = *request;
+
+    // The worker may drop the frame while the owner still sends it, so the owner gets one of its
+    // own.
+    if (request->kind == CN_ERRAND_UPLOAD) {
+        uint8_t *frame = malloc(request->upload.size ? request->upload.size : 1);
+
+        if (!frame)
+            return CN_ENOMEM;
+        memcpy(frame, request->upload.frame, request->upload.size);
+        copy.upload.frame = frame;
+    }
+    pthread_mutex_lock(&box->lock);
+    replace_request(box, &copy);
+    pthread_mutex_unlock(&box->lock);
+    wake_owner(box);
+    return CN_OK;
+}
+
+bool cn_mailbox_take_request(struct cn_mailbox *box, struct cn_errand_request *request)
+{
+    bool has_request;
+
+    pthread_mutex_lock(&box->lock);
+    has_request = box->has_request;
+    *request = box->request;
+    box->has_request = false;
+    box->request.upload.frame = NULL; // the taker owns it now
+    pthread_mutex_unlock(&box->lock);
+    return has_request;
+}
+
+bool cn_mailbox_requested(struct cn_mailbox *box, enum cn_errand kind)
+{
+    bool requested;
+
+    pthread_mutex_lock(&box->lock);
+    requested = box->request.kind == kind;
+    pthread_mutex_unlock(&box->lock);
+    return requested;
+}
+
+void cn_mailbox_put_answer(struct cn_mailbox *box, const struct cn_errand_answer *answer)
+{
+    pthread_mutex_lock(&box->lock);
+    free(box->answer.data);
+    box->answer = *answer;
+    pthread_cond_signal(&box->changed);
+    pthread_mutex_unlock(&box->lock);
+}
+
+bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
+                            struct cn_errand_answer *answer)
+{
+    bool taken;
+
+    pthread_mutex_lock(&box->lock);
+    taken = box->answer.kind == kind;
+    if (taken)
+        *answer = box->answer;
+    else
+        free(box->answer.data);
+    if (box->answer.kind != CN_ERRAND_NONE)
+        box->request.kind = CN_ERRAND_NONE;
+    box->answer = (struct cn_errand_answer){0};
+    pthread_mutex_unlock(&box->lock);
+    return taken;
+}
+
+// The owner notices by the empty request and abandons what the link does.
+void cn_mailbox_drop_errand(struct cn_mailbox *box)
+{
+    pthread_mutex_lock(&box->lock);
+    if (box->request.kind != CN_ERRAND_NONE)
+        replace_request(box, &(struct cn_errand_request){.kind = CN_ERRAND_NONE});
+    pthread_mutex_unlock(&box->lock);
+    wake_owner(box);
+}
+
+void cn_mailbox_put_left(struct cn_mailbox *box, uint32_t lost, const struct cn_state_tag *tag)
+{
+    pthread_mutex_lock(&box->lock);
+    box->left = true;
+    box->lost = lost;
+    box->tag = *tag;
+    pthread_mutex_unlock(&box->lock);
+    wake_owner(box);
+}
+
+bool cn_mailbox_take_left(struct cn_mailbox *box, uint32_t *lost, struct cn_state_tag *tag)
+{
+    bool left;
+
+    pthread_mutex_lock(&box->lock);
+    left = box->left;
+    *lost = box->lost;
+    *tag = box->tag;
+    box->left = false;
+    pthread_mutex_unlock(&box->lock);
+    return left;
+}
+
+void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress)
+{
+    bool ended;
+
+    pthread_mutex_lock(&box->lock);
+    ended = progress->ended && !box->progress.ended;
+    box->progress = *progress;
+    pthread_mutex_unlock(&box->lock);
+    if (ended)
+        wake_owner(box);
+}
+
+struct cn_progress cn_mailbox_progress(struct cn_mailbox *box)
+{
+    struct cn_progress progress;
+
+    pthread_mutex_lock(&box->lock);
+    progress = box->progress;
+    pthread_mutex_unlock(&box->lock);
+    return progress;
+}
+
+void cn_mailbox_set_collective(struct cn_mailbox *box, struct cn_collective *collective)
+{
+    pthread_mutex_lock(&box->lock);
+    box->collective = collective;
+    if (collective && box->stop)
+        collective->ops->cancel(collective);
+    pthread_mutex_unlock(&box->lock);
+}
+
+void cn_mailbox_stop(struct cn_mailbox *box)
+{
+    pthread_mutex_lock(&box->lock);
+    box->stop = true;
+    if (box->collective)
+        box->collective->ops->cancel(box->collective);
+    pthread_cond_signal(&box->changed);
+    pthread_mutex_unlock(&box->lock);
+}
+
+bool cn_mailbox_stopped(struct cn_mailbox *box)
+{
+    bool stop;
+
+    pthread_mutex_lock(&box->lock);
+    stop = box->stop;
+    pthread_mutex_unlock(&box->lock);
+    return stop;
+}
+
+void cn_mailbox_fail(struct cn_mailbox *box)
+{
+    pthread_mutex_lock(&box->lock);
+    box->failed = true;
+    pthread_mutex_unlock(&box->lock);
+    wake_owner(box);
+}
+
+bool cn_mailbox_failed(struct cn_mailbox *box)
+{
+    bool failed;
+
+    pthread_mutex_lock(&box->lock);
+    failed = box->failed;
+    pthread_mutex_unlock(&box->lock);
+    return failed;
+}
+
+void cn_mailbox_finish(struct cn_mailbox *box)
+{
+    pthread_mutex_lock(&box->lock);
+    box->finished = true;
+    pthread_mutex_unlock(&box->lock);
+    wake_owner(box);
+}
+
+bool cn_mailbox_finished(struct cn_mailbox *box)
+{
+    bool finished;
+
+    pthread_mutex_lock(&box->lock);
+    finished = box->finished;
+    pthread_mutex_unlock(&box->lock);
+    return finished;
+}
+
+void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&box->lock);
+    if (!box->stop)
+        pthread_cond_timedwait(&box->changed, &box->lock, &until);
+    pthread_mutex_unlock(&box->lock);
+}

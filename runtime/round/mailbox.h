@@ -1,0 +1,109 @@
+// mailbox.h - what the two threads of a node tell each other.
+//
+// The owner thread polls link and peers; the worker thread trains. Neither waits for the other:
+// each puts its news here and looks for the other's when it comes by. The worker may sleep on the
+// box, the owner is woken through a pipe. Threading: all functions from both threads; fields only
+// through them.
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/group/membership.h"
+#include "runtime/port/link.h"
+#include "runtime/round/checkpoint.h"
+
+// What the worker wants from the link. The owner does it and puts the answer.
+enum cn_errand {
+    CN_ERRAND_NONE,
+    CN_ERRAND_FETCH,  // .digest, .size
+    CN_ERRAND_UPLOAD, // .upload
+};
+
+struct cn_errand_request {
+    enum cn_errand kind;
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint64_t size;
+    struct cn_link_upload
+        upload; // its frame is borrowed by request, owned by who takes the request
+};
+
+struct cn_errand_answer {
+    enum cn_errand kind; // NONE: there is no answer yet
+    bool gone;           // FETCH: the blob is not there
+    uint8_t *data;       // FETCH: owned by whoever took the answer
+    size_t size;
+    enum cn_verdict verdict; // UPLOAD
+    uint8_t accepted[CN_DIGEST_SIZE];
+};
+
+// Where the worker is, for status.
+struct cn_progress {
+    enum cn_phase phase;
+    uint32_t round, step, version;
+    uint64_t epoch, resets;
+    uint32_t rank, size;      // of the group; size 0 while it forms
+    double held_out_accuracy; // of the base; negative when not measured
+    bool ended;
+};
+
+struct cn_mailbox {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; // for the worker
+    int wake[2];            // pipe for the owner: read end, write end
+
+    // From the owner.
+    bool stop;
+    bool knocked;
+    bool has_news;
+    struct cn_round_info news;
+    bool has_view;
+    struct cn_membership_view view;
+    struct cn_errand_answer answer;
+
+    // From the worker.
+    struct cn_errand_request request;
+    bool has_request;
+    bool left; // the epoch ended: .lost, .tag
+    uint32_t lost;
+    struct cn_state_tag tag;
+    struct cn_progress progress;
+    struct cn_collective *collective; // to cancel; NULL between epochs
+    bool failed;                      // the worker cannot go on
+    bool finished;                    // the worker ended by itself: another run is wanted
+};
+
+cn_err cn_mailbox_init(struct cn_mailbox *box);
+void cn_mailbox_deinit(struct cn_mailbox *box);
+
+// For the owner.
+void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
+void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view);
+void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked);
+void cn_mailbox_put_answer(struct cn_mailbox *box,
+                           const struct cn_errand_answer *answer); // takes data
+bool cn_mailbox_take_request(struct cn_mailbox *box, struct cn_errand_request *request);
+bool cn_mailbox_take_left(struct cn_mailbox *box, uint32_t *lost, struct cn_state_tag *tag);
+struct cn_progress cn_mailbox_progress(struct cn_mailbox *box);
+bool cn_mailbox_failed(struct cn_mailbox *box);
+bool cn_mailbox_finished(struct cn_mailbox *box);
+void cn_mailbox_stop(struct cn_mailbox *box);  // also cancels a running collective
+void cn_mailbox_drain(struct cn_mailbox *box); // empties the wake pipe
+
+// For the worker.
+bool cn_mailbox_stopped(struct cn_mailbox *box);
+bool cn_mailbox_knocked(struct cn_mailbox *box);
+bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news); // false: none yet
+bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view);
+void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms); // until something changes
+cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request *request);
+bool cn_mailbox_requested(struct cn_mailbox *box, enum cn_errand kind); // under way or answered
+bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
+                            struct cn_errand_answer *answer); // drops one to another errand
+void cn_mailbox_drop_errand(struct cn_mailbox *box);
+void cn_mailbox_put_left(struct cn_mailbox *box, uint32_t lost, const struct cn_state_tag *tag);
+void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress);
+void cn_mailbox_set_collective(struct cn_mailbox *box, struct cn_collective *collective);
+void cn_mailbox_fail(struct cn_mailbox *box);
+void cn_mailbox_finish(struct cn_mailbox *box);

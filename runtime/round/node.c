@@ -1,0 +1,567 @@
+#include "runtime/round/node.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/export.h"
+#include "runtime/group/membership.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/node_status.h"
+#include "runtime/round/worker.h"
+#include "runtime/update/version.h"
+
+#define POLL_MS 50
+#define STATUS_MS 1000
+#define GRAPH_FILE "graph.blob"
+#define GRAPH_MAX (256u << 20) // bytes of a graph without weights
+
+struct node {
+    struct cn_node_config config;
+    struct cn_link *link;
+    struct cn_peer_link *peers;
+    struct cn_membership *membership;
+    struct cn_member members[CN_GROUP_MAX]; // with pair keys
+    uint32_t self;
+
+    bool registered;
+    struct cn_manifest manifest;
+    bool fetching_graph;
+    uint8_t *model; // the ONNX file made from the graph blob
+    size_t model_size;
+
+    bool working; // the worker thread runs
+    struct cn_worker worker;
+    struct cn_mailbox box;
+    const uint8_t *sending; // the frame the link sends; owned
+    uint64_t solo_epoch;    // of a group of one
+
+    bool down;
+    uint64_t down_since_ms;
+    uint64_t status_ms;
+    struct cn_node_status status;
+    cn_err result; // CN_EAGAIN while running
+};
+
+static cn_err enlist(struct node *node)
+{
+    const struct cn_settings *settings = node->config.settings;
+    struct cn_registration registration = {
+        .cpu_count = cn_platform_cpu_count(),
+        .memory = settings->memory_limit,
+        .power_mw = settings->power_mw,
+        .member_count = settings->group.member_count,
+    };
+    cn_err err;
+
+    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
+    for (uint32_t i = 0; i < settings->group.member_count; i++)
+        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
+    err = node->link->ops->enlist(node->link, &registration);
+    return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
+}
+
+// The worker and what it needs.
+
+static void stop_worker(struct node *node)
+{
+    if (!node->working)
+        return;
+    cn_mailbox_stop(&node->box);
+    cn_worker_join(&node->worker);
+    node->working = false;
+    node->link->ops->abandon(node->link);
+    free((void *)node->sending);
+    node->sending = NULL;
+    cn_mailbox_deinit(&node->box);
+    cn_membership_close(node->membership);
+    node->membership = NULL;
+}
+
+static cn_err start_worker(struct node *node)
+{
+    const struct cn_node_config *config = &node->config;
+    struct cn_worker_config worker = {
+        .session =
+            {
+                .settings = config->settings,
+                .job = &node->manifest.job,
+                .compute = config->compute,
+                .store = config->store,
+                .model = node->model,
+                .model_size = node->model_size,
+                .run = node->manifest.run,
+                .lineage = node->manifest.lineage,
+                .group = node->manifest.group,
+            },
+        .box = &node->box,
+        .collective = config->ports->collective,
+        .members = node->members,
+        .member_count = config->settings->group.member_count,
+        .timeout_ms = (uint32_t)config->settings->group.timeout_ms,
+    };
+    cn_err err;
+
+    memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
+    err = cn_mailbox_init(&node->box);
+    if (err)
+        return err;
+    err = cn_worker_start(&worker, &node->worker);
+    if (err) {
+        cn_mailbox_deinit(&node->box);
+        return err;
+    }
+    node->working = true;
+    return CN_OK;
+}
+
+static cn_err restore_model(struct node *node, const uint8_t *blob, size_t size)
+{
+    static struct cn_diag diag;
+    struct cn_buffer model;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    cn_buffer_init(&model, CN_ONNX_FILE_MAX);
+    err = cn_export_restore(blob, size, &diag, &model);
+    if (err) {
+        cn_log(CN_LOG_ERROR, "node", "the graph from the aggregator is unusable: %s",
+               diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+        cn_buffer_deinit(&model);
+        return err;
+    }
+    free(node->model);
+    node->model = model.data;
+    node->model_size = model.size;
+    return CN_OK;
+}
+
+// Uses the stored graph if it is the one of the run, else fetches it.
+static cn_err prepare_graph(struct node *node)
+{
+    struct cn_store *store = node->config.store;
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint8_t *blob = NULL;
+    size_t size = 0;
+    cn_err err;
+
+    err = store->ops->load(store, GRAPH_FILE, GRAPH_MAX, &blob, &size);
+    if (!err) {
+        cn_crypto_digest(blob, size, digest);
+        if (memcmp(digest, node->manifest.graph, CN_DIGEST_SIZE) == 0)
+            err = restore_model(node, blob, size);
+        else
+            err = CN_ENOTFOUND;
+        free(blob);
+    }
+    if (!err)
+        return start_worker(node);
+    node->fetching_graph = true;
+    return node->link->ops->fetch(node->link, node->manifest.graph, node->manifest.graph_size,
+                                  GRAPH_MAX);
+}
+
+static cn_err take_graph(struct node *node, const uint8_t *blob, size_t size)
+{
+    cn_err err;
+
+    node->fetching_graph = false;
+    err = restore_model(node, blob, size);
+    if (err)
+        return err;
+    err = cn_store_replace(node->config.store, GRAPH_FILE, blob, size);
+    if (err)
+        cn_log(CN_LOG_WARN, "node", "the graph is not kept: %s", cn_err_text(err));
+    return start_worker(node);
+}
+
+// The group.
+
+static cn_err open_peers(struct node *node)
+{
+    const struct cn_group_settings *group = &node->config.settings->group;
+
+    if (node->peers)
+        node->peers->ops->close(node->peers);
+    node->peers = NULL;
+    return node->config.ports->open_peer_link(group->listen, node->members, group->member_count,
+                                              node->self, &node->peers);
+}
+
+static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest)
+{
+    const struct cn_group_settings *group = &node->config.settings->group;
+    bool keys_changed = false;
+    cn_err err;
+
+    for (uint32_t i = 0; i < group->member_count; i++) {
+        keys_changed = keys_changed || !node->registered ||
+                       memcmp(node->members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE) != 0;
+        memcpy(node->members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE);
+    }
+    if (node->registered && node->working && manifest->run == node->manifest.run &&
+        manifest->lineage == node->manifest.lineage && !keys_changed)
+        return CN_OK;
+    stop_worker(node);
+    node->registered = true;
+    node->manifest = *manifest;
+    cn_log(CN_LOG_INFO, "node", "registered in group '%s' for job '%s', run %016llx",
+           manifest->group, manifest->job.name, (unsigned long long)manifest->run);
+    if (group->member_count > 1) {
+        err = open_peers(node);
+        if (err) {
+            cn_log(CN_LOG_ERROR, "node", "group.listen %s: %s", group->listen, cn_err_text(err));
+            return err;
+        }
+    }
+    return prepare_graph(node);
+}
+
+static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_sha256 sha;
+    uint8_t run[8];
+
+    cn_put_u64(run, node->manifest.run);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, run, sizeof(run));
+    cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group));
+    cn_sha256_finish(&sha, digest);
+}
+
+// The worker's first word: its session is open and it wants a group.
+static cn_err open_membership(struct node *node, const struct cn_state_tag *tag, uint64_t now)
+{
+    const struct cn_group_settings *group = &node->config.settings->group;
+    struct cn_membership_config config = {
+        .self = node->self,
+        .count = group->member_count,
+        .form_ms = group->form_ms,
+        .rejoin_ms = group->rejoin_ms,
+    };
+    cn_err err;
+
+    hash_job(node, config.job);
+    err = cn_crypto_random(&config.boot_id, sizeof(config.boot_id));
+    if (err)
+        return err;
+    return cn_membership_open(&config, cn_mailbox_progress(&node->box).epoch, tag, now,
+                              &node->membership);
+}
+
+static void give_solo_view(struct node *node)
+{
+    struct cn_membership_view view = {.view = {.epoch = ++node->solo_epoch, .size = 1}};
+
+    cn_mailbox_put_view(&node->box, &view);
+}
+
+static cn_err worker_left(struct node *node, uint32_t lost, const struct cn_state_tag *tag,
+                          uint64_t now)
+{
+    if (node->config.settings->group.member_count <= 1) {
+        give_solo_view(node);
+        return node->link->ops->watch(node->link, true);
+    }
+    if (!node->membership)
+        return open_membership(node, tag, now);
+    cn_membership_leave(node->membership, lost, tag, now);
+    return CN_OK;
+}
+
+static cn_err poll_peers(struct node *node, uint64_t now)
+{
+    uint8_t message[CN_PEER_MESSAGE_MAX];
+    struct cn_membership_view view;
+    uint32_t member;
+    size_t size;
+
+    if (!node->peers)
+        return CN_OK;
+    while (node->peers->ops->poll(node->peers, &member, message, &size) == CN_OK) {
+        if (node->membership)
+            cn_membership_receive(node->membership, member, message, size, now);
+    }
+    if (!node->membership)
+        return CN_OK;
+    while (cn_membership_next(node->membership, now, &member, message, &size)) {
+        if (node->peers->ops->send(node->peers, member, message, size))
+            break; // the next announcement repeats it
+    }
+    cn_mailbox_put_knock(&node->box, cn_membership_knocked(node->membership));
+    if (!cn_membership_view(node->membership, &view))
+        return CN_OK;
+    cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u", (unsigned long long)view.view.epoch,
+           view.view.rank, view.view.size);
+    cn_mailbox_put_view(&node->box, &view);
+    return node->link->ops->watch(node->link, view.view.rank == 0);
+}
+
+// Errands of the worker.
+
+static void answer_gone(struct node *node)
+{
+    struct cn_errand_answer answer = {.kind = CN_ERRAND_FETCH, .gone = true};
+
+    cn_mailbox_put_answer(&node->box, &answer);
+}
+
+static cn_err run_errand(struct node *node, const struct cn_errand_request *request)
+{
+    struct cn_link *link = node->link;
+
+    link->ops->abandon(link);
+    free((void *)node->sending);
+    node->sending = NULL;
+    switch (request->kind) {
+    case CN_ERRAND_NONE:
+        return CN_OK;
+    case CN_ERRAND_FETCH:
+        return link->ops->fetch(link, request->digest, request->size,
+                                CN_VERSION_HEADER_SIZE + 4ull * CN_ONNX_FILE_MAX);
+    case CN_ERRAND_UPLOAD:
+        node->sending = request->upload.frame;
+        return link->ops->upload(link, &request->upload);
+    }
+    return CN_OK;
+}
+
+static void put_fetched(struct node *node, const uint8_t *data, size_t size)
+{
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_FETCH, .data = malloc(size ? size : 1), .size = size};
+
+    if (!answer.data) {
+        answer_gone(node);
+        return;
+    }
+    memcpy(answer.data, data, size);
+    cn_mailbox_put_answer(&node->box, &answer);
+}
+
+static void put_receipt(struct node *node, const struct cn_link_event *event)
+{
+    struct cn_errand_answer answer = {.kind = CN_ERRAND_UPLOAD, .verdict = event->verdict};
+
+    memcpy(answer.accepted, event->accepted, CN_DIGEST_SIZE);
+    if (event->verdict != CN_VERDICT_ACCEPTED)
+        cn_log(CN_LOG_WARN, "node", "the update does not count: %s", event->text);
+    free((void *)node->sending);
+    node->sending = NULL;
+    cn_mailbox_put_answer(&node->box, &answer);
+}
+
+// Events of the link.
+
+static cn_err take_news(struct node *node, const struct cn_round_info *news)
+{
+    node->status.news = *news;
+    node->status.has_news = true;
+    if (node->registered && news->run != node->manifest.run) {
+        cn_log(CN_LOG_INFO, "node", "the aggregator started another run");
+        return enlist(node);
+    }
+    if (node->working)
+        cn_mailbox_put_news(&node->box, news);
+    return CN_OK;
+}
+
+static cn_err take_event(struct node *node, const struct cn_link_event *event)
+{
+    switch (event->type) {
+    case CN_LINK_REGISTERED:
+        return take_manifest(node, event->manifest);
+    case CN_LINK_REFUSED:
+        cn_log(CN_LOG_ERROR, "node", "the aggregator refuses this board: %s", event->text);
+        node->result = CN_EAUTH;
+        return CN_OK;
+    case CN_LINK_DOWN:
+        cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
+        node->down = true;
+        node->down_since_ms = cn_platform_now_ms();
+        return CN_OK;
+    case CN_LINK_UP:
+        if (node->down)
+            cn_log(CN_LOG_INFO, "node", "the aggregator is back");
+        node->down = false;
+        return CN_OK;
+    case CN_LINK_ROUND:
+        return take_news(node, event->round);
+    case CN_LINK_FETCHED:
+        if (node->fetching_graph)
+            return take_graph(node, event->data, event->size);
+        put_fetched(node, event->data, event->size);
+        return CN_OK;
+    case CN_LINK_GONE:
+        if (node->fetching_graph)
+            return enlist(node); // the run changed while we asked
+        answer_gone(node);
+        return CN_OK;
+    case CN_LINK_RECEIPT:
+        put_receipt(node, event);
+        return CN_OK;
+    }
+    return CN_OK;
+}
+
+static cn_err poll_link(struct node *node)
+{
+    struct cn_link_event event;
+    cn_err err;
+
+    for (;;) {
+        err = node->link->ops->poll(node->link, &event);
+        if (err == CN_EAGAIN)
+            return CN_OK;
+        if (!err)
+            err = take_event(node, &event);
+        if (err || node->result != CN_EAGAIN)
+            return err;
+    }
+}
+
+static cn_err poll_worker(struct node *node, uint64_t now)
+{
+    struct cn_errand_request request;
+    struct cn_state_tag tag;
+    uint32_t lost;
+    cn_err err = CN_OK;
+
+    if (!node->working)
+        return CN_OK;
+    cn_mailbox_drain(&node->box);
+    if (cn_mailbox_failed(&node->box)) {
+        node->result = CN_EINVAL;
+        return CN_OK;
+    }
+    if (cn_mailbox_finished(&node->box)) {
+        stop_worker(node);
+        return enlist(node);
+    }
+    if (cn_mailbox_take_left(&node->box, &lost, &tag))
+        err = worker_left(node, lost, &tag, now);
+    if (!err && cn_mailbox_take_request(&node->box, &request))
+        err = run_errand(node, &request);
+    if (node->config.until_end && cn_mailbox_progress(&node->box).ended)
+        node->result = CN_OK;
+    return err;
+}
+
+static void wait_for_work(struct node *node)
+{
+    struct pollfd descriptors[3];
+    nfds_t count = 0;
+
+    descriptors[count++] =
+        (struct pollfd){.fd = node->link->ops->descriptor(node->link), .events = POLLIN};
+    if (node->peers)
+        descriptors[count++] =
+            (struct pollfd){.fd = node->peers->ops->descriptor(node->peers), .events = POLLIN};
+    if (node->working)
+        descriptors[count++] = (struct pollfd){.fd = node->box.wake[0], .events = POLLIN};
+    poll(descriptors, count, POLL_MS);
+}
+
+static void update_status(struct node *node, uint64_t now)
+{
+    struct cn_node_status *status = &node->status;
+
+    if (now - node->status_ms < STATUS_MS)
+        return;
+    node->status_ms = now;
+    status->registered = node->registered;
+    status->down = node->down;
+    status->manifest = &node->manifest;
+    if (node->working)
+        status->progress = cn_mailbox_progress(&node->box);
+    status->group[0] = '\0';
+    if (node->membership)
+        cn_membership_describe(node->membership, node->members, now, status->group,
+                               sizeof(status->group));
+    node->link->ops->stats(node->link, &status->bytes);
+    cn_node_status_write(node->config.store, node->config.settings, status);
+}
+
+static cn_err run_loop(struct node *node)
+{
+    const struct cn_node_config *config = &node->config;
+    cn_err err = enlist(node);
+
+    while (!err && node->result == CN_EAGAIN) {
+        uint64_t now = cn_platform_now_ms();
+
+        if (atomic_load(config->stop))
+            return CN_ECANCELED;
+        if (config->give_up_ms && node->down && now - node->down_since_ms > config->give_up_ms)
+            return CN_ETIMEOUT;
+        wait_for_work(node);
+        err = poll_link(node);
+        if (!err)
+            err = poll_worker(node, now);
+        if (!err)
+            err = poll_peers(node, now);
+        update_status(node, now);
+    }
+    return err ? err : node->result;
+}
+
+static cn_err open_link(struct node *node)
+{
+    const struct cn_settings *settings = node->config.settings;
+    struct cn_link_config config = {
+        .board = settings->name,
+        .address_count = settings->address_count,
+        .uplink_bps = settings->uplink_bps,
+    };
+
+    memcpy(config.key, node->config.link_key, CN_KEY_SIZE);
+    for (uint32_t i = 0; i < settings->address_count; i++)
+        config.addresses[i] = settings->addresses[i];
+    return node->config.ports->link->open(&config, &node->link);
+}
+
+static cn_err find_self(struct node *node)
+{
+    const struct cn_settings *settings = node->config.settings;
+
+    memcpy(node->members, settings->group.members, sizeof(node->members));
+    if (settings->group.member_count == 0)
+        return CN_OK;
+    for (uint32_t i = 0; i < settings->group.member_count; i++) {
+        if (strcmp(settings->group.members[i].name, settings->name) == 0) {
+            node->self = i;
+            return CN_OK;
+        }
+    }
+    cn_log(CN_LOG_ERROR, "node", "group.members does not contain this board, '%s'", settings->name);
+    return CN_EINVAL;
+}
+
+cn_err cn_node_run(const struct cn_node_config *config)
+{
+    struct node *node = calloc(1, sizeof(*node));
+    cn_err err;
+
+    if (!node)
+        return CN_ENOMEM;
+    node->config = *config;
+    node->result = CN_EAGAIN;
+    err = find_self(node);
+    if (!err)
+        err = open_link(node);
+    if (!err)
+        err = run_loop(node);
+    if (node->link)
+        stop_worker(node);
+    if (node->peers)
+        node->peers->ops->close(node->peers);
+    if (node->link)
+        node->link->ops->close(node->link);
+    cn_crypto_wipe(node->members, sizeof(node->members));
+    cn_node_status_deinit(&node->status);
+    free(node->model);
+    free(node);
+    return err;
+}

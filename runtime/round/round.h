@@ -1,0 +1,33 @@
+// round.h - what a group does next in a round, as a pure decision.
+//
+//   EMPTY --fetch--> BASE --begin--> TRAIN --steps--> SEND --decide--> BASE
+//
+// The inputs are what the board holds (phase, round, base; from its checkpoint) and what the
+// aggregator last said. Late and repeated news is normal on a lossy link: news older than what the
+// board holds changes nothing. No clock, no network and no memory in here. Threading: none.
+#pragma once
+
+#include "runtime/port/link.h"
+#include "runtime/round/checkpoint.h"
+
+enum cn_round_action {
+    CN_DO_WAIT,    // nothing to do until there is news
+    CN_DO_RESET,   // another run: forget everything of this one
+    CN_DO_FETCH,   // get the version the aggregator names
+    CN_DO_BEGIN,   // start the round: weights = base
+    CN_DO_STEP,    // train on
+    CN_DO_ABANDON, // the round is over without us: what was trained goes into the residual
+    CN_DO_SEND,    // deliver the outbox
+    CN_DO_DECIDE,  // the outcome is known: .verdict
+    CN_DO_END,     // the run has ended and its last version is here
+};
+
+struct cn_round_plan {
+    enum cn_round_action action;
+    enum cn_verdict verdict;          // DECIDE
+    uint8_t accepted[CN_DIGEST_SIZE]; // DECIDE: what counts; zeros for nothing
+};
+
+// news is NULL while the aggregator has not been heard: a round that was begun goes on without it.
+void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info *news,
+                   struct cn_round_plan *plan);

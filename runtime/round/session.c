@@ -1,0 +1,635 @@
+#include "runtime/round/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/export.h"
+#include "runtime/port/platform.h"
+#include "runtime/update/residual.h"
+#include "runtime/update/update.h"
+#include "runtime/update/version.h"
+
+#define MODEL_FILE "model.current.onnx"
+#define DISK_RETRY_MS 1000
+
+static cn_err allocate(float **array, size_t total)
+{
+    if (*array)
+        return CN_OK;
+    *array = calloc(total ? total : 1, sizeof(float));
+    return *array ? CN_OK : CN_ENOMEM;
+}
+
+static void release(float **array)
+{
+    free(*array);
+    *array = NULL;
+}
+
+static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
+{
+    const struct cn_job *job = session->config.job;
+    const struct cn_data_paths *paths = cn_profile_data(session->config.settings, job->data_set);
+    struct cn_sample_shape shape;
+    struct cn_dataset_config config;
+
+    if (!paths) {
+        cn_diag_add(diag, "data set '%s' of job '%s' is not in this profile; add it under 'data:'",
+                    job->data_set, job->name);
+        return CN_EINVAL;
+    }
+    cn_trainer_sample_shape(session->trainer, &shape);
+    config = (struct cn_dataset_config){
+        .inputs = paths->inputs,
+        .labels = paths->labels,
+        .scale = job->scale,
+        .mean = job->mean,
+        .held_out = job->held_out,
+        .seed = job->seed,
+    };
+    return cn_dataset_open(&config, &shape, diag, &session->dataset);
+}
+
+static cn_err allocate_batch(struct cn_session *session)
+{
+    struct cn_sample_shape shape;
+    size_t elements = 1;
+    size_t batch = session->config.job->batch;
+
+    cn_trainer_sample_shape(session->trainer, &shape);
+    for (uint32_t i = 0; i < shape.rank; i++)
+        elements *= shape.dims[i];
+    session->batch.inputs = calloc(batch * elements, sizeof(float));
+    session->batch.labels = calloc(batch, sizeof(int32_t));
+    session->batch.targets = calloc(batch * shape.outputs, sizeof(float));
+    if (!session->batch.inputs || !session->batch.labels || !session->batch.targets)
+        return CN_ENOMEM;
+    return CN_OK;
+}
+
+static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
+{
+    const struct cn_session_config *config = &session->config;
+    struct cn_trainer_config trainer = {
+        .compute = config->compute,
+        .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
+        .batch = config->job->batch,
+        .loss = config->job->loss,
+        .learning_rate = (float)config->job->learning_rate,
+        .momentum = (float)config->job->momentum,
+        .weight_decay = (float)config->job->weight_decay,
+        .memory_limit = config->settings->memory_limit,
+    };
+    cn_err err;
+
+    err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
+    if (err)
+        return err;
+    err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    if (err)
+        return err;
+    session->layout = cn_trainer_layout(session->trainer);
+    return allocate_batch(session);
+}
+
+static void start_empty(struct cn_session *session)
+{
+    cn_checkpoint_deinit(&session->held);
+    session->held = (struct cn_checkpoint){
+        .run = session->config.run,
+        .lineage = session->config.lineage,
+        .phase = CN_PHASE_EMPTY,
+        .total = session->layout->total,
+    };
+    memcpy(session->held.graph, session->config.graph, CN_DIGEST_SIZE);
+}
+
+// The trainer continues where the held state says.
+static cn_err load_trainer(struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
+    cn_err err;
+
+    err = cn_trainer_discard(session->trainer);
+    if (err || !weights)
+        return err;
+    err = cn_trainer_set_weights(session->trainer, weights);
+    if (err)
+        return err;
+    return cn_trainer_set_optimizer(session->trainer, held->optimizer);
+}
+
+static bool fits_run(const struct cn_session *session, const struct cn_checkpoint *held)
+{
+    return held->run == session->config.run && held->lineage == session->config.lineage &&
+           held->total == session->layout->total &&
+           memcmp(held->graph, session->config.graph, CN_DIGEST_SIZE) == 0;
+}
+
+static cn_err resume(struct cn_session *session, struct cn_diag *diag)
+{
+    cn_err err;
+
+    err = cn_checkpoint_load(session->config.store, session->layout->total,
+                             cn_update_size_max(session->layout), diag, &session->held);
+    if (err && err != CN_ENOTFOUND && err != CN_EFORMAT && err != CN_ERANGE)
+        return err;
+    if (err || !fits_run(session, &session->held)) {
+        if (!err)
+            cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
+        start_empty(session);
+    } else {
+        cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",
+               session->held.round, session->held.step, session->held.version);
+    }
+    return load_trainer(session);
+}
+
+cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,
+                       struct cn_session **result)
+{
+    struct cn_session *session = calloc(1, sizeof(*session));
+    cn_err err;
+
+    if (!session)
+        return CN_ENOMEM;
+    session->config = *config;
+    err = open_trainer(session, diag);
+    if (!err)
+        err = open_dataset(session, diag);
+    if (!err)
+        err = resume(session, diag);
+    if (err) {
+        cn_session_close(session);
+        return err;
+    }
+    session->saved_ms = cn_platform_now_ms();
+    *result = session;
+    return CN_OK;
+}
+
+void cn_session_close(struct cn_session *session)
+{
+    if (!session)
+        return;
+    cn_checkpoint_deinit(&session->held);
+    free(session->batch.inputs);
+    free(session->batch.labels);
+    free(session->batch.targets);
+    cn_dataset_close(session->dataset);
+    cn_trainer_close(session->trainer);
+    cn_onnx_close(session->onnx);
+    free(session);
+}
+
+static cn_err check_full(const struct cn_session *session, const struct cn_session_version *version,
+                         struct cn_version_header *header)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err;
+
+    err = cn_version_get_header(version->bytes, version->size, header);
+    if (err)
+        return err;
+    if (header->count != session->layout->total ||
+        memcmp(header->graph, session->config.graph, CN_DIGEST_SIZE) != 0)
+        return CN_EFORMAT;
+    cn_crypto_digest(version->bytes, version->size, digest);
+    return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
+}
+
+// Sets values to the tensors of the version.
+static cn_err decode_version(const struct cn_session *session,
+                             const struct cn_session_version *version, float *values,
+                             struct cn_version_header *header)
+{
+    const struct cn_checkpoint *held = &session->held;
+    size_t size = session->layout->total * sizeof(float);
+    struct cn_update_header frame;
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err;
+
+    if (!version->delta) {
+        err = check_full(session, version, header);
+        if (!err)
+            memcpy(values, version->bytes + CN_VERSION_HEADER_SIZE, size);
+        return err;
+    }
+    err = cn_update_check(version->bytes, version->size, session->layout, NULL, &frame);
+    if (err)
+        return err;
+    if (!held->base || memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0)
+        return CN_ESTALE;
+    memcpy(values, held->base, size);
+    err = cn_update_apply(version->bytes, version->size, session->layout, values);
+    if (err)
+        return err;
+    header->count = session->layout->total;
+    memcpy(header->graph, session->config.graph, CN_DIGEST_SIZE);
+    memcpy(header->parent, held->base_digest, CN_DIGEST_SIZE);
+    cn_version_digest(header, values, digest);
+    return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
+}
+
+cn_err cn_session_check_version(const struct cn_session *session,
+                                const struct cn_session_version *version)
+{
+    struct cn_version_header header;
+    float *values = NULL;
+    cn_err err;
+
+    err = allocate(&values, session->layout->total);
+    if (err)
+        return err;
+    err = decode_version(session, version, values, &header);
+    free(values);
+    return err;
+}
+
+// Loss and hits of the held-out samples, summed over the members.
+static cn_err measure(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_metrics metrics = {0};
+    uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
+    float sums[3];
+    cn_err err;
+
+    for (uint64_t first = 0; first < count; first += session->batch.count) {
+        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, session->config.job->batch,
+                         &session->batch);
+        err = cn_trainer_evaluate(session->trainer, &session->batch, &metrics);
+        if (err && err != CN_EDIVERGED)
+            return err;
+    }
+    sums[0] = (float)metrics.loss;
+    sums[1] = (float)metrics.correct;
+    sums[2] = (float)metrics.count;
+    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, 3);
+    if (err)
+        return err;
+    session->held.held_out_loss = isfinite(sums[0]) ? (double)sums[0] : 0;
+    session->held.held_out_correct = (uint64_t)sums[1];
+    session->held.held_out_count = (uint64_t)sums[2];
+    return CN_OK;
+}
+
+// An application on the board loads this file; it is never half written.
+static cn_err publish_model(struct cn_session *session)
+{
+    struct cn_buffer file;
+    cn_err err;
+
+    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
+    err = cn_export_onnx(session->onnx, session->layout, session->held.base, &file);
+    if (!err)
+        err = cn_store_replace(session->config.store, MODEL_FILE, file.data, file.size);
+    cn_buffer_deinit(&file);
+    return err;
+}
+
+cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
+                          const struct cn_session_version *version)
+{
+    struct cn_checkpoint *held = &session->held;
+    struct cn_version_header header;
+    float *values = NULL;
+    cn_err err;
+
+    err = allocate(&values, session->layout->total);
+    if (err)
+        return err;
+    err = decode_version(session, version, values, &header);
+    if (err) {
+        free(values);
+        return err;
+    }
+    free(held->base);
+    held->base = values;
+    held->phase = CN_PHASE_BASE;
+    held->version = version->number;
+    memcpy(held->base_digest, version->digest, CN_DIGEST_SIZE);
+    memcpy(held->base_parent, header.parent, CN_DIGEST_SIZE);
+    err = allocate(&held->residual, held->total);
+    if (err)
+        return err;
+    err = load_trainer(session);
+    if (err)
+        return err;
+    err = measure(session, collective);
+    if (err)
+        return err;
+    err = publish_model(session);
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
+    return cn_session_save(session, 0);
+}
+
+cn_err cn_session_begin(struct cn_session *session, uint32_t round)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err;
+
+    err = allocate(&held->weights, held->total);
+    if (!err)
+        err = allocate(&held->optimizer, held->total);
+    if (err)
+        return err;
+    held->phase = CN_PHASE_TRAIN;
+    held->round = round;
+    held->step = 0;
+    held->samples = 0;
+    held->train_loss = 0;
+    memcpy(held->weights, held->base, held->total * sizeof(float));
+    if (!session->config.job->keep_optimizer)
+        memset(held->optimizer, 0, held->total * sizeof(float));
+    return load_trainer(session);
+}
+
+// The batches of a step follow from (round, step) alone, so a repeated step draws them again.
+static uint64_t first_batch(const struct cn_session *session)
+{
+    const struct cn_job *job = session->config.job;
+    uint64_t steps = (uint64_t)(session->held.round - 1) * job->local_steps + session->held.step;
+
+    return steps * job->accumulate;
+}
+
+static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
+{
+    const struct cn_job *job = session->config.job;
+    uint64_t index = first_batch(session);
+    cn_err err = CN_OK;
+
+    for (uint32_t i = 0; i < job->accumulate && !err; i++) {
+        cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        err = cn_trainer_accumulate(session->trainer, &session->batch, metrics);
+    }
+    return err;
+}
+
+static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective *collective,
+                               double samples)
+{
+    float *gradients;
+    cn_err err;
+
+    err = cn_trainer_gradients(session->trainer, &gradients);
+    if (err)
+        return err;
+    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
+    if (err)
+        return err;
+    return cn_trainer_apply(session->trainer, samples);
+}
+
+cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
+                       struct cn_step_flags *flags)
+{
+    enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, FIELDS };
+    struct cn_metrics metrics = {0};
+    float sums[FIELDS];
+    cn_err local, err;
+
+    local = accumulate(session, &metrics);
+    if (local && local != CN_EDIVERGED)
+        return local;
+    sums[SAMPLES] = (float)metrics.count;
+    sums[LOSS] = local ? 0 : (float)metrics.loss;
+    sums[DIVERGED] = local ? 1 : 0;
+    sums[KNOCKED] = flags->knocked ? 1 : 0;
+    sums[ABANDON] = flags->abandon ? 1 : 0;
+    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
+    if (err)
+        goto discard;
+    flags->knocked = sums[KNOCKED] > 0;
+    flags->abandon = sums[ABANDON] > 0;
+    err = sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
+    if (err || flags->abandon)
+        goto discard;
+    err = reduce_and_apply(session, collective, (double)sums[SAMPLES]);
+    if (err)
+        goto discard;
+    session->held.step++;
+    session->held.samples += (uint64_t)sums[SAMPLES];
+    session->held.train_loss += (double)sums[LOSS];
+    return CN_OK;
+
+discard:
+    local = cn_trainer_discard(session->trainer);
+    return err ? err : local;
+}
+
+bool cn_session_round_done(const struct cn_session *session)
+{
+    return session->held.step >= session->config.job->local_steps;
+}
+
+// change = weights - base + residual, encoded; what compression leaves out becomes next_residual.
+static cn_err encode(struct cn_session *session, struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    struct cn_update_header header = {
+        .run = held->run,
+        .round = held->round,
+        .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
+        .rule = session->config.job->up,
+    };
+    cn_err err;
+
+    snprintf(header.group, sizeof(header.group), "%s", session->config.group);
+    memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
+    err = allocate(&held->change, held->total);
+    if (!err)
+        err = allocate(&held->next_residual, held->total);
+    if (!err)
+        err = cn_trainer_get_weights(session->trainer, held->change);
+    if (err)
+        return err;
+    for (size_t i = 0; i < held->total; i++)
+        held->change[i] -= held->base[i];
+    return cn_residual_encode(&header, session->layout, held->change, held->residual,
+                              held->next_residual, frame);
+}
+
+// All save, or all wait.
+cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
+{
+    float failed;
+    cn_err err;
+
+    do {
+        err = cn_checkpoint_save(session->config.store, &session->held);
+        if (err)
+            cn_log(CN_LOG_WARN, "session", "the update cannot be stored: %s; trying again",
+                   cn_err_text(err));
+        failed = err ? 1 : 0;
+        err = collective->ops->all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
+        if (err)
+            return err;
+        if (failed > 0)
+            cn_platform_sleep_ms(DISK_RETRY_MS);
+    } while (failed > 0);
+    session->saved_ms = cn_platform_now_ms();
+    return CN_OK;
+}
+
+static cn_err compare_with_leader(struct cn_session *session, struct cn_collective *collective)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err;
+
+    memcpy(digest, session->held.frame_digest, CN_DIGEST_SIZE);
+    err = collective->ops->broadcast(collective, 0, digest, sizeof(digest));
+    if (err)
+        return err;
+    return memcmp(digest, session->held.frame_digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
+}
+
+cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_checkpoint *held = &session->held;
+    struct cn_buffer frame;
+    cn_err err;
+
+    cn_buffer_init(&frame, cn_update_size_max(session->layout));
+    err = encode(session, &frame);
+    if (err) {
+        cn_buffer_deinit(&frame);
+        return err;
+    }
+    held->phase = CN_PHASE_SEND;
+    held->frame = frame.data; // the buffer's memory is handed over
+    held->frame_size = frame.size;
+    cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
+    release(&held->weights);
+    if (session->config.job->keep_optimizer)
+        err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+    else
+        release(&held->optimizer);
+    if (err)
+        return err;
+    err = compare_with_leader(session, collective);
+    if (err)
+        return err;
+    return cn_session_secure_outbox(session, collective);
+}
+
+cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
+                         const uint8_t accepted[CN_DIGEST_SIZE])
+{
+    struct cn_checkpoint *held = &session->held;
+    bool counts =
+        verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
+    float *residual = counts ? held->next_residual : held->change;
+
+    free(held->residual);
+    held->residual = residual;
+    if (counts)
+        free(held->change);
+    else
+        free(held->next_residual);
+    held->change = NULL;
+    held->next_residual = NULL;
+    free(held->frame);
+    held->frame = NULL;
+    held->frame_size = 0;
+    held->phase = CN_PHASE_BASE;
+    return cn_session_save(session, 0);
+}
+
+cn_err cn_session_abandon(struct cn_session *session, bool keep)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err;
+
+    if (keep) {
+        err = cn_trainer_get_weights(session->trainer, held->weights);
+        if (err)
+            return err;
+        for (size_t i = 0; i < held->total; i++)
+            held->residual[i] += held->weights[i] - held->base[i];
+    }
+    held->phase = CN_PHASE_BASE;
+    release(&held->weights);
+    release(&held->optimizer);
+    err = load_trainer(session);
+    if (err)
+        return err;
+    return cn_session_save(session, 0);
+}
+
+cn_err cn_session_snapshot(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err;
+
+    if (held->phase != CN_PHASE_TRAIN)
+        return CN_OK;
+    err = cn_trainer_get_weights(session->trainer, held->weights);
+    if (err)
+        return err;
+    return cn_trainer_get_optimizer(session->trainer, held->optimizer);
+}
+
+static bool below_reserve(const struct cn_session *session)
+{
+    const struct cn_settings *settings = session->config.settings;
+    uint64_t available;
+
+    return settings->reserve && !cn_platform_disk_free(settings->state, &available) &&
+           available < settings->reserve;
+}
+
+cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
+{
+    uint64_t now = cn_platform_now_ms();
+    cn_err err;
+
+    if (interval_ms && now - session->saved_ms < interval_ms)
+        return CN_OK;
+    session->saved_ms = now;
+    err = cn_session_snapshot(session);
+    if (err)
+        return err;
+    err = below_reserve(session) ? CN_ENOSPC
+                                 : cn_checkpoint_save(session->config.store, &session->held);
+    if (err && !session->disk_full)
+        cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
+               cn_err_text(err));
+    session->disk_full = err != CN_OK;
+    return CN_OK;
+}
+
+cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size)
+{
+    struct cn_checkpoint taken = {0};
+    struct cn_diag diag;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_checkpoint_decode(bytes, size, session->layout->total,
+                               cn_update_size_max(session->layout), &diag, &taken);
+    if (err)
+        return err;
+    if (!fits_run(session, &taken)) {
+        cn_checkpoint_deinit(&taken);
+        return CN_ESTALE;
+    }
+    taken.counter = session->held.counter;
+    if (taken.epoch < session->held.epoch)
+        taken.epoch = session->held.epoch;
+    cn_checkpoint_deinit(&session->held);
+    session->held = taken;
+    err = load_trainer(session);
+    if (err)
+        return err;
+    return cn_session_save(session, 0);
+}
+
+size_t cn_session_state_limit(const struct cn_session *session)
+{
+    return 4096 + 6 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
+}

@@ -1,0 +1,111 @@
+// session.h - one board's part in a run: model, data, optimizer and the state that must survive.
+//
+// It turns the decisions of round.h into changes of the checkpoint. Every function that ends with a
+// durable state says so; between two of them a kill loses at most steps, which are then trained
+// again with the same result. Collective calls come in the same order on all members of the group.
+// Threading: one thread (the worker of a node).
+#pragma once
+
+#include <stdbool.h>
+
+#include "runtime/base/diag.h"
+#include "runtime/engine/trainer.h"
+#include "runtime/port/collective.h"
+#include "runtime/port/link.h"
+#include "runtime/port/store.h"
+#include "runtime/profile/profile.h"
+#include "runtime/round/checkpoint.h"
+
+struct cn_session_config {
+    const struct cn_settings *settings; // of this board; borrowed, as all pointers here
+    const struct cn_job *job;           // of the run
+    const struct cn_compute_ops *compute;
+    struct cn_store *store;
+    const uint8_t *model; // the ONNX file; its weights do not matter
+    size_t model_size;
+    uint8_t graph[CN_DIGEST_SIZE];
+    uint64_t run;
+    uint32_t lineage;
+    const char *group; // name of the sender of updates
+};
+
+struct cn_session {
+    struct cn_session_config config;
+    struct cn_onnx *onnx;
+    struct cn_trainer *trainer;
+    struct cn_dataset *dataset;
+    const struct cn_layout *layout; // of the trainer
+    struct cn_batch batch;          // room for one micro-batch
+    struct cn_checkpoint held;
+    uint64_t saved_ms; // when the checkpoint was last saved
+    bool disk_full;    // said so already
+};
+
+// Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
+// that does not fit and unsupported ops are lines in diag.
+cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,
+                       struct cn_session **session);
+void cn_session_close(struct cn_session *session);
+
+// A version of the model as it arrived: full bytes, or a frame that makes it from the held base.
+struct cn_session_version {
+    uint32_t number;
+    uint8_t digest[CN_DIGEST_SIZE];
+    const uint8_t *bytes;
+    size_t size;
+    bool delta;
+};
+
+// Checks that a version can be installed; changes nothing. CN_EDIGEST, CN_EFORMAT, CN_ESTALE when a
+// delta is not relative to the held base.
+cn_err cn_session_check_version(const struct cn_session *session,
+                                const struct cn_session_version *version);
+
+// Makes it the base, measures it on the held-out samples of all members, replaces
+// model.current.onnx. Durable.
+cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
+                          const struct cn_session_version *version);
+
+// Weights = base, step 0. Not durable: a kill before the first save begins the round again.
+cn_err cn_session_begin(struct cn_session *session, uint32_t round);
+
+struct cn_step_flags {
+    bool knocked; // in: this member wants to end the epoch; out: some member does
+    bool abandon; // in: the leader gives the round up; out: it did, nothing was applied
+};
+
+// One step on all members. CN_EDIVERGED: on all members alike; the weights are those before the
+// step.
+cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
+                       struct cn_step_flags *flags);
+
+bool cn_session_round_done(const struct cn_session *session);
+
+// Encodes the update; afterwards it is in the outbox of every member, durable, and the same
+// everywhere. CN_EDIGEST on a member whose frame is not that of rank 0: it must heal from another
+// member.
+cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective);
+
+// Makes the outbox durable on every member and returns when it is. A frame may be sent only then:
+// any member can bring it back after a power cut.
+cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
+
+// The outcome of the outbox: the residual takes what was not accepted. Durable.
+cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
+                         const uint8_t accepted[CN_DIGEST_SIZE]);
+
+// Gives a begun round up. keep: what was trained so far goes into the residual. Durable.
+cn_err cn_session_abandon(struct cn_session *session, bool keep);
+
+// Saves when the last save is older than interval_ms. A full disk is a warning: the stored state
+// stays.
+cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms);
+
+// Takes over the state of another member (an encoded checkpoint). Durable.
+cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size);
+
+// Brings the checkpoint up to date with the trainer, for encoding or saving.
+cn_err cn_session_snapshot(struct cn_session *session);
+
+// Largest size of an encoded checkpoint of this model.
+size_t cn_session_state_limit(const struct cn_session *session);

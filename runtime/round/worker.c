@@ -1,0 +1,127 @@
+#include "runtime/round/worker.h"
+
+#include "runtime/base/log.h"
+#include "runtime/group/solo.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/epoch.h"
+
+#define NOBODY UINT32_MAX
+#define OPEN_TIMEOUT_MS 3000
+#define PAUSE_MS 300 // after an error of this board's own
+
+static void leave(struct cn_worker *worker, const struct cn_session *session, uint32_t lost)
+{
+    struct cn_state_tag tag;
+
+    cn_epoch_tag(session, &tag);
+    cn_mailbox_put_left(worker->config.box, lost, &tag);
+}
+
+static void log_end(const struct cn_worker *worker, cn_err err, uint32_t lost)
+{
+    const char *name = lost < worker->config.member_count ? worker->config.members[lost].name : "";
+
+    if (err == CN_OK || err == CN_ECANCELED || err == CN_ESTALE)
+        return;
+    if (lost != NOBODY)
+        cn_log(CN_LOG_WARN, "group", "%s is lost: %s", name, cn_err_text(err));
+    else
+        cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
+}
+
+static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
+                        const struct cn_membership_view *view, uint32_t *lost)
+{
+    const struct cn_worker_config *config = &worker->config;
+    const struct cn_collective_ops *ops =
+        view->view.size > 1 ? config->collective : &cn_collective_solo;
+    struct cn_collective_config collective = {
+        .members = config->members,
+        .member_count = config->member_count,
+        .view = view->view,
+        .open_timeout_ms = OPEN_TIMEOUT_MS,
+        .progress_timeout_ms = config->timeout_ms,
+    };
+    struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
+    cn_err err;
+
+    *lost = NOBODY;
+    err = ops->open(&collective, &epoch.collective);
+    if (err)
+        return err;
+    cn_mailbox_set_collective(config->box, epoch.collective);
+    err = cn_epoch_run(&epoch);
+    if (err == CN_EPEER || err == CN_ETIMEOUT)
+        *lost = ops->lost(epoch.collective);
+    cn_mailbox_set_collective(config->box, NULL);
+    ops->close(epoch.collective);
+    return err;
+}
+
+static bool own_fault(cn_err err)
+{
+    return err && err != CN_EPEER && err != CN_ETIMEOUT && err != CN_ECANCELED;
+}
+
+static void work(struct cn_worker *worker, struct cn_session *session)
+{
+    struct cn_mailbox *box = worker->config.box;
+
+    cn_mailbox_put_progress(box, &(struct cn_progress){.epoch = session->held.epoch});
+    leave(worker, session, NOBODY);
+    while (!cn_mailbox_stopped(box)) {
+        struct cn_membership_view view;
+        uint32_t lost;
+        cn_err err;
+
+        if (!cn_mailbox_take_view(box, &view)) {
+            cn_mailbox_wait(box, 100);
+            continue;
+        }
+        err = run_epoch(worker, session, &view, &lost);
+        log_end(worker, err, lost);
+        if (err == CN_ESTALE)
+            return;
+        if (own_fault(err))
+            cn_platform_sleep_ms(PAUSE_MS);
+        if (!cn_mailbox_stopped(box))
+            leave(worker, session, lost);
+    }
+}
+
+static void *worker_main(void *argument)
+{
+    struct cn_worker *worker = argument;
+    struct cn_session *session = NULL;
+    static _Thread_local struct cn_diag diag;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_session_open(&worker->config.session, &diag, &session);
+    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
+        cn_log(err ? CN_LOG_ERROR : CN_LOG_WARN, "session", "%s", diag.lines[i]);
+    if (err) {
+        if (diag.count == 0)
+            cn_log(CN_LOG_ERROR, "session", "%s", cn_err_text(err));
+        cn_mailbox_fail(worker->config.box);
+        return NULL;
+    }
+    work(worker, session);
+    err = cn_session_save(session, 0);
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
+    cn_session_close(session);
+    cn_mailbox_finish(worker->config.box);
+    return NULL;
+}
+
+cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker)
+{
+    worker->config = *config;
+    return pthread_create(&worker->thread, NULL, worker_main, worker) ? CN_ENOMEM : CN_OK;
+}
+
+void cn_worker_join(struct cn_worker *worker)
+{
+    pthread_join(worker->thread, NULL);
+}

@@ -1,0 +1,82 @@
+// update_block.h - the parts of a frame, private to runtime/update. The format is UPDATE.md.
+//
+// A block is up to 4096 coordinates of one tensor. Its encoders write at most CN_UPDATE_BLOCK_SIZE
+// bytes, return how many, and set decoded to what a receiver will get. Its decoders are total: any
+// bytes give finite values of |value| <= 16 and the bytes used, or CN_EFORMAT (malformed, or not
+// the one way to write it), CN_ERANGE (a number out of its limits) or CN_EDIVERGED (not finite).
+#pragma once
+
+#include <float.h>
+#include <string.h>
+
+#include "runtime/update/update.h"
+
+_Static_assert(FLT_EVAL_METHOD == 0, "frames need float and double arithmetic without extra bits");
+
+#define CN_UPDATE_BLOCK_COUNT 4096
+#define CN_UPDATE_BLOCK_SIZE (4 * CN_UPDATE_BLOCK_COUNT + 16)
+
+// Tensors with fewer coordinates are always dense: an index would cost more than it saves.
+#define CN_UPDATE_SPARSE_COUNT 1024
+
+// The code of a magnitude is its bits without the sign and the 15 lowest: exponent and 8 bits of
+// mantissa, in the order of the magnitudes. As integers, these bits are close to a logarithm.
+#define CN_UPDATE_CODE_SHIFT 15
+#define CN_UPDATE_CODE_MIN 0x0100u // 2^-126: what is smaller counts as zero
+#define CN_UPDATE_CODE_MAX 0x8300u // 16
+#define CN_UPDATE_CODE_COUNT 0x10000u
+
+static inline uint32_t cn_update_bits(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static inline float cn_update_float(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static inline uint32_t cn_update_code(float value)
+{
+    return (cn_update_bits(value) & 0x7fffffffu) >> CN_UPDATE_CODE_SHIFT;
+}
+
+// True when the tensor's blocks are sparse under rule, false when they are dense.
+static inline bool cn_update_is_sparse(const struct cn_update_rule *rule,
+                                       const struct cn_tensor_info *tensor)
+{
+    return rule->mode == CN_UPDATE_TOPK && tensor->class == CN_TENSOR_PARAM &&
+           tensor->count >= CN_UPDATE_SPARSE_COUNT;
+}
+
+// What top-k sends of a tensor: every coordinate with a larger code, and the first ties with this
+// one.
+struct cn_update_pick {
+    uint32_t code;
+    size_t ties;
+};
+
+// Sets one pick for each tensor of layout; those of dense tensors stay zero. values are finite.
+cn_err cn_update_select(const struct cn_update_rule *rule, const struct cn_layout *layout,
+                        const float *values, struct cn_update_pick *picks);
+
+// Raw and q8 blocks.
+size_t cn_update_dense_encode_raw(const float *values, size_t count, float *decoded,
+                                  uint8_t *block);
+size_t cn_update_dense_encode_q8(const float *values, size_t count, float *decoded, uint8_t *block);
+cn_err cn_update_dense_decode_raw(const uint8_t *bytes, size_t size, size_t count, float *values,
+                                  size_t *used);
+cn_err cn_update_dense_decode_q8(const uint8_t *bytes, size_t size, size_t count, float *values,
+                                 size_t *used);
+
+// Top-k blocks. Takes the block's share out of pick->ties.
+size_t cn_update_sparse_encode(const float *values, size_t count, uint32_t value_bits,
+                               struct cn_update_pick *pick, float *decoded, uint8_t *block);
+cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, uint32_t value_bits,
+                               float *values, size_t *used);

@@ -1,0 +1,131 @@
+#include "runtime/update/update_frame.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define VALUE_BITS_MAX 8
+
+static const uint8_t magic[8] = "cairnup1"; // the digit is the format's version
+
+static void put_double(uint8_t *to, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    cn_put_u64(to, bits);
+}
+
+static double get_double(const uint8_t *from)
+{
+    uint64_t bits = cn_get_u64(from);
+    double value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+// A dense rule has density 0 and no value bits in a frame, whatever the profile says.
+static bool rule_is_valid(const struct cn_update_rule *rule)
+{
+    if (rule->mode == CN_UPDATE_TOPK)
+        return rule->density > 0 && rule->density <= 1 && rule->value_bits <= VALUE_BITS_MAX;
+    return rule->mode == CN_UPDATE_RAW32 || rule->mode == CN_UPDATE_Q8;
+}
+
+cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
+                           uint8_t bytes[CN_UPDATE_HEADER_SIZE], size_t *size)
+{
+    bool is_topk = header->rule.mode == CN_UPDATE_TOPK;
+    size_t group_size = strnlen(header->group, CN_NAME_SIZE);
+
+    if (!rule_is_valid(&header->rule) || group_size == CN_NAME_SIZE ||
+        (group_size && !cn_name_valid(header->group)))
+        return CN_EINVAL;
+    if (header->weight < 1 || header->weight > CN_UPDATE_WEIGHT_MAX)
+        return CN_ERANGE;
+    memcpy(bytes, magic, sizeof(magic));
+    bytes[8] = (uint8_t)header->rule.mode;
+    bytes[9] = is_topk ? (uint8_t)header->rule.value_bits : 0;
+    bytes[10] = (uint8_t)group_size;
+    bytes[11] = 0;
+    cn_put_u32(bytes + 12, header->round);
+    cn_put_u64(bytes + 16, header->run);
+    cn_put_u64(bytes + 24, header->weight);
+    cn_put_u64(bytes + 32, total);
+    put_double(bytes + 40, is_topk ? header->rule.density : 0);
+    memcpy(bytes + 48, header->base, CN_DIGEST_SIZE);
+    memcpy(bytes + CN_UPDATE_FIXED_SIZE, header->group, group_size);
+    *size = CN_UPDATE_FIXED_SIZE + group_size;
+    return CN_OK;
+}
+
+static cn_err get_rule(const uint8_t *bytes, struct cn_diag *diag, struct cn_update_rule *rule)
+{
+    static const uint8_t zeros[8];
+
+    if (bytes[8] > CN_UPDATE_TOPK) {
+        cn_diag_add(diag, "update: mode %u, expected 0 to 2", bytes[8]);
+        return CN_EFORMAT;
+    }
+    *rule = (struct cn_update_rule){.mode = (enum cn_update_mode)bytes[8],
+                                    .value_bits = bytes[9],
+                                    .density = get_double(bytes + 40)};
+    if (rule->mode == CN_UPDATE_TOPK ? rule_is_valid(rule)
+                                     : bytes[9] == 0 && memcmp(bytes + 40, zeros, 8) == 0)
+        return CN_OK;
+    cn_diag_add(diag,
+                "update: density %g with %u value bits, expected (0, 1] with 0 to 8 for top-k, "
+                "else zeros",
+                rule->density, rule->value_bits);
+    return CN_ERANGE;
+}
+
+static cn_err get_group(const uint8_t *bytes, size_t size, struct cn_diag *diag,
+                        struct cn_update_header *header)
+{
+    size_t group_size = bytes[10];
+
+    if (group_size >= CN_NAME_SIZE || size - CN_UPDATE_FIXED_SIZE < group_size) {
+        cn_diag_add(diag, "update: a group's name of %zu bytes, expected at most 63", group_size);
+        return CN_EFORMAT;
+    }
+    memcpy(header->group, bytes + CN_UPDATE_FIXED_SIZE, group_size);
+    if (group_size == 0 || (strlen(header->group) == group_size && cn_name_valid(header->group)))
+        return CN_OK;
+    cn_diag_add(diag, "update: the group's name is not one");
+    return CN_EFORMAT;
+}
+
+cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, struct cn_diag *diag,
+                           struct cn_update_header *header, size_t *used)
+{
+    cn_err err;
+
+    *header = (struct cn_update_header){0};
+    if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0 || bytes[11]) {
+        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 1", size);
+        return CN_EFORMAT;
+    }
+    err = get_rule(bytes, diag, &header->rule);
+    if (err)
+        return err;
+    err = get_group(bytes, size, diag, header);
+    if (err)
+        return err;
+    header->round = cn_get_u32(bytes + 12);
+    header->run = cn_get_u64(bytes + 16);
+    header->weight = cn_get_u64(bytes + 24);
+    memcpy(header->base, bytes + 48, CN_DIGEST_SIZE);
+    if (header->weight < 1 || header->weight > CN_UPDATE_WEIGHT_MAX) {
+        cn_diag_add(diag, "update: a weight of %" PRIu64 " samples, expected 1 to %u",
+                    header->weight, CN_UPDATE_WEIGHT_MAX);
+        return CN_ERANGE;
+    }
+    if (cn_get_u64(bytes + 32) != total) {
+        cn_diag_add(diag, "update: %" PRIu64 " values, expected %zu, those of the model",
+                    cn_get_u64(bytes + 32), total);
+        return CN_ERANGE;
+    }
+    *used = CN_UPDATE_FIXED_SIZE + bytes[10];
+    return CN_OK;
+}

@@ -1,0 +1,125 @@
+// Times a training step. usage: bench_step MODEL.onnx BATCH THREADS [SECONDS]
+//
+// Prints one JSON line: the 10th percentile and the median of accumulate + apply, in microseconds.
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "ports/cpu/compute_cpu.h"
+#include "runtime/engine/trainer.h"
+
+#define STEPS_MAX 100000
+
+static double now_us(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+static uint8_t *read_file(const char *path, size_t *size)
+{
+    FILE *stream = fopen(path, "rb");
+    uint8_t *data = NULL;
+    long end;
+
+    if (!stream)
+        return NULL;
+    if (!fseek(stream, 0, SEEK_END) && (end = ftell(stream)) > 0) {
+        *size = (size_t)end;
+        rewind(stream);
+        data = malloc(*size);
+        if (data && fread(data, 1, *size, stream) != *size) {
+            free(data);
+            data = NULL;
+        }
+    }
+    fclose(stream);
+    return data;
+}
+
+// Inputs in [-1, 1) and labels in turn: what they are does not change the time.
+static void fill_batch(struct cn_batch *batch, size_t words, size_t outputs, uint32_t count)
+{
+    batch->count = count;
+    batch->inputs = malloc(words * count * sizeof(float));
+    batch->labels = malloc(count * sizeof(int32_t));
+    if (!batch->inputs || !batch->labels)
+        exit(1);
+    for (size_t i = 0; i < words * count; i++)
+        batch->inputs[i] = (float)(i * 2654435761u >> 8 & 0xffff) / 32768.0f - 1;
+    for (uint32_t i = 0; i < count; i++)
+        batch->labels[i] = (int32_t)(i % outputs);
+}
+
+static size_t measure(struct cn_trainer *trainer, const struct cn_batch *batch, double seconds,
+                      double *times)
+{
+    double end = now_us() + seconds * 1e6;
+    size_t count = 0;
+
+    while (count < STEPS_MAX && (now_us() < end || count < 10)) {
+        struct cn_metrics metrics = {0};
+        double start = now_us();
+
+        if (cn_trainer_accumulate(trainer, batch, &metrics) ||
+            cn_trainer_apply(trainer, batch->count))
+            exit(1);
+        times[count++] = now_us() - start;
+    }
+    return count;
+}
+
+int main(int argument_count, char **arguments)
+{
+    static double times[STEPS_MAX];
+    struct cn_trainer_config config = {.compute = &cn_compute_cpu,
+                                       .loss = CN_LOSS_CROSS_ENTROPY,
+                                       .learning_rate = 0.001f,
+                                       .momentum = 0.9f};
+    struct cn_sample_shape shape;
+    struct cn_batch batch = {0};
+    struct cn_trainer *trainer;
+    struct cn_onnx *onnx;
+    struct cn_diag diag;
+    size_t size = 0, words = 1, count;
+    uint8_t *file;
+
+    if (argument_count < 4) {
+        fprintf(stderr, "usage: %s MODEL.onnx BATCH THREADS [SECONDS]\n", arguments[0]);
+        return 2;
+    }
+    cn_diag_init(&diag);
+    config.batch = (uint32_t)strtoul(arguments[2], NULL, 10);
+    config.threads = (uint32_t)strtoul(arguments[3], NULL, 10);
+    file = read_file(arguments[1], &size);
+    if (!file || cn_onnx_open(file, size, &diag, &onnx) ||
+        cn_trainer_open(onnx, &config, &diag, &trainer)) {
+        fprintf(stderr, "%s: %s\n", arguments[1], cn_diag_first(&diag));
+        return 1;
+    }
+    cn_trainer_sample_shape(trainer, &shape);
+    for (uint32_t d = 0; d < shape.rank; d++)
+        words *= shape.dims[d];
+    fill_batch(&batch, words, shape.outputs, config.batch);
+    count = measure(trainer, &batch, argument_count > 4 ? strtod(arguments[4], NULL) : 2, times);
+    qsort(times, count, sizeof(*times), by_value);
+    printf("{\"model\": \"%s\", \"batch\": %u, \"threads\": %u, \"steps\": %zu, \"p10_us\": %.1f, "
+           "\"median_us\": %.1f, \"planned_bytes\": %llu}\n",
+           arguments[1], config.batch, config.threads, count, times[count / 10], times[count / 2],
+           (unsigned long long)cn_trainer_memory(trainer));
+    cn_trainer_close(trainer);
+    cn_onnx_close(onnx);
+    free(batch.inputs);
+    free(batch.labels);
+    free(file);
+    return 0;
+}

@@ -1,0 +1,175 @@
+"""Bad input as a user would meet it: one clear line, a non-zero exit, no state changed."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+from cluster import DIGITS, SOURCE, Cluster
+
+TRAIN_TEXT = """\
+schema: cairn/site/v1
+extends: {source}/boards/generic-x86-64/board.yaml
+name: alone
+state: {state}
+threads: 1
+data:
+  digits: {{inputs: {inputs}, labels: {labels}}}
+job: train.yaml
+"""
+
+
+def expect(result, code, *words):
+    text = result.stdout + result.stderr
+    assert result.returncode == code, f"exit {result.returncode}, wanted {code}:\n{text}"
+    for word in words:
+        assert word in text, f"'{word}' is not in:\n{text}"
+    assert len(text.splitlines()) <= 12, f"too many lines:\n{text}"
+    assert "Traceback" not in text and "Assertion" not in text, text
+
+
+def npy(path, descr, shape, data):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + data)
+
+
+def write_train(cluster, state, inputs=None, labels=None):
+    job = open(cluster.path("job.yaml")).read()
+    cluster.write("train.yaml", "\n".join(line for line in job.splitlines() if not line.startswith("central")))
+    cluster.write("alone.yaml", TRAIN_TEXT.format(
+        source=SOURCE, state=state,
+        inputs=inputs or f"{DIGITS}/board-1-images.npy", labels=labels or f"{DIGITS}/board-1-labels.npy"))
+
+
+def models(cluster):
+    """Truncated, mutated and unsupported ONNX files."""
+    whole = open(f"{DIGITS}/digits-cnn.onnx", "rb").read()
+    generator = random.Random(5)
+    for size in [0, 1, 100, len(whole) // 2, len(whole) - 1]:
+        with open(cluster.path("cut.onnx"), "wb") as file:
+            file.write(whole[:size])
+        expect(cluster.command(cluster.node, "check", "cut.onnx", check=False), 1, "cut.onnx: error")
+    for _ in range(40):
+        mutated = bytearray(whole)
+        for _ in range(4):
+            mutated[generator.randrange(min(len(whole), 4000))] = generator.randrange(256)
+        with open(cluster.path("mutated.onnx"), "wb") as file:
+            file.write(mutated)
+        result = cluster.command(cluster.node, "check", "mutated.onnx", check=False)
+        assert result.returncode in (0, 1), f"exit {result.returncode}:\n{result.stderr}"
+    unsupported = f"{SOURCE}/tests/data/models/batch-norm.onnx"
+    expect(cluster.command(cluster.node, "check", unsupported, check=False), 1, "BatchNormalization")
+
+
+def data(cluster):
+    """Shapes that do not fit, labels out of range, NaN."""
+    import struct
+
+    def refuse(*words, **files):
+        write_train(cluster, "state/data", **files)
+        expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, *words)
+
+    good = (cluster.path("x.npy"), cluster.path("y.npy"))
+    npy(good[0], "|u1", (20, 8, 8), bytes(20 * 64))
+    npy(good[1], "|u1", (20,), bytes(i % 10 for i in range(20)))
+    npy(cluster.path("wide.npy"), "|u1", (20, 8, 9), bytes(20 * 72))
+    refuse("wide.npy", inputs=cluster.path("wide.npy"), labels=good[1])
+    npy(cluster.path("labels.npy"), "|u1", (20,), bytes([10] * 20))
+    refuse("labels.npy", "10", inputs=good[0], labels=cluster.path("labels.npy"))
+    npy(cluster.path("few.npy"), "|u1", (19,), bytes(19))
+    refuse("19", "20", inputs=good[0], labels=cluster.path("few.npy"))
+    values = struct.pack("<1280f", *[0.0] * 1279, float("nan"))
+    npy(cluster.path("nan.npy"), "<f4", (20, 8, 8), values)
+    refuse("nan.npy", inputs=cluster.path("nan.npy"), labels=good[1])
+    refuse("missing.npy", inputs=cluster.path("missing.npy"), labels=good[1])
+
+
+def checkpoint(cluster):
+    """A flipped bit in the newest slot: the older one is used, and said so."""
+    write_train(cluster, "state/alone")
+    cluster.command(cluster.node, "train", "alone.yaml")
+    slots = [cluster.path("state/alone", f"checkpoint.{slot}") for slot in "ab"]
+    for slot in slots:
+        original = open(slot, "rb").read()
+        flipped = bytearray(original)
+        flipped[len(flipped) // 3] ^= 0x10
+        open(slot, "wb").write(flipped)
+        result = cluster.command(cluster.node, "train", "alone.yaml")
+        assert os.path.basename(slot) in result.stderr, f"the damage of {slot} was not said:\n{result.stderr}"
+        open(slot, "wb").write(original)
+
+
+def keys(cluster):
+    """A wrong key, an unknown board, one enrolled twice, one revoked."""
+    cluster.start("gateway")
+    time.sleep(1)
+    expect(cluster.command(cluster.aggregator, "enroll", "gateway.yaml", "board-1", "-o", "keys/x.key", check=False),
+           1, "board-1")
+    cluster.command(cluster.aggregator, "revoke", "gateway.yaml", "board-4")
+    time.sleep(1.5)
+    run = [cluster.node, "run", "--until-end", "--give-up", "20"]
+    expect(cluster.command(*run, "board-4.yaml", check=False), 1, "refuse")
+    key = open(cluster.path("keys/board-1.key")).read()
+    last = key.rstrip()[-1]
+    wrong = key.rstrip()[:-1] + ("0" if last != "0" else "1") + "\n"
+    with open(os.open(cluster.path("keys/board-1.key"), os.O_WRONLY | os.O_TRUNC), "w") as file:
+        file.write(wrong)
+    expect(cluster.command(*run, "board-1.yaml", check=False), 1, "refuse")
+    os.chmod(cluster.path("keys/board-2.key"), 0o644)
+    expect(cluster.command(*run, "board-2.yaml", check=False), 1, "board-2.key")
+    cluster.kill("gateway")
+
+
+def absent(cluster):
+    """Port in use; an aggregator that is not there."""
+    cluster.start("gateway")
+    time.sleep(1)
+    text = open(cluster.path("gateway.yaml")).read()
+    cluster.write("second.yaml", text.replace("state/gateway", "state/second"))
+    expect(cluster.command(cluster.aggregator, "run", "second.yaml", check=False), 1, str(cluster.port))
+    cluster.kill("gateway")
+    result = cluster.command(cluster.node, "run", "--give-up", "2", "board-3.yaml", check=False)
+    expect(result, 1, "not there")
+
+
+def full_disk(cluster):
+    """The state directory is full: training keeps the last good checkpoint and says so."""
+    state = cluster.path("small")
+    os.mkdir(state)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", state], capture_output=True).returncode:
+        print("full_disk: skipped, mounting a tmpfs is not allowed here")
+        return
+    try:
+        write_train(cluster, state)
+        cluster.command(cluster.node, "train", "alone.yaml")
+        with open(os.path.join(state, "filler"), "wb") as filler:
+            try:
+                while True:
+                    filler.write(bytes(4096))
+                    filler.flush()
+            except OSError:
+                pass
+        job = open(cluster.path("train.yaml")).read()
+        cluster.write("train.yaml", job.replace("count: 2", "count: 3"))
+        result = cluster.command(cluster.node, "train", "alone.yaml", check=False)
+        assert "full" in result.stderr, result.stderr
+        os.remove(os.path.join(state, "filler"))
+        cluster.command(cluster.node, "train", "alone.yaml")
+    finally:
+        subprocess.run(["umount", state], check=True)
+        shutil.rmtree(state)
+
+
+def main(build):
+    for case in (models, data, checkpoint, keys, absent, full_disk):
+        with Cluster(build, rounds=2, quorum=1, local_steps=5) as cluster:
+            case(cluster)
+        print(f"{case.__name__}: {case.__doc__.splitlines()[0]}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,231 @@
+"""A gateway and its boards as separate processes on the loopback interface, for the end-to-end tests.
+
+    with Cluster(build, GROUPS, job) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(60)
+
+Every process runs the shipped programs with profile files as a user writes them. All processes are ended
+by their pid; the run directory is removed unless the test failed.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DIGITS = os.path.join(SOURCE, "tests", "data", "digits")
+GROUPS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3", "board-4"]}
+
+JOB = {
+    "seed": 1,
+    "batch": 32,
+    "local_steps": 10,
+    "learning_rate": 0.05,
+    "momentum": 0.9,
+    "up": "{mode: topk, density: 10 %, value_bits: 2}",
+    "down": "{mode: q8}",
+    "rounds": 6,
+    "quorum": 2,
+    "deadline": "60 s",
+    "central": True,
+    "held_out": "10 %",
+    "model": "digits-cnn.onnx",
+    "rejoin": "2 s",
+    "form": "10 s",
+    "extra": "",
+}
+
+JOB_TEXT = """\
+schema: cairn/job/v1
+name: digits
+model: {model}
+seed: {seed}
+loss: cross_entropy
+data: {{set: digits, scale: 0.0625, mean: 0, held_out: {held_out}}}
+{central}
+train: {{batch: {batch}, local_steps: {local_steps}, learning_rate: {learning_rate}, momentum: {momentum}}}
+update: {{up: {up}, down: {down}}}
+rounds: {{count: {rounds}, quorum: {quorum}, over_select: 1, deadline: {deadline}}}
+{extra}
+"""
+
+GATEWAY_TEXT = """\
+schema: cairn/site/v1
+extends: {source}/boards/generic-x86-64/board.yaml
+name: gateway
+state: state/gateway
+threads: 1
+gateway: {{listen: "127.0.0.1:{port}"}}
+data:
+  digits-held-out: {{inputs: {data}/held-out-images.npy, labels: {data}/held-out-labels.npy}}
+job: job.yaml
+"""
+
+BOARD_TEXT = """\
+schema: cairn/site/v1
+extends: {source}/boards/generic-x86-64/board.yaml
+name: {name}
+state: state/{name}
+threads: 1
+aggregator: {{address: "127.0.0.1:{port}", key: keys/{name}.key}}
+{group}
+data:
+  digits: {{inputs: {data}/{name}-images.npy, labels: {data}/{name}-labels.npy}}
+"""
+
+
+def free_ports(count):
+    """Distinct even port numbers that are free for UDP and TCP, together with the next odd one."""
+    found = []
+    start = 20000 + (os.getpid() * 37) % 20000
+    for port in range(start - start % 2, 60000, 2):
+        if len(found) == count:
+            return found
+        try:
+            for number in (port, port + 1):
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                    with socket.socket(socket.AF_INET, kind) as probe:
+                        probe.bind(("127.0.0.1", number))
+            found.append(port)
+        except OSError:
+            continue
+    raise RuntimeError("no free ports")
+
+
+class Cluster:
+    def __init__(self, build, groups=None, keep=False, **job):
+        self.node = os.path.join(build, "cairn-node")
+        self.aggregator = os.path.join(build, "cairn-aggregator")
+        self.groups = groups or GROUPS
+        self.job = {**JOB, **job}
+        self.boards = [board for members in self.groups.values() for board in members]
+        self.keep = keep
+        self.processes = {}
+        self.directory = tempfile.mkdtemp(prefix="cairn-test-")
+        self.port, *board_ports = free_ports(1 + len(self.boards))
+        self.board_ports = dict(zip(self.boards, board_ports))
+
+    def __enter__(self):
+        for folder in ("keys", "logs"):
+            os.mkdir(self.path(folder))
+        self.write_profiles()
+        self.enroll_all()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.stop_all()
+        if kind is None and not self.keep:
+            shutil.rmtree(self.directory)
+        else:
+            print(f"kept: {self.directory}", file=sys.stderr)
+            for name in sorted(os.listdir(self.path("logs"))):
+                with open(self.path("logs", name), errors="replace") as log:
+                    print(f"--- {name}\n" + "".join(log.readlines()[-25:]), file=sys.stderr)
+
+    def path(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def write_profiles(self):
+        central = "central: {set: digits-held-out}" if self.job["central"] else ""
+        values = {**self.job, "central": central, "model": os.path.join(DIGITS, self.job["model"])}
+        self.write("job.yaml", JOB_TEXT.format(**values))
+        common = {"source": SOURCE, "port": self.port, "data": DIGITS}
+        self.write("gateway.yaml", GATEWAY_TEXT.format(**common))
+        for members in self.groups.values():
+            for board in members:
+                text = BOARD_TEXT.format(name=board, group=self.group_text(board, members), **common)
+                self.write(f"{board}.yaml", text)
+
+    def group_text(self, board, members):
+        if len(members) == 1:
+            return ""
+        listed = ", ".join(f'{m}: "127.0.0.1:{self.board_ports[m]}"' for m in members)
+        return (
+            f'group: {{listen: "127.0.0.1:{self.board_ports[board]}", members: {{{listed}}}, '
+            f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}}}'
+        )
+
+    def command(self, *arguments, check=True):
+        result = subprocess.run(arguments, cwd=self.directory, capture_output=True, text=True, timeout=120)
+        if check and result.returncode:
+            raise AssertionError(f"{' '.join(arguments)}: {result.returncode}\n{result.stdout}{result.stderr}")
+        return result
+
+    def enroll_all(self):
+        for group, members in self.groups.items():
+            for board in members:
+                self.command(self.aggregator, "enroll", "gateway.yaml", board, "--group", group,
+                             "-o", f"keys/{board}.key")
+
+    # Processes
+
+    def start(self, name):
+        if name == "gateway":
+            arguments = [self.aggregator, "run", "gateway.yaml"]
+        else:
+            arguments = [self.node, "run", "--until-end", f"{name}.yaml"]
+        log = open(self.path("logs", f"{name}.log"), "ab")
+        self.processes[name] = subprocess.Popen(
+            arguments, cwd=self.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        log.close()
+        return self.processes[name]
+
+    def start_all(self):
+        for name in ["gateway", *self.boards]:
+            self.start(name)
+
+    def kill(self, name):
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def stop_all(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def wait_for_end(self, timeout, names=None):
+        """All processes end by themselves with 0."""
+        deadline = time.monotonic() + timeout
+        for name in names or list(self.processes):
+            left = deadline - time.monotonic()
+            try:
+                code = self.processes[name].wait(max(left, 0.01))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"{name} did not end in {timeout} s") from None
+            if code != 0:
+                raise AssertionError(f"{name} ended with {code}")
+
+    # Results
+
+    def status(self):
+        """The run's object; the lines after it are one object for each board."""
+        return json.loads(self.command(self.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()[0])
+
+    def replay(self):
+        """Lines of the replay; it fails by itself when a version differs."""
+        return self.command(self.aggregator, "replay", "gateway.yaml").stdout.splitlines()
+
+    def log(self, name):
+        with open(self.path("logs", f"{name}.log"), errors="replace") as file:
+            return file.read()
+
+    def accuracy(self):
+        for line in reversed(self.log("gateway").splitlines()):
+            if line.startswith("held-out accuracy "):
+                return float(line.split()[2])
+        raise AssertionError("the aggregator printed no held-out accuracy")
+
+    def current_model(self, board):
+        with open(self.path("state", board, "model.current.onnx"), "rb") as file:
+            return file.read()

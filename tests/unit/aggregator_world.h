@@ -1,0 +1,334 @@
+// aggregator_world.h - an aggregator without a network, and boards that are made up, for tests.
+//
+// The ledger is real SQLite in a temporary directory, files are in a flaky store, time is a number.
+// Boards speak to the routes as the server would: path and bytes in, code and bytes out.
+#pragma once
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "aggregator/resources.h"
+#include "tests/support/flaky_store.h"
+#include "tests/support/layouts.h"
+#include "transport/message.h"
+
+#define WORLD_GROUPS 3
+
+static uint64_t world_now_ms;
+
+struct world {
+    char directory[64];
+    struct cn_flaky_store flaky;
+    struct cn_layout layout;
+    struct cn_job job;
+    float *initial;
+    bool measured;      // with a central set
+    uint32_t evaluated; // version under evaluation, UINT32_MAX for none
+    struct cn_run_measure measure;
+    unsigned changes; // told to observers
+
+    struct cn_ledger *ledger;
+    struct cn_roster *roster;
+    struct cn_spool *spool;
+    struct cn_model_store *models;
+    struct cn_run *run;
+    struct cn_resources resources;
+};
+
+static inline uint64_t world_clock(void)
+{
+    return world_now_ms;
+}
+
+static inline void world_changed(void *context)
+{
+    ((struct world *)context)->changes++;
+}
+
+static inline cn_err world_measure_start(void *context, uint32_t version, const float *weights,
+                                         uint64_t now_ms)
+{
+    (void)weights, (void)now_ms;
+    ((struct world *)context)->evaluated = version;
+    return CN_OK;
+}
+
+// Version n is right on 10 * n of 100 samples.
+static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *version,
+                                        struct cn_ledger_metrics *metrics)
+{
+    struct world *world = context;
+    (void)now_ms;
+    if (world->evaluated == UINT32_MAX)
+        return CN_ENOTFOUND;
+    *version = world->evaluated;
+    *metrics = (struct cn_ledger_metrics){.loss = 50, .correct = 10ull * *version, .count = 100};
+    world->evaluated = UINT32_MAX;
+    return CN_OK;
+}
+
+static inline void world_init(struct world *world)
+{
+    static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {40, CN_TENSOR_STAT}};
+    memset(world, 0, sizeof(*world));
+    world_now_ms = 1000000;
+    snprintf(world->directory, sizeof(world->directory), "%s/cairn-world-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"); // syncs cost nothing there
+    if (!mkdtemp(world->directory))
+        abort();
+    cn_flaky_store_init(&world->flaky);
+    world->layout = cn_test_layout(tensors, 2);
+    world->initial = calloc(world->layout.total, sizeof(*world->initial));
+    cn_test_fill(world->initial, world->layout.total, 7, 0.5f);
+    world->evaluated = UINT32_MAX;
+    world->job = (struct cn_job){
+        .name = "job",
+        .data_set = "set",
+        .batch = 1,
+        .accumulate = 1,
+        .local_steps = 1,
+        .up = {.mode = CN_UPDATE_TOPK, .density = 0.1, .value_bits = 2},
+        .down = {.mode = CN_UPDATE_Q8},
+        .rounds = 3,
+        .quorum = 2,
+        .over_select = 1,
+        .deadline_ms = 60000,
+    };
+}
+
+static inline cn_err world_open_parts(struct world *world)
+{
+    static const uint8_t graph[] = "a graph";
+    const struct cn_spool_config spool = {
+        .store = &world->flaky.store,
+        .frame_max = cn_update_size_max(&world->layout),
+        .chunk_size = CN_RESOURCES_CHUNK_SIZE,
+        .expiry_ms = 600000,
+    };
+    const struct cn_model_store_config models = {
+        .store = &world->flaky.store,
+        .ledger = world->ledger,
+        .layout = &world->layout,
+        .graph = graph,
+        .graph_size = sizeof(graph),
+        .initial = world->initial,
+    };
+    cn_err err = cn_roster_open(world->ledger, &world->roster);
+    if (!err)
+        err = cn_spool_open(&spool, &world->spool);
+    if (!err)
+        err = cn_model_store_open(&models, &world->models);
+    return err;
+}
+
+// Starts the aggregator as its program does.
+static inline cn_err world_start(struct world *world)
+{
+    cn_err err = cn_ledger_open(world->directory, &world->ledger);
+    if (!err)
+        err = world_open_parts(world);
+    if (err)
+        return err;
+    world->measure = (struct cn_run_measure){world, world_measure_start, world_measure_poll};
+    const struct cn_run_config config = {
+        .job = &world->job,
+        .ledger = world->ledger,
+        .store = &world->flaky.store,
+        .roster = world->roster,
+        .spool = world->spool,
+        .models = world->models,
+        .measure = world->measured ? &world->measure : NULL,
+        .live_ms = 120000,
+        .settle_ms = 3000,
+        .context = world,
+        .changed = world_changed,
+    };
+    err = cn_run_open(&config, world_now_ms, &world->run);
+    world->resources = (struct cn_resources){
+        .ledger = world->ledger,
+        .roster = world->roster,
+        .spool = world->spool,
+        .models = world->models,
+        .run = world->run,
+        .job = &world->job,
+        .now_ms = world_clock,
+    };
+    return err;
+}
+
+// Memory goes, ledger and store stay: what a kill leaves.
+static inline void world_stop(struct world *world)
+{
+    cn_run_close(world->run);
+    cn_model_store_close(world->models);
+    cn_spool_close(world->spool);
+    cn_roster_close(world->roster);
+    cn_ledger_close(world->ledger);
+    world->run = NULL;
+    world->models = NULL;
+    world->spool = NULL;
+    world->roster = NULL;
+    world->ledger = NULL;
+    world->evaluated = UINT32_MAX;
+}
+
+static inline void world_deinit(struct world *world)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    char path[128];
+    world_stop(world);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%s%s", world->directory, CN_LEDGER_FILE, suffixes[i]);
+        unlink(path);
+    }
+    rmdir(world->directory);
+    cn_flaky_store_deinit(&world->flaky);
+    cn_test_layout_free(&world->layout);
+    free(world->initial);
+}
+
+static inline cn_err world_enroll(struct world *world, const char *board, const char *group,
+                                  uint64_t max_weight)
+{
+    struct cn_ledger *ledger;
+    struct cn_ledger_board entry = {.max_weight = max_weight};
+    snprintf(entry.name, sizeof(entry.name), "%s", board);
+    snprintf(entry.group, sizeof(entry.group), "%s", group);
+    memset(entry.secret, (uint8_t)board[0], sizeof(entry.secret));
+    cn_err err = cn_ledger_open(world->directory, &ledger);
+    if (!err)
+        err = cn_ledger_enroll(ledger, &entry);
+    cn_ledger_close(ledger);
+    return err;
+}
+
+// --- a board's side ---
+
+static inline void world_ask(struct world *world, const char *board, enum cn_coap_method method,
+                             const char *path, const void *body, size_t size,
+                             struct cn_coap_reply *reply)
+{
+    size_t count;
+    const struct cn_coap_route *routes = cn_resources_routes(&count);
+    memset(reply, 0, sizeof(*reply));
+    reply->code = CN_COAP_INTERNAL_ERROR;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(routes[i].prefix);
+        bool matches = routes[i].method == method && strncmp(path, routes[i].prefix, length) == 0 &&
+                       (path[length] == '\0' || path[length] == '/');
+        if (!matches)
+            continue;
+        const struct cn_coap_request request = {
+            .board = board,
+            .path = path[length] ? path + length + 1 : "",
+            .body = body,
+            .size = size,
+            .wants_reply = true,
+        };
+        routes[i].handle(&world->resources, &request, reply);
+        return;
+    }
+    reply->code = CN_COAP_NOT_FOUND;
+}
+
+static inline bool world_get_round(struct world *world, const char *board,
+                                   struct cn_round_info *info)
+{
+    struct cn_coap_reply reply;
+    world_ask(world, board, CN_COAP_GET, "r", NULL, 0, &reply);
+    return reply.code == CN_COAP_CONTENT &&
+           cn_message_get_round(reply.body, reply.size, info) == CN_OK;
+}
+
+// The update that this group makes in this round, always the same.
+static inline void world_make_frame(const struct world *world, const struct cn_round_info *info,
+                                    const char *group, uint64_t salt, struct cn_buffer *frame)
+{
+    struct cn_update_header header = {
+        .run = info->run,
+        .round = info->round,
+        .weight = 100 + (uint64_t)group[0],
+        .rule = world->job.up,
+    };
+    float *values = calloc(2 * world->layout.total, sizeof(*values));
+    snprintf(header.group, sizeof(header.group), "%s", group);
+    memcpy(header.base, info->version_digest, CN_DIGEST_SIZE);
+    cn_test_fill(values, world->layout.total, salt + info->round * 100 + (uint64_t)group[0], 0.1f);
+    cn_buffer_init(frame, cn_update_size_max(&world->layout));
+    if (cn_update_encode(&header, &world->layout, values, values + world->layout.total, frame))
+        abort();
+    free(values);
+}
+
+static inline void world_declare(struct world *world, const char *board,
+                                 const struct cn_round_info *info, const struct cn_buffer *frame,
+                                 struct cn_coap_reply *reply)
+{
+    struct cn_declare_request declared = {
+        .run = info->run,
+        .round = info->round,
+        .size = frame->size,
+        .held_out_loss = 10,
+        .held_out_correct = 8,
+        .held_out_count = 10,
+    };
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    memcpy(declared.base, info->version_digest, CN_DIGEST_SIZE);
+    cn_crypto_digest(frame->data, frame->size, declared.digest);
+    if (cn_message_put_declare(&declared, bytes, &size))
+        abort();
+    world_ask(world, board, CN_COAP_POST, "u", bytes, size, reply);
+}
+
+// Declares, sends all chunks and commits. False when the aggregator is in trouble (5.xx) or lost
+// it.
+static inline bool world_send(struct world *world, const char *board,
+                              const struct cn_round_info *info, const struct cn_buffer *frame,
+                              struct cn_upload_status *status)
+{
+    struct cn_coap_reply reply;
+    char hex[2 * CN_UPLOAD_ID_SIZE + 1], path[64];
+    world_declare(world, board, info, frame, &reply);
+    if (reply.code != CN_COAP_CREATED || cn_message_get_status(reply.body, reply.size, status))
+        return false;
+    if (status->decided)
+        return true;
+    cn_hex(hex, status->id, CN_UPLOAD_ID_SIZE);
+    for (uint32_t i = 0; i < status->chunk_count; i++) {
+        size_t offset = (size_t)i * CN_RESOURCES_CHUNK_SIZE, left = frame->size - offset;
+        snprintf(path, sizeof(path), "u/%s/%u", hex, i);
+        world_ask(world, board, CN_COAP_PUT, path, frame->data + offset,
+                  left < CN_RESOURCES_CHUNK_SIZE ? left : CN_RESOURCES_CHUNK_SIZE, &reply);
+        if (reply.code != CN_COAP_CHANGED)
+            return false;
+    }
+    snprintf(path, sizeof(path), "u/%s/commit", hex);
+    world_ask(world, board, CN_COAP_POST, path, NULL, 0, &reply);
+    return reply.code == CN_COAP_CHANGED &&
+           cn_message_get_status(reply.body, reply.size, status) == CN_OK;
+}
+
+// What a board does when nothing goes wrong: its round, if there is one for it.
+static inline bool world_take_part(struct world *world, const char *board, const char *group)
+{
+    struct cn_round_info info;
+    struct cn_upload_status status;
+    struct cn_buffer frame;
+    if (!world_get_round(world, board, &info) || info.state != CN_ROUND_OPEN || !info.invited ||
+        (info.decided_round == info.round && info.decided_accepted))
+        return false;
+    world_make_frame(world, &info, group, 0, &frame);
+    bool sent = world_send(world, board, &info, &frame, &status);
+    cn_buffer_deinit(&frame);
+    return sent && status.decided && status.verdict == CN_VERDICT_ACCEPTED;
+}
+
+static inline cn_err world_tick(struct world *world, uint64_t ms)
+{
+    world_now_ms += ms;
+    return cn_run_tick(world->run, world_now_ms);
+}

@@ -1,0 +1,420 @@
+// The checkpoint: whatever fails, one whole state is left, and it is the newest.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/round/checkpoint.h"
+#include "tests/support/flaky_store.h"
+#include "tests/support/layouts.h"
+
+#define TOTAL 50
+#define FRAME_LIMIT 1000
+
+struct fixture {
+    struct cn_flaky_store flaky;
+    struct cn_store *store;
+    struct cn_checkpoint saved, loaded;
+    struct cn_diag diag;
+};
+
+static float *row(uint64_t seed)
+{
+    float *values = calloc(TOTAL, sizeof(float));
+
+    cn_test_fill(values, TOTAL, seed, 1);
+    return values;
+}
+
+static struct cn_checkpoint make_state(enum cn_phase phase)
+{
+    struct cn_checkpoint made = {
+        .run = 0x1122334455667788,
+        .lineage = 2,
+        .phase = phase,
+        .round = 9,
+        .step = 4,
+        .cursor = 1234,
+        .epoch = 77,
+        .version = 8,
+        .samples = 640,
+        .train_loss = 1.5,
+        .held_out_loss = 2.25,
+        .held_out_correct = 91,
+        .held_out_count = 100,
+        .resets = 1,
+        .total = TOTAL,
+    };
+
+    memset(made.graph, 1, CN_DIGEST_SIZE);
+    memset(made.base_digest, 2, CN_DIGEST_SIZE);
+    memset(made.base_parent, 3, CN_DIGEST_SIZE);
+    if (phase == CN_PHASE_EMPTY)
+        return made;
+    made.base = row(1);
+    made.residual = row(2);
+    if (phase == CN_PHASE_TRAIN) {
+        made.weights = row(3);
+        made.optimizer = row(4);
+    }
+    if (phase != CN_PHASE_SEND)
+        return made;
+    made.next_residual = row(5);
+    made.change = row(6);
+    made.frame_size = 333;
+    made.frame = malloc(made.frame_size);
+    memset(made.frame, 0x5a, made.frame_size);
+    cn_crypto_digest(made.frame, made.frame_size, made.frame_digest);
+    return made;
+}
+
+static void expect_row(const float *a, const float *b)
+{
+    assert_true(!a == !b);
+    if (a)
+        assert_memory_equal(a, b, TOTAL * sizeof(float));
+}
+
+static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoint *b)
+{
+    assert_int_equal(a->counter, b->counter);
+    assert_int_equal(a->run, b->run);
+    assert_int_equal(a->lineage, b->lineage);
+    assert_int_equal(a->phase, b->phase);
+    assert_int_equal(a->round, b->round);
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->cursor, b->cursor);
+    assert_int_equal(a->epoch, b->epoch);
+    assert_int_equal(a->version, b->version);
+    assert_memory_equal(a->graph, b->graph, CN_DIGEST_SIZE);
+    assert_memory_equal(a->base_digest, b->base_digest, CN_DIGEST_SIZE);
+    assert_memory_equal(a->base_parent, b->base_parent, CN_DIGEST_SIZE);
+    assert_int_equal(a->samples, b->samples);
+    assert_true(a->train_loss == b->train_loss && a->held_out_loss == b->held_out_loss);
+    assert_int_equal(a->held_out_correct, b->held_out_correct);
+    assert_int_equal(a->held_out_count, b->held_out_count);
+    assert_int_equal(a->resets, b->resets);
+    assert_int_equal(a->total, b->total);
+    expect_row(a->base, b->base);
+    expect_row(a->weights, b->weights);
+    expect_row(a->optimizer, b->optimizer);
+    expect_row(a->residual, b->residual);
+    expect_row(a->next_residual, b->next_residual);
+    expect_row(a->change, b->change);
+    assert_int_equal(a->frame_size, b->frame_size);
+    assert_memory_equal(a->frame_digest, b->frame_digest, CN_DIGEST_SIZE);
+    if (a->frame_size)
+        assert_memory_equal(a->frame, b->frame, a->frame_size);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+
+    cn_flaky_store_init(&f->flaky);
+    f->store = &f->flaky.store;
+    cn_diag_init(&f->diag);
+    f->saved = make_state(CN_PHASE_SEND);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(f->flaky.open_count, 0);
+    cn_checkpoint_deinit(&f->saved);
+    cn_checkpoint_deinit(&f->loaded);
+    cn_flaky_store_deinit(&f->flaky);
+    free(f);
+    return 0;
+}
+
+static cn_err load(struct fixture *f)
+{
+    cn_checkpoint_deinit(&f->loaded);
+    cn_diag_init(&f->diag);
+    return cn_checkpoint_load(f->store, TOTAL, FRAME_LIMIT, &f->diag, &f->loaded);
+}
+
+static void save_step(struct fixture *f, uint32_t step)
+{
+    f->saved.step = step;
+    assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_OK);
+}
+
+static void every_phase_comes_back_as_it_was_saved(void **state)
+{
+    struct fixture *f = *state;
+
+    for (enum cn_phase phase = CN_PHASE_EMPTY; phase <= CN_PHASE_SEND; phase++) {
+        cn_checkpoint_deinit(&f->saved);
+        f->saved = make_state(phase);
+        assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_OK);
+        assert_int_equal(f->saved.counter, phase + 1);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->diag.count, 0);
+        expect_same(&f->saved, &f->loaded);
+    }
+}
+
+static void an_empty_store_has_no_checkpoint(void **state)
+{
+    assert_int_equal(load(*state), CN_ENOTFOUND);
+}
+
+static void the_newest_of_many_saves_is_loaded(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint32_t step = 0; step < 7; step++) {
+        save_step(f, step);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->loaded.step, step);
+    }
+}
+
+static void a_state_without_what_its_phase_needs_is_not_saved(void **state)
+{
+    struct fixture *f = *state;
+
+    save_step(f, 1);
+    free(f->saved.change);
+    f->saved.change = NULL;
+    assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_EINVAL);
+    assert_int_equal(load(f), CN_OK);
+    assert_int_equal(f->loaded.step, 1);
+}
+
+static void arrays_that_the_phase_does_not_have_are_left_out(void **state)
+{
+    struct fixture *f = *state;
+
+    f->saved.phase = CN_PHASE_BASE;
+    save_step(f, 1);
+    assert_int_equal(load(f), CN_OK);
+    assert_null(f->loaded.change);
+    assert_null(f->loaded.next_residual);
+    assert_int_equal(f->loaded.frame_size, 0);
+}
+
+static void a_state_that_was_not_loaded_does_not_replace_the_newest_first(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint32_t step = 1; step <= 6; step++)
+        save_step(f, step);
+    f->saved.counter = 0; // a new run, or a state taken from another board
+    save_step(f, 100);
+    assert_int_equal(f->saved.counter, 7);
+    assert_int_equal(load(f), CN_OK);
+    assert_int_equal(f->loaded.step, 100);
+}
+
+static void a_flipped_bit_anywhere_brings_the_other_slot_back(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t *bytes;
+    size_t size;
+
+    save_step(f, 1);
+    save_step(f, 2);
+    bytes = cn_flaky_store_bytes(&f->flaky, "checkpoint.a", &size);
+    for (size_t bit = 0; bit < 8 * size; bit += bit < 8 * 264 ? 1 : 13) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->loaded.step, 1);
+        assert_non_null(strstr(f->diag.lines[1], "checkpoint.a cannot be used"));
+        assert_non_null(strstr(f->diag.lines[2], "checkpoint.b is used instead"));
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_int_equal(load(f), CN_OK);
+    assert_int_equal(f->loaded.step, 2);
+}
+
+static void a_damaged_slot_is_the_next_to_be_written(void **state)
+{
+    struct fixture *f = *state;
+    size_t size;
+
+    save_step(f, 1);
+    save_step(f, 2);
+    cn_flaky_store_bytes(&f->flaky, "checkpoint.a", &size)[50] ^= 4;
+    assert_int_equal(load(f), CN_OK);
+    f->loaded.step = 3;
+    assert_int_equal(cn_checkpoint_save(f->store, &f->loaded), CN_OK);
+    assert_int_equal(load(f), CN_OK);
+    assert_int_equal(f->loaded.step, 3);
+    assert_int_equal(f->diag.count, 0);
+}
+
+static void two_damaged_slots_are_an_error_and_not_a_new_start(void **state)
+{
+    struct fixture *f = *state;
+    size_t size;
+
+    save_step(f, 1);
+    save_step(f, 2);
+    cn_flaky_store_bytes(&f->flaky, "checkpoint.a", &size)[50] ^= 4;
+    cn_flaky_store_bytes(&f->flaky, "checkpoint.b", &size)[50] ^= 4;
+    assert_int_equal(load(f), CN_EFORMAT);
+}
+
+static void a_slot_copied_to_the_other_name_is_not_used(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t *bytes;
+    size_t size;
+
+    save_step(f, 1);
+    bytes = cn_flaky_store_bytes(&f->flaky, "checkpoint.b", &size);
+    assert_int_equal(cn_store_replace(f->store, "checkpoint.a", bytes, size), CN_OK);
+    assert_int_equal(load(f), CN_OK);
+    assert_int_equal(f->diag.count, 2);
+}
+
+static void a_state_larger_than_the_model_is_refused(void **state)
+{
+    struct fixture *f = *state;
+
+    save_step(f, 1);
+    assert_int_equal(cn_checkpoint_load(f->store, TOTAL - 1, FRAME_LIMIT, NULL, &f->loaded),
+                     CN_ERANGE);
+    assert_int_equal(cn_checkpoint_load(f->store, TOTAL, 332, NULL, &f->loaded), CN_ERANGE);
+    assert_int_equal(cn_checkpoint_load(f->store, TOTAL, 333, NULL, &f->loaded), CN_OK);
+}
+
+// Fails the first operation of a save, then the second, until it succeeds. After each failure the
+// state before is whole; a commit that is reported as failed may also have happened.
+static void sweep_saves(struct fixture *f, bool lasting, bool commit_before_failing)
+{
+    for (unsigned number = 1;; number++) {
+        cn_err err;
+
+        assert_true(number < 100);
+        f->flaky.commit_before_failing = commit_before_failing;
+        f->saved.step = number;
+        cn_flaky_store_fail(&f->flaky, number, lasting, CN_ENOSPC);
+        err = cn_checkpoint_save(f->store, &f->saved);
+        cn_flaky_store_fail(&f->flaky, 0, false, CN_ENOSPC);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->diag.count, 0);
+        if (!err) {
+            assert_int_equal(f->loaded.step, number);
+            return;
+        }
+        assert_int_equal(err, CN_ENOSPC);
+        assert_true(f->loaded.step == 1000 || (commit_before_failing && f->loaded.step == number));
+        save_step(f, 1000); // and the next save works
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->loaded.step, 1000);
+    }
+}
+
+static void a_save_that_fails_at_any_operation_leaves_a_whole_state(void **state)
+{
+    struct fixture *f = *state;
+
+    save_step(f, 1000);
+    sweep_saves(f, true, false);
+    save_step(f, 1000);
+    sweep_saves(f, false, false);
+    save_step(f, 1000);
+    sweep_saves(f, true, true);
+}
+
+static void a_first_save_that_fails_can_be_repeated(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned number = 1;; number++) {
+        cn_err err;
+
+        cn_flaky_store_fail(&f->flaky, number, true, CN_ENOSPC);
+        err = cn_checkpoint_save(f->store, &f->saved);
+        cn_flaky_store_fail(&f->flaky, 0, false, CN_ENOSPC);
+        if (!err)
+            break;
+        assert_int_equal(load(f), CN_ENOTFOUND);
+    }
+    assert_int_equal(load(f), CN_OK);
+}
+
+static void a_load_that_fails_never_reports_an_empty_store(void **state)
+{
+    struct fixture *f = *state;
+
+    save_step(f, 1);
+    save_step(f, 2);
+    for (int lasting = 0; lasting < 2; lasting++) {
+        for (unsigned number = 1;; number++) {
+            cn_err err;
+
+            assert_true(number < 100);
+            cn_flaky_store_fail(&f->flaky, number, lasting, CN_EIO);
+            err = load(f);
+            cn_flaky_store_fail(&f->flaky, 0, false, CN_EIO);
+            if (!err && f->flaky.operations && f->diag.count == 0 && number > 4)
+                break;
+            assert_true(err == CN_OK || err == CN_EIO);
+            if (!lasting)
+                assert_int_equal(err, CN_OK); // it is read again
+        }
+    }
+    assert_int_equal(load(f), CN_OK);
+    assert_int_equal(f->loaded.step, 2);
+}
+
+// Bytes of another board: with a digest that fits, but numbers that do not.
+static void a_sealed_state_with_impossible_numbers_is_refused(void **state)
+{
+    static const struct {
+        size_t offset;
+        uint8_t value;
+    } lies[] = {{7, '2'}, {8, 0},   {36, 4},   {36, 2},    {39, 1},  {68, 0x3f},
+                {68, 1},  {71, 1},  {216, 49}, {216, 51},  {223, 1}, {224, 0},
+                {225, 9}, {231, 1}, {232, 0},  {223, 0x40}};
+    struct fixture *f = *state;
+    struct cn_buffer bytes;
+
+    cn_buffer_init(&bytes, 100000);
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        bytes.size = 0;
+        assert_int_equal(cn_checkpoint_encode(&f->saved, &bytes), CN_OK);
+        bytes.data[lies[i].offset] = lies[i].value;
+        cn_crypto_digest(bytes.data, bytes.size - CN_DIGEST_SIZE,
+                         bytes.data + bytes.size - CN_DIGEST_SIZE);
+        if (!cn_checkpoint_decode(bytes.data, bytes.size, TOTAL, FRAME_LIMIT, NULL, &f->loaded))
+            fail_msg("lie %zu was believed", i);
+    }
+    cn_buffer_deinit(&bytes);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(every_phase_comes_back_as_it_was_saved),
+        TEST(an_empty_store_has_no_checkpoint),
+        TEST(the_newest_of_many_saves_is_loaded),
+        TEST(a_state_without_what_its_phase_needs_is_not_saved),
+        TEST(arrays_that_the_phase_does_not_have_are_left_out),
+        TEST(a_state_that_was_not_loaded_does_not_replace_the_newest_first),
+        TEST(a_flipped_bit_anywhere_brings_the_other_slot_back),
+        TEST(a_damaged_slot_is_the_next_to_be_written),
+        TEST(two_damaged_slots_are_an_error_and_not_a_new_start),
+        TEST(a_slot_copied_to_the_other_name_is_not_used),
+        TEST(a_state_larger_than_the_model_is_refused),
+        TEST(a_save_that_fails_at_any_operation_leaves_a_whole_state),
+        TEST(a_first_save_that_fails_can_be_repeated),
+        TEST(a_load_that_fails_never_reports_an_empty_store),
+        TEST(a_sealed_state_with_impossible_numbers_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

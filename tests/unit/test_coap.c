@@ -1,0 +1,446 @@
+// The CoAP server and client over DTLS on the loopback interface, both in this thread.
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "transport/coap_client.h"
+#include "transport/coap_server.h"
+
+#define WAIT_MS 3000
+#define KEPT 8
+
+struct world {
+    char address[32];
+    struct cn_coap_server *server;
+    struct cn_exchange *client;
+    bool revoked; // board-1 has no key
+    int value;    // what GET r tells
+    int requests;
+    bool wanted_reply;
+    uint32_t sessions_max;
+    struct cn_exchange_reply replies[KEPT];
+    char bodies[KEPT][64];
+    int reply_count;
+};
+
+static void get_value(void *context, const struct cn_coap_request *request,
+                      struct cn_coap_reply *reply)
+{
+    struct world *world = context;
+
+    world->requests++;
+    reply->code = CN_COAP_CONTENT;
+    reply->size = (size_t)sprintf((char *)reply->body, "%s %d", request->board, world->value);
+}
+
+static void put_value(void *context, const struct cn_coap_request *request,
+                      struct cn_coap_reply *reply)
+{
+    struct world *world = context;
+
+    world->requests++;
+    world->wanted_reply = request->wants_reply;
+    if (strcmp(request->path, "a/7") != 0)
+        cn_coap_reply_error(reply, CN_COAP_CONFLICT, "path %s, %zu bytes", request->path,
+                            request->size);
+    else
+        reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
+}
+
+static const struct cn_coap_route routes[] = {
+    {CN_COAP_GET, "r", true, get_value},
+    {CN_COAP_PUT, "u", false, put_value},
+};
+
+static cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
+{
+    struct world *world = context;
+
+    if (world->revoked || strncmp(board, "board-", 6) != 0)
+        return CN_EAUTH;
+    memset(key, board[6], CN_KEY_SIZE);
+    return CN_OK;
+}
+
+static bool keep_reply(void *context, const struct cn_exchange_reply *reply)
+{
+    struct world *world = context;
+    int slot = world->reply_count++ % KEPT;
+
+    world->replies[slot] = *reply;
+    snprintf(world->bodies[slot], sizeof(world->bodies[slot]), "%.*s", (int)reply->size,
+             (const char *)reply->body);
+    return true;
+}
+
+static void free_port(char address[32])
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(name);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
+    close(fd);
+    snprintf(address, 32, "127.0.0.1:%u", ntohs(name.sin_port));
+}
+
+static cn_err open_server(struct world *world)
+{
+    const char *listen[] = {world->address};
+    struct cn_coap_server_config config = {
+        .listen = listen,
+        .listen_count = 1,
+        .routes = routes,
+        .route_count = sizeof(routes) / sizeof(routes[0]),
+        .context = world,
+        .find_key = find_key,
+        .handshakes_max = 10,
+        .sessions_max = world->sessions_max ? world->sessions_max : 10,
+    };
+
+    return cn_coap_server_open(&config, &world->server);
+}
+
+static struct cn_exchange *open_client(struct world *world, const char *board, int key)
+{
+    const char *addresses[] = {world->address};
+    struct cn_coap_client_config config = {
+        .board = board, .addresses = addresses, .address_count = 1, .silence_ms = 500};
+    struct cn_exchange *client;
+
+    memset(config.key, key, sizeof(config.key));
+    assert_int_equal(cn_coap_client_open(&config, &client), CN_OK);
+    client->sink = keep_reply;
+    client->context = world;
+    return client;
+}
+
+static void turn(struct world *world)
+{
+    if (world->server)
+        assert_int_equal(cn_coap_server_step(world->server, 1), CN_OK);
+    else
+        usleep(1000);
+    if (world->client)
+        world->client->ops->step(world->client);
+}
+
+static enum cn_exchange_state state_of(struct cn_exchange *client)
+{
+    const char *text;
+
+    return client->ops->state(client, &text);
+}
+
+static void wait_for(struct world *world, enum cn_exchange_state state)
+{
+    uint64_t end = cn_platform_now_ms() + WAIT_MS;
+
+    while (state_of(world->client) != state && cn_platform_now_ms() < end)
+        turn(world);
+    assert_int_equal(state_of(world->client), state);
+}
+
+static void wait_replies(struct world *world, int count)
+{
+    uint64_t end = cn_platform_now_ms() + WAIT_MS;
+
+    while (world->reply_count < count && cn_platform_now_ms() < end)
+        turn(world);
+    assert_int_equal(world->reply_count, count);
+}
+
+static void idle(struct world *world, int turns)
+{
+    for (int i = 0; i < turns; i++)
+        turn(world);
+}
+
+static void start(struct world *world)
+{
+    cn_log_set_level(CN_LOG_ERROR);
+    free_port(world->address);
+    assert_int_equal(open_server(world), CN_OK);
+    world->client = open_client(world, "board-1", '1');
+}
+
+static void stop(struct world *world)
+{
+    if (world->client)
+        world->client->ops->close(world->client);
+    cn_coap_server_close(world->server);
+}
+
+static void request(struct world *world, const struct cn_exchange_request *request)
+{
+    assert_int_equal(world->client->ops->send(world->client, request), CN_OK);
+}
+
+static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **state)
+{
+    struct world world = {.value = 5};
+    struct cn_coap_server_stats stats;
+    struct cn_exchange_stats client_stats;
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.tag = 77, .method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 1);
+    assert_int_equal(world.replies[0].tag, 77);
+    assert_int_equal(world.replies[0].code, CN_COAP_CONTENT);
+    assert_string_equal(world.bodies[0], "board-1 5");
+    cn_coap_server_stats(world.server, &stats);
+    world.client->ops->stats(world.client, &client_stats);
+    assert_int_equal(stats.sessions, 1);
+    assert_int_equal(stats.bytes_in, 4 + 8 + 2);
+    assert_int_equal(stats.bytes_out, 4 + 8 + 1 + 9);
+    assert_int_equal(client_stats.bytes_up, stats.bytes_in);
+    assert_int_equal(client_stats.bytes_down, stats.bytes_out);
+    assert_true(cn_coap_server_silence_ms(world.server, "board-1") < 1000);
+    assert_true(cn_coap_server_silence_ms(world.server, "board-2") == UINT64_MAX);
+    stop(&world);
+}
+
+static void a_silent_request_is_answered_only_when_it_fails(void **state)
+{
+    struct world world = {0};
+    struct cn_exchange_request put = {
+        .tag = 1, .method = CN_COAP_PUT, .path = "u/a/7", .body = (const uint8_t *)"xy", .size = 2};
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    put.silent = true;
+    request(&world, &put);
+    idle(&world, 50);
+    assert_int_equal(world.requests, 1);
+    assert_int_equal(world.reply_count, 0);
+    assert_false(world.wanted_reply);
+    put.path = "u/b";
+    request(&world, &put);
+    wait_replies(&world, 1);
+    assert_int_equal(world.replies[0].code, CN_COAP_CONFLICT);
+    assert_string_equal(world.bodies[0], "path b, 2 bytes");
+    put.path = "u/a/7";
+    put.silent = false;
+    request(&world, &put);
+    wait_replies(&world, 2);
+    assert_int_equal(world.replies[1].code, CN_COAP_CHANGED);
+    assert_true(world.wanted_reply);
+    stop(&world);
+}
+
+static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "rr"});
+    wait_replies(&world, 1);
+    assert_int_equal(world.replies[0].code, CN_COAP_NOT_FOUND);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_DELETE, .path = "r"});
+    wait_replies(&world, 2);
+    assert_int_equal(world.replies[1].code, CN_COAP_METHOD_NOT_ALLOWED);
+    request(&world,
+            &(struct cn_exchange_request){.method = CN_COAP_GET, .path = ".well-known/core"});
+    wait_replies(&world, 3);
+    assert_int_equal(world.replies[2].code, CN_COAP_NOT_FOUND);
+    stop(&world);
+}
+
+static void observers_are_told_of_changes(void **state)
+{
+    struct world world = {.value = 1};
+    uint32_t sequence;
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){
+                        .tag = 9, .method = CN_COAP_GET, .path = "r", .observe = true});
+    wait_replies(&world, 1);
+    assert_true(world.replies[0].observed);
+    sequence = world.replies[0].sequence;
+    for (int i = 0; i < 6; i++) { // libcoap confirms every sixth
+        world.value = 2 + i;
+        cn_coap_server_notify(world.server, "r");
+        wait_replies(&world, 2 + i);
+    }
+    assert_int_equal(world.replies[6].tag, 9);
+    assert_true(world.replies[6].sequence > sequence);
+    assert_string_equal(world.bodies[6], "board-1 7");
+    stop(&world);
+}
+
+static void a_wrong_key_and_an_unknown_board_are_refused_alike(void **state)
+{
+    char first[160];
+    const char *text;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world world = {0};
+
+        start(&world);
+        world.client->ops->close(world.client);
+        world.client = open_client(&world, i ? "stranger" : "board-1", i ? '1' : 'x');
+        wait_for(&world, CN_EXCHANGE_REFUSED);
+        world.client->ops->state(world.client, &text);
+        text = strchr(text, ' ');
+        assert_non_null(text);
+        if (i)
+            assert_string_equal(text, first);
+        snprintf(first, sizeof(first), "%s", text);
+        idle(&world, 100); // no second handshake at once
+        assert_int_equal(state_of(world.client), CN_EXCHANGE_REFUSED);
+        assert_int_equal(world.requests, 0);
+        stop(&world);
+    }
+}
+
+static void a_dropped_board_is_cut_off_at_once(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 1);
+    world.revoked = true;
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    cn_coap_server_drop(world.server, "board-1");
+    wait_for(&world, CN_EXCHANGE_REFUSED);
+    assert_int_equal(world.requests, 1);
+    stop(&world);
+}
+
+static void a_port_in_use_is_reported(void **state)
+{
+    struct world world = {0};
+    struct world second = {0};
+
+    (void)state;
+    start(&world);
+    cn_log_set_level((enum cn_log_level) - 1);
+    snprintf(second.address, sizeof(second.address), "%s", world.address);
+    assert_int_equal(open_server(&second), CN_EEXIST);
+    stop(&world);
+}
+
+static void a_client_finds_a_restarted_server_again(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 1);
+    cn_coap_server_close(world.server);
+    world.server = NULL;
+    wait_for(&world, CN_EXCHANGE_DOWN);
+    assert_int_equal(open_server(&world), CN_OK);
+    wait_for(&world, CN_EXCHANGE_UP);
+    assert_int_equal(world.client->ops->session(world.client), 2);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 2);
+    stop(&world);
+}
+
+static void the_newest_session_of_a_board_ends_the_older_one(void **state)
+{
+    struct world world = {0};
+    struct cn_coap_server_stats stats;
+    struct cn_exchange *first;
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 1);
+    first = world.client;
+    world.client = open_client(&world, "board-1", '1');
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 2);
+    idle(&world, 5);
+    cn_coap_server_stats(world.server, &stats);
+    assert_int_equal(stats.sessions, 1);
+    first->ops->close(first);
+    stop(&world);
+}
+
+static void no_more_boards_than_allowed_get_in(void **state)
+{
+    struct world world = {.sessions_max = 1};
+    struct cn_exchange *first;
+
+    (void)state;
+    start(&world);
+    cn_log_set_level((enum cn_log_level) - 1);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 1);
+    first = world.client;
+    world.client = open_client(&world, "board-2", '2');
+    wait_for(&world, CN_EXCHANGE_REFUSED);
+    first->ops->close(first);
+    stop(&world);
+}
+
+static void names_are_looked_up_and_a_second_address_is_tried(void **state)
+{
+    struct world world = {0};
+    const char *addresses[2];
+    char dead[32], name[32];
+    struct cn_coap_client_config config = {
+        .board = "board-1", .addresses = addresses, .address_count = 2};
+
+    (void)state;
+    start(&world);
+    world.client->ops->close(world.client);
+    free_port(dead);
+    snprintf(name, sizeof(name), "localhost:%s", strchr(world.address, ':') + 1);
+    addresses[0] = dead;
+    addresses[1] = name;
+    memset(config.key, '1', sizeof(config.key));
+    assert_int_equal(cn_coap_client_open(&config, &world.client), CN_OK);
+    wait_for(&world, CN_EXCHANGE_UP);
+    addresses[1] = "no port";
+    assert_int_equal(cn_coap_client_open(&config, &world.client), CN_EINVAL);
+    stop(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_reaches_its_handler_and_the_answer_carries_the_tag),
+        cmocka_unit_test(a_silent_request_is_answered_only_when_it_fails),
+        cmocka_unit_test(unknown_paths_and_wrong_methods_are_told_apart),
+        cmocka_unit_test(observers_are_told_of_changes),
+        cmocka_unit_test(a_wrong_key_and_an_unknown_board_are_refused_alike),
+        cmocka_unit_test(a_dropped_board_is_cut_off_at_once),
+        cmocka_unit_test(a_port_in_use_is_reported),
+        cmocka_unit_test(a_client_finds_a_restarted_server_again),
+        cmocka_unit_test(the_newest_session_of_a_board_ends_the_older_one),
+        cmocka_unit_test(no_more_boards_than_allowed_get_in),
+        cmocka_unit_test(names_are_looked_up_and_a_second_address_is_tried),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/engine/dataset.h"
+
+#define COUNT 50
+
+struct fixture {
+    char directory[32];
+    char inputs[64], labels[64];
+    struct cn_dataset_config config;
+    struct cn_sample_shape shape;
+    struct cn_diag diag;
+    struct cn_dataset *dataset;
+};
+
+static void write_array(const char *path, const char *descr, const char *shape, const void *data,
+                        size_t size)
+{
+    char header[200];
+    uint8_t prefix[10] = "\x93NUMPY\x01";
+    FILE *file = fopen(path, "wb");
+    int length =
+        snprintf(header, sizeof(header),
+                 "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", descr, shape);
+
+    assert_non_null(file);
+    cn_put_u16(prefix + 8, (uint16_t)length);
+    assert_int_equal(fwrite(prefix, 1, 10, file), 10);
+    assert_int_equal(fwrite(header, 1, (size_t)length, file), length);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+// COUNT samples of two values (i, i + 0.5), label i % 5.
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    float inputs[COUNT][2];
+    int64_t labels[COUNT];
+
+    if (!fixture)
+        return 1;
+    strcpy(fixture->directory, "/tmp/cairn-dataset-XXXXXX");
+    if (!mkdtemp(fixture->directory))
+        return 1;
+    snprintf(fixture->inputs, sizeof(fixture->inputs), "%s/inputs.npy", fixture->directory);
+    snprintf(fixture->labels, sizeof(fixture->labels), "%s/labels.npy", fixture->directory);
+    for (int i = 0; i < COUNT; i++) {
+        inputs[i][0] = (float)i;
+        inputs[i][1] = (float)i + 0.5f;
+        labels[i] = i % 5;
+    }
+    write_array(fixture->inputs, "<f4", "50, 2", inputs, sizeof(inputs));
+    write_array(fixture->labels, "<i8", "50,", labels, sizeof(labels));
+    fixture->config = (struct cn_dataset_config){
+        .inputs = fixture->inputs, .labels = fixture->labels, .scale = 1, .seed = 3};
+    fixture->shape = (struct cn_sample_shape){
+        .loss = CN_LOSS_CROSS_ENTROPY, .rank = 2, .dims = {1, 2}, .outputs = 5};
+    cn_diag_init(&fixture->diag);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    cn_dataset_close(fixture->dataset);
+    unlink(fixture->inputs);
+    unlink(fixture->labels);
+    rmdir(fixture->directory);
+    free(fixture);
+    return 0;
+}
+
+static cn_err open_set(struct fixture *fixture)
+{
+    cn_dataset_close(fixture->dataset);
+    fixture->dataset = NULL;
+    cn_diag_init(&fixture->diag);
+    return cn_dataset_open(&fixture->config, &fixture->shape, &fixture->diag, &fixture->dataset);
+}
+
+static void assert_refused(struct fixture *fixture, const char *part)
+{
+    assert_int_not_equal(open_set(fixture), CN_OK);
+    assert_null(fixture->dataset);
+    for (size_t i = 0; i < fixture->diag.count; i++) {
+        if (strstr(fixture->diag.lines[i], part))
+            return;
+    }
+    fail_msg("'%s' lacks '%s'", cn_diag_first(&fixture->diag), part);
+}
+
+static void an_epoch_shows_every_training_sample_once_in_another_order(void **state)
+{
+    struct fixture *fixture = *state;
+    float inputs[10][2];
+    int32_t labels[10];
+    struct cn_batch batch = {.inputs = inputs[0], .labels = labels};
+    int seen[COUNT] = {0};
+    int order[2][COUNT];
+
+    assert_int_equal(open_set(fixture), CN_OK);
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_TRAIN), COUNT);
+    for (uint64_t index = 0; index < 10; index++) {
+        cn_dataset_train_batch(fixture->dataset, index, 10, &batch);
+        assert_int_equal(batch.count, 10);
+        for (int i = 0; i < 10; i++) {
+            int sample = (int)inputs[i][0];
+
+            assert_true(inputs[i][1] == inputs[i][0] + 0.5f);
+            assert_int_equal(labels[i], sample % 5);
+            seen[sample]++;
+            order[index / 5][index % 5 * 10 + (uint64_t)i] = sample;
+        }
+    }
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(seen[i], 2);
+    assert_memory_not_equal(order[0], order[1], sizeof(order[0]));
+}
+
+static void held_out_samples_are_never_trained_on(void **state)
+{
+    struct fixture *fixture = *state;
+    float inputs[COUNT][2];
+    int32_t labels[COUNT];
+    struct cn_batch batch = {.inputs = inputs[0], .labels = labels};
+    bool held_out[COUNT] = {false};
+
+    fixture->config.held_out = 0.2;
+    assert_int_equal(open_set(fixture), CN_OK);
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT), 10);
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_TRAIN), 40);
+    cn_dataset_range(fixture->dataset, CN_SPLIT_HELD_OUT, 0, COUNT, &batch);
+    assert_int_equal(batch.count, 10);
+    for (uint32_t i = 0; i < batch.count; i++)
+        held_out[(int)inputs[i][0]] = true;
+    for (uint64_t index = 0; index < 20; index++) {
+        cn_dataset_train_batch(fixture->dataset, index, 7, &batch);
+        for (uint32_t i = 0; i < batch.count; i++)
+            assert_false(held_out[(int)inputs[i][0]]);
+    }
+    cn_dataset_range(fixture->dataset, CN_SPLIT_HELD_OUT, 8, 7, &batch);
+    assert_int_equal(batch.count, 2);
+    cn_dataset_range(fixture->dataset, CN_SPLIT_HELD_OUT, 10, 7, &batch);
+    assert_int_equal(batch.count, 0);
+    cn_dataset_range(fixture->dataset, CN_SPLIT_ALL, 40, 20, &batch);
+    assert_int_equal(batch.count, 10);
+    assert_true(inputs[0][0] == 40);
+}
+
+static void a_batch_number_gives_the_same_samples_in_every_run(void **state)
+{
+    struct fixture *fixture = *state;
+    float first[8][2], again[8][2];
+    int32_t labels[8];
+    struct cn_batch batch = {.inputs = first[0], .labels = labels};
+
+    fixture->config.held_out = 0.1;
+    assert_int_equal(open_set(fixture), CN_OK);
+    cn_dataset_train_batch(fixture->dataset, 123, 8, &batch);
+    assert_int_equal(open_set(fixture), CN_OK);
+    batch.inputs = again[0];
+    cn_dataset_train_batch(fixture->dataset, 123, 8, &batch);
+    assert_memory_equal(first, again, sizeof(first));
+    fixture->config.seed++;
+    assert_int_equal(open_set(fixture), CN_OK);
+    cn_dataset_train_batch(fixture->dataset, 123, 8, &batch);
+    assert_memory_not_equal(first, again, sizeof(first));
+}
+
+static void bytes_are_scaled_and_labels_of_any_width_are_read(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t inputs[3][2] = {{0, 16}, {8, 4}, {255, 1}};
+    uint16_t labels[3] = {4, 0, 2};
+    float values[3][2];
+    int32_t classes[3];
+    struct cn_batch batch = {.inputs = values[0], .labels = classes};
+
+    write_array(fixture->inputs, "|u1", "3, 2", inputs, sizeof(inputs));
+    write_array(fixture->labels, "<u2", "3, 1", labels, sizeof(labels));
+    fixture->config.scale = 0.5;
+    fixture->config.mean = 8;
+    assert_int_equal(open_set(fixture), CN_OK);
+    cn_dataset_range(fixture->dataset, CN_SPLIT_ALL, 0, 3, &batch);
+    assert_int_equal(batch.count, 3);
+    assert_true(values[0][0] == -4 && values[0][1] == 4 && values[2][0] == 123.5f);
+    assert_int_equal(classes[0], 4);
+    assert_int_equal(classes[2], 2);
+}
+
+static void targets_of_mean_squared_error_are_floats(void **state)
+{
+    struct fixture *fixture = *state;
+    float targets[COUNT][3] = {{1, 2, 3}, {4, 5, 6}};
+    float inputs[2][2], outputs[2][3];
+    struct cn_batch batch = {.inputs = inputs[0], .targets = outputs[0]};
+
+    fixture->shape.loss = CN_LOSS_MSE;
+    assert_refused(fixture, "labels.npy: the targets are int64; mean squared error wants float32");
+    write_array(fixture->labels, "<f4", "50, 3", targets, sizeof(targets));
+    assert_refused(fixture, "labels.npy: a target has 3 values; an output of the model has 5");
+    fixture->shape.outputs = 3;
+    assert_int_equal(open_set(fixture), CN_OK);
+    cn_dataset_range(fixture->dataset, CN_SPLIT_ALL, 0, 2, &batch);
+    assert_memory_equal(outputs, targets, sizeof(outputs));
+    targets[7][1] = NAN;
+    write_array(fixture->labels, "<f4", "50, 3", targets, sizeof(targets));
+    assert_refused(fixture, "labels.npy: sample 7 has NaN at its value 1");
+}
+
+static void arrays_that_do_not_fit_the_model_are_refused_by_name(void **state)
+{
+    struct fixture *fixture = *state;
+    float inputs[COUNT][2] = {{0}};
+    int32_t labels[COUNT] = {0};
+
+    fixture->shape.dims[1] = 3;
+    assert_refused(fixture, "inputs.npy: a sample has the shape (2); the model wants (1, 3)");
+    fixture->shape.dims[1] = 2;
+    labels[33] = 5;
+    write_array(fixture->labels, "<i4", "50,", labels, sizeof(labels));
+    assert_refused(fixture,
+                   "labels.npy: sample 33 has the label 5; the model's classes are 0 to 4");
+    labels[33] = -1;
+    write_array(fixture->labels, "<i4", "50,", labels, sizeof(labels));
+    assert_refused(fixture, "sample 33 has the label -1");
+    write_array(fixture->labels, "<i4", "49,", labels, sizeof(labels) - 4);
+    assert_refused(fixture, "labels.npy has 49 labels, but ");
+    write_array(fixture->labels, "<i4", "25, 2", labels, sizeof(labels));
+    assert_refused(fixture, "25 labels");
+    write_array(fixture->labels, "<f4", "50,", labels, sizeof(labels));
+    assert_refused(fixture, "the labels are float32; cross-entropy wants class numbers");
+    inputs[2][1] = INFINITY;
+    write_array(fixture->inputs, "<f4", "50, 2", inputs, sizeof(inputs));
+    assert_refused(fixture, "inputs.npy: sample 2 has infinity at its value 1");
+    write_array(fixture->inputs, "<i4", "50, 2", inputs, sizeof(inputs));
+    assert_refused(fixture, "inputs.npy: the inputs are int32; wanted float32 or uint8");
+    write_array(fixture->inputs, "<f4", "0, 2", inputs, 0);
+    assert_refused(fixture, "inputs.npy: no samples");
+    write_array(fixture->inputs, "<f4", "50, 2", inputs, 10);
+    assert_refused(fixture, "inputs.npy: 10 bytes of data");
+    unlink(fixture->inputs);
+    assert_refused(fixture, "inputs.npy: cannot be read");
+}
+
+static void mistakes_in_both_files_are_told_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->shape.dims[1] = 3;
+    fixture->shape.outputs = 4;
+    assert_int_equal(open_set(fixture), CN_EFORMAT);
+    assert_int_equal(fixture->diag.count, 2);
+}
+
+static void settings_outside_their_limits_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->config.scale = 0;
+    assert_refused(fixture, "scale is 0");
+    fixture->config.scale = 1;
+    fixture->config.held_out = 0.91;
+    assert_refused(fixture, "held_out is 0.91");
+    fixture->config.held_out = NAN;
+    assert_refused(fixture, "held_out is");
+}
+
+static void the_digits_of_a_board_fit_their_model(void **state)
+{
+    struct fixture *fixture = *state;
+    float inputs[64];
+    int32_t labels[1];
+    struct cn_batch batch = {.inputs = inputs, .labels = labels};
+
+    fixture->config.inputs = CAIRN_TEST_DATA "/digits/board-1-images.npy";
+    fixture->config.labels = CAIRN_TEST_DATA "/digits/board-1-labels.npy";
+    fixture->config.scale = 1.0 / 16;
+    fixture->config.held_out = 0.1;
+    fixture->shape = (struct cn_sample_shape){.rank = 3, .dims = {1, 8, 8}, .outputs = 10};
+    assert_int_equal(open_set(fixture), CN_OK);
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_ALL), 373);
+    cn_dataset_train_batch(fixture->dataset, 1000, 1, &batch);
+    for (int i = 0; i < 64; i++)
+        assert_true(inputs[i] >= 0 && inputs[i] <= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_epoch_shows_every_training_sample_once_in_another_order,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(held_out_samples_are_never_trained_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_batch_number_gives_the_same_samples_in_every_run, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(bytes_are_scaled_and_labels_of_any_width_are_read, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(targets_of_mean_squared_error_are_floats, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(arrays_that_do_not_fit_the_model_are_refused_by_name,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mistakes_in_both_files_are_told_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(settings_outside_their_limits_are_refused, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_digits_of_a_board_fit_their_model, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

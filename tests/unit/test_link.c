@@ -1,0 +1,381 @@
+// The link over a loopback that loses, repeats and reorders: what a board does, without a network.
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fake_aggregator.h"
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "transport/link.h"
+#include "transport/loopback.h"
+
+#define SIZE (300 * 1024 + 77)
+#define WAIT_MS 10000
+
+struct world {
+    struct fake *fake;
+    struct cn_exchange *exchange;
+    struct cn_link *link;
+    struct cn_link_event event;
+    uint8_t *frame;
+};
+
+static void start_lossy(struct world *world, uint32_t lost, uint32_t repeated, uint32_t reordered)
+{
+    struct cn_loopback_config config = {
+        .board = "board-1",
+        .routes = fake_routes,
+        .route_count = FAKE_ROUTE_COUNT,
+        .seed = 7,
+        .lost = lost,
+        .repeated = repeated,
+        .reordered = reordered,
+    };
+
+    cn_log_set_level(CN_LOG_ERROR);
+    world->fake = fake_open(SIZE);
+    config.context = world->fake;
+    assert_int_equal(cn_loopback_open(&config, &world->exchange), CN_OK);
+    assert_int_equal(cn_link_open_over(world->exchange,
+                                       &(struct cn_link_config){.board = "board-1"}, &world->link),
+                     CN_OK);
+    world->frame = malloc(SIZE);
+    fake_fill(world->frame, SIZE, 2);
+}
+
+static void start(struct world *world)
+{
+    start_lossy(world, 0, 0, 0);
+}
+
+static void stop(struct world *world)
+{
+    world->link->ops->close(world->link);
+    fake_close(world->fake);
+    free(world->frame);
+}
+
+// Waits as a program would, on the descriptor.
+static cn_err next_event(struct world *world, uint32_t wait_ms)
+{
+    uint64_t end = cn_platform_now_ms() + wait_ms;
+    cn_err err;
+
+    while ((err = world->link->ops->poll(world->link, &world->event)) == CN_EAGAIN &&
+           cn_platform_now_ms() < end) {
+        struct pollfd descriptor = {.fd = world->link->ops->descriptor(world->link),
+                                    .events = POLLIN};
+
+        poll(&descriptor, 1, 100);
+    }
+    return err;
+}
+
+static void expect(struct world *world, enum cn_link_event_type type)
+{
+    assert_int_equal(next_event(world, WAIT_MS), CN_OK);
+    assert_int_equal(world->event.type, type);
+}
+
+static void expect_nothing(struct world *world)
+{
+    assert_int_equal(next_event(world, 150), CN_EAGAIN);
+}
+
+static const struct cn_registration facts = {.cpu_count = 4,
+                                             .board_type = "orin",
+                                             .members = {"board-0", "board-1", "board-9"},
+                                             .member_count = 3};
+
+static void register_board(struct world *world)
+{
+    assert_int_equal(world->link->ops->enlist(world->link, &facts), CN_OK);
+    expect(world, CN_LINK_REGISTERED);
+}
+
+static void upload(struct world *world)
+{
+    struct cn_link_upload frame = {.run = 7, .round = 3, .frame = world->frame, .size = SIZE};
+
+    cn_crypto_digest(world->frame, SIZE, frame.digest);
+    memset(frame.base, 9, sizeof(frame.base));
+    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
+    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_EAGAIN);
+}
+
+static void expect_receipt(struct world *world)
+{
+    expect(world, CN_LINK_RECEIPT);
+    assert_int_equal(world->event.verdict, CN_VERDICT_ACCEPTED);
+    assert_memory_equal(world->event.accepted, world->fake->declared.digest, CN_DIGEST_SIZE);
+    assert_memory_equal(world->fake->received, world->frame, SIZE);
+}
+
+static void a_registration_brings_the_manifest_and_the_keys_of_the_pairs(void **state)
+{
+    struct world world = {0};
+    uint8_t zeros[CN_KEY_SIZE] = {0};
+
+    (void)state;
+    start(&world);
+    register_board(&world);
+    assert_int_equal(world.event.manifest->run, 7);
+    assert_string_equal(world.event.manifest->job.name, "digits");
+    assert_int_equal(world.event.manifest->pair_keys[0][31], '0');
+    assert_memory_equal(world.event.manifest->pair_keys[1], zeros, CN_KEY_SIZE);
+    assert_memory_equal(world.event.manifest->pair_keys[2], zeros, CN_KEY_SIZE);
+    expect_nothing(&world);
+    stop(&world);
+}
+
+static void versions_that_do_not_fit_are_told_once_with_the_reason(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    world.fake->misfit = true;
+    assert_int_equal(world.link->ops->enlist(world.link, &facts), CN_OK);
+    expect(&world, CN_LINK_REFUSED);
+    assert_string_equal(world.event.text,
+                        "registration refused (4.22): protocol 9 to 9 wanted, 1 to 1 found");
+    expect_nothing(&world);
+    assert_int_equal(world.fake->registrations, 1);
+    stop(&world);
+}
+
+static void a_round_is_told_when_it_changes(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    register_board(&world);
+    assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);
+    expect(&world, CN_LINK_ROUND);
+    assert_int_equal(world.event.round->round, 1);
+    world.fake->round.remaining_ms = 5;
+    cn_loopback_notify(world.exchange, "r");
+    expect_nothing(&world);
+    world.fake->round.round = 2;
+    cn_loopback_notify(world.exchange, "r");
+    expect(&world, CN_LINK_ROUND);
+    assert_int_equal(world.event.round->round, 2);
+    register_board(&world);
+    expect(&world, CN_LINK_ROUND);
+    assert_int_equal(world.link->ops->watch(world.link, false), CN_OK);
+    world.fake->round.round = 3;
+    cn_loopback_notify(world.exchange, "r");
+    expect_nothing(&world);
+    stop(&world);
+}
+
+static void a_blob_is_fetched_and_checked(void **state)
+{
+    struct world world = {0};
+    uint8_t other[CN_DIGEST_SIZE] = {1};
+
+    (void)state;
+    start(&world);
+    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE - 1),
+                     CN_ERANGE);
+    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
+                     CN_OK);
+    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
+                     CN_EAGAIN);
+    expect(&world, CN_LINK_FETCHED);
+    assert_int_equal(world.event.size, SIZE);
+    // The next fetch may start before the data is let go.
+    assert_int_equal(world.link->ops->fetch(world.link, other, 10, SIZE), CN_OK);
+    assert_memory_equal(world.event.data, world.fake->blob, SIZE);
+    expect(&world, CN_LINK_GONE);
+    stop(&world);
+}
+
+static void a_frame_is_uploaded_and_the_receipt_names_it(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    upload(&world);
+    expect_receipt(&world);
+    assert_int_equal(world.fake->declared.round, 3);
+    assert_int_equal(world.fake->declared.base[31], 9);
+    assert_int_equal(world.fake->chunks, 301);
+    upload(&world); // a repeated upload is answered from the record
+    expect_receipt(&world);
+    assert_int_equal(world.fake->chunks, 301);
+    stop(&world);
+}
+
+static void both_ways_survive_a_bad_network(void **state)
+{
+    static const uint32_t rates[][3] = {{100, 0, 0}, {0, 200, 300}, {100, 100, 100}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        struct world world = {0};
+
+        start_lossy(&world, rates[i][0], rates[i][1], rates[i][2]);
+        register_board(&world);
+        upload(&world);
+        expect_receipt(&world);
+        assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
+                         CN_OK);
+        expect(&world, CN_LINK_FETCHED);
+        assert_memory_equal(world.event.data, world.fake->blob, SIZE);
+        stop(&world);
+    }
+}
+
+static void verdicts_and_reasons_are_passed_on(void **state)
+{
+    struct world world = {0};
+    struct cn_link_upload huge = {.run = 7, .round = 3, .size = FAKE_SIZE_MAX + 1};
+
+    (void)state;
+    start(&world);
+    world.fake->verdict = CN_VERDICT_LATE;
+    upload(&world);
+    expect(&world, CN_LINK_RECEIPT);
+    assert_int_equal(world.event.verdict, CN_VERDICT_LATE);
+    assert_string_equal(world.event.text, "for a reason");
+    huge.frame = world.frame; // refused before a chunk is read
+    assert_int_equal(world.link->ops->upload(world.link, &huge), CN_OK);
+    expect(&world, CN_LINK_RECEIPT);
+    assert_int_equal(world.event.verdict, CN_VERDICT_REJECTED);
+    assert_string_equal(world.event.text, "at most 524288 bytes");
+    stop(&world);
+}
+
+static void an_upload_starts_over_when_the_digest_is_another(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    world.fake->corrupt = 1;
+    upload(&world);
+    expect_receipt(&world);
+    assert_int_equal(world.fake->chunks, 602);
+    stop(&world);
+}
+
+static void chunks_the_aggregator_lost_are_sent_again(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    world.fake->regress = 2;
+    upload(&world);
+    expect_receipt(&world);
+    assert_int_equal(world.fake->commits, 3);
+    assert_int_equal(world.fake->chunks, 301 + 14);
+    stop(&world);
+}
+
+static void forget_all(struct fake *fake)
+{
+    if (fake->chunks != 100)
+        return;
+    memset(fake->have, 0, sizeof(fake->have));
+    fake->declared_any = false;
+    fake->forgotten = true;
+}
+
+static void a_board_that_was_forgotten_registers_again_and_goes_on(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    register_board(&world);
+    world.fake->on_chunk = forget_all;
+    upload(&world);
+    expect(&world, CN_LINK_REGISTERED);
+    expect_receipt(&world);
+    assert_int_equal(world.fake->registrations, 2);
+    assert_int_equal(world.fake->declarations, 2);
+    stop(&world);
+}
+
+static void a_busy_aggregator_is_asked_later(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    world.fake->busy = true;
+    upload(&world);
+    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
+                     CN_OK);
+    expect_nothing(&world);
+    world.fake->busy = false;
+    assert_int_equal(next_event(&world, WAIT_MS), CN_OK);
+    assert_int_equal(next_event(&world, WAIT_MS), CN_OK);
+    stop(&world);
+}
+
+static void an_outage_is_told_once_and_transfers_go_on_after_it(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    upload(&world);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(world.link->ops->poll(world.link, &world.event), CN_EAGAIN);
+    cn_loopback_set_state(world.exchange, CN_EXCHANGE_DOWN, "nobody");
+    expect(&world, CN_LINK_DOWN);
+    assert_string_equal(world.event.text, "nobody");
+    expect_nothing(&world);
+    cn_loopback_set_state(world.exchange, CN_EXCHANGE_UP, "");
+    expect(&world, CN_LINK_UP);
+    expect_receipt(&world);
+    stop(&world);
+}
+
+static void abandoned_transfers_end_without_an_event(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    upload(&world);
+    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
+                     CN_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(world.link->ops->poll(world.link, &world.event), CN_EAGAIN);
+    world.link->ops->abandon(world.link);
+    expect_nothing(&world);
+    upload(&world);
+    expect_receipt(&world);
+    stop(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_registration_brings_the_manifest_and_the_keys_of_the_pairs),
+        cmocka_unit_test(versions_that_do_not_fit_are_told_once_with_the_reason),
+        cmocka_unit_test(a_round_is_told_when_it_changes),
+        cmocka_unit_test(a_blob_is_fetched_and_checked),
+        cmocka_unit_test(a_frame_is_uploaded_and_the_receipt_names_it),
+        cmocka_unit_test(both_ways_survive_a_bad_network),
+        cmocka_unit_test(verdicts_and_reasons_are_passed_on),
+        cmocka_unit_test(an_upload_starts_over_when_the_digest_is_another),
+        cmocka_unit_test(chunks_the_aggregator_lost_are_sent_again),
+        cmocka_unit_test(a_board_that_was_forgotten_registers_again_and_goes_on),
+        cmocka_unit_test(a_busy_aggregator_is_asked_later),
+        cmocka_unit_test(an_outage_is_told_once_and_transfers_go_on_after_it),
+        cmocka_unit_test(abandoned_transfers_end_without_an_event),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

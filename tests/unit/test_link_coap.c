@@ -1,0 +1,229 @@
+// The link over DTLS on the loopback interface, with the server in this thread: what the port does
+// when servers restart and boards are revoked.
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fake_aggregator.h"
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "transport/link.h"
+#include "transport/security.h"
+
+#define SIZE (300 * 1024 + 77)
+#define WAIT_MS 5000
+
+struct world {
+    char address[32];
+    struct fake *fake;
+    struct cn_coap_server *server;
+    struct cn_link *link;
+    struct cn_link_event event;
+    uint8_t *frame;
+    bool revoked;
+    enum { NOTHING, RESTART, DROP } plan; // after 100 chunks
+};
+
+static cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
+{
+    struct fake *fake = context;
+    const struct world *world = fake->owner;
+    struct cn_board_key board_key = {.secret = {5}};
+
+    if (world->revoked || strcmp(board, "board-1") != 0)
+        return CN_EAUTH;
+    return cn_security_dtls_key(&board_key, key);
+}
+
+static void open_server(struct world *world)
+{
+    const char *listen[] = {world->address};
+    struct cn_coap_server_config config = {
+        .listen = listen,
+        .listen_count = 1,
+        .routes = fake_routes,
+        .route_count = FAKE_ROUTE_COUNT,
+        .context = world->fake,
+        .find_key = find_key,
+        .handshakes_max = 10,
+        .sessions_max = 10,
+    };
+
+    assert_int_equal(cn_coap_server_open(&config, &world->server), CN_OK);
+}
+
+static void find_port(struct world *world)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(name);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
+    close(fd);
+    snprintf(world->address, sizeof(world->address), "127.0.0.1:%u", ntohs(name.sin_port));
+}
+
+static void start_with(struct world *world, const char *board, uint8_t key)
+{
+    struct cn_link_config config = {
+        .board = board, .addresses = {world->address}, .address_count = 1};
+    struct cn_board_key board_key = {.secret = {key}};
+
+    assert_int_equal(cn_security_dtls_key(&board_key, config.key), CN_OK);
+    cn_log_set_level(CN_LOG_ERROR);
+    world->fake = fake_open(SIZE);
+    world->fake->owner = world;
+    find_port(world);
+    open_server(world);
+    assert_int_equal(cn_link_coap.open(&config, &world->link), CN_OK);
+    world->frame = malloc(SIZE);
+    fake_fill(world->frame, SIZE, 2);
+}
+
+static void start(struct world *world)
+{
+    start_with(world, "board-1", 5);
+}
+
+static void stop(struct world *world)
+{
+    world->link->ops->close(world->link);
+    cn_coap_server_close(world->server);
+    fake_close(world->fake);
+    free(world->frame);
+}
+
+static void interfere(struct world *world)
+{
+    if (world->plan == NOTHING || world->fake->chunks < 100)
+        return;
+    if (world->plan == RESTART) {
+        cn_coap_server_close(world->server);
+        open_server(world);
+    } else {
+        world->revoked = true;
+        cn_coap_server_drop(world->server, "board-1");
+    }
+    world->plan = NOTHING;
+}
+
+static cn_err next_event(struct world *world, uint32_t wait_ms)
+{
+    uint64_t end = cn_platform_now_ms() + wait_ms;
+    cn_err err;
+
+    while ((err = world->link->ops->poll(world->link, &world->event)) == CN_EAGAIN &&
+           cn_platform_now_ms() < end) {
+        assert_int_equal(cn_coap_server_step(world->server, 1), CN_OK);
+        interfere(world);
+    }
+    return err;
+}
+
+static void expect(struct world *world, enum cn_link_event_type type)
+{
+    assert_int_equal(next_event(world, WAIT_MS), CN_OK);
+    assert_int_equal(world->event.type, type);
+}
+
+static void upload(struct world *world)
+{
+    struct cn_link_upload frame = {.run = 7, .round = 3, .frame = world->frame, .size = SIZE};
+
+    cn_crypto_digest(world->frame, SIZE, frame.digest);
+    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
+}
+
+static void a_board_registers_watches_fetches_and_uploads(void **state)
+{
+    struct world world = {0};
+    struct cn_registration facts = {
+        .cpu_count = 1, .members = {"board-1", "board-2"}, .member_count = 2};
+    struct cn_link_stats stats;
+
+    (void)state;
+    start(&world);
+    assert_int_equal(world.link->ops->enlist(world.link, &facts), CN_OK);
+    expect(&world, CN_LINK_REGISTERED);
+    assert_int_equal(world.event.manifest->pair_keys[1][0], '2');
+    assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);
+    expect(&world, CN_LINK_ROUND);
+    world.fake->round.round = 2;
+    cn_coap_server_notify(world.server, "r");
+    expect(&world, CN_LINK_ROUND);
+    assert_int_equal(world.event.round->round, 2);
+    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
+                     CN_OK);
+    expect(&world, CN_LINK_FETCHED);
+    assert_memory_equal(world.event.data, world.fake->blob, SIZE);
+    upload(&world);
+    expect(&world, CN_LINK_RECEIPT);
+    assert_memory_equal(world.fake->received, world.frame, SIZE);
+    world.link->ops->stats(world.link, &stats);
+    assert_true(stats.bytes_up > SIZE && stats.bytes_up < SIZE * 6 / 5);
+    assert_true(stats.bytes_down > SIZE && stats.bytes_down < SIZE * 6 / 5);
+    stop(&world);
+}
+
+static void an_upload_goes_on_where_a_restarted_server_is(void **state)
+{
+    struct world world = {.plan = RESTART};
+
+    (void)state;
+    start(&world);
+    upload(&world);
+    expect(&world, CN_LINK_RECEIPT);
+    assert_int_equal(world.event.verdict, CN_VERDICT_ACCEPTED);
+    assert_memory_equal(world.fake->received, world.frame, SIZE);
+    assert_true(world.fake->chunks < 301 + 70); // at most a window twice
+    stop(&world);
+}
+
+static void a_board_revoked_in_the_middle_of_an_upload_is_told_so(void **state)
+{
+    struct world world = {.plan = DROP};
+    uint32_t chunks;
+
+    (void)state;
+    start(&world);
+    upload(&world);
+    expect(&world, CN_LINK_REFUSED);
+    assert_non_null(strstr(world.event.text, "revoked"));
+    chunks = world.fake->chunks;
+    assert_true(chunks < 301);
+    assert_int_equal(next_event(&world, 300), CN_EAGAIN);
+    assert_int_equal(world.fake->chunks, chunks);
+    stop(&world);
+}
+
+static void a_wrong_key_and_an_unknown_name_are_refused_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world world = {0};
+
+        start_with(&world, i ? "board-7" : "board-1", i ? 5 : 6);
+        expect(&world, CN_LINK_REFUSED);
+        assert_int_equal(next_event(&world, 300), CN_EAGAIN);
+        stop(&world);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_board_registers_watches_fetches_and_uploads),
+        cmocka_unit_test(an_upload_goes_on_where_a_restarted_server_is),
+        cmocka_unit_test(a_board_revoked_in_the_middle_of_an_upload_is_told_so),
+        cmocka_unit_test(a_wrong_key_and_an_unknown_name_are_refused_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

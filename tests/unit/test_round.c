@@ -1,0 +1,184 @@
+// What a group does next, for every state it can be in.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "runtime/round/round.h"
+
+static struct cn_checkpoint holding(enum cn_phase phase, uint32_t round)
+{
+    struct cn_checkpoint held = {.run = 7, .lineage = 1, .phase = phase, .round = round};
+
+    memset(held.base_digest, 'a', CN_DIGEST_SIZE);
+    return held;
+}
+
+static struct cn_round_info news_of(enum cn_round_state state, uint32_t round)
+{
+    struct cn_round_info news = {
+        .run = 7, .lineage = 1, .state = state, .round = round, .invited = true};
+
+    memset(news.version_digest, 'a', CN_DIGEST_SIZE);
+    return news;
+}
+
+static enum cn_round_action next(const struct cn_checkpoint *held, const struct cn_round_info *news)
+{
+    struct cn_round_plan plan;
+
+    cn_round_next(held, news, &plan);
+    return plan.action;
+}
+
+static void without_news_a_round_goes_on_and_nothing_new_begins(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_EMPTY, 0);
+
+    (void)state;
+    assert_int_equal(next(&held, NULL), CN_DO_WAIT);
+    held.phase = CN_PHASE_BASE;
+    assert_int_equal(next(&held, NULL), CN_DO_WAIT);
+    held.phase = CN_PHASE_TRAIN;
+    assert_int_equal(next(&held, NULL), CN_DO_STEP);
+    held.phase = CN_PHASE_SEND;
+    assert_int_equal(next(&held, NULL), CN_DO_SEND);
+}
+
+static void an_invited_group_begins_a_newer_round_from_the_named_version(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 3);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 4);
+
+    (void)state;
+    assert_int_equal(next(&held, &news), CN_DO_BEGIN);
+    news.invited = false;
+    assert_int_equal(next(&held, &news), CN_DO_WAIT);
+    news.invited = true;
+    news.state = CN_ROUND_CLOSING;
+    assert_int_equal(next(&held, &news), CN_DO_WAIT);
+    news.state = CN_ROUND_OPEN;
+    news.version_digest[5] ^= 1;
+    assert_int_equal(next(&held, &news), CN_DO_FETCH);
+}
+
+static void a_round_that_was_decided_is_not_trained_again(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 4);
+
+    (void)state;
+    assert_int_equal(next(&held, &news), CN_DO_WAIT);
+}
+
+static void a_group_without_a_model_fetches_one(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_EMPTY, 0);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 1);
+
+    (void)state;
+    memset(held.base_digest, 0, CN_DIGEST_SIZE);
+    assert_int_equal(next(&held, &news), CN_DO_FETCH);
+    news.state = CN_ROUND_ENDED;
+    assert_int_equal(next(&held, &news), CN_DO_FETCH);
+}
+
+static void training_stops_when_the_round_is_over(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_TRAIN, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 4);
+
+    (void)state;
+    assert_int_equal(next(&held, &news), CN_DO_STEP);
+    news.state = CN_ROUND_CLOSING;
+    assert_int_equal(next(&held, &news), CN_DO_STEP);
+    news = news_of(CN_ROUND_OPEN, 5);
+    assert_int_equal(next(&held, &news), CN_DO_ABANDON);
+    news = news_of(CN_ROUND_ENDED, 4);
+    assert_int_equal(next(&held, &news), CN_DO_ABANDON);
+}
+
+static void old_news_changes_nothing(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_TRAIN, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 3);
+
+    (void)state;
+    news.version_digest[0] ^= 1;
+    assert_int_equal(next(&held, &news), CN_DO_STEP);
+    held.phase = CN_PHASE_BASE;
+    assert_int_equal(next(&held, &news), CN_DO_WAIT);
+    held.lineage = 2;
+    news = news_of(CN_ROUND_OPEN, 9);
+    assert_int_equal(next(&held, &news), CN_DO_WAIT);
+}
+
+static void another_run_or_a_higher_lineage_resets(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_SEND, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 1);
+
+    (void)state;
+    news.run = 8;
+    assert_int_equal(next(&held, &news), CN_DO_RESET);
+    news.run = 7;
+    news.lineage = 2;
+    assert_int_equal(next(&held, &news), CN_DO_RESET);
+}
+
+static void the_outbox_is_decided_by_what_the_aggregator_recorded(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_SEND, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 4);
+    struct cn_round_plan plan;
+
+    (void)state;
+    news.decided_round = 3;
+    assert_int_equal(next(&held, &news), CN_DO_SEND);
+    news.decided_round = 4;
+    news.decided_accepted = true;
+    memset(news.decided_digest, 'd', CN_DIGEST_SIZE);
+    cn_round_next(&held, &news, &plan);
+    assert_int_equal(plan.action, CN_DO_DECIDE);
+    assert_int_equal(plan.verdict, CN_VERDICT_ACCEPTED);
+    assert_memory_equal(plan.accepted, news.decided_digest, CN_DIGEST_SIZE);
+    news.decided_accepted = false;
+    cn_round_next(&held, &news, &plan);
+    assert_int_equal(plan.verdict, CN_VERDICT_REJECTED);
+
+    news = news_of(CN_ROUND_OPEN, 5);
+    cn_round_next(&held, &news, &plan);
+    assert_int_equal(plan.action, CN_DO_DECIDE);
+    assert_int_equal(plan.verdict, CN_VERDICT_LATE);
+}
+
+static void a_finished_run_ends_the_group_once_it_has_the_last_version(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 4);
+    struct cn_round_info news = news_of(CN_ROUND_ENDED, 4);
+
+    (void)state;
+    assert_int_equal(next(&held, &news), CN_DO_END);
+    news.version_digest[0] ^= 1;
+    assert_int_equal(next(&held, &news), CN_DO_FETCH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_news_a_round_goes_on_and_nothing_new_begins),
+        cmocka_unit_test(an_invited_group_begins_a_newer_round_from_the_named_version),
+        cmocka_unit_test(a_round_that_was_decided_is_not_trained_again),
+        cmocka_unit_test(a_group_without_a_model_fetches_one),
+        cmocka_unit_test(training_stops_when_the_round_is_over),
+        cmocka_unit_test(old_news_changes_nothing),
+        cmocka_unit_test(another_run_or_a_higher_lineage_resets),
+        cmocka_unit_test(the_outbox_is_decided_by_what_the_aggregator_recorded),
+        cmocka_unit_test(a_finished_run_ends_the_group_once_it_has_the_last_version),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

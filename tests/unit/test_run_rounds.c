@@ -1,0 +1,242 @@
+// The aggregator's state machine with made-up boards, a flaky store and a fake clock.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "aggregator/merge.h"
+#include "tests/unit/aggregator_world.h"
+
+static const char *const boards[] = {"a", "b"};
+
+static int open_world(void **state)
+{
+    struct world *world = malloc(sizeof(*world));
+    world_init(world);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
+    assert_int_equal(world_start(world), CN_OK);
+    *state = world;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+// A program that meets an error it cannot mend ends; the service manager starts it again.
+static void keep_alive(struct world *world)
+{
+    while (!world->run) {
+        world_now_ms += 1000;
+        if (world_start(world) == CN_OK)
+            return;
+        world_stop(world);
+        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+    }
+}
+
+// Lets boards and aggregator work until the run is over. restart: the aggregator is killed each
+// time something fails. Returns the digest of the last version.
+static void finish_run(struct world *world, bool restart, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_round_info info = {0};
+    for (int i = 0; i < 500 && info.state != CN_ROUND_ENDED; i++) {
+        keep_alive(world);
+        unsigned before = world->flaky.fail_at;
+        bool fine = world_tick(world, 500) == CN_OK;
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+        bool failed = before && world->flaky.operations >= before;
+        if (failed && world->flaky.lasting)
+            cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+        if (!fine || (failed && restart)) {
+            cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+            world_stop(world);
+            keep_alive(world);
+        }
+        world_get_round(world, "a", &info);
+    }
+    assert_int_equal(info.state, CN_ROUND_ENDED);
+    assert_int_equal(info.version, world->job.rounds);
+    memcpy(digest, info.version_digest, CN_DIGEST_SIZE);
+}
+
+static void a_run_goes_through_all_rounds_and_ends(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_run_state end;
+    finish_run(world, false, digest);
+    cn_run_get_state(world->run, world_now_ms, &end);
+    assert_int_equal(end.phase, CN_RUN_ENDED);
+    assert_string_equal(end.end_reason, "all rounds are done");
+    assert_true(end.progress.newest_score.known);
+    assert_true(world->changes > 3);
+}
+
+static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info before, after;
+    world_get_round(world, "a", &before);
+    world_get_round(world, "b", &before);
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    assert_true(world_take_part(world, "a", "a"));
+    assert_true(world_get_round(world, "a", &before));
+    world_stop(world);
+    assert_int_equal(world_start(world), CN_OK);
+    assert_true(world_get_round(world, "a", &after));
+    assert_int_equal(after.state, CN_ROUND_OPEN);
+    assert_int_equal(after.round, before.round);
+    assert_int_equal(after.decided_round, after.round);
+    assert_memory_equal(after.decided_digest, before.decided_digest, CN_DIGEST_SIZE);
+}
+
+// A run from the start, with the given failure at operation number. Returns false when the run was
+// over before that many operations.
+static bool run_with_failure(unsigned number, bool lasting, bool restart, cn_err failure,
+                             uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct world world;
+    world_init(&world);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(world_enroll(&world, boards[i], boards[i], 0), CN_OK);
+    cn_flaky_store_fail(&world.flaky, number, lasting, failure);
+    keep_alive(&world);
+    finish_run(&world, restart, digest);
+    bool reached = world.flaky.operations >= number;
+    world_deinit(&world);
+    return reached;
+}
+
+static void the_model_is_the_same_whatever_fails(void **state)
+{
+    uint8_t expected[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    struct world *world = *state;
+    finish_run(world, false, expected);
+    unsigned total = world->flaky.operations;
+    for (unsigned number = 1; number <= total; number++) {
+        bool lasting = number % 2, restart = number % 3 != 0;
+        run_with_failure(number, lasting, restart, number % 5 ? CN_EIO : CN_ENOSPC, digest);
+        assert_memory_equal(digest, expected, CN_DIGEST_SIZE);
+    }
+}
+
+static void a_merge_can_be_repeated_to_the_bit(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    finish_run(world, false, digest);
+    const struct cn_merge_config config = {
+        .store = &world->flaky.store,
+        .ledger = world->ledger,
+        .layout = &world->layout,
+        .job = &world->job,
+        .graph = cn_model_store_graph_digest(world->models),
+    };
+    struct cn_model parent, next;
+    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
+                     CN_OK);
+    assert_int_equal(cn_merge_round(&config, &parent, &next), CN_OK);
+    assert_memory_equal(next.digest, digest, CN_DIGEST_SIZE);
+    cn_model_deinit(&parent);
+    cn_model_deinit(&next);
+}
+
+static void a_deadline_without_a_quorum_extends_the_round(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    world_get_round(world, "a", &info);
+    world_get_round(world, "b", &info);
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    assert_true(world_take_part(world, "a", "a"));
+    assert_int_equal(world_tick(world, world->job.deadline_ms + 1), CN_OK);
+    assert_true(world_get_round(world, "b", &info));
+    assert_int_equal(info.state, CN_ROUND_OPEN);
+    assert_int_equal(info.remaining_ms, world->job.deadline_ms);
+    assert_true(world_take_part(world, "b", "b"));
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    assert_true(world_get_round(world, "b", &info));
+    assert_int_equal(info.state, CN_ROUND_CLOSING);
+}
+
+static void a_group_that_joins_replaces_one_that_is_silent(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    world_get_round(world, "a", &info);
+    world_get_round(world, "b", &info);
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    assert_int_equal(world_enroll(world, "c", "c", 0), CN_OK);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+    assert_true(world_take_part(world, "a", "a"));
+    assert_true(world_get_round(world, "c", &info));
+    assert_false(info.invited);
+    assert_int_equal(world_tick(world, world->job.deadline_ms + 1), CN_OK);
+    assert_true(world_take_part(world, "c", "c"));
+}
+
+static void the_target_ends_the_run_before_the_next_round(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_run_state end;
+    world_stop(world);
+    world->measured = true;
+    world->job.rounds = 50;
+    world->job.target_accuracy = 0.2; // version 2
+    assert_int_equal(world_start(world), CN_OK);
+    for (int i = 0; i < 100 && info.state != CN_ROUND_ENDED; i++) {
+        assert_int_equal(world_tick(world, 50), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+        world_get_round(world, "a", &info);
+    }
+    assert_int_equal(info.state, CN_ROUND_ENDED);
+    assert_int_equal(info.version, 2);
+    cn_run_get_state(world->run, world_now_ms, &end);
+    assert_string_equal(end.end_reason, "the target accuracy is reached");
+}
+
+static void leftovers_of_a_crash_are_removed_at_start(void **state)
+{
+    struct world *world = *state;
+    size_t size;
+    world_stop(world);
+    assert_int_equal(cn_store_replace(&world->flaky.store, "version-9.full", "x", 1), CN_OK);
+    assert_int_equal(cn_store_replace(&world->flaky.store, "round-1-a.update", "x", 1), CN_OK);
+    assert_int_equal(world_start(world), CN_OK);
+    assert_null(cn_flaky_store_bytes(&world->flaky, "version-9.full", &size));
+    assert_null(cn_flaky_store_bytes(&world->flaky, "round-1-a.update", &size));
+    assert_non_null(cn_flaky_store_bytes(&world->flaky, "version-0.full", &size));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_run_goes_through_all_rounds_and_ends, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_restarted_aggregator_goes_on_in_the_same_round,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(the_model_is_the_same_whatever_fails, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_merge_can_be_repeated_to_the_bit, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_deadline_without_a_quorum_extends_the_round, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_group_that_joins_replaces_one_that_is_silent, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(the_target_ends_the_run_before_the_next_round, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(leftovers_of_a_crash_are_removed_at_start, open_world,
+                                        close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+// From a mean to a version: the aggregator and every board end with the same bits.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "aggregator/strategy.h"
+#include "tests/support/layouts.h"
+
+static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {30, CN_TENSOR_STAT}};
+#define TOTAL 5030
+
+static const struct cn_update_header header = {
+    .weight = 1, .rule = {.mode = CN_UPDATE_TOPK, .density = 0.1, .value_bits = 2}};
+
+static void boards_reach_the_bits_of_the_aggregator(void **state)
+{
+    const struct cn_strategy *strategy;
+    struct cn_layout layout = cn_test_layout(tensors, 2);
+    static float weights[TOTAL], board[TOTAL], residual[TOTAL], next[TOTAL], mean[TOTAL];
+    struct cn_buffer frame;
+
+    (void)state;
+    cn_buffer_init(&frame, 1 << 20);
+    assert_int_equal(cn_strategy_find("fedavg", &strategy), CN_OK);
+    cn_test_fill(weights, TOTAL, 1, 1);
+    memcpy(board, weights, sizeof(board));
+    for (uint64_t round = 0; round < 20; round++) {
+        cn_test_fill(mean, TOTAL, 100 + round, 0.01f);
+        strategy->step(mean, TOTAL, NULL);
+        frame.size = 0;
+        assert_int_equal(
+            cn_strategy_publish(&header, &layout, weights, mean, residual, weights, next, &frame),
+            CN_OK);
+        memcpy(residual, next, sizeof(next));
+        assert_int_equal(cn_update_apply(frame.data, frame.size, &layout, board), CN_OK);
+        assert_memory_equal(board, weights, sizeof(board));
+    }
+    cn_buffer_deinit(&frame);
+    cn_test_layout_free(&layout);
+}
+
+static void weights_that_would_not_be_finite_are_not_made(void **state)
+{
+    struct cn_layout layout = cn_test_layout(tensors, 2);
+    static float base[TOTAL], weights[TOTAL], residual[TOTAL], next[TOTAL], mean[TOTAL];
+    static float before[TOTAL];
+    struct cn_buffer frame;
+
+    (void)state;
+    cn_buffer_init(&frame, 1 << 20);
+    base[5001] = 1.0f / 0.0f;
+    cn_test_fill(weights, TOTAL, 1, 1);
+    memcpy(before, weights, sizeof(before));
+    assert_int_equal(
+        cn_strategy_publish(&header, &layout, base, mean, residual, weights, next, &frame),
+        CN_EDIVERGED);
+    assert_int_equal(frame.size, 0);
+    assert_memory_equal(weights, before, sizeof(before));
+    cn_buffer_deinit(&frame);
+    cn_test_layout_free(&layout);
+}
+
+static void an_unknown_strategy_is_not_found(void **state)
+{
+    const struct cn_strategy *strategy;
+
+    (void)state;
+    assert_int_equal(cn_strategy_find("fedmagic", &strategy), CN_ENOTFOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(boards_reach_the_bits_of_the_aggregator),
+        cmocka_unit_test(weights_that_would_not_be_finite_are_not_made),
+        cmocka_unit_test(an_unknown_strategy_is_not_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,431 @@
+#include "transport/coap_client.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/link.h"
+#include "runtime/port/platform.h"
+#include "transport/coap_common.h"
+#include "transport/pacer.h"
+#include "transport/security.h"
+
+#define HANDSHAKE_MS                                                                               \
+    10000 // below libcoap's own limit of 31 s: a failure before it comes from the peer
+#define SILENCE_MS 8000
+#define RETRY_MIN_MS 250
+#define RETRY_MAX_MS 60000
+#define REFUSED_MIN_MS 5000 // a wrong key does not get right by asking often
+#define REFUSED_MAX_MS 600000
+#define ADDRESS_SIZE 128
+#define TAG_SIZE 8
+#define NO_SUCCESS 2 // No-Response: no interest in class 2 (RFC 7967, 2)
+
+enum phase {
+    WAITING, // until due_us, then the next address
+    LOOKING_UP,
+    SHAKING_HANDS, // until due_us
+    CONNECTED,
+};
+
+// What libcoap's callbacks saw; acted on after libcoap has returned, because a session must not be
+// released inside of them.
+enum fate {
+    ALIVE,
+    UNREACHABLE, // ICMP says that nobody listens
+    ENDED,       // closed by the peer; during the handshake: refused by it
+};
+
+struct client {
+    struct cn_exchange base;
+    char board[CN_NAME_SIZE];
+    uint8_t key[CN_KEY_SIZE];
+    char addresses[CN_LINK_ADDRESSES][ADDRESS_SIZE];
+    uint32_t address_count;
+    uint64_t handshake_us, silence_us;
+
+    coap_context_t *coap;
+    coap_session_t *session;
+    struct cn_lookup *lookup;
+    enum phase phase;
+    enum fate fate;
+    uint64_t due_us;
+    uint32_t address;   // of the attempt
+    bool round_refused; // some address refused since the last success
+    bool seen_down;     // all addresses failed since the last success
+    uint64_t asked_us;  // first request without any answer since; 0: none
+    uint32_t sessions;
+    struct cn_backoff retry, refused;
+
+    enum cn_exchange_state state;
+    char text[160];
+    struct cn_exchange_stats stats;
+};
+
+static struct client *client_of(coap_session_t *session)
+{
+    return coap_context_get_app_data(coap_session_get_context(session));
+}
+
+static void read_options(const coap_pdu_t *pdu, struct cn_exchange_reply *reply)
+{
+    coap_opt_iterator_t iterator;
+    coap_opt_t *option = coap_check_option(pdu, COAP_OPTION_MAXAGE, &iterator);
+
+    if (option)
+        reply->max_age_s = coap_decode_var_bytes(coap_opt_value(option), coap_opt_length(option));
+    option = coap_check_option(pdu, COAP_OPTION_OBSERVE, &iterator);
+    if (option) {
+        reply->observed = true;
+        reply->sequence = coap_decode_var_bytes(coap_opt_value(option), coap_opt_length(option));
+    }
+}
+
+static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *sent,
+                                   const coap_pdu_t *received, const coap_mid_t mid)
+{
+    struct client *client = client_of(session);
+    coap_bin_const_t token = coap_pdu_get_token(received);
+    struct cn_exchange_reply reply = {.code = (unsigned)coap_pdu_get_code(received)};
+
+    (void)sent;
+    (void)mid;
+    if (session != client->session || token.length != TAG_SIZE)
+        return COAP_RESPONSE_FAIL;
+    client->asked_us = 0;
+    client->retry.tries = 0; // only an answer shows that a session works
+    client->stats.bytes_down += cn_coap_message_size(received);
+    memcpy(&reply.tag, token.s, TAG_SIZE);
+    coap_get_data(received, &reply.size, &reply.body);
+    read_options(received, &reply);
+    return client->base.sink(client->base.context, &reply) ? COAP_RESPONSE_OK : COAP_RESPONSE_FAIL;
+}
+
+static void on_nack(coap_session_t *session, const coap_pdu_t *sent,
+                    const coap_nack_reason_t reason, const coap_mid_t mid)
+{
+    struct client *client = client_of(session);
+
+    (void)sent;
+    (void)mid;
+    if (session != client->session)
+        return;
+    if (reason == COAP_NACK_ICMP_ISSUE)
+        client->fate = UNREACHABLE;
+    else if (reason == COAP_NACK_TLS_FAILED || reason == COAP_NACK_TLS_LAYER_FAILED)
+        client->fate = ENDED;
+}
+
+static uint64_t after_ms(uint64_t ms)
+{
+    return cn_platform_now_us() + ms * 1000;
+}
+
+// Ends the attempt or the session. After a failure at the last address it is time for a pause.
+static void disconnect(struct client *client)
+{
+    coap_session_t *session = client->session;
+
+    client->session = NULL;
+    if (session)
+        coap_session_release(session);
+    cn_lookup_free(client->lookup);
+    client->lookup = NULL;
+    client->fate = ALIVE;
+    client->asked_us = 0;
+    client->phase = WAITING;
+}
+
+static void fail(struct client *client, bool refused, const char *why)
+{
+    const char *address = client->addresses[client->address];
+
+    cn_log(CN_LOG_DEBUG, "link", "%s: %s", address, why);
+    disconnect(client);
+    // A refusal is the more useful thing to tell when other addresses are silent.
+    if (refused || !client->round_refused)
+        snprintf(client->text, sizeof(client->text), "%s: %s", address, why);
+    client->round_refused |= refused;
+    client->address = (client->address + 1) % client->address_count;
+    if (client->address) { // not all were tried yet
+        client->due_us = after_ms(0);
+        return;
+    }
+    client->state = client->round_refused ? CN_EXCHANGE_REFUSED : CN_EXCHANGE_DOWN;
+    client->due_us =
+        after_ms(cn_backoff_next_ms(client->round_refused ? &client->refused : &client->retry));
+    client->round_refused = false;
+}
+
+// A session that worked is gone: connect again soon, but not all boards in the same millisecond.
+static void lose(struct client *client, const char *why)
+{
+    cn_log(CN_LOG_DEBUG, "link", "%s: %s", client->addresses[client->address], why);
+    disconnect(client);
+    client->state = CN_EXCHANGE_CONNECTING;
+    client->address = 0;
+    client->due_us = after_ms(cn_backoff_next_ms(&client->retry));
+}
+
+static void shake_hands(struct client *client, const struct cn_address *address)
+{
+    // With a connection ID the session survives a new address, as from a NAT (RFC 9146).
+    coap_dtls_cpsk_t setup = {.version = COAP_DTLS_CPSK_SETUP_VERSION, .use_cid = 1};
+    coap_address_t peer;
+
+    setup.psk_info.identity.s = (const uint8_t *)client->board;
+    setup.psk_info.identity.length = strlen(client->board);
+    setup.psk_info.key.s = client->key;
+    setup.psk_info.key.length = sizeof(client->key);
+    cn_coap_address(address, &peer);
+    client->session =
+        coap_new_client_session_psk2(client->coap, NULL, &peer, COAP_PROTO_DTLS, &setup);
+    if (!client->session) {
+        fail(client, false, "no route or no memory");
+        return;
+    }
+    coap_session_set_mtu(client->session, CN_COAP_MTU);
+    client->phase = SHAKING_HANDS;
+    client->due_us = cn_platform_now_us() + client->handshake_us;
+}
+
+static void look_up(struct client *client)
+{
+    struct cn_address address;
+    cn_err err = cn_lookup_poll(client->lookup, &address);
+
+    if (err == CN_EAGAIN)
+        return;
+    cn_lookup_free(client->lookup);
+    client->lookup = NULL;
+    if (err)
+        fail(client, false, "the name is not known or no name server answers");
+    else
+        shake_hands(client, &address);
+}
+
+static void start_attempt(struct client *client)
+{
+    const char *text = client->addresses[client->address];
+    struct cn_address address;
+
+    if (!cn_address_parse(text, &address)) {
+        shake_hands(client, &address);
+        return;
+    }
+    if (cn_lookup_start(text, &client->lookup)) {
+        fail(client, false, "no memory for a look-up");
+        return;
+    }
+    client->phase = LOOKING_UP;
+}
+
+static void watch_handshake(struct client *client)
+{
+    coap_tls_library_t library;
+
+    if (client->fate == ENDED) {
+        fail(client, true, "refused: this board is unknown or revoked there, or its key is wrong");
+    } else if (client->fate == UNREACHABLE) {
+        fail(client, false, "nobody listens there");
+    } else if (coap_session_get_state(client->session) == COAP_SESSION_STATE_ESTABLISHED) {
+        if (cn_security_check_suite(coap_session_get_tls(client->session, &library))) {
+            fail(client, true, "offers no cipher suite that is good enough");
+            return;
+        }
+        client->phase = CONNECTED;
+        client->state = CN_EXCHANGE_UP;
+        client->round_refused = false;
+        client->refused.tries = 0;
+        client->sessions++;
+    } else if (cn_platform_now_us() >= client->due_us) {
+        fail(client, false, "no answer");
+    }
+}
+
+static void watch_session(struct client *client)
+{
+    if (client->fate == ENDED)
+        lose(client, "the session was closed");
+    else if (client->fate == UNREACHABLE)
+        lose(client, "nobody listens there any more");
+    else if (client->asked_us && cn_platform_now_us() - client->asked_us >= client->silence_us)
+        lose(client, "silent");
+}
+
+static uint64_t step(struct cn_exchange *exchange)
+{
+    struct client *client = (struct client *)exchange;
+
+    coap_io_process(client->coap, COAP_IO_NO_WAIT);
+    cn_coap_drain(client->coap);
+    switch (client->phase) {
+    case WAITING:
+        if (cn_platform_now_us() >= client->due_us)
+            start_attempt(client);
+        break;
+    case LOOKING_UP:
+        look_up(client);
+        break;
+    case SHAKING_HANDS:
+        watch_handshake(client);
+        break;
+    case CONNECTED:
+        watch_session(client);
+        break;
+    }
+    if (client->phase == LOOKING_UP)
+        return after_ms(20);
+    if (client->phase != CONNECTED)
+        return client->due_us;
+    return client->asked_us ? client->asked_us + client->silence_us : UINT64_MAX;
+}
+
+static bool add_path(coap_pdu_t *pdu, const char *path)
+{
+    while (*path) {
+        size_t length = strcspn(path, "/");
+
+        if (!coap_add_option(pdu, COAP_OPTION_URI_PATH, length, (const uint8_t *)path))
+            return false;
+        path += length + (path[length] == '/');
+    }
+    return true;
+}
+
+// Options in the order of their numbers: Observe 6, Uri-Path 11, No-Response 258.
+static bool fill(coap_pdu_t *pdu, const struct cn_exchange_request *request)
+{
+    const uint8_t no_success = NO_SUCCESS;
+
+    return coap_add_token(pdu, TAG_SIZE, (const uint8_t *)&request->tag) &&
+           (!request->observe || coap_add_option(pdu, COAP_OPTION_OBSERVE, 0, NULL)) &&
+           add_path(pdu, request->path) &&
+           (!request->silent || coap_add_option(pdu, COAP_OPTION_NORESPONSE, 1, &no_success)) &&
+           (!request->size || coap_add_data(pdu, request->size, request->body));
+}
+
+static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchange_request *request)
+{
+    struct client *client = (struct client *)exchange;
+    coap_pdu_t *pdu;
+    size_t size;
+
+    if (client->phase != CONNECTED || client->fate != ALIVE)
+        return CN_EAGAIN;
+    pdu = coap_new_pdu(COAP_MESSAGE_NON, (coap_pdu_code_t)request->method, client->session);
+    if (!pdu)
+        return CN_ENOMEM;
+    if (!fill(pdu, request)) {
+        coap_delete_pdu(pdu);
+        return CN_ERANGE;
+    }
+    size = cn_coap_message_size(pdu);
+    if (coap_send(client->session, pdu) == COAP_INVALID_MID)
+        return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
+    client->stats.bytes_up += size;
+    if (!request->silent && !client->asked_us)
+        client->asked_us = cn_platform_now_us();
+    return CN_OK;
+}
+
+static int descriptor(const struct cn_exchange *exchange)
+{
+    return coap_context_get_coap_fd(((const struct client *)exchange)->coap);
+}
+
+static enum cn_exchange_state state(const struct cn_exchange *exchange, const char **text)
+{
+    const struct client *client = (const struct client *)exchange;
+
+    *text = client->text;
+    return client->state;
+}
+
+static uint32_t session(const struct cn_exchange *exchange)
+{
+    return ((const struct client *)exchange)->sessions;
+}
+
+static void stats(const struct cn_exchange *exchange, struct cn_exchange_stats *result)
+{
+    *result = ((const struct client *)exchange)->stats;
+}
+
+static void close_client(struct cn_exchange *exchange)
+{
+    struct client *client = (struct client *)exchange;
+
+    if (!client)
+        return;
+    if (client->coap) {
+        disconnect(client);
+        coap_free_context(client->coap);
+    }
+    cn_crypto_wipe(client->key, sizeof(client->key));
+    free(client);
+}
+
+static const struct cn_exchange_ops ops = {
+    .close = close_client,
+    .descriptor = descriptor,
+    .send = send_request,
+    .step = step,
+    .state = state,
+    .session = session,
+    .stats = stats,
+};
+
+static cn_err configure(struct client *client, const struct cn_coap_client_config *config)
+{
+    if (!cn_name_valid(config->board) || !config->address_count ||
+        config->address_count > CN_LINK_ADDRESSES)
+        return CN_EINVAL;
+    snprintf(client->board, sizeof(client->board), "%s", config->board);
+    memcpy(client->key, config->key, sizeof(client->key));
+    client->address_count = config->address_count;
+    for (uint32_t i = 0; i < config->address_count; i++) {
+        struct cn_address address;
+
+        if (strlen(config->addresses[i]) >= ADDRESS_SIZE ||
+            cn_address_parse(config->addresses[i], &address) == CN_EINVAL)
+            return CN_EINVAL;
+        snprintf(client->addresses[i], ADDRESS_SIZE, "%s", config->addresses[i]);
+    }
+    client->handshake_us = 1000ull * (config->handshake_ms ? config->handshake_ms : HANDSHAKE_MS);
+    client->silence_us = 1000ull * (config->silence_ms ? config->silence_ms : SILENCE_MS);
+    client->retry = (struct cn_backoff){.min_ms = RETRY_MIN_MS, .max_ms = RETRY_MAX_MS};
+    client->refused = (struct cn_backoff){.min_ms = REFUSED_MIN_MS, .max_ms = REFUSED_MAX_MS};
+    return cn_crypto_random(&client->retry.seed, sizeof(client->retry.seed));
+}
+
+cn_err cn_coap_client_open(const struct cn_coap_client_config *config,
+                           struct cn_exchange **exchange)
+{
+    struct client *client = calloc(1, sizeof(*client));
+    cn_err err;
+
+    if (!client)
+        return CN_ENOMEM;
+    client->base.ops = &ops;
+    err = configure(client, config);
+    if (err) {
+        free(client);
+        return err;
+    }
+    client->refused.seed = ~client->retry.seed;
+    cn_coap_start();
+    client->coap = coap_new_context(NULL);
+    if (!client->coap) {
+        close_client(&client->base);
+        return CN_ENOMEM;
+    }
+    coap_context_set_app_data(client->coap, client);
+    coap_context_set_block_mode(client->coap, 0);
+    coap_register_response_handler(client->coap, on_response);
+    coap_register_nack_handler(client->coap, on_nack);
+    *exchange = &client->base;
+    return CN_OK;
+}

@@ -1,0 +1,424 @@
+#include "transport/coap_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "transport/coap_common.h"
+#include "transport/route.h"
+#include "transport/security.h"
+
+#define PATH_SIZE 256
+#define IDLE_S 300 // a session without traffic ends
+#define BUCKETS 256
+#define NO_SUCCESS 2 // No-Response: no interest in class 2 (RFC 7967, 2)
+
+// Every board that was ever heard; enrolment bounds their number.
+struct board {
+    struct board *next;
+    char name[CN_NAME_SIZE];
+    uint64_t heard_ms;
+};
+
+// An authenticated session; it exists from the first request to libcoap's end of the session.
+struct session {
+    struct session *next;
+    coap_session_t *coap;
+    struct board *board;
+    bool closing;
+};
+
+struct cn_coap_server {
+    struct cn_coap_server_config config; // listen is not kept
+    coap_context_t *coap;
+    struct session *sessions;
+    struct board *boards[BUCKETS];
+    struct cn_coap_server_stats stats;
+    bool closing; // some session is
+    uint8_t key[CN_KEY_SIZE];
+    coap_bin_const_t key_view;
+    struct cn_coap_reply reply; // of the handler at work
+};
+
+static struct board **board_slot(const struct cn_coap_server *server, const char *name)
+{
+    uint32_t hash = 2166136261u; // FNV-1a
+    struct board **slot;
+
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 16777619u;
+    slot = (struct board **)&server->boards[hash % BUCKETS];
+    while (*slot && strcmp((*slot)->name, name) != 0)
+        slot = &(*slot)->next;
+    return slot;
+}
+
+static struct board *get_board(struct cn_coap_server *server, const char *name)
+{
+    struct board **slot = board_slot(server, name);
+
+    if (!*slot) {
+        *slot = calloc(1, sizeof(**slot));
+        if (*slot)
+            snprintf((*slot)->name, sizeof((*slot)->name), "%s", name);
+    }
+    return *slot;
+}
+
+static bool has_session(const struct cn_coap_server *server, const char *board)
+{
+    for (const struct session *session = server->sessions; session; session = session->next) {
+        if (strcmp(session->board->name, board) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool read_identity(const coap_bin_const_t *identity, char board[CN_NAME_SIZE])
+{
+    if (!identity || identity->length >= CN_NAME_SIZE || memchr(identity->s, 0, identity->length))
+        return false;
+    memcpy(board, identity->s, identity->length);
+    board[identity->length] = 0;
+    return cn_name_valid(board);
+}
+
+// Handshake: the key of an identity. An identity without a key gets a random one, so that its
+// handshake goes on and fails exactly as with a wrong key.
+static const coap_bin_const_t *choose_key(coap_bin_const_t *identity, coap_session_t *coap,
+                                          void *context)
+{
+    struct cn_coap_server *server = context;
+    char board[CN_NAME_SIZE];
+    cn_err err = CN_EAUTH;
+
+    (void)coap;
+    if (read_identity(identity, board)) {
+        err = server->config.find_key(server->config.context, board, server->key);
+        if (!err && server->stats.sessions >= server->config.sessions_max &&
+            !has_session(server, board)) {
+            cn_log(CN_LOG_WARN, "coap", "%s: refused, all %u sessions are taken", board,
+                   server->config.sessions_max);
+            err = CN_EAGAIN;
+        }
+    }
+    if (err && cn_crypto_random(server->key, sizeof(server->key)))
+        return NULL;
+    return &server->key_view;
+}
+
+// The session behind a request, or NULL when it must not be served. The newest session of a board
+// ends the others.
+static struct session *admit(struct cn_coap_server *server, coap_session_t *coap)
+{
+    struct session *session = coap_session_get_app_data(coap);
+    coap_tls_library_t library;
+    char board[CN_NAME_SIZE];
+
+    if (!read_identity(coap_session_get_psk_identity(coap), board) ||
+        cn_security_check_suite(coap_session_get_tls(coap, &library)))
+        return NULL;
+    if (session && strcmp(session->board->name, board) == 0)
+        return session->closing ? NULL : session;
+    if (session) { // the same address shook hands anew, as another board
+        session->closing = true;
+        server->closing = true;
+        return NULL;
+    }
+    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
+    if (server->config.find_key(server->config.context, board, server->key))
+        return NULL;
+    cn_coap_server_drop(server, board);
+    session = calloc(1, sizeof(*session));
+    if (!session)
+        return NULL;
+    session->board = get_board(server, board);
+    if (!session->board) {
+        free(session);
+        return NULL;
+    }
+    session->coap = coap;
+    session->next = server->sessions;
+    server->sessions = session;
+    server->stats.sessions++;
+    coap_session_set_app_data(coap, session);
+    return session;
+}
+
+static int on_event(coap_session_t *coap, coap_event_t event)
+{
+    struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
+    struct session *session = coap_session_get_app_data(coap);
+    struct session **link = &server->sessions;
+
+    if (event != COAP_EVENT_SERVER_SESSION_DEL || !session)
+        return 0;
+    while (*link && *link != session)
+        link = &(*link)->next;
+    if (*link)
+        *link = session->next;
+    coap_session_set_app_data(coap, NULL);
+    server->stats.sessions--;
+    free(session);
+    return 0;
+}
+
+static bool read_path(const coap_pdu_t *pdu, char path[PATH_SIZE])
+{
+    coap_string_t *text = coap_get_uri_path(pdu);
+    bool fits = text && text->length < PATH_SIZE && !memchr(text->s, 0, text->length);
+
+    if (fits) {
+        memcpy(path, text->s, text->length);
+        path[text->length] = 0;
+    }
+    coap_delete_string(text);
+    return fits;
+}
+
+static bool wants_reply(const coap_pdu_t *pdu)
+{
+    coap_opt_iterator_t iterator;
+    coap_opt_t *option = coap_check_option(pdu, COAP_OPTION_NORESPONSE, &iterator);
+
+    return !option ||
+           !(coap_decode_var_bytes(coap_opt_value(option), coap_opt_length(option)) & NO_SUCCESS);
+}
+
+static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
+{
+    const struct cn_coap_reply *reply = &server->reply;
+    uint8_t number[4];
+
+    coap_pdu_set_code(response, (coap_pdu_code_t)reply->code);
+    if (reply->max_age_s)
+        coap_add_option(response, COAP_OPTION_MAXAGE,
+                        coap_encode_var_safe(number, sizeof(number), reply->max_age_s), number);
+    if (reply->size && !coap_add_data(response, reply->size, reply->body)) {
+        cn_log(CN_LOG_ERROR, "coap", "a reply of %zu bytes does not fit a datagram", reply->size);
+        coap_pdu_set_code(response, COAP_RESPONSE_CODE_INTERNAL_ERROR);
+    }
+}
+
+static void on_request(coap_resource_t *resource, coap_session_t *coap, const coap_pdu_t *pdu,
+                       const coap_string_t *query, coap_pdu_t *response)
+{
+    struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
+    struct session *session = admit(server, coap);
+    struct cn_coap_request request = {.wants_reply = wants_reply(pdu)};
+    char path[PATH_SIZE];
+
+    (void)resource;
+    (void)query;
+    if (!session)
+        return; // the code stays 0.00: no answer
+    session->board->heard_ms = cn_platform_now_ms();
+    server->stats.bytes_in += cn_coap_message_size(pdu);
+    request.board = session->board->name;
+    coap_get_data(pdu, &request.size, &request.body);
+    if (read_path(pdu, path))
+        cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
+                          (unsigned)coap_pdu_get_code(pdu), path, &request, &server->reply);
+    else
+        cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
+    if (server->reply.code == CN_COAP_SILENT)
+        return;
+    write_reply(server, response);
+    if (request.wants_reply || server->reply.code >= CN_COAP_BAD_REQUEST)
+        server->stats.bytes_out += cn_coap_message_size(response);
+}
+
+static void register_methods(coap_resource_t *resource)
+{
+    for (unsigned method = CN_COAP_GET; method <= CN_COAP_DELETE; method++)
+        coap_register_request_handler(resource, (coap_request_t)method, on_request);
+}
+
+// One resource for each observable route, and one that takes all other paths.
+static cn_err add_resources(struct cn_coap_server *server)
+{
+    coap_resource_t *resource =
+        coap_resource_unknown_init2(on_request, COAP_RESOURCE_HANDLE_WELLKNOWN_CORE);
+
+    if (!resource)
+        return CN_ENOMEM;
+    register_methods(resource);
+    coap_add_resource(server->coap, resource);
+    for (size_t i = 0; i < server->config.route_count; i++) {
+        const struct cn_coap_route *route = &server->config.routes[i];
+
+        if (!route->observable)
+            continue;
+        resource = coap_resource_init(coap_make_str_const(route->prefix), 0);
+        if (!resource)
+            return CN_ENOMEM;
+        register_methods(resource);
+        coap_resource_set_get_observable(resource, 1);
+        coap_add_resource(server->coap, resource);
+    }
+    return CN_OK;
+}
+
+// libcoap sets SO_REUSEADDR, with which two servers would share a UDP port and lose each other's
+// datagrams in silence. A bind without it tells.
+static cn_err probe(const struct cn_address *address)
+{
+    int fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    cn_err err = CN_OK;
+
+    if (fd < 0)
+        return cn_err_from_errno(errno);
+    if (bind(fd, (const struct sockaddr *)&address->storage, address->size))
+        err = errno == EADDRINUSE ? CN_EEXIST : CN_EIO;
+    close(fd);
+    return err;
+}
+
+static cn_err listen_at(struct cn_coap_server *server, const char *text)
+{
+    struct cn_address address;
+    coap_address_t converted;
+    coap_endpoint_t *endpoint;
+    cn_err err = cn_address_resolve(text, &address);
+
+    if (!err)
+        err = probe(&address);
+    if (err) {
+        cn_log(CN_LOG_ERROR, "coap", "%s: %s", text,
+               err == CN_EEXIST ? "another program uses this address" : cn_err_text(err));
+        return err;
+    }
+    cn_coap_address(&address, &converted);
+    endpoint = coap_new_endpoint(server->coap, &converted, COAP_PROTO_DTLS);
+    if (!endpoint) {
+        cn_log(CN_LOG_ERROR, "coap", "%s: cannot listen", text);
+        return CN_EIO;
+    }
+    coap_endpoint_set_default_mtu(endpoint, CN_COAP_MTU);
+    return CN_OK;
+}
+
+static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_config *config)
+{
+    coap_dtls_spsk_t keys = {.version = COAP_DTLS_SPSK_SETUP_VERSION,
+                             .validate_id_call_back = choose_key,
+                             .id_call_back_arg = server};
+    cn_err err;
+
+    server->key_view = (coap_bin_const_t){.length = CN_KEY_SIZE, .s = server->key};
+    // libcoap wants a default key; choose_key answers for every identity, so it is never used.
+    err = cn_crypto_random(server->key, sizeof(server->key));
+    if (err)
+        return err;
+    keys.psk_info.key = server->key_view;
+    keys.psk_info.hint = (coap_bin_const_t){.length = 5, .s = (const uint8_t *)"cairn"};
+    cn_coap_start();
+    server->coap = coap_new_context(NULL);
+    if (!server->coap)
+        return CN_ENOMEM;
+    coap_context_set_app_data(server->coap, server);
+    coap_context_set_block_mode(server->coap, 0); // we have our own chunks
+    coap_context_set_session_timeout(server->coap, IDLE_S);
+    coap_context_set_max_handshake_sessions(server->coap, config->handshakes_max);
+    coap_register_event_handler(server->coap, on_event);
+    if (!coap_context_set_psk2(server->coap, &keys))
+        return CN_ENOTSUP;
+    err = add_resources(server);
+    for (uint32_t i = 0; !err && i < config->listen_count; i++)
+        err = listen_at(server, config->listen[i]);
+    return err;
+}
+
+cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
+                           struct cn_coap_server **server)
+{
+    struct cn_coap_server *opened = calloc(1, sizeof(*opened));
+    cn_err err;
+
+    if (!opened)
+        return CN_ENOMEM;
+    opened->config = *config;
+    opened->config.listen = NULL;
+    err = set_up(opened, config);
+    if (err) {
+        cn_coap_server_close(opened);
+        return err;
+    }
+    *server = opened;
+    return CN_OK;
+}
+
+void cn_coap_server_close(struct cn_coap_server *server)
+{
+    if (!server)
+        return;
+    if (server->coap)
+        coap_free_context(server->coap);
+    for (size_t i = 0; i < BUCKETS; i++) {
+        struct board *next;
+
+        for (struct board *board = server->boards[i]; board; board = next) {
+            next = board->next;
+            free(board);
+        }
+    }
+    cn_crypto_wipe(server->key, sizeof(server->key));
+    free(server);
+}
+
+// Not done in drop: libcoap may be in the middle of a request of that session.
+static void close_marked(struct cn_coap_server *server)
+{
+    if (!server->closing)
+        return;
+    server->closing = false;
+    for (struct session *session = server->sessions; session; session = session->next) {
+        if (session->closing)
+            coap_session_disconnected(session->coap, COAP_NACK_RST);
+    }
+}
+
+cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
+{
+    close_marked(server);
+    if (coap_io_process(server->coap, timeout_ms ? timeout_ms : COAP_IO_NO_WAIT) < 0)
+        return CN_EIO;
+    cn_coap_drain(server->coap);
+    close_marked(server);
+    return CN_OK;
+}
+
+void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix)
+{
+    coap_str_const_t path = {.length = strlen(prefix), .s = (const uint8_t *)prefix};
+    coap_resource_t *resource = coap_get_resource_from_uri_path(server->coap, &path);
+
+    if (resource)
+        coap_resource_notify_observers(resource, NULL);
+}
+
+void cn_coap_server_drop(struct cn_coap_server *server, const char *board)
+{
+    for (struct session *session = server->sessions; session; session = session->next) {
+        if (strcmp(session->board->name, board) == 0) {
+            session->closing = true;
+            server->closing = true;
+        }
+    }
+}
+
+uint64_t cn_coap_server_silence_ms(const struct cn_coap_server *server, const char *board)
+{
+    const struct board *known = *board_slot(server, board);
+
+    return known ? cn_platform_now_ms() - known->heard_ms : UINT64_MAX;
+}
+
+void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats)
+{
+    *stats = server->stats;
+}

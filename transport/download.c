@@ -1,0 +1,228 @@
+#include "transport/download.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
+
+#define PAUSE_MIN_MS 250
+#define PAUSE_MAX_MS 30000
+#define UNCONNECTED_US 50000
+#define MISMATCHES_MAX 3
+
+struct cn_download {
+    struct cn_transfer transfer;
+    struct cn_flight flight;
+    struct cn_pacer pacer;
+    struct cn_backoff backoff;
+    enum cn_download_state state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    char digest_text[2 * CN_DIGEST_SIZE + 1];
+    uint8_t *data;
+    size_t size;
+    struct cn_sha256 sha; // over the chunks before hashed
+    uint32_t hashed;
+    uint32_t mismatches;
+    uint64_t paused_until_us;
+};
+
+cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest[CN_DIGEST_SIZE],
+                        uint64_t size, uint64_t now_us, struct cn_download **download)
+{
+    uint64_t count = (size + transfer->chunk_size - 1) / transfer->chunk_size;
+    struct cn_download *opened;
+
+    if (!size || count >= CN_FLIGHT_NONE || size > SIZE_MAX)
+        return CN_ERANGE;
+    opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->transfer = *transfer;
+    opened->size = (size_t)size;
+    opened->data = malloc(opened->size);
+    if (!opened->data || cn_flight_init(&opened->flight, (uint32_t)count)) {
+        cn_download_close(opened);
+        return CN_ENOMEM;
+    }
+    memcpy(opened->digest, digest, CN_DIGEST_SIZE);
+    cn_hex(opened->digest_text, digest, CN_DIGEST_SIZE);
+    cn_pacer_init(&opened->pacer, transfer->window, 0, now_us);
+    opened->backoff =
+        (struct cn_backoff){.min_ms = PAUSE_MIN_MS, .max_ms = PAUSE_MAX_MS, .seed = transfer->seed};
+    cn_sha256_init(&opened->sha);
+    *download = opened;
+    return CN_OK;
+}
+
+void cn_download_close(struct cn_download *download)
+{
+    if (!download)
+        return;
+    cn_flight_deinit(&download->flight);
+    free(download->data);
+    free(download);
+}
+
+static bool send_chunk(struct cn_download *download, uint32_t chunk, uint64_t now_us)
+{
+    struct cn_exchange *exchange = download->transfer.exchange;
+    struct cn_exchange_request request = {.method = CN_COAP_GET};
+    char path[2 * CN_DIGEST_SIZE + 20];
+
+    cn_flight_sent(&download->flight, chunk, now_us);
+    snprintf(path, sizeof(path), "b/%s/%u", download->digest_text, chunk);
+    request.path = path;
+    request.tag = cn_transfer_tag(&download->transfer, download->flight.chunks[chunk].tries, chunk);
+    if (!exchange->ops->send(exchange, &request))
+        return true;
+    cn_flight_lose(&download->flight, chunk);
+    return false;
+}
+
+void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *wake_us)
+{
+    uint64_t wake = *wake_us;
+
+    if (download->state != CN_DOWNLOAD_RUNNING)
+        return;
+    if (now_us < download->paused_until_us) {
+        wake = download->paused_until_us;
+    } else {
+        cn_flight_expire(&download->flight, download->transfer.rtt, &download->pacer, now_us,
+                         &wake);
+        while (cn_pacer_may_send(&download->pacer, download->flight.in_flight, now_us, &wake)) {
+            uint32_t chunk = cn_flight_next(&download->flight);
+
+            if (chunk == CN_FLIGHT_NONE)
+                break;
+            if (!send_chunk(download, chunk, now_us)) {
+                wake = now_us + UNCONNECTED_US;
+                break;
+            }
+        }
+        if (download->flight.in_flight) {
+            uint64_t due = download->flight.chunks[download->flight.sent.first].sent_us +
+                           cn_rtt_timeout_us(download->transfer.rtt);
+
+            wake = due < wake ? due : wake;
+        }
+    }
+    if (wake < *wake_us)
+        *wake_us = wake;
+}
+
+void cn_download_reconnected(struct cn_download *download, uint64_t now_us)
+{
+    cn_flight_lose_all(&download->flight);
+    cn_pacer_init(&download->pacer, download->transfer.window, 0, now_us);
+    download->paused_until_us = 0;
+}
+
+static size_t chunk_bytes(const struct cn_download *download, uint32_t chunk)
+{
+    size_t offset = (size_t)chunk * download->transfer.chunk_size;
+    size_t rest = download->size - offset;
+
+    return rest < download->transfer.chunk_size ? rest : download->transfer.chunk_size;
+}
+
+static void pause_until(struct cn_download *download, uint64_t now_us, uint32_t max_age_s)
+{
+    uint64_t delay_ms = max_age_s ? 1000ull * max_age_s : cn_backoff_next_ms(&download->backoff);
+
+    cn_flight_lose_all(&download->flight);
+    download->paused_until_us = now_us + 1000 * delay_ms;
+}
+
+// What came is wrong: from the start again, a few times.
+static void start_over(struct cn_download *download, uint64_t now_us, const char *why)
+{
+    cn_log(CN_LOG_WARN, "link", "%.12s: %s", download->digest_text, why);
+    if (++download->mismatches == MISMATCHES_MAX) {
+        download->state = CN_DOWNLOAD_GONE;
+        return;
+    }
+    cn_flight_restart(&download->flight);
+    cn_sha256_init(&download->sha);
+    download->hashed = 0;
+    pause_until(download, now_us, 0);
+}
+
+// Hashes what is complete from the start on, so that the last chunk has little left to do.
+static void hash(struct cn_download *download, uint64_t now_us)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    while (download->hashed < download->flight.count &&
+           cn_flight_is_done(&download->flight, download->hashed)) {
+        cn_sha256_add(&download->sha,
+                      download->data + (size_t)download->hashed * download->transfer.chunk_size,
+                      chunk_bytes(download, download->hashed));
+        download->hashed++;
+    }
+    if (download->hashed < download->flight.count)
+        return;
+    cn_sha256_finish(&download->sha, digest);
+    if (memcmp(digest, download->digest, CN_DIGEST_SIZE) == 0)
+        download->state = CN_DOWNLOAD_FINISHED;
+    else
+        start_over(download, now_us, "what came does not match its digest");
+}
+
+static void accept(struct cn_download *download, const struct cn_exchange_reply *reply,
+                   uint8_t tries, uint32_t chunk, uint64_t now_us)
+{
+    const struct cn_flight_chunk *entry = &download->flight.chunks[chunk];
+    bool exact = entry->tries == tries;
+    uint32_t order = entry->order;
+
+    if (reply->size != chunk_bytes(download, chunk)) {
+        start_over(download, now_us, "a chunk has the wrong size");
+        return;
+    }
+    if (!cn_flight_arrived(&download->flight, chunk))
+        return;
+    memcpy(download->data + (size_t)chunk * download->transfer.chunk_size, reply->body,
+           reply->size);
+    download->backoff.tries = 0;
+    cn_pacer_acked(&download->pacer, 1);
+    if (exact) {
+        cn_rtt_add(download->transfer.rtt, now_us - entry->sent_us);
+        cn_flight_detect(&download->flight, order, CN_FLIGHT_NONE, download->transfer.rtt,
+                         &download->pacer, now_us);
+    }
+    hash(download, now_us);
+}
+
+bool cn_download_reply(struct cn_download *download, const struct cn_exchange_reply *reply,
+                       uint64_t now_us)
+{
+    uint8_t tries;
+    uint32_t chunk;
+
+    if (!cn_transfer_read_tag(&download->transfer, reply->tag, &tries, &chunk) ||
+        chunk >= download->flight.count)
+        return false;
+    if (download->state != CN_DOWNLOAD_RUNNING || now_us < download->paused_until_us)
+        return true;
+    if (reply->code == CN_COAP_CONTENT)
+        accept(download, reply, tries, chunk, now_us);
+    else if (reply->code == CN_COAP_NOT_FOUND || reply->code == CN_COAP_GONE)
+        download->state = CN_DOWNLOAD_GONE;
+    else
+        pause_until(download, now_us, reply->max_age_s);
+    return true;
+}
+
+enum cn_download_state cn_download_state(const struct cn_download *download)
+{
+    return download->state;
+}
+
+const uint8_t *cn_download_data(const struct cn_download *download, size_t *size)
+{
+    *size = download->size;
+    return download->data;
+}

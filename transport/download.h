@@ -1,0 +1,36 @@
+// download.h - fetches a blob by its digest: GET b/DIGEST/N for every chunk, a window of them at a
+// time.
+//
+// Threading: none.
+#pragma once
+
+#include "runtime/base/bytes.h"
+#include "transport/flight.h"
+
+enum cn_download_state {
+    CN_DOWNLOAD_RUNNING,
+    CN_DOWNLOAD_FINISHED, // the digest is right
+    CN_DOWNLOAD_GONE,     // the aggregator does not have it
+};
+
+struct cn_download;
+
+// Allocates size bytes.
+cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest[CN_DIGEST_SIZE],
+                        uint64_t size, uint64_t now_us, struct cn_download **download);
+void cn_download_close(struct cn_download *download);
+
+// Sends what is due; lowers *wake_us to when there will be more.
+void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *wake_us);
+
+// The session is a new one: what is in flight will not be answered.
+void cn_download_reconnected(struct cn_download *download, uint64_t now_us);
+
+// Returns false when the reply is not for this download.
+bool cn_download_reply(struct cn_download *download, const struct cn_exchange_reply *reply,
+                       uint64_t now_us);
+
+enum cn_download_state cn_download_state(const struct cn_download *download);
+
+// The content, when finished; valid until close.
+const uint8_t *cn_download_data(const struct cn_download *download, size_t *size);

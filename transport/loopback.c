@@ -1,0 +1,269 @@
+#include "transport/loopback.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "runtime/base/random.h"
+#include "transport/route.h"
+
+#define PATH_SIZE 256
+#define QUEUE_MAX 1024 // messages; more are dropped, as by a router
+#define BURST 256      // messages a step handles
+#define HEADER 12      // bytes of a CoAP message around its body
+
+struct message {
+    struct message *next;
+    bool is_request;
+    uint64_t tag;
+    unsigned code; // or method
+    bool silent, observe;
+    uint32_t max_age_s, sequence;
+    char path[PATH_SIZE];
+    size_t size;
+    uint8_t body[CN_COAP_BODY_MAX];
+};
+
+struct loopback {
+    struct cn_exchange base;
+    struct cn_loopback_config config;
+    struct message *first;
+    uint32_t count;
+    uint64_t draws;
+    int event;
+    enum cn_exchange_state state;
+    char text[160];
+    uint32_t sessions;
+    struct cn_exchange_stats stats;
+    // The one observation that is supported, as of the round.
+    bool observed;
+    struct message observation;
+    uint32_t sequence;
+};
+
+static uint32_t draw(struct loopback *loopback)
+{
+    uint32_t random[4];
+
+    cn_random_block(loopback->config.seed, 0, loopback->draws++, random);
+    return random[0];
+}
+
+static bool happens(struct loopback *loopback, uint32_t rate)
+{
+    return draw(loopback) % 1000 < rate;
+}
+
+// A reordered message is put at a random place of the queue.
+static void insert(struct loopback *loopback, const struct message *message)
+{
+    struct message **place = &loopback->first;
+    uint32_t steps = loopback->count;
+    struct message *copy;
+
+    if (loopback->count >= QUEUE_MAX)
+        return;
+    copy = malloc(sizeof(*copy));
+    if (!copy)
+        return; // lost
+    *copy = *message;
+    if (steps && happens(loopback, loopback->config.reordered))
+        steps = draw(loopback) % steps;
+    while (steps--)
+        place = &(*place)->next;
+    copy->next = *place;
+    *place = copy;
+    loopback->count++;
+    eventfd_write(loopback->event, 1);
+}
+
+static void transmit(struct loopback *loopback, const struct message *message)
+{
+    if (!happens(loopback, loopback->config.lost))
+        insert(loopback, message);
+    if (happens(loopback, loopback->config.repeated))
+        insert(loopback, message);
+}
+
+static void serve(struct loopback *loopback, const struct message *message)
+{
+    struct cn_coap_request request = {
+        .board = loopback->config.board,
+        .body = message->body,
+        .size = message->size,
+        .wants_reply = !message->silent,
+    };
+    struct cn_coap_reply reply;
+    struct message answer = {.tag = message->tag, .observe = message->observe};
+
+    cn_route_dispatch(loopback->config.routes, loopback->config.route_count,
+                      loopback->config.context, message->code, message->path, &request, &reply);
+    if (reply.code == CN_COAP_SILENT || (message->silent && reply.code < CN_COAP_BAD_REQUEST))
+        return;
+    answer.code = reply.code;
+    answer.max_age_s = reply.max_age_s;
+    answer.sequence = loopback->sequence;
+    answer.size = reply.size;
+    memcpy(answer.body, reply.body, reply.size);
+    if (message->observe && reply.code < CN_COAP_BAD_REQUEST) {
+        loopback->observed = true;
+        loopback->observation = *message;
+    }
+    transmit(loopback, &answer);
+}
+
+static void deliver(struct loopback *loopback, const struct message *message)
+{
+    struct cn_exchange_reply reply = {
+        .tag = message->tag,
+        .code = message->code,
+        .body = message->body,
+        .size = message->size,
+        .max_age_s = message->max_age_s,
+        .observed = message->observe,
+        .sequence = message->sequence,
+    };
+
+    loopback->stats.bytes_down += HEADER + message->size;
+    if (!loopback->base.sink(loopback->base.context, &reply) && message->observe)
+        loopback->observed = false;
+}
+
+static uint64_t step(struct cn_exchange *exchange)
+{
+    struct loopback *loopback = (struct loopback *)exchange;
+    eventfd_t ignored;
+
+    for (int i = 0; i < BURST && loopback->first; i++) {
+        struct message *message = loopback->first;
+
+        loopback->first = message->next;
+        loopback->count--;
+        if (loopback->state == CN_EXCHANGE_UP && message->is_request)
+            serve(loopback, message);
+        else if (loopback->state == CN_EXCHANGE_UP)
+            deliver(loopback, message);
+        free(message);
+    }
+    if (loopback->first)
+        return 0;
+    eventfd_read(loopback->event, &ignored);
+    return UINT64_MAX;
+}
+
+static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchange_request *request)
+{
+    struct loopback *loopback = (struct loopback *)exchange;
+    struct message message = {
+        .is_request = true,
+        .tag = request->tag,
+        .code = request->method,
+        .silent = request->silent,
+        .observe = request->observe,
+        .size = request->size,
+    };
+
+    if (loopback->state != CN_EXCHANGE_UP)
+        return CN_EAGAIN;
+    if (request->size > CN_COAP_BODY_MAX || strlen(request->path) >= PATH_SIZE)
+        return CN_ERANGE;
+    snprintf(message.path, sizeof(message.path), "%s", request->path);
+    if (request->size)
+        memcpy(message.body, request->body, request->size);
+    loopback->stats.bytes_up += HEADER + strlen(request->path) + request->size;
+    transmit(loopback, &message);
+    return CN_OK;
+}
+
+static int descriptor(const struct cn_exchange *exchange)
+{
+    return ((const struct loopback *)exchange)->event;
+}
+
+static enum cn_exchange_state state(const struct cn_exchange *exchange, const char **text)
+{
+    const struct loopback *loopback = (const struct loopback *)exchange;
+
+    *text = loopback->text;
+    return loopback->state;
+}
+
+static uint32_t session(const struct cn_exchange *exchange)
+{
+    return ((const struct loopback *)exchange)->sessions;
+}
+
+static void stats(const struct cn_exchange *exchange, struct cn_exchange_stats *result)
+{
+    *result = ((const struct loopback *)exchange)->stats;
+}
+
+static void close_loopback(struct cn_exchange *exchange)
+{
+    struct loopback *loopback = (struct loopback *)exchange;
+    struct message *next;
+
+    if (!loopback)
+        return;
+    for (struct message *message = loopback->first; message; message = next) {
+        next = message->next;
+        free(message);
+    }
+    close(loopback->event);
+    free(loopback);
+}
+
+static const struct cn_exchange_ops ops = {
+    .close = close_loopback,
+    .descriptor = descriptor,
+    .send = send_request,
+    .step = step,
+    .state = state,
+    .session = session,
+    .stats = stats,
+};
+
+cn_err cn_loopback_open(const struct cn_loopback_config *config, struct cn_exchange **exchange)
+{
+    struct loopback *loopback = calloc(1, sizeof(*loopback));
+
+    if (!loopback)
+        return CN_ENOMEM;
+    loopback->base.ops = &ops;
+    loopback->config = *config;
+    loopback->state = CN_EXCHANGE_UP;
+    loopback->sessions = 1;
+    loopback->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (loopback->event < 0) {
+        free(loopback);
+        return CN_EIO;
+    }
+    *exchange = &loopback->base;
+    return CN_OK;
+}
+
+void cn_loopback_notify(struct cn_exchange *exchange, const char *prefix)
+{
+    struct loopback *loopback = (struct loopback *)exchange;
+
+    if (!loopback->observed || !cn_route_match(prefix, loopback->observation.path))
+        return;
+    loopback->sequence++;
+    serve(loopback, &loopback->observation);
+}
+
+void cn_loopback_set_state(struct cn_exchange *exchange, enum cn_exchange_state state,
+                           const char *text)
+{
+    struct loopback *loopback = (struct loopback *)exchange;
+
+    if (state == CN_EXCHANGE_UP && loopback->state != CN_EXCHANGE_UP)
+        loopback->sessions++;
+    if (state != CN_EXCHANGE_UP)
+        loopback->observed = false;
+    loopback->state = state;
+    snprintf(loopback->text, sizeof(loopback->text), "%s", text);
+    eventfd_write(loopback->event, 1);
+}
