@@ -56,7 +56,7 @@ static bool read_schema(struct loader *loader, struct cn_source *source)
     const struct cn_yaml_node *schema = cn_yaml_get(source->root, "schema");
     char quoted[CN_QUOTE_SIZE], name[32];
 
-    if (!schema || source->root->first != schema) {
+    if (!schema || !source->root || source->root->first != schema) {
         cn_report_error(&loader->report, (struct cn_mark){1, 1},
                         "schema: not the first key; expected 'schema: ' and %s", wanted);
         return false;

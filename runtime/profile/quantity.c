@@ -89,13 +89,15 @@ cn_err cn_quantity_parse(const char *text, const struct cn_unit *units, uint64_t
 
 void cn_quantity_print(char text[CN_QUANTITY_SIZE], const struct cn_unit *units, uint64_t value)
 {
-    const struct cn_unit *best = units;
+    const char *name = units[0].name;
+    uint64_t amount = value;
 
-    for (; value && units->name; units++)
-        if (value % units->factor == 0)
-            best = units;
-    snprintf(text, CN_QUANTITY_SIZE, "%" PRIu64 "%s%s", value / best->factor,
-             best->name[0] ? " " : "", best->name);
+    for (size_t i = 1; value && units[0].name[0] && units[i].name; i++)
+        if (units[i].factor && value % units[i].factor == 0) {
+            name = units[i].name;
+            amount = value / units[i].factor;
+        }
+    snprintf(text, CN_QUANTITY_SIZE, "%" PRIu64 "%s%s", amount, name[0] ? " " : "", name);
 }
 
 // [-]digits[.digits][e[+-]digits]; strtod alone takes "inf", "0x1" and " 1", too.

@@ -143,8 +143,9 @@ static cn_err take_key(struct builder *builder, const char *text, struct cn_mark
 
 static bool wants_key(const struct builder *builder)
 {
-    return builder->depth && builder->open[builder->depth - 1]->type == CN_YAML_MAP &&
-           !builder->key;
+    const struct cn_yaml_node *top = builder->depth ? builder->open[builder->depth - 1] : NULL;
+
+    return top && top->type == CN_YAML_MAP && !builder->key;
 }
 
 static cn_err take_scalar(struct builder *builder, const yaml_event_t *event)

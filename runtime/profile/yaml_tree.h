@@ -10,7 +10,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/base/error.h"
 
-#define CN_YAML_SIZE_MAX (1024 * 1024)
+#define CN_YAML_SIZE_MAX ((size_t)1024 * 1024)
 #define CN_YAML_DEPTH_MAX 8
 #define CN_YAML_ENTRIES_MAX 256
 

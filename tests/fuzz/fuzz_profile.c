@@ -6,6 +6,7 @@
 
 #include "runtime/profile/profile.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name libFuzzer calls
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct cn_profile *print_and_load(const struct cn_profile *profile, char **text)

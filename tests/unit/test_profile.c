@@ -311,7 +311,7 @@ static void more_entries_than_allowed_are_refused(void **state)
     (void)state;
     for (int i = 0; i < 17; i++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "b%d: \"h%d:1000\", ", i, i);
-    strcat(text, "}}\n");
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), "}}\n");
     assert_non_null(strstr(mistake(text), "group.members: a map with too many entries"));
 }
 
