@@ -153,16 +153,7 @@ const struct cn_schema_row *cn_schema_find(const char *path)
     return NULL;
 }
 
-const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer layer)
-{
-    const struct cn_schema_row *row = cn_schema_find(path);
-
-    if (row || layer != CN_LAYER_JOB || strncmp(path, "job.", 4) != 0)
-        return row;
-    return cn_schema_find(path + 4);
-}
-
-bool cn_schema_is_section(const char *path)
+static bool is_section(const char *path)
 {
     size_t length = strlen(path);
 
@@ -170,6 +161,22 @@ bool cn_schema_is_section(const char *path)
         if (strncmp(cn_schema[i].path, path, length) == 0 && cn_schema[i].path[length] == '.')
             return true;
     return false;
+}
+
+const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer layer)
+{
+    const struct cn_schema_row *row = cn_schema_find(path);
+
+    if (row || layer != CN_LAYER_JOB || strncmp(path, "job.", 4) != 0 || is_section(path))
+        return row;
+    return cn_schema_find(path + 4);
+}
+
+bool cn_schema_is_section(const char *path, enum cn_layer layer)
+{
+    if (layer == CN_LAYER_JOB && strncmp(path, "job.", 4) == 0 && is_section(path + 4))
+        return true;
+    return is_section(path);
 }
 
 bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings)

@@ -69,8 +69,8 @@ const struct cn_schema_row *cn_schema_find(const char *path);
 // The row that path means in a file of this layer: a job may set some keys outside "job.".
 const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer layer);
 
-// True when path is the beginning of rows: "job.update".
-bool cn_schema_is_section(const char *path);
+// True when path is the beginning of rows: "job.update". For a job also without "job.".
+bool cn_schema_is_section(const char *path, enum cn_layer layer);
 
 // True for a key that has no meaning with these settings: density where nothing is left out.
 bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings);

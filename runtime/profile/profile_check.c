@@ -1,0 +1,191 @@
+// What no key can say of itself: values that contradict each other, and what a program requires.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/profile/profile_private.h"
+#include "runtime/profile/profile_value.h"
+
+// The mark of a key, with report set to its file. A default has none: line 1 of the first file.
+static struct cn_mark place(const struct cn_profile *profile, const char *path,
+                            struct cn_report *report)
+{
+    const struct cn_origin *origin = cn_profile_origin(profile, path);
+
+    if (origin->source) {
+        report->file = origin->source->path;
+        return origin->mark;
+    }
+    return (struct cn_mark){1, 1};
+}
+
+static bool is_set(const struct cn_profile *profile, const char *path)
+{
+    return cn_profile_origin(profile, path)->source != NULL;
+}
+
+// Members use their port and the next one, so ports of one host differ by two at least.
+static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
+                        struct cn_report *report)
+{
+    const struct cn_group_settings *group = &profile->settings.group;
+
+    for (uint32_t i = 0; i < group->member_count; i++)
+        for (uint32_t j = i + 1; j < group->member_count; j++) {
+            const struct cn_member *a = &group->members[i], *b = &group->members[j];
+            size_t a_length, b_length;
+            int64_t gap = (int64_t)cn_value_port(a->address, &a_length) -
+                          (int64_t)cn_value_port(b->address, &b_length);
+
+            if (a_length != b_length || strncmp(a->address, b->address, a_length) != 0 ||
+                llabs(gap) > 1)
+                continue;
+            cn_report_error(report, mark,
+                            "group.members: '%s' (%s) and '%s' (%s) share a port; expected two "
+                            "ports of its own for each member",
+                            a->name, a->address, b->name, b->address);
+        }
+}
+
+static void check_group(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_settings *settings = &profile->settings;
+    struct cn_mark mark = place(profile, "group.members", report);
+    bool found = false;
+
+    if (!is_set(profile, "group.members"))
+        return;
+    for (uint32_t i = 0; i < settings->group.member_count; i++)
+        found |= strcmp(settings->group.members[i].name, settings->name) == 0;
+    if (settings->name[0] && !found)
+        cn_report_error(report, mark,
+                        "group.members: this board, '%s', is missing; expected all members",
+                        settings->name);
+    if (!settings->group.listen[0])
+        cn_report_error(report, mark,
+                        "group.listen: not set, but group.members is; expected host:port");
+    check_ports(profile, mark, report);
+}
+
+static void check_hardware(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_settings *settings = &profile->settings;
+
+    if (settings->cpu_cores && settings->threads > settings->cpu_cores) {
+        struct cn_mark mark = place(profile, "threads", report);
+
+        cn_report_error(report, mark,
+                        "threads: '%u' is more than the board has; expected at most "
+                        "cpu.cores, %u",
+                        settings->threads, settings->cpu_cores);
+    }
+    if (settings->memory_size && settings->memory_limit > settings->memory_size) {
+        struct cn_mark mark = place(profile, "memory.train_max", report);
+
+        cn_report_error(report, mark,
+                        "memory.train_max: more than the board has; expected at most memory.size");
+    }
+}
+
+// A run that stops on a measurement needs something to measure.
+static void check_stop(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+    const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
+    struct cn_mark mark;
+
+    if (job->target_accuracy > 0 && job->loss == CN_LOSS_MSE) {
+        mark = place(profile, "job.stop.target_accuracy", report);
+        cn_report_error(report, mark,
+                        "stop.target_accuracy: there is no accuracy with 'loss: mse'; expected "
+                        "loss: cross_entropy or stop.patience");
+    }
+    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0]) {
+        mark = place(profile, key, report);
+        cn_report_error(report, mark,
+                        "%s: nothing to measure on; expected data.held_out or central.set",
+                        key + 4);
+    }
+}
+
+// Keys without effect, as far as they stand in the file that says why.
+static void check_idle(const struct cn_profile *profile, struct cn_report *report)
+{
+    for (size_t i = 0; i < cn_schema_count; i++) {
+        const struct cn_origin *origin = &profile->origins[i];
+        const char *path = cn_schema[i].path;
+        bool up = strncmp(path, "job.update.up.", 14) == 0;
+
+        if (!origin->source || !cn_schema_idle(&cn_schema[i], &profile->settings))
+            continue;
+        if (cn_profile_origin(profile, up ? "job.update.up.mode" : "job.update.down.mode")
+                    ->source != origin->source &&
+            is_set(profile, up ? "job.update.up.mode" : "job.update.down.mode"))
+            continue;
+        report->file = origin->source->path;
+        cn_report_error(report, origin->mark,
+                        "%s: has a meaning with topk only; expected mode: topk", path + 4);
+    }
+}
+
+void cn_profile_check(const struct cn_profile *profile, struct cn_report *report)
+{
+    check_group(profile, report);
+    check_hardware(profile, report);
+    if (profile->settings.has_job) {
+        check_stop(profile, report);
+        check_idle(profile, report);
+    }
+}
+
+// The set of the job must be among those of this machine.
+static void require_set(const struct cn_profile *profile, const char *path, const char *set,
+                        struct cn_report *report)
+{
+    if (!set[0] || cn_profile_data(&profile->settings, set))
+        return;
+    cn_report_error(report, place(profile, path, report),
+                    "%s: '%s' is not among the data sets here; expected it below data", path + 4,
+                    set);
+}
+
+// A wish of a job would be lost on the way to the boards.
+static void refuse_wishes(const struct cn_profile *profile, struct cn_report *report)
+{
+    for (size_t i = 0; i < cn_schema_count; i++) {
+        const struct cn_origin *origin = &profile->origins[i];
+
+        if (strncmp(cn_schema[i].path, "job.", 4) == 0 ||
+            !(cn_schema[i].layers & (1u << CN_LAYER_JOB)) || !origin->in_job)
+            continue;
+        report->file = origin->source->path;
+        cn_report_error(report, origin->mark,
+                        "%s: is not sent to the boards; expected it in their own profiles",
+                        cn_schema[i].path);
+    }
+}
+
+cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
+                          struct cn_diag *diag)
+{
+    const struct cn_settings *settings = &profile->settings;
+    const struct cn_source *top = profile->sources[profile->site_count - 1];
+    struct cn_report report = {diag, top->path, 0};
+
+    for (size_t i = 0; i < cn_schema_count; i++) {
+        const struct cn_schema_row *row = &cn_schema[i];
+        char wanted[CN_WANTED_SIZE];
+
+        report.file = top->path;
+        if ((row->required & (1u << use)) && !profile->origins[i].source)
+            cn_report_error(&report, (struct cn_mark){1, 1}, "%s: not set; expected %s", row->path,
+                            cn_value_wanted(wanted, row));
+    }
+    report.file = top->path;
+    if (use == CN_PROFILE_TRAIN)
+        require_set(profile, "job.data.set", settings->job.data_set, &report);
+    if (use == CN_PROFILE_GATEWAY) {
+        require_set(profile, "job.central.set", settings->job.central_set, &report);
+        refuse_wishes(profile, &report);
+    }
+    return report.errors ? CN_EINVAL : CN_OK;
+}

@@ -1,0 +1,395 @@
+#include "runtime/profile/profile_value.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/profile/quantity.h"
+
+_Static_assert(sizeof(enum cn_device) == sizeof(int), "choices are stored through an int");
+
+struct reading {
+    struct cn_report *report;
+    const char *directory;
+    const char *key;
+    const struct cn_schema_row *row;
+};
+
+// Reports "KEY: FOUND problem; expected WANTED" and returns false.
+static bool reject(const struct reading *reading, const struct cn_yaml_node *node,
+                   const char *problem)
+{
+    char quoted[CN_QUOTE_SIZE], wanted[CN_WANTED_SIZE];
+    const char *found = node->type == CN_YAML_MAP ? "a map" : "a list";
+
+    if (node->type == CN_YAML_SCALAR)
+        found = node->text[0] ? cn_quote(quoted, node->text) : "nothing";
+    cn_report_error(reading->report, node->mark, "%s: %s%s%s; expected %s", reading->key, found,
+                    problem[0] ? " " : "", problem, cn_value_wanted(wanted, reading->row));
+    return false;
+}
+
+// A scalar with text that may stand for words, not for a number.
+static bool is_text(const struct reading *reading, const struct cn_yaml_node *node)
+{
+    if (node->bad)
+        return false;
+    if (node->type != CN_YAML_SCALAR || !node->text[0])
+        return reject(reading, node, "");
+    if (node->plain && cn_value_is_special(node->text))
+        return reject(reading, node, "must be quoted if it is meant as text");
+    return true;
+}
+
+static bool read_name(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+{
+    if (!is_text(reading, node))
+        return false;
+    if (!cn_name_valid(node->text))
+        return reject(reading, node, "is not a valid name");
+    snprintf(to, CN_NAME_SIZE, "%s", node->text);
+    return true;
+}
+
+static bool read_path(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+{
+    const char *directory = reading->directory;
+    int length;
+
+    if (!is_text(reading, node))
+        return false;
+    if (node->text[0] == '/' || strcmp(directory, ".") == 0)
+        length = snprintf(to, CN_PATH_SIZE, "%s", node->text);
+    else
+        length = snprintf(to, CN_PATH_SIZE, "%s/%s", directory, node->text);
+    if (length < CN_PATH_SIZE)
+        return true;
+    to[0] = '\0';
+    return reject(reading, node, "is too long");
+}
+
+// Length of the host in "host:port", 0 if it cannot be one.
+static size_t host_length(const char *address)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+    size_t length;
+
+    if (address[0] == '[') {
+        length = 1 + strspn(address + 1, "0123456789abcdefABCDEF:.");
+        return length > 2 && address[length] == ']' ? length + 1 : 0;
+    }
+    return strspn(address, name);
+}
+
+uint32_t cn_value_port(const char *address, size_t *length)
+{
+    *length = host_length(address);
+    return (uint32_t)strtoul(address + *length + 1, NULL, 10);
+}
+
+static bool is_any_host(const char *address)
+{
+    return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
+}
+
+// last_port is below 65535 where the next port is used, too.
+static bool read_address(const struct reading *reading, const struct cn_yaml_node *node,
+                         bool listen, uint64_t last_port, char *to)
+{
+    uint64_t port = 0;
+    size_t length;
+
+    if (!is_text(reading, node))
+        return false;
+    length = host_length(node->text);
+    if (length == 0 || node->text[length] != ':' || strlen(node->text) >= CN_ADDRESS_SIZE)
+        return reject(reading, node, "is not an address");
+    if (cn_quantity_parse(node->text + length + 1, cn_units_none, &port) || port < 1 ||
+        port > last_port)
+        return reject(reading, node,
+                      last_port == 65535 ? "has a port outside 1 to 65535"
+                                         : "has a port outside 1 to 65534");
+    if (!listen && is_any_host(node->text))
+        return reject(reading, node, "is no address to connect to");
+    snprintf(to, CN_ADDRESS_SIZE, "%s", node->text);
+    return true;
+}
+
+static bool read_addresses(const struct reading *reading, const struct cn_yaml_node *node,
+                           bool listen, char to[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE],
+                           uint32_t *count)
+{
+    const struct cn_yaml_node *item = node->type == CN_YAML_LIST ? node->first : node;
+    bool good = true;
+
+    *count = 0;
+    if (node->type == CN_YAML_LIST && (node->count == 0 || node->count > CN_LINK_ADDRESSES))
+        return reject(reading, node, node->count ? "is too long" : "is empty");
+    for (; item; item = node->type == CN_YAML_LIST ? item->next : NULL) {
+        if (!read_address(reading, item, listen, 65535, to[*count])) {
+            good = false;
+            continue;
+        }
+        for (uint32_t i = 0; i < *count; i++)
+            if (strcmp(to[i], to[*count]) == 0)
+                good = reject(reading, item, "is there twice");
+        (*count)++;
+    }
+    return good;
+}
+
+// The name of an entry: a valid one, not read as a value.
+static bool check_entry_name(const struct reading *reading, const struct cn_yaml_node *entry)
+{
+    char quoted[CN_QUOTE_SIZE];
+
+    if (cn_name_valid(entry->key))
+        return true;
+    cn_report_error(reading->report, entry->key_mark,
+                    "%s: %s is not a valid name; expected 1 to 63 characters a-z 0-9 . _ -",
+                    reading->key, cn_quote(quoted, entry->key));
+    return false;
+}
+
+// A map with 1 to limit entries.
+static bool check_map(const struct reading *reading, const struct cn_yaml_node *node, size_t limit)
+{
+    if (node->bad)
+        return false;
+    if (node->type != CN_YAML_MAP)
+        return reject(reading, node, "");
+    if (node->count == 0 || node->count > limit)
+        return reject(reading, node, node->count ? "with too many entries" : "without entries");
+    return true;
+}
+
+static int compare_members(const void *a, const void *b)
+{
+    return strcmp(((const struct cn_member *)a)->name, ((const struct cn_member *)b)->name);
+}
+
+static bool read_members(const struct reading *reading, const struct cn_yaml_node *node,
+                         struct cn_group_settings *group)
+{
+    bool good = true;
+
+    group->member_count = 0;
+    if (!check_map(reading, node, CN_GROUP_MAX))
+        return false;
+    for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
+        struct cn_member *member = &group->members[group->member_count];
+
+        memset(member, 0, sizeof(*member));
+        if (!check_entry_name(reading, entry) ||
+            !read_address(reading, entry, false, 65534, member->address)) {
+            good = false;
+            continue;
+        }
+        snprintf(member->name, sizeof(member->name), "%s", entry->key);
+        group->member_count++;
+    }
+    qsort(group->members, group->member_count, sizeof(group->members[0]), compare_members);
+    return good;
+}
+
+static bool read_data_entry(const struct reading *reading, const struct cn_yaml_node *entry,
+                            struct cn_data_paths *paths)
+{
+    const struct cn_yaml_node *inputs = cn_yaml_get(entry, "inputs");
+    const struct cn_yaml_node *labels = cn_yaml_get(entry, "labels");
+    char quoted[CN_QUOTE_SIZE];
+    bool good = true;
+
+    if (!check_entry_name(reading, entry) || entry->bad)
+        return false;
+    if (entry->type != CN_YAML_MAP)
+        return reject(reading, entry, "");
+    for (const struct cn_yaml_node *child = entry->first; child; child = child->next)
+        if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0) {
+            cn_report_error(reading->report, child->key_mark,
+                            "%s.%s: unknown key %s; expected inputs and labels", reading->key,
+                            entry->key, cn_quote(quoted, child->key));
+            good = false;
+        }
+    if (!inputs || !labels)
+        return reject(reading, entry, inputs ? "without labels" : "without inputs");
+    good &= read_path(reading, inputs, paths->inputs);
+    good &= read_path(reading, labels, paths->labels);
+    snprintf(paths->name, sizeof(paths->name), "%s", entry->key);
+    return good;
+}
+
+static bool read_data(const struct reading *reading, const struct cn_yaml_node *node,
+                      struct cn_settings *settings)
+{
+    bool good = true;
+
+    settings->data_count = 0;
+    if (!check_map(reading, node, CN_DATASET_MAX))
+        return false;
+    for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
+        if (read_data_entry(reading, entry, &settings->data[settings->data_count]))
+            settings->data_count++;
+        else
+            good = false;
+    }
+    return good;
+}
+
+static bool read_choice(const struct reading *reading, const struct cn_yaml_node *node, int *to)
+{
+    for (int i = 0; reading->row->choices[i]; i++)
+        if (strcmp(node->text, reading->row->choices[i]) == 0) {
+            *to = i;
+            return true;
+        }
+    return reject(reading, node, "");
+}
+
+static bool read_bool(const struct reading *reading, const struct cn_yaml_node *node, bool *to)
+{
+    *to = node->plain && strcmp(node->text, "true") == 0;
+    return *to || (node->plain && strcmp(node->text, "false") == 0) || reject(reading, node, "");
+}
+
+static bool reject_number(const struct reading *reading, const struct cn_yaml_node *node,
+                          cn_err err)
+{
+    size_t length = strlen(node->text);
+
+    if (err == CN_ERANGE)
+        return reject(reading, node, "is out of range");
+    if (err == CN_EINVAL)
+        return reject(reading, node,
+                      cn_value_units(reading->row->type) == cn_units_none
+                          ? "is not a whole number"
+                          : "is not a whole number of the smallest unit");
+    if (err == CN_ENOTFOUND && isdigit((unsigned char)node->text[length - 1]) &&
+        strspn(node->text, "0123456789.") == length)
+        return reject(reading, node,
+                      reading->row->type == CN_VALUE_COUNT || reading->row->type == CN_VALUE_LONG
+                          ? ""
+                          : "has no unit");
+    return reject(reading, node, "");
+}
+
+void cn_value_set_integer(const struct cn_schema_row *row, uint64_t value,
+                          struct cn_settings *settings)
+{
+    void *to = (char *)settings + row->offset;
+
+    if (row->type == CN_VALUE_COUNT)
+        *(uint32_t *)to = (uint32_t)value;
+    else
+        *(uint64_t *)to = value;
+}
+
+static bool read_integer(const struct reading *reading, const struct cn_yaml_node *node,
+                         struct cn_settings *settings)
+{
+    const struct cn_schema_row *row = reading->row;
+    uint64_t value = 0;
+    cn_err err = CN_OK;
+
+    if (strcmp(node->text, "0") != 0)
+        err = cn_quantity_parse(node->text, cn_value_units(row->type), &value);
+    if (err)
+        return reject_number(reading, node, err);
+    if ((double)value > row->max || ((double)value < row->min && (value || !row->zero)))
+        return reject_number(reading, node, CN_ERANGE);
+    cn_value_set_integer(row, value, settings);
+    return true;
+}
+
+static bool read_real(const struct reading *reading, const struct cn_yaml_node *node, double *to)
+{
+    const struct cn_schema_row *row = reading->row;
+    double value = 0.0;
+    cn_err err = CN_OK;
+
+    if (strcmp(node->text, "0") != 0)
+        err = row->type == CN_VALUE_SHARE ? cn_share_parse(node->text, &value)
+                                          : cn_number_parse(node->text, &value);
+    if (err)
+        return reject_number(reading, node, err);
+    if (value > row->max || (value < row->min && !(value == 0.0 && row->zero)))
+        return reject_number(reading, node, CN_ERANGE);
+    *to = value;
+    return true;
+}
+
+static bool read_numeric(const struct reading *reading, const struct cn_yaml_node *node,
+                         struct cn_settings *settings)
+{
+    enum cn_value_type type = reading->row->type;
+    double *to = (double *)((char *)settings + reading->row->offset); // if it is real
+    bool real = type == CN_VALUE_NUMBER || type == CN_VALUE_SHARE;
+
+    if (reading->row->zero && strcmp(node->text, reading->row->zero) == 0) {
+        if (real)
+            *to = 0.0;
+        else
+            cn_value_set_integer(reading->row, 0, settings);
+        return true;
+    }
+    if (!node->plain && cn_value_units(type) == cn_units_none && type != CN_VALUE_SHARE)
+        return reject(reading, node, "is quoted and so a text");
+    return real ? read_real(reading, node, to) : read_integer(reading, node, settings);
+}
+
+static bool read_plain(const struct reading *reading, const struct cn_yaml_node *node,
+                       struct cn_settings *settings)
+{
+    void *to = (char *)settings + reading->row->offset;
+
+    if (node->bad)
+        return false;
+    if (node->type != CN_YAML_SCALAR || !node->text[0])
+        return reject(reading, node, "");
+    if (reading->row->type == CN_VALUE_CHOICE)
+        return read_choice(reading, node, to);
+    if (reading->row->type == CN_VALUE_BOOL)
+        return read_bool(reading, node, to);
+    return read_numeric(reading, node, settings);
+}
+
+bool cn_value_read(struct cn_report *report, const char *directory, const char *key,
+                   const struct cn_schema_row *row, const struct cn_yaml_node *node,
+                   struct cn_settings *settings)
+{
+    const struct reading reading = {report, directory, key, row};
+    void *to = (char *)settings + row->offset;
+
+    switch (row->type) {
+    case CN_VALUE_NAME:
+        return read_name(&reading, node, to);
+    case CN_VALUE_PATH:
+        return read_path(&reading, node, to);
+    case CN_VALUE_LISTEN:
+        return read_address(&reading, node, true, 65534, to);
+    case CN_VALUE_ADDRESSES:
+        return read_addresses(&reading, node, false, settings->addresses, &settings->address_count);
+    case CN_VALUE_LISTENS:
+        return read_addresses(&reading, node, true, settings->gateway.listen,
+                              &settings->gateway.listen_count);
+    case CN_VALUE_MEMBERS:
+        return read_members(&reading, node, &settings->group);
+    case CN_VALUE_DATA:
+        return read_data(&reading, node, settings);
+    default:
+        return read_plain(&reading, node, settings);
+    }
+}
+
+void cn_value_reset(const struct cn_schema_row *row, struct cn_settings *settings)
+{
+    struct cn_report report = {NULL, "", 0};
+    struct cn_yaml_node node = {.plain = true, .text = (char *)row->initial};
+
+    if (row->type == CN_VALUE_NAME)
+        memset((char *)settings + row->offset, 0, CN_NAME_SIZE);
+    if (row->type == CN_VALUE_PATH)
+        memset((char *)settings + row->offset, 0, CN_PATH_SIZE);
+    if (row->initial)
+        (void)cn_value_read(&report, ".", row->path, row, &node, settings);
+}
