@@ -1,7 +1,7 @@
 // cairn-aggregator enroll: makes a key for a board and binds the board to its group.
-#include <getopt.h>
 #include <ctype.h>
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 static const char help[] =
     "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
     "\n"
-    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and delete it\n"
+    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and delete "
+    "it\n"
     "here. Works while the aggregator runs. A board that was revoked may be enrolled again.\n"
     "\n"
     "  --group G        the group it trains in; default: a group of its own, with its name\n"
@@ -37,16 +38,18 @@ static bool describe(const char *name, const char *group, const char *max_weight
                      struct cn_ledger_board *board)
 {
     if (!cn_name_valid(name) || (group && !cn_name_valid(group))) {
-        fprintf(stderr, "%s: a name has 1 to 63 of a-z 0-9 . _ - and starts with a letter or"
-                " digit\n", cn_name_valid(name) ? group : name);
+        fprintf(stderr,
+                "%s: a name has 1 to 63 of a-z 0-9 . _ - and starts with a letter or"
+                " digit\n",
+                cn_name_valid(name) ? group : name);
         return false;
     }
     if (max_weight && !parse_weight(max_weight, &board->max_weight)) {
         fprintf(stderr, "--max-weight %s: expected a number of samples, at least 1\n", max_weight);
         return false;
     }
-    snprintf(board->name, sizeof board->name, "%s", name);
-    snprintf(board->group, sizeof board->group, "%s", group ? group : name);
+    snprintf(board->name, sizeof(board->name), "%s", name);
+    snprintf(board->group, sizeof(board->group), "%s", group ? group : name);
     return true;
 }
 
@@ -59,9 +62,11 @@ static bool is_free(struct cn_ledger *ledger, const char *name)
     if (err)
         fprintf(stderr, "%s: %s\n", name, cn_err_text(err));
     else
-        fprintf(stderr, "%s is enrolled already, in group %s; revoke it first to give it a new"
-                " key\n", name, found.group);
-    cn_crypto_wipe(&found, sizeof found);
+        fprintf(stderr,
+                "%s is enrolled already, in group %s; revoke it first to give it a new"
+                " key\n",
+                name, found.group);
+    cn_crypto_wipe(&found, sizeof(found));
     return false;
 }
 
@@ -77,10 +82,10 @@ static int enroll(struct cn_ledger *ledger, struct cn_ledger_board *board, const
         fprintf(stderr, "%s\n", diag.count ? cn_diag_first(&diag) : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    memcpy(board->secret, key.secret, sizeof board->secret);
+    memcpy(board->secret, key.secret, sizeof(board->secret));
     err = cn_ledger_enroll(ledger, board);
-    cn_crypto_wipe(&key, sizeof key);
-    cn_crypto_wipe(board->secret, sizeof board->secret);
+    cn_crypto_wipe(&key, sizeof(key));
+    cn_crypto_wipe(board->secret, sizeof(board->secret));
     if (err) {
         unlink(path);
         fprintf(stderr, "%s: %s\n", board->name, cn_err_text(err));
@@ -117,7 +122,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!describe(positional[1], group, max_weight, &board))
         return CN_EXIT_USAGE;
     char path[CN_NAME_SIZE + 8];
-    snprintf(path, sizeof path, "%s.key", board.name);
+    snprintf(path, sizeof(path), "%s.key", board.name);
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);
     if (!result)

@@ -1,17 +1,17 @@
 // cairn-aggregator export: a version of the model as ONNX and safetensors.
-#include <getopt.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/model_store.h"
 #include "aggregator/score.h"
-#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 
 static const char help[] =
@@ -65,9 +65,9 @@ static bool write_all(int file, const uint8_t *data, size_t size)
 static int write_file(const char *prefix, const char *suffix, const struct cn_buffer *buffer)
 {
     char path[PATH_MAX], aside[PATH_MAX + 8];
-    int length = snprintf(path, sizeof path, "%s.%s", prefix, suffix);
-    snprintf(aside, sizeof aside, "%s.new", path);
-    int file = length < 0 || (size_t)length >= sizeof path
+    int length = snprintf(path, sizeof(path), "%s.%s", prefix, suffix);
+    snprintf(aside, sizeof(aside), "%s.new", path);
+    int file = length < 0 || (size_t)length >= sizeof(path)
                    ? -1
                    : open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool done = file >= 0 && write_all(file, buffer->data, buffer->size) && fsync(file) == 0;

@@ -4,16 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "aggregator/merge.h"
 #include "aggregator/aggregator_commands.h"
+#include "aggregator/merge.h"
 #include "aggregator/setup.h"
 
-static const char help[] =
-    "Usage: cairn-aggregator replay PROFILE\n"
-    "\n"
-    "Makes every version again from the initial model and the accepted updates, and compares digests.\n"
-    "Prints a line for each version; fails when one differs. Versions whose updates are no longer kept\n"
-    "are taken from disk. Works while the aggregator runs.\n";
+static const char help[] = "Usage: cairn-aggregator replay PROFILE\n"
+                           "\n"
+                           "Makes every version again from the initial model and the accepted "
+                           "updates, and compares digests.\n"
+                           "Prints a line for each version; fails when one differs. Versions whose "
+                           "updates are no longer kept\n"
+                           "are taken from disk. Works while the aggregator runs.\n";
 
 struct replay {
     const struct cn_setup *setup;
@@ -55,8 +56,8 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 {
     struct cn_model stored;
     const struct cn_setup *setup = replay->setup;
-    cn_err err = cn_model_load(setup->store, setup->ledger, &setup->model.layout, recorded->number,
-                               &stored);
+    cn_err err =
+        cn_model_load(setup->store, setup->ledger, &setup->model.layout, recorded->number, &stored);
     cn_model_deinit(&replay->current);
     if (err == CN_OK)
         replay->current = stored;

@@ -6,34 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/aggregator_commands.h"
 #include "aggregator/evaluate.h"
 #include "aggregator/report.h"
 #include "aggregator/resources.h"
-#include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 #include "aggregator/status.h"
 #include "runtime/base/log.h"
 
 #define STEP_MS 50
-#define ROSTER_MS 500          // between looks for revoked boards
-#define STATUS_MS 1000         // between writes of status.json
-#define LIVE_MS 120000         // a group heard within this time is invited
-#define SETTLE_MS 3000         // for more groups than the quorum
-#define LINGER_MS 20000        // at the end, for boards to fetch the last version, at most
-#define QUIET_MS 2000          // at the end, without a fetch
-#define EXPIRY_MS 600000       // of an upload without a chunk
-#define EVALUATE_MS 600000     // for one evaluation
+#define ROSTER_MS 500      // between looks for revoked boards
+#define STATUS_MS 1000     // between writes of status.json
+#define LIVE_MS 120000     // a group heard within this time is invited
+#define SETTLE_MS 3000     // for more groups than the quorum
+#define LINGER_MS 20000    // at the end, for boards to fetch the last version, at most
+#define QUIET_MS 2000      // at the end, without a fetch
+#define EXPIRY_MS 600000   // of an upload without a chunk
+#define EVALUATE_MS 600000 // for one evaluation
 #define HANDSHAKES_MAX 128
 #define SESSIONS_MAX 4096
 
-static const char help[] =
-    "Usage: cairn-aggregator run PROFILE [--stay]\n"
-    "\n"
-    "Runs the job of the profile: opens rounds, merges the updates of the boards, serves the versions.\n"
-    "Goes on where it was stopped or killed. Exits 0 when the run is over, 130 when a signal stopped\n"
-    "it before.\n"
-    "\n"
-    "  --stay           keeps serving the last version after the end\n";
+static const char help[] = "Usage: cairn-aggregator run PROFILE [--stay]\n"
+                           "\n"
+                           "Runs the job of the profile: opens rounds, merges the updates of the "
+                           "boards, serves the versions.\n"
+                           "Goes on where it was stopped or killed. Exits 0 when the run is over, "
+                           "130 when a signal stopped\n"
+                           "it before.\n"
+                           "\n"
+                           "  --stay           keeps serving the last version after the end\n";
 
 struct daemon {
     struct cn_setup setup;
@@ -81,7 +82,7 @@ static cn_err open_models(struct daemon *daemon)
 {
     const struct cn_model_file *file = &daemon->setup.model;
     const struct cn_gateway_settings *gateway = &daemon->setup.settings->gateway;
-    float *initial = calloc(file->layout.total + 1, sizeof *initial);
+    float *initial = calloc(file->layout.total + 1, sizeof(*initial));
     if (!initial)
         return CN_ENOMEM;
     const struct cn_model_store_config config = {
@@ -204,8 +205,7 @@ static cn_err open_server(struct daemon *daemon)
     return err;
 }
 
-static int open_daemon(struct daemon *daemon, const struct cn_ports *ports,
-                       const char *profile)
+static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, const char *profile)
 {
     int result = cn_setup_open(&daemon->setup, profile, CN_SETUP_RUN);
     if (!result)
@@ -324,9 +324,10 @@ static void announce(struct daemon *daemon)
     uint32_t version = cn_model_store_newest(daemon->models)->number;
     cn_roster_groups(daemon->roster, &groups);
     printf("job %s, run %016" PRIx64 ": %zu parameters, %" PRIu32 " rounds, quorum %" PRIu32
-           "; %zu groups enrolled; listening on %s\n", settings->job.name,
-           cn_ledger_identity(daemon->setup.ledger)->run, daemon->setup.model.layout.total,
-           settings->job.rounds, settings->job.quorum, groups, settings->gateway.listen[0]);
+           "; %zu groups enrolled; listening on %s\n",
+           settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
+           daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
+           settings->gateway.listen[0]);
     cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &settings->job, version,
                    cn_platform_now_ms());
 }

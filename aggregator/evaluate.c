@@ -83,7 +83,7 @@ static cn_err open_bench(const struct cn_evaluator_config *config, struct cn_dia
         .seed = config->job->seed,
     };
     struct cn_sample_shape shape;
-    memset(bench, 0, sizeof *bench);
+    memset(bench, 0, sizeof(*bench));
     cn_err err = open_trainer(config, diag, &bench->trainer);
     if (err)
         return err;
@@ -105,7 +105,7 @@ cn_err cn_evaluator_open(const struct cn_evaluator_config *config, struct cn_dia
     if (err)
         return err;
     close_bench(&bench);
-    *evaluator = calloc(1, sizeof **evaluator);
+    *evaluator = calloc(1, sizeof(**evaluator));
     if (!*evaluator)
         return CN_ENOMEM;
     (*evaluator)->config = *config;
@@ -176,7 +176,7 @@ static _Noreturn void be_child(const struct cn_evaluator_config *config, const f
     cn_err err = evaluate(config, weights, &metrics);
     if (err)
         cn_log(CN_LOG_ERROR, "evaluate", "%s", cn_err_text(err));
-    bool sent = !err && write(out, &metrics, sizeof metrics) == (ssize_t)sizeof metrics;
+    bool sent = !err && write(out, &metrics, sizeof(metrics)) == (ssize_t)sizeof(metrics);
     _exit(sent ? 0 : 1);
 }
 
@@ -215,10 +215,10 @@ static cn_err receive(struct cn_evaluator *evaluator, uint64_t now_ms)
     uint8_t *to = (uint8_t *)&evaluator->result;
     for (;;) {
         ssize_t got = read(evaluator->pipe, to + evaluator->received,
-                           sizeof evaluator->result - evaluator->received);
+                           sizeof(evaluator->result) - evaluator->received);
         if (got > 0)
             evaluator->received += (size_t)got;
-        if (evaluator->received == sizeof evaluator->result)
+        if (evaluator->received == sizeof(evaluator->result))
             return CN_OK;
         if (got == 0)
             return CN_EPEER;

@@ -1,8 +1,8 @@
 // evaluate.h - measures a version on the aggregator's own data set, in a child process.
 //
 // The server never waits for a forward pass, and what goes wrong in one ends a child, not the run.
-// The child has the data set and the engine, none of the parent's files and sockets, and a time limit.
-// Threading: none; one evaluation at a time.
+// The child has the data set and the engine, none of the parent's files and sockets, and a time
+// limit. Threading: none; one evaluation at a time.
 #pragma once
 
 #include "aggregator/run.h"

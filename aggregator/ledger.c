@@ -60,30 +60,24 @@ cn_err cn_ledger_sql_error(struct cn_ledger *ledger, int result)
     }
 }
 
-static int bind_value(sqlite3_stmt *statement, int index, char type, va_list *values)
-{
-    switch (type) {
-    case 'i':
-        return sqlite3_bind_int64(statement, index, va_arg(*values, int64_t));
-    case 'd':
-        return sqlite3_bind_double(statement, index, va_arg(*values, double));
-    case 't':
-        return sqlite3_bind_text(statement, index, va_arg(*values, const char *), -1,
-                                 SQLITE_STATIC);
-    default:
-        return sqlite3_bind_blob(statement, index, va_arg(*values, const uint8_t *), 32,
-                                 SQLITE_STATIC);
-    }
-}
-
 cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,
                              const char *types, ...)
 {
     va_list values;
     int result = sqlite3_prepare_v2(ledger->db, sql, -1, statement, NULL);
     va_start(values, types);
-    for (int i = 0; result == SQLITE_OK && types[i]; i++)
-        result = bind_value(*statement, i + 1, types[i], &values);
+    for (int i = 1; result == SQLITE_OK && types[i - 1]; i++) {
+        if (types[i - 1] == 'i')
+            result = sqlite3_bind_int64(*statement, i, va_arg(values, int64_t));
+        else if (types[i - 1] == 'd')
+            result = sqlite3_bind_double(*statement, i, va_arg(values, double));
+        else if (types[i - 1] == 't')
+            result =
+                sqlite3_bind_text(*statement, i, va_arg(values, const char *), -1, SQLITE_STATIC);
+        else
+            result = sqlite3_bind_blob(*statement, i, va_arg(values, const uint8_t *), 32,
+                                       SQLITE_STATIC);
+    }
     va_end(values);
     if (result == SQLITE_OK)
         return CN_OK;
@@ -146,7 +140,7 @@ static cn_err make_directory(const char *path)
 {
     char part[PATH_MAX];
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part)
+    if (length == 0 || length >= sizeof(part))
         return CN_EINVAL;
     for (size_t i = 1; i <= length; i++) {
         if (path[i] != '/' && path[i] != '\0')
@@ -174,9 +168,9 @@ static cn_err read_version(struct cn_ledger *ledger, int *version)
 static cn_err insert_identity(struct cn_ledger *ledger)
 {
     struct cn_ledger_identity fresh = {.lineage = 1};
-    cn_err err = cn_crypto_random(&fresh.run, sizeof fresh.run);
+    cn_err err = cn_crypto_random(&fresh.run, sizeof(fresh.run));
     if (!err)
-        err = cn_crypto_random(fresh.master, sizeof fresh.master);
+        err = cn_crypto_random(fresh.master, sizeof(fresh.master));
     if (err)
         return err;
     sqlite3_stmt *statement;
@@ -185,7 +179,7 @@ static cn_err insert_identity(struct cn_ledger *ledger)
                                 (int64_t)fresh.run, (int64_t)fresh.lineage, fresh.master);
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
-    cn_crypto_wipe(&fresh, sizeof fresh);
+    cn_crypto_wipe(&fresh, sizeof(fresh));
     return err;
 }
 
@@ -248,12 +242,12 @@ static cn_err open_file(const char *path, int flags, struct cn_ledger *ledger)
 static cn_err open_ledger(const char *directory, int flags, struct cn_ledger **ledger)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s", directory, CN_LEDGER_FILE);
-    if (length < 0 || (size_t)length >= sizeof path)
+    int length = snprintf(path, sizeof(path), "%s/%s", directory, CN_LEDGER_FILE);
+    if (length < 0 || (size_t)length >= sizeof(path))
         return CN_EINVAL;
     if (!(flags & SQLITE_OPEN_CREATE) && access(path, F_OK) != 0)
         return CN_ENOTFOUND;
-    struct cn_ledger *opened = calloc(1, sizeof *opened);
+    struct cn_ledger *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     cn_err err = open_file(path, flags, opened);
@@ -285,7 +279,7 @@ void cn_ledger_close(struct cn_ledger *ledger)
     if (!ledger)
         return;
     sqlite3_close(ledger->db);
-    cn_crypto_wipe(&ledger->identity, sizeof ledger->identity);
+    cn_crypto_wipe(&ledger->identity, sizeof(ledger->identity));
     free(ledger);
 }
 
@@ -298,8 +292,8 @@ static cn_err compare_binding(struct cn_ledger *ledger, const uint8_t *graph, co
 {
     uint8_t bound_graph[CN_DIGEST_SIZE], bound_job[CN_DIGEST_SIZE];
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement, "SELECT graph,job FROM meta WHERE graph IS NOT NULL", "");
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT graph,job FROM meta WHERE graph IS NOT NULL", "");
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -399,7 +393,7 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
         if (err)
             break;
     }
-    cn_crypto_wipe(&board, sizeof board);
+    cn_crypto_wipe(&board, sizeof(board));
     sqlite3_finalize(statement);
     return err == CN_ENOTFOUND ? CN_OK : err;
 }

@@ -1,12 +1,12 @@
 // ledger.h - the durable record of a run: who is enrolled, what was accepted, which versions exist.
 //
-// One SQLite file (write-ahead log, synchronous=FULL, mode 0600: it holds the boards' keys). What is
-// in it happened; what is not did not. The programs that enroll and revoke write to it beside a running
-// aggregator; rounds, contributions and versions are written by that one alone.
+// One SQLite file (write-ahead log, synchronous=FULL, mode 0600: it holds the boards' keys). What
+// is in it happened; what is not did not. The programs that enroll and revoke write to it beside a
+// running aggregator; rounds, contributions and versions are written by that one alone.
 //
-// Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for longer than 5 s),
-// CN_EFORMAT (the file is damaged or of another schema), CN_EIO.
-// Threading: one thread per ledger.
+// Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for longer than 5
+// s), CN_EFORMAT (the file is damaged or of another schema), CN_EIO. Threading: one thread per
+// ledger.
 #pragma once
 
 #include <stdbool.h>
@@ -104,9 +104,10 @@ struct cn_ledger_contribution {
 };
 
 // One transaction: checks that the round is open and that the group has no contribution to it, and
-// writes this one. CN_ESTALE when the round is not open, CN_EEXIST when there is one, same digest or
-// another. The frame's file must be durable before.
-cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contribution *contribution);
+// writes this one. CN_ESTALE when the round is not open, CN_EEXIST when there is one, same digest
+// or another. The frame's file must be durable before.
+cn_err cn_ledger_accept(struct cn_ledger *ledger,
+                        const struct cn_ledger_contribution *contribution);
 // CN_ENOTFOUND.
 cn_err cn_ledger_find_contribution(struct cn_ledger *ledger, uint32_t round, const char *group,
                                    struct cn_ledger_contribution *contribution);
@@ -144,7 +145,7 @@ struct cn_ledger_version {
     uint8_t parent[CN_DIGEST_SIZE];
     uint8_t delta_digest[CN_DIGEST_SIZE]; // zeros for version 0
     uint64_t delta_size;
-    uint64_t bytes_in, bytes_out; // payload on the network until then, since the run began
+    uint64_t bytes_in, bytes_out;     // payload on the network until then, since the run began
     struct cn_ledger_metrics central; // on the aggregator's own set
     struct cn_ledger_metrics boards;  // sums of what the groups of the next round measured
 };

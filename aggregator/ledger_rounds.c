@@ -30,9 +30,8 @@ cn_err cn_ledger_newest_round(struct cn_ledger *ledger, struct cn_ledger_round *
 cn_err cn_ledger_open_round(struct cn_ledger *ledger, uint32_t number)
 {
     sqlite3_stmt *statement;
-    cn_err err =
-        cn_ledger_sql_prepare(ledger, &statement, "INSERT INTO round(number,state) VALUES(?,0)",
-                              "i", (int64_t)number);
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "INSERT INTO round(number,state) VALUES(?,0)", "i", (int64_t)number);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -130,10 +129,10 @@ cn_err cn_ledger_find_contribution(struct cn_ledger *ledger, uint32_t round, con
                                    struct cn_ledger_contribution *contribution)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement,
-        "SELECT " CONTRIBUTION_COLUMNS " FROM contribution WHERE round=? AND grp=?", "it",
-        (int64_t)round, group);
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT " CONTRIBUTION_COLUMNS
+                                       " FROM contribution WHERE round=? AND grp=?",
+                                       "it", (int64_t)round, group);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -147,10 +146,10 @@ cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t round,
                                cn_ledger_contribution_visit *visit, void *context)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement,
-        "SELECT " CONTRIBUTION_COLUMNS " FROM contribution WHERE round=? ORDER BY grp", "i",
-        (int64_t)round);
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT " CONTRIBUTION_COLUMNS
+                                       " FROM contribution WHERE round=? ORDER BY grp",
+                                       "i", (int64_t)round);
     if (err)
         return err;
     struct cn_ledger_contribution contribution;
@@ -185,7 +184,7 @@ cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selec
 cn_err cn_ledger_outcome(struct cn_ledger *ledger, const char *group,
                          struct cn_ledger_outcome *outcome)
 {
-    memset(outcome, 0, sizeof *outcome);
+    memset(outcome, 0, sizeof(*outcome));
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
@@ -283,8 +282,8 @@ cn_err cn_ledger_find_version(struct cn_ledger *ledger, uint32_t number,
 cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_version *version)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       VERSION_QUERY "ORDER BY number DESC LIMIT 1", "");
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement, VERSION_QUERY "ORDER BY number DESC LIMIT 1", "");
     return err ? err : read_version(ledger, statement, version);
 }
 

@@ -88,9 +88,9 @@ static cn_err finish(const struct merge *merge, const struct cn_model *parent,
 {
     const struct cn_strategy *strategy;
     size_t total = merge->config->layout->total;
-    float *block = calloc(3 * total + 1, sizeof *block);
+    float *block = calloc(3 * total + 1, sizeof(*block));
     struct rows rows = {block, block + total, block + 2 * total};
-    next->residual = calloc(total + 1, sizeof *next->residual);
+    next->residual = calloc(total + 1, sizeof(*next->residual));
     cn_err err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
         err = cn_strategy_find("fedavg", &strategy);

@@ -1,7 +1,7 @@
 // merge.h - makes a version from its parent and the accepted updates of its round.
 //
-// The result depends on the stored files and the ledger only, to the bit: a restarted aggregator and
-// replay reach the same digests.
+// The result depends on the stored files and the ledger only, to the bit: a restarted aggregator
+// and replay reach the same digests.
 #pragma once
 
 #include "aggregator/model_store.h"

@@ -4,7 +4,7 @@
 
 cn_err cn_model_file_init(struct cn_model_file *file, const char *path, struct cn_diag *diag)
 {
-    memset(file, 0, sizeof *file);
+    memset(file, 0, sizeof(*file));
     cn_buffer_init(&file->graph, CN_ONNX_FILE_MAX);
     cn_err err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file->mapping);
     if (err) {
@@ -29,5 +29,5 @@ void cn_model_file_deinit(struct cn_model_file *file)
     cn_layout_deinit(&file->layout);
     cn_onnx_close(file->onnx);
     cn_platform_unmap(&file->mapping);
-    memset(file, 0, sizeof *file);
+    memset(file, 0, sizeof(*file));
 }

@@ -10,7 +10,7 @@ struct cn_model_file {
     struct cn_mapping mapping;
     struct cn_onnx *onnx;
     struct cn_layout layout;
-    struct cn_buffer graph; // the blob that boards fetch
+    struct cn_buffer graph;         // the blob that boards fetch
     uint8_t digest[CN_DIGEST_SIZE]; // of the blob
 };
 

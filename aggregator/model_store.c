@@ -29,7 +29,7 @@ void cn_model_deinit(struct cn_model *model)
     free(model->bytes);
     free(model->residual);
     free(model->delta);
-    memset(model, 0, sizeof *model);
+    *model = (struct cn_model){0};
 }
 
 cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE],
@@ -114,7 +114,7 @@ cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
                      const struct cn_layout *layout, uint32_t number, struct cn_model *model)
 {
     struct cn_ledger_version version;
-    memset(model, 0, sizeof *model);
+    memset(model, 0, sizeof(*model));
     cn_err err = cn_ledger_find_version(ledger, number, &version);
     if (err)
         return err;
@@ -143,8 +143,8 @@ static cn_err save_files(struct cn_model_store *models, const struct cn_model *m
     return err;
 }
 
-cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
-                          uint64_t bytes_in, uint64_t bytes_out)
+cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model, uint64_t bytes_in,
+                          uint64_t bytes_out)
 {
     struct cn_ledger_version version = {
         .number = model->number,
@@ -163,15 +163,15 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     cn_model_deinit(&models->previous);
     models->previous = models->newest;
     models->newest = *model;
-    memset(model, 0, sizeof *model);
+    memset(model, 0, sizeof(*model));
     return CN_OK;
 }
 
 static cn_err make_first(struct cn_model_store *models)
 {
     struct cn_model first = {0};
-    cn_err err = cn_model_seal(&first, models->graph_digest, models->config.layout,
-                               models->config.initial);
+    cn_err err =
+        cn_model_seal(&first, models->graph_digest, models->config.layout, models->config.initial);
     if (!err)
         err = cn_model_store_add(models, &first, 0, 0);
     cn_model_deinit(&first);
@@ -195,7 +195,8 @@ static cn_err remove_collected(struct walk *walk)
 {
     struct cn_store *store = walk->models->config.store;
     cn_err err = CN_OK;
-    for (size_t at = 0; at < walk->names.size && !err; at += strlen((char *)walk->names.data + at) + 1)
+    for (size_t at = 0; at < walk->names.size && !err;
+         at += strlen((char *)walk->names.data + at) + 1)
         err = store->ops->remove(store, (char *)walk->names.data + at);
     return err;
 }
@@ -282,7 +283,7 @@ cn_err cn_model_store_open(const struct cn_model_store_config *config,
                            struct cn_model_store **models)
 {
     *models = NULL;
-    struct cn_model_store *opened = calloc(1, sizeof *opened);
+    struct cn_model_store *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     opened->config = *config;
@@ -326,8 +327,8 @@ const struct cn_layout *cn_model_store_layout(const struct cn_model_store *model
 }
 
 cn_err cn_model_store_blob(const struct cn_model_store *models,
-                           const uint8_t digest[CN_DIGEST_SIZE], const uint8_t **data,
-                           size_t *size, uint32_t *version)
+                           const uint8_t digest[CN_DIGEST_SIZE], const uint8_t **data, size_t *size,
+                           uint32_t *version)
 {
     const struct cn_model *newest = &models->newest, *previous = &models->previous;
     const struct {
@@ -341,7 +342,7 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
         {previous->digest, previous->bytes, previous->size, previous->number},
         {previous->delta_digest, previous->delta, previous->delta_size, previous->number},
     };
-    for (size_t i = 0; i < sizeof blobs / sizeof blobs[0]; i++) {
+    for (size_t i = 0; i < sizeof(blobs) / sizeof(blobs[0]); i++) {
         if (!blobs[i].data || memcmp(blobs[i].digest, digest, CN_DIGEST_SIZE) != 0)
             continue;
         *data = blobs[i].data;

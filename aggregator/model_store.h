@@ -1,10 +1,10 @@
 // model_store.h - the versions of the model: files on disk, and what boards can fetch of them.
 //
-// A version is three files: "version-N.full" (the bytes of runtime/update/version.h), "version-N.delta"
-// (the frame that makes it from its parent) and "version-N.residual" (what that frame left out, for
-// the next one; float32). The initial model has no delta and no residual. Files are durable before the
-// ledger names them; files that the ledger does not name are removed at start.
-// Threading: none.
+// A version is three files: "version-N.full" (the bytes of runtime/update/version.h),
+// "version-N.delta" (the frame that makes it from its parent) and "version-N.residual" (what that
+// frame left out, for the next one; float32). The initial model has no delta and no residual. Files
+// are durable before the ledger names them; files that the ledger does not name are removed at
+// start. Threading: none.
 #pragma once
 
 #include "aggregator/ledger.h"
@@ -60,18 +60,19 @@ const uint8_t *cn_model_store_graph_digest(const struct cn_model_store *models);
 size_t cn_model_store_graph_size(const struct cn_model_store *models);
 const struct cn_layout *cn_model_store_layout(const struct cn_model_store *models);
 
-// Makes the files durable, then the ledger's entry, then model the newest version. Takes the contents
-// of model on CN_OK and leaves it empty; on an error nothing has changed and it may be tried again.
-cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
-                          uint64_t bytes_in, uint64_t bytes_out);
+// Makes the files durable, then the ledger's entry, then model the newest version. Takes the
+// contents of model on CN_OK and leaves it empty; on an error nothing has changed and it may be
+// tried again.
+cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model, uint64_t bytes_in,
+                          uint64_t bytes_out);
 
 // The graph, and the full bytes and deltas of the newest version and the one before it.
 // CN_ENOTFOUND for any other. version is that of the blob, 0 for the graph. Borrowed until the next
 // add.
 cn_err cn_model_store_blob(const struct cn_model_store *models,
-                           const uint8_t digest[CN_DIGEST_SIZE], const uint8_t **data,
-                           size_t *size, uint32_t *version);
+                           const uint8_t digest[CN_DIGEST_SIZE], const uint8_t **data, size_t *size,
+                           uint32_t *version);
 
-// Removes files that are older than what is kept; never those of version 0 and best. An error leaves
-// some for the next time.
+// Removes files that are older than what is kept; never those of version 0 and best. An error
+// leaves some for the next time.
 cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best);

@@ -53,8 +53,8 @@ static cn_err refuse_remove(struct cn_store *store, const char *name)
     return CN_ENOTSUP;
 }
 
-static cn_err refuse_list(struct cn_store *store,
-                          cn_err (*visit)(void *context, const char *name), void *context)
+static cn_err refuse_list(struct cn_store *store, cn_err (*visit)(void *context, const char *name),
+                          void *context)
 {
     (void)store, (void)visit, (void)context;
     return CN_ENOTSUP;
@@ -66,8 +66,8 @@ static cn_err load(struct cn_store *base, const char *name, size_t limit, uint8_
     const struct read_store *store = (const struct read_store *)base;
     char path[PATH_MAX];
     struct cn_mapping mapping;
-    int length = snprintf(path, sizeof path, "%s/%s", store->directory, name);
-    if (length < 0 || (size_t)length >= sizeof path)
+    int length = snprintf(path, sizeof(path), "%s/%s", store->directory, name);
+    if (length < 0 || (size_t)length >= sizeof(path))
         return CN_EINVAL;
     cn_err err = cn_platform_map(path, limit, &mapping);
     if (err)
@@ -97,7 +97,7 @@ static const struct cn_store_ops ops = {
 cn_err cn_read_store_open(const char *directory, struct cn_store **store)
 {
     size_t size = strlen(directory) + 1;
-    struct read_store *opened = malloc(sizeof *opened + size);
+    struct read_store *opened = malloc(sizeof(*opened) + size);
     if (!opened)
         return CN_ENOMEM;
     opened->base.ops = &ops;

@@ -34,7 +34,7 @@ static void format_bytes(uint64_t bytes, char text[24])
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     double value = (double)bytes;
     size_t unit = 0;
-    while (value >= 1000 && unit + 1 < sizeof units / sizeof units[0]) {
+    while (value >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
         value /= 1000;
         unit++;
     }
@@ -52,9 +52,9 @@ static cn_err print_row(struct cn_report *report, const struct cn_ledger_version
         return err;
     cn_score_of(version, &score);
     if (score.known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
-        snprintf(accuracy, sizeof accuracy, "%.4f", score.accuracy);
+        snprintf(accuracy, sizeof(accuracy), "%.4f", score.accuracy);
     if (score.known)
-        snprintf(loss, sizeof loss, "%.5g", score.loss);
+        snprintf(loss, sizeof(loss), "%.5g", score.loss);
     format_bytes(version->bytes_in, up);
     format_bytes(version->bytes_out, down);
     cn_report_clear(report);
@@ -65,14 +65,12 @@ static cn_err print_row(struct cn_report *report, const struct cn_ledger_version
     return CN_OK;
 }
 
-// A row waits for its version's measurement: that of the central set comes soon, that of the boards is
-// complete when the next version is there.
-static bool is_due(const struct cn_report *report, const struct cn_ledger_version *version,
-                   const struct cn_run_state *state)
+// A row waits for its version's measurement: that of the central set comes soon, that of the boards
+// is complete when the next version is there.
+static bool is_due(const struct cn_ledger_version *version, const struct cn_run_state *state)
 {
     bool last = version->number + 1 == state->round;
-    return version->central.count != 0 || !last || state->phase == CN_RUN_ENDED ||
-           report->job->central_set[0] == '\0';
+    return version->central.count != 0 || !last || state->phase == CN_RUN_ENDED;
 }
 
 static void draw_line(struct cn_report *report, const struct cn_run_state *state, uint64_t now_ms)
@@ -101,13 +99,12 @@ static void draw_line(struct cn_report *report, const struct cn_run_state *state
     report->line_shown = true;
 }
 
-cn_err cn_report_update(struct cn_report *report, const struct cn_run_state *state,
-                        uint64_t now_ms)
+cn_err cn_report_update(struct cn_report *report, const struct cn_run_state *state, uint64_t now_ms)
 {
     struct cn_ledger_version version;
     while (report->next < state->round) {
         cn_err err = cn_ledger_find_version(report->ledger, report->next, &version);
-        if (err == CN_ENOTFOUND || (!err && !is_due(report, &version, state)))
+        if (err == CN_ENOTFOUND || (!err && !is_due(&version, state)))
             break;
         if (!err)
             err = print_row(report, &version, now_ms);
@@ -172,9 +169,10 @@ cn_err cn_report_summary(struct cn_report *report, const struct cn_run_state *st
             total, up, down, dense);
     if (payload)
         fprintf(report->stream, ", %.1f times that", (double)dense_bytes / (double)payload);
-    fprintf(report->stream, "\nmodel: version %" PRIu32 ", digest %s\n       in %s/files/version-%"
-            PRIu32 ".full; cairn-aggregator export makes an ONNX file of it\n", newest.number,
-            digest, state_directory, newest.number);
+    fprintf(report->stream,
+            "\nmodel: version %" PRIu32 ", digest %s\n       in %s/files/version-%" PRIu32
+            ".full; cairn-aggregator export makes an ONNX file of it\n",
+            newest.number, digest, state_directory, newest.number);
     fflush(report->stream);
     return CN_OK;
 }

@@ -9,7 +9,7 @@
 #include "transport/message.h"
 #include "transport/security.h"
 
-#define BUSY_S 10             // when to come back if the disk is full or the spool is
+#define BUSY_S 10              // when to come back if the disk is full or the spool is
 #define COUNT_MAX (1ull << 40) // samples that a measurement may claim
 
 _Static_assert(CN_MESSAGE_MAX <= CN_COAP_BODY_MAX, "a message fits a reply");
@@ -93,10 +93,9 @@ static bool pick_versions(const struct cn_register_request *request,
         {"protocol", request->protocol, CN_PROTOCOL_MIN, CN_PROTOCOL_MAX, &manifest->protocol},
         {"update format", request->update_format, CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX,
          &manifest->update_format},
-        {"graph ops", request->graph_ops, CN_GRAPH_OPS_MIN, CN_GRAPH_OPS_MAX,
-         &manifest->graph_ops},
+        {"graph ops", request->graph_ops, CN_GRAPH_OPS_MIN, CN_GRAPH_OPS_MAX, &manifest->graph_ops},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         *rows[i].picked = pick(rows[i].board, rows[i].min, rows[i].max);
         if (*rows[i].picked)
             continue;
@@ -147,19 +146,18 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
     if (!board)
         return;
     const struct cn_roster_board *member = cn_roster_find(resources->roster, request->path);
-    if (!member || member == board ||
-        strcmp(member->enrolled.group, board->enrolled.group) != 0) {
+    if (!member || member == board || strcmp(member->enrolled.group, board->enrolled.group) != 0) {
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such member in group %s",
                             board->enrolled.group);
         return;
     }
     uint8_t key[CN_KEY_SIZE];
-    cn_err err = cn_security_pair_key(cn_ledger_identity(resources->ledger)->master,
-                                      board->enrolled.group, board->enrolled.name,
-                                      member->enrolled.name, key);
+    cn_err err =
+        cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, board->enrolled.group,
+                             board->enrolled.name, member->enrolled.name, key);
     if (!err)
-        reply_bytes(reply, CN_COAP_CONTENT, key, sizeof key);
-    cn_crypto_wipe(key, sizeof key);
+        reply_bytes(reply, CN_COAP_CONTENT, key, sizeof(key));
+    cn_crypto_wipe(key, sizeof(key));
 }
 
 static void handle_round(void *context, const struct cn_coap_request *request,
@@ -170,8 +168,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
     const struct cn_roster_board *board = identify(resources, request, reply);
     if (!board)
         return;
-    cn_err err =
-        cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
+    cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
     if (err) {
         reply_trouble(reply, err);
         return;
@@ -188,12 +185,12 @@ static void handle_round(void *context, const struct cn_coap_request *request,
 static bool parse_blob_path(const char *path, uint8_t digest[CN_DIGEST_SIZE], uint32_t *index)
 {
     char hex[2 * CN_DIGEST_SIZE + 1];
-    if (strlen(path) < sizeof hex || path[sizeof hex - 1] != '/')
+    if (strlen(path) < sizeof(hex) || path[sizeof(hex) - 1] != '/')
         return false;
-    memcpy(hex, path, sizeof hex - 1);
-    hex[sizeof hex - 1] = '\0';
+    memcpy(hex, path, sizeof(hex) - 1);
+    hex[sizeof(hex) - 1] = '\0';
     return cn_hex_parse(hex, digest, CN_DIGEST_SIZE) == CN_OK &&
-           parse_number(path + sizeof hex, index);
+           parse_number(path + sizeof(hex), index);
 }
 
 static void handle_blob(void *context, const struct cn_coap_request *request,
@@ -233,9 +230,9 @@ static void handle_blob(void *context, const struct cn_coap_request *request,
 static bool measurement_is_sane(const struct cn_declare_request *declared)
 {
     return declared->held_out_count <= COUNT_MAX &&
-           declared->held_out_correct <= declared->held_out_count &&
-           declared->held_out_loss >= 0 && declared->held_out_loss < 1e30 &&
-           declared->train_loss > -1e30 && declared->train_loss < 1e30;
+           declared->held_out_correct <= declared->held_out_count && declared->held_out_loss >= 0 &&
+           declared->held_out_loss < 1e30 && declared->train_loss > -1e30 &&
+           declared->train_loss < 1e30;
 }
 
 static void handle_declare(struct cn_resources *resources, const struct cn_roster_board *board,
@@ -309,7 +306,7 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
     } else if (err) {
         reply_trouble(reply, err);
     } else {
-        memcpy(status.id, progress.id, sizeof status.id);
+        memcpy(status.id, progress.id, sizeof(status.id));
         reply_status(reply, CN_COAP_CHANGED, &status);
     }
 }
@@ -323,10 +320,10 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
     uint8_t id[CN_UPLOAD_ID_SIZE];
     struct cn_upload *upload = NULL;
     size_t length = strcspn(path, "/");
-    if (length == sizeof hex - 1) {
+    if (length == sizeof(hex) - 1) {
         memcpy(hex, path, length);
         hex[length] = '\0';
-        if (cn_hex_parse(hex, id, sizeof id) == CN_OK)
+        if (cn_hex_parse(hex, id, sizeof(id)) == CN_OK)
             upload = cn_spool_find(resources->spool, board->enrolled.group, id);
     }
     if (!upload)
@@ -412,6 +409,6 @@ const struct cn_coap_route *cn_resources_routes(size_t *count)
         {CN_COAP_GET, "u", false, handle_get_upload},
         {CN_COAP_DELETE, "u", false, handle_delete_upload},
     };
-    *count = sizeof routes / sizeof routes[0];
+    *count = sizeof(routes) / sizeof(routes[0]);
     return routes;
 }

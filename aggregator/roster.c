@@ -23,9 +23,9 @@ struct cn_roster {
 static void free_boards(struct board_list *boards)
 {
     if (boards->items)
-        cn_crypto_wipe(boards->items, boards->capacity * sizeof *boards->items);
+        cn_crypto_wipe(boards->items, boards->capacity * sizeof(*boards->items));
     free(boards->items);
-    memset(boards, 0, sizeof *boards);
+    memset(boards, 0, sizeof(*boards));
 }
 
 static cn_err append_board(void *context, const struct cn_ledger_board *enrolled)
@@ -33,11 +33,11 @@ static cn_err append_board(void *context, const struct cn_ledger_board *enrolled
     struct board_list *boards = context;
     if (boards->count == boards->capacity) {
         size_t capacity = boards->capacity ? 2 * boards->capacity : 16;
-        struct cn_roster_board *items = calloc(capacity, sizeof *items);
+        struct cn_roster_board *items = calloc(capacity, sizeof(*items));
         if (!items)
             return CN_ENOMEM;
         if (boards->count)
-            memcpy(items, boards->items, boards->count * sizeof *items);
+            memcpy(items, boards->items, boards->count * sizeof(*items));
         size_t count = boards->count;
         free_boards(boards);
         *boards = (struct board_list){.items = items, .count = count, .capacity = capacity};
@@ -88,7 +88,7 @@ static cn_err make_groups(const struct board_list *boards, struct cn_roster_grou
                           size_t *group_count)
 {
     *group_count = 0;
-    *groups = calloc(boards->count + 1, sizeof **groups);
+    *groups = calloc(boards->count + 1, sizeof(**groups));
     if (!*groups)
         return CN_ENOMEM;
     for (size_t i = 0; i < boards->count; i++) {
@@ -98,11 +98,11 @@ static cn_err make_groups(const struct board_list *boards, struct cn_roster_grou
         struct cn_roster_group *group = find_group(*groups, *group_count, board->enrolled.group);
         if (!group) {
             group = &(*groups)[(*group_count)++];
-            snprintf(group->name, sizeof group->name, "%s", board->enrolled.group);
+            snprintf(group->name, sizeof(group->name), "%s", board->enrolled.group);
         }
         add_to_group(group, board);
     }
-    qsort(*groups, *group_count, sizeof **groups, compare_groups);
+    qsort(*groups, *group_count, sizeof(**groups), compare_groups);
     return CN_OK;
 }
 
@@ -160,7 +160,7 @@ static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *conte
 cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster)
 {
     *roster = NULL;
-    struct cn_roster *opened = calloc(1, sizeof *opened);
+    struct cn_roster *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     opened->ledger = ledger;
@@ -203,10 +203,10 @@ cn_err cn_roster_find_key(const struct cn_roster *roster, const char *board,
     if (!found)
         return CN_EAUTH;
     struct cn_board_key secret = {0};
-    snprintf(secret.board, sizeof secret.board, "%s", board);
-    memcpy(secret.secret, found->enrolled.secret, sizeof secret.secret);
+    snprintf(secret.board, sizeof(secret.board), "%s", board);
+    memcpy(secret.secret, found->enrolled.secret, sizeof(secret.secret));
     cn_err err = cn_security_dtls_key(&secret, key);
-    cn_crypto_wipe(&secret, sizeof secret);
+    cn_crypto_wipe(&secret, sizeof(secret));
     return err;
 }
 

@@ -112,8 +112,9 @@ static void tell_waiting(struct cn_run *run, uint32_t live)
         return;
     size_t groups = 0;
     cn_roster_groups(run->config.roster, &groups);
-    cn_log(CN_LOG_INFO, "run", "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %"
-           PRIu32 " are here", run->round, run->config.job->quorum, groups, live);
+    cn_log(CN_LOG_INFO, "run",
+           "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %" PRIu32 " are here",
+           run->round, run->config.job->quorum, groups, live);
     run->waiting_told = true;
 }
 
@@ -153,8 +154,9 @@ static void extend(struct cn_run *run, uint64_t now_ms)
 {
     const struct cn_job *job = run->config.job;
     cn_log(CN_LOG_WARN, "run",
-           "round %" PRIu32 " has %" PRIu32 " of %" PRIu32 " updates at its deadline: extended by %"
-           PRIu64 " s", run->round, run->accepted, job->quorum, job->deadline_ms / 1000);
+           "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
+           " updates at its deadline: extended by %" PRIu64 " s",
+           run->round, run->accepted, job->quorum, job->deadline_ms / 1000);
     run->deadline_ms = now_ms + job->deadline_ms;
     run->wanted = run->selected + (job->quorum - run->accepted);
     notify(run);
@@ -203,8 +205,7 @@ static void end(struct cn_run *run, const char *reason)
 static cn_err advance(struct cn_run *run)
 {
     uint32_t first = run->round > 2 ? run->round - 2 : 0;
-    cn_err err =
-        cn_score_progress(run->config.ledger, run->config.job, first, &run->progress);
+    cn_err err = cn_score_progress(run->config.ledger, run->config.job, first, &run->progress);
     if (err)
         return err;
     const char *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
@@ -287,8 +288,8 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
         return err;
     run->measured_any = true;
     run->measured = newest->number;
-    *started = measure->start(measure->context, newest->number, cn_model_weights(newest),
-                              now_ms) == CN_OK;
+    *started =
+        measure->start(measure->context, newest->number, cn_model_weights(newest), now_ms) == CN_OK;
     return CN_OK;
 }
 
@@ -331,7 +332,7 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
 cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct cn_run **run)
 {
     *run = NULL;
-    struct cn_run *opened = calloc(1, sizeof *opened);
+    struct cn_run *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     opened->config = *config;
@@ -438,7 +439,7 @@ static void decide(struct cn_upload_status *status, enum cn_verdict verdict, con
 {
     status->decided = true;
     status->verdict = verdict;
-    snprintf(status->reason, sizeof status->reason, "%s", reason);
+    snprintf(status->reason, sizeof(status->reason), "%s", reason);
 }
 
 // A contribution that is there decides: the same frame again is the same answer.
@@ -447,8 +448,7 @@ static cn_err judge_against_accepted(struct cn_run *run, const char *group,
                                      struct cn_upload_status *status)
 {
     struct cn_ledger_contribution accepted;
-    cn_err err =
-        cn_ledger_find_contribution(run->config.ledger, declared->round, group, &accepted);
+    cn_err err = cn_ledger_find_contribution(run->config.ledger, declared->round, group, &accepted);
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
     memcpy(status->accepted, accepted.digest, CN_DIGEST_SIZE);
@@ -464,10 +464,11 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
 {
     // Exactly a quorum counts, also when several complete before the round is closed.
     bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
+    bool awaited = run->phase == CN_RUN_GATHER;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
-    if (declared->round < run->round || (declared->round == run->round && !open))
+    if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
         decide(status, CN_VERDICT_LATE, "the round is over");
-    else if (declared->round > run->round)
+    else if (declared->round > run->round || awaited)
         decide(status, CN_VERDICT_REJECTED, "the round is not open yet");
     else if (!invited)
         decide(status, CN_VERDICT_REJECTED, "the group is not invited to this round");
@@ -475,11 +476,11 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
         decide(status, CN_VERDICT_REJECTED, "the update is relative to another version");
 }
 
-cn_err cn_run_judge(struct cn_run *run, const char *group, const struct cn_declare_request *declared,
-                    struct cn_upload_status *status)
+cn_err cn_run_judge(struct cn_run *run, const char *group,
+                    const struct cn_declare_request *declared, struct cn_upload_status *status)
 {
     bool invited;
-    memset(status, 0, sizeof *status);
+    memset(status, 0, sizeof(*status));
     if (declared->run != cn_ledger_identity(run->config.ledger)->run) {
         decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
         return CN_OK;
@@ -523,7 +524,7 @@ static uint64_t cap_weight(const struct cn_run *run, const char *group, uint64_t
     const struct cn_roster_group *enrolled = cn_roster_find_group(run->config.roster, group);
     const uint64_t caps[] = {job->max_weight, enrolled ? enrolled->max_weight : 0,
                              CN_UPDATE_WEIGHT_MAX / (job->quorum ? job->quorum : 1)};
-    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
+    for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++)
         if (caps[i] && weight > caps[i])
             weight = caps[i];
     return weight;
@@ -543,8 +544,8 @@ static void describe_contribution(const struct cn_upload *upload, uint64_t weigh
         .train_loss = declared->train_loss,
     };
     memcpy(contribution->digest, declared->digest, CN_DIGEST_SIZE);
-    snprintf(contribution->group, sizeof contribution->group, "%s", upload->group);
-    snprintf(contribution->board, sizeof contribution->board, "%s", upload->board);
+    snprintf(contribution->group, sizeof(contribution->group), "%s", upload->group);
+    snprintf(contribution->board, sizeof(contribution->board), "%s", upload->board);
 }
 
 // File first, then ledger, then the answer: what was acknowledged is durable.
@@ -561,8 +562,9 @@ static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weig
     run->accepted++;
     memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
     decide(status, CN_VERDICT_ACCEPTED, "");
-    cn_log(CN_LOG_DEBUG, "run", "round %" PRIu32 ": accepted %" PRIu64 " bytes of %s, %" PRIu64
-           " samples", contribution.round, contribution.size, contribution.group, weight);
+    cn_log(CN_LOG_DEBUG, "run",
+           "round %" PRIu32 ": accepted %" PRIu64 " bytes of %s, %" PRIu64 " samples",
+           contribution.round, contribution.size, contribution.group, weight);
     return CN_OK;
 }
 

@@ -2,7 +2,8 @@
 //
 //   GATHER --enough groups are heard--> OPEN --quorum--> CLOSING --version is durable--> MEASURE
 //      ^                                 deadline without quorum: extended                  |
-//      +------------------------------------------------------------------------------------+--> ENDED
+//      +------------------------------------------------------------------------------------+-->
+//      ENDED
 //
 // All that matters is in the ledger; open is recovery. Time comes in as an argument, so the whole
 // machine runs under a fake clock. Deadlines start anew with the program: no clock survives a boot.
@@ -76,13 +77,12 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
 cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
                        struct cn_round_info *info);
 
-// What is decided about a frame before its first byte: status->decided is false when it may come. The
-// reason is for the board's log.
-cn_err cn_run_judge(struct cn_run *run, const char *group, const struct cn_declare_request *declared,
-                    struct cn_upload_status *status);
+// What is decided about a frame before its first byte: status->decided is false when it may come.
+// The reason is for the board's log.
+cn_err cn_run_judge(struct cn_run *run, const char *group,
+                    const struct cn_declare_request *declared, struct cn_upload_status *status);
 
 // Decides on an upload that is complete: checks the frame, makes it durable, writes the ledger. The
 // upload is gone when status->decided is set or an error other than CN_EAGAIN is returned.
 // CN_EDIGEST: the bytes are not what was declared. CN_ENOSPC, CN_EIO, CN_EAGAIN: come again.
-cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload,
-                     struct cn_upload_status *status);
+cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upload_status *status);

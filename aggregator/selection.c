@@ -30,8 +30,8 @@ static void make_rank(const struct cn_selection *selection, struct candidate *ca
     cn_put_u64(seed, selection->seed);
     cn_put_u32(round, selection->round);
     cn_sha256_init(&sha);
-    cn_sha256_add(&sha, seed, sizeof seed);
-    cn_sha256_add(&sha, round, sizeof round);
+    cn_sha256_add(&sha, seed, sizeof(seed));
+    cn_sha256_add(&sha, round, sizeof(round));
     cn_sha256_add(&sha, candidate->group, strlen(candidate->group));
     cn_sha256_finish(&sha, candidate->rank);
 }
@@ -52,8 +52,8 @@ static cn_err collect(const struct cn_selection *selection, struct candidate *ca
         bool selected;
         if (!is_live(&groups[i], selection->now_ms, selection->live_ms))
             continue;
-        cn_err err = cn_ledger_is_selected(selection->ledger, selection->round, groups[i].name,
-                                           &selected);
+        cn_err err =
+            cn_ledger_is_selected(selection->ledger, selection->round, groups[i].name, &selected);
         if (err)
             return err;
         if (selected)
@@ -61,7 +61,7 @@ static cn_err collect(const struct cn_selection *selection, struct candidate *ca
         candidates[*found].group = groups[i].name;
         make_rank(selection, &candidates[(*found)++]);
     }
-    qsort(candidates, *found, sizeof *candidates, compare_candidates);
+    qsort(candidates, *found, sizeof(*candidates), compare_candidates);
     return CN_OK;
 }
 
@@ -70,7 +70,7 @@ cn_err cn_selection_invite(const struct cn_selection *selection, uint32_t count,
     size_t groups, found = 0;
     *invited = 0;
     cn_roster_groups(selection->roster, &groups);
-    struct candidate *candidates = calloc(groups + 1, sizeof *candidates);
+    struct candidate *candidates = calloc(groups + 1, sizeof(*candidates));
     if (!candidates)
         return CN_ENOMEM;
     cn_err err = collect(selection, candidates, &found);

@@ -1,7 +1,7 @@
 // selection.h - which groups are invited to a round.
 //
-// Live groups are ranked by SHA-256(seed | round | name): the choice is fair over the rounds and does
-// not depend on who came first.
+// Live groups are ranked by SHA-256(seed | round | name): the choice is fair over the rounds and
+// does not depend on who came first.
 #pragma once
 
 #include "aggregator/roster.h"
@@ -18,6 +18,6 @@ struct cn_selection {
 // Groups heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);
 
-// Invites up to count more live groups and writes that to the ledger. invited says how many it found.
-cn_err cn_selection_invite(const struct cn_selection *selection, uint32_t count,
-                           uint32_t *invited);
+// Invites up to count more live groups and writes that to the ledger. invited says how many it
+// found.
+cn_err cn_selection_invite(const struct cn_selection *selection, uint32_t count, uint32_t *invited);

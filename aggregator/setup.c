@@ -35,7 +35,7 @@ static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
 static int open_store(struct cn_setup *setup, enum cn_setup_access access)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/files", setup->settings->state);
+    snprintf(path, sizeof(path), "%s/files", setup->settings->state);
     cn_err err = access == CN_SETUP_LOOK ? cn_read_store_open(path, &setup->store)
                                          : cn_platform_open_store(path, &setup->store);
     if (err == CN_EEXIST)
@@ -66,7 +66,7 @@ void cn_setup_job_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE
 {
     char text[1024];
     int length = snprintf(
-        text, sizeof text,
+        text, sizeof(text),
         "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
         " %a %" PRIu64,
         job->name, job->seed, (int)job->loss, job->data_set, job->scale, job->mean, job->held_out,
@@ -92,7 +92,8 @@ int cn_setup_open_model(struct cn_setup *setup)
     if (err == CN_ECONFLICT)
         fprintf(stderr,
                 "%s belongs to a run with another model or other job values; restore them, or give"
-                " this job a state directory of its own\n", setup->settings->state);
+                " this job a state directory of its own\n",
+                setup->settings->state);
     else if (err)
         fprintf(stderr, "%s: %s\n", setup->settings->state, cn_err_text(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
@@ -106,5 +107,5 @@ void cn_setup_deinit(struct cn_setup *setup)
     if (setup->has_model)
         cn_model_file_deinit(&setup->model);
     cn_profile_free(setup->profile);
-    memset(setup, 0, sizeof *setup);
+    memset(setup, 0, sizeof(*setup));
 }

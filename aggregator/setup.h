@@ -27,7 +27,8 @@ enum cn_setup_access {
 // Loads the profile and opens ledger and files.
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access);
 
-// Opens the model and ties the ledger to it and to the job's rules, or checks that they are the same.
+// Opens the model and ties the ledger to it and to the job's rules, or checks that they are the
+// same.
 int cn_setup_open_model(struct cn_setup *setup);
 
 void cn_setup_deinit(struct cn_setup *setup);

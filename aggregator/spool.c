@@ -15,7 +15,7 @@ struct cn_spool {
 
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
 {
-    *spool = calloc(1, sizeof **spool);
+    *spool = calloc(1, sizeof(**spool));
     if (!*spool)
         return CN_ENOMEM;
     (*spool)->config = *config;
@@ -58,19 +58,23 @@ void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SI
 
 cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE])
 {
-    char canonical[CN_SPOOL_NAME_SIZE];
-    if (sscanf(name, "round-%" SCNu32 "-%63s", round, group) != 2) // NOLINT(cert-err34-c)
+    static const char prefix[] = "round-", suffix[] = ".update";
+    char again[CN_SPOOL_NAME_SIZE], *end;
+    size_t length = strlen(name);
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || length >= sizeof(again))
         return CN_EFORMAT;
-    char *suffix = strstr(name, ".update");
-    size_t prefix = (size_t)snprintf(canonical, sizeof canonical, "round-%" PRIu32 "-", *round);
-    if (!suffix || strcmp(suffix, ".update") != 0 || strncmp(name, canonical, prefix) != 0)
+    unsigned long number = strtoul(name + sizeof(prefix) - 1, &end, 10);
+    size_t taken = (size_t)(end - name) + 1 + sizeof(suffix) - 1; // all but the group
+    if (*end != '-' || number > UINT32_MAX || length < taken || length - taken >= CN_NAME_SIZE)
         return CN_EFORMAT;
-    size_t length = (size_t)(suffix - name) - prefix;
-    if (length >= CN_NAME_SIZE)
+    memcpy(group, end + 1, length - taken);
+    group[length - taken] = '\0';
+    *round = (uint32_t)number;
+    if (!cn_name_valid(group))
         return CN_EFORMAT;
-    memcpy(group, name + prefix, length);
-    group[length] = '\0';
-    return cn_name_valid(group) ? CN_OK : CN_EFORMAT;
+    // Only the one spelling that cn_spool_name gives.
+    cn_spool_name(*round, group, again);
+    return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
 }
 
 static struct cn_upload *find_by_group(const struct cn_spool *spool, const char *group)
@@ -91,8 +95,8 @@ static void make_id(const char *board, const struct cn_declare_request *declared
     cn_put_u32(round, declared->round);
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, board, strlen(board));
-    cn_sha256_add(&sha, run, sizeof run);
-    cn_sha256_add(&sha, round, sizeof round);
+    cn_sha256_add(&sha, run, sizeof(run));
+    cn_sha256_add(&sha, round, sizeof(round));
     cn_sha256_add(&sha, declared->digest, CN_DIGEST_SIZE);
     cn_sha256_finish(&sha, digest);
     memcpy(id, digest, CN_UPLOAD_ID_SIZE);
@@ -114,13 +118,13 @@ static cn_err begin(struct cn_spool *spool, const char *group,
     char name[CN_SPOOL_NAME_SIZE];
     if (chunks > UINT32_MAX)
         return CN_ERANGE;
-    struct cn_upload *begun = calloc(1, sizeof *begun);
+    struct cn_upload *begun = calloc(1, sizeof(*begun));
     if (!begun)
         return CN_ENOMEM;
     begun->chunk_count = (uint32_t)chunks;
     begun->bitmap = calloc(chunks / 8 + 1, 1);
     begun->declared = *declared;
-    snprintf(begun->group, sizeof begun->group, "%s", group);
+    snprintf(begun->group, sizeof(begun->group), "%s", group);
     cn_spool_name(declared->round, group, name);
     cn_err err = CN_ENOMEM;
     if (begun->bitmap)
@@ -157,7 +161,7 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
             return err;
     }
     found->declared = *declared; // the measurements may be newer
-    snprintf(found->board, sizeof found->board, "%s", board);
+    snprintf(found->board, sizeof(found->board), "%s", board);
     make_id(board, declared, found->id);
     found->touched_ms = now_ms;
     *upload = found;

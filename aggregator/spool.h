@@ -1,10 +1,10 @@
 // spool.h - uploads on their way in, and the accepted frames as files.
 //
 // A frame arrives in numbered chunks of one size, in any order and more than once. It is written
-// aside; keep makes it durable under "round-N-GROUP.update". What was not kept is gone after a crash
-// and the board sends it again. Each group has at most one upload; a new one replaces the old.
-// Nothing is taken for a declared size before it was checked against the largest possible frame.
-// Threading: none.
+// aside; keep makes it durable under "round-N-GROUP.update". What was not kept is gone after a
+// crash and the board sends it again. Each group has at most one upload; a new one replaces the
+// old. Nothing is taken for a declared size before it was checked against the largest possible
+// frame. Threading: none.
 #pragma once
 
 #include <stddef.h>
@@ -30,8 +30,8 @@ struct cn_upload {
     struct cn_declare_request declared;
     uint32_t chunk_count;
     uint32_t received;
-    uint32_t first_missing;    // all before it are there
-    uint8_t *bitmap;           // chunk n is bit n % 8 of byte n / 8
+    uint32_t first_missing; // all before it are there
+    uint8_t *bitmap;        // chunk n is bit n % 8 of byte n / 8
     struct cn_store_file *file;
     uint64_t touched_ms;
     struct cn_upload *next;
@@ -42,9 +42,9 @@ struct cn_spool;
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool);
 void cn_spool_close(struct cn_spool *spool);
 
-// Begins the upload or finds it: a group that declares the same frame again, even from another of its
-// boards, goes on where it was. CN_ERANGE for a size of 0 or above the largest frame, CN_EAGAIN when
-// the spool's limit is reached.
+// Begins the upload or finds it: a group that declares the same frame again, even from another of
+// its boards, goes on where it was. CN_ERANGE for a size of 0 or above the largest frame, CN_EAGAIN
+// when the spool's limit is reached.
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_upload **upload);

@@ -46,9 +46,9 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
 static cn_err replace(const char *directory, const char *text)
 {
     char path[PATH_MAX], aside[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", directory, CN_STATUS_FILE);
-    int length = snprintf(aside, sizeof aside, "%s/.%s", directory, CN_STATUS_FILE);
-    if (length < 0 || (size_t)length >= sizeof aside)
+    snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
+    int length = snprintf(aside, sizeof(aside), "%s/.%s", directory, CN_STATUS_FILE);
+    if (length < 0 || (size_t)length >= sizeof(aside))
         return CN_EINVAL;
     FILE *file = fopen(aside, "w");
     if (!file)
@@ -85,7 +85,7 @@ static cn_err read_heard(const cJSON *root, struct cn_status_live *live)
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "heard_ms");
     const cJSON *item;
     int count = cJSON_GetArraySize(list);
-    live->boards = calloc((size_t)count + 1, sizeof *live->boards);
+    live->boards = calloc((size_t)count + 1, sizeof(*live->boards));
     if (!live->boards)
         return CN_ENOMEM;
     cJSON_ArrayForEach(item, list)
@@ -93,7 +93,7 @@ static cn_err read_heard(const cJSON *root, struct cn_status_live *live)
         if (!cJSON_IsNumber(item) || !item->string || !cn_name_valid(item->string))
             continue;
         struct cn_status_heard *board = &live->boards[live->board_count++];
-        snprintf(board->name, sizeof board->name, "%s", item->string);
+        snprintf(board->name, sizeof(board->name), "%s", item->string);
         board->heard_ms = (uint64_t)item->valuedouble;
     }
     return CN_OK;
@@ -117,8 +117,8 @@ cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_l
 {
     char path[PATH_MAX];
     struct cn_mapping mapping;
-    memset(live, 0, sizeof *live);
-    snprintf(path, sizeof path, "%s/%s", directory, CN_STATUS_FILE);
+    memset(live, 0, sizeof(*live));
+    snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
     cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
@@ -133,7 +133,7 @@ cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_l
 void cn_status_deinit(struct cn_status_live *live)
 {
     free(live->boards);
-    memset(live, 0, sizeof *live);
+    memset(live, 0, sizeof(*live));
 }
 
 // --- printing ---
@@ -182,8 +182,8 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
                                         : "the aggregator is not running";
         return CN_OK;
     }
-    cn_err err = cn_ledger_is_selected(report->ledger, report->round.number, board->group,
-                                       &selected);
+    cn_err err =
+        cn_ledger_is_selected(report->ledger, report->round.number, board->group, &selected);
     if (err)
         return err;
     if (!selected) {
@@ -204,17 +204,16 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
     const struct report *report = context;
     const char *reason;
     uint64_t heard_ms = last_heard(report, board->name);
-    uint64_t silent_s = heard_ms && heard_ms <= report->now_ms
-                            ? (report->now_ms - heard_ms) / 1000
-                            : 0;
+    uint64_t silent_s =
+        heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
     cn_err err = explain(report, board, heard_ms, &reason);
     if (err)
         return err;
     if (report->json) {
         fprintf(report->stream,
                 "{\"board\":\"%s\",\"group\":\"%s\",\"revoked\":%s,\"max_weight\":%" PRIu64
-                ",\"silent_s\":", board->name, board->group, board->revoked ? "true" : "false",
-                board->max_weight);
+                ",\"silent_s\":",
+                board->name, board->group, board->revoked ? "true" : "false", board->max_weight);
         if (heard_ms)
             fprintf(report->stream, "%" PRIu64, silent_s);
         else
@@ -224,7 +223,7 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
     }
     char heard[32] = "-";
     if (heard_ms)
-        snprintf(heard, sizeof heard, "%" PRIu64 " s ago", silent_s);
+        snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
     fprintf(report->stream, "  %-20s %-20s %-12s %s\n", board->name, board->group, heard, reason);
     return CN_OK;
 }
@@ -250,23 +249,28 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
                 "{\"run\":\"%016" PRIx64 "\",\"running\":%s,\"round\":%" PRIu32
                 ",\"rounds\":%" PRIu32 ",\"state\":\"%s\",\"selected\":%" PRIu32
                 ",\"accepted\":%" PRIu32 ",\"quorum\":%" PRIu32 ",\"version\":%" PRIu32
-                ",\"digest\":\"%s\"", run, report->live->running ? "true" : "false",
-                report->round.number, report->job->rounds, describe_phase(report),
-                report->selected, report->accepted, report->job->quorum, version->number, digest);
+                ",\"digest\":\"%s\"",
+                run, report->live->running ? "true" : "false", report->round.number,
+                report->job->rounds, describe_phase(report), report->selected, report->accepted,
+                report->job->quorum, version->number, digest);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f", score->accuracy,
                     score->loss);
-        fprintf(report->stream, ",\"remaining_ms\":%" PRIu64 ",\"bytes_in\":%" PRIu64
-                ",\"bytes_out\":%" PRIu64 "}\n", report->live->remaining_ms,
+        fprintf(report->stream,
+                ",\"remaining_ms\":%" PRIu64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
+                "}\n",
+                report->live->remaining_ms,
                 report->live->running ? report->live->bytes_in : version->bytes_in,
                 report->live->running ? report->live->bytes_out : version->bytes_out);
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
             report->live->running ? "the aggregator is running" : "the aggregator is not running");
-    fprintf(report->stream, "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32
-            " updates, %" PRIu32 " groups invited\n", report->round.number, report->job->rounds,
-            describe_phase(report), report->accepted, report->job->quorum, report->selected);
+    fprintf(report->stream,
+            "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
+            " groups invited\n",
+            report->round.number, report->job->rounds, describe_phase(report), report->accepted,
+            report->job->quorum, report->selected);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
     if (score->known)
         fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f", score->accuracy,
@@ -275,11 +279,14 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
-                       const struct cn_status_live *live, uint64_t now_ms, bool json,
-                       FILE *stream)
+                       const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
 {
-    struct report report = {.ledger = ledger, .job = job, .live = live, .now_ms = now_ms,
-                            .json = json, .stream = stream};
+    struct report report = {.ledger = ledger,
+                            .job = job,
+                            .live = live,
+                            .now_ms = now_ms,
+                            .json = json,
+                            .stream = stream};
     struct cn_ledger_version version = {0};
     struct cn_progress progress = {0};
     cn_err err = cn_ledger_newest_version(ledger, &version);

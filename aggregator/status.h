@@ -1,8 +1,8 @@
 // status.h - what a running aggregator tells other programs on its machine.
 //
-// "status.json" in the state directory, replaced about once a second and worth nothing after a restart:
-// it is not synced to disk. Times in it are those of cn_platform_now_ms, which all programs share.
-// The durable facts come from the ledger.
+// "status.json" in the state directory, replaced about once a second and worth nothing after a
+// restart: it is not synced to disk. Times in it are those of cn_platform_now_ms, which all
+// programs share. The durable facts come from the ledger.
 #pragma once
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
                        const struct cn_run_state *state, uint64_t now_ms);
 
 struct cn_status_live {
-    bool running;    // written by a program that lives
+    bool running; // written by a program that lives
     enum cn_run_phase phase;
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out;
@@ -25,7 +25,7 @@ struct cn_status_live {
     struct cn_status_heard {
         char name[CN_NAME_SIZE];
         uint64_t heard_ms;
-    } *boards; // owned
+    } * boards; // owned
 };
 
 // What a running aggregator wrote. Zeroed when there is none. Deinit in any case.
@@ -34,5 +34,4 @@ void cn_status_deinit(struct cn_status_live *live);
 
 // Prints run, round, version and the reason for each board that is not in the round.
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
-                       const struct cn_status_live *live, uint64_t now_ms, bool json,
-                       FILE *stream);
+                       const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream);

@@ -17,7 +17,7 @@ static const struct cn_strategy strategies[] = {
 cn_err cn_strategy_find(const char *name, const struct cn_strategy **strategy)
 {
     for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
-        if (strcmp(strategies[i].name, name))
+        if (strcmp(strategies[i].name, name) != 0)
             continue;
         *strategy = &strategies[i];
         return CN_OK;

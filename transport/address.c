@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +94,7 @@ cn_err cn_lookup_start(const char *text, struct cn_lookup **lookup)
     started = calloc(1, sizeof(*started));
     if (!started)
         return CN_ENOMEM;
-    strcpy(started->text, text);
+    snprintf(started->text, sizeof(started->text), "%s", text);
     atomic_store(&started->holders, 2);
     if (pthread_create(&thread, NULL, look_up, started)) {
         free(started);

@@ -383,7 +383,7 @@ static cn_err configure(struct client *client, const struct cn_coap_client_confi
     if (!cn_name_valid(config->board) || !config->address_count ||
         config->address_count > CN_LINK_ADDRESSES)
         return CN_EINVAL;
-    strcpy(client->board, config->board);
+    snprintf(client->board, sizeof(client->board), "%s", config->board);
     memcpy(client->key, config->key, sizeof(client->key));
     client->address_count = config->address_count;
     for (uint32_t i = 0; i < config->address_count; i++) {
@@ -392,7 +392,7 @@ static cn_err configure(struct client *client, const struct cn_coap_client_confi
         if (strlen(config->addresses[i]) >= ADDRESS_SIZE ||
             cn_address_parse(config->addresses[i], &address) == CN_EINVAL)
             return CN_EINVAL;
-        strcpy(client->addresses[i], config->addresses[i]);
+        snprintf(client->addresses[i], ADDRESS_SIZE, "%s", config->addresses[i]);
     }
     client->handshake_us = 1000ull * (config->handshake_ms ? config->handshake_ms : HANDSHAKE_MS);
     client->silence_us = 1000ull * (config->silence_ms ? config->silence_ms : SILENCE_MS);

@@ -13,7 +13,6 @@
 #include "transport/coap_client.h"
 #include "transport/download.h"
 #include "transport/link_events.h"
-#include "transport/security.h"
 #include "transport/upload.h"
 
 #define CHUNK_DEFAULT 1024 // until the aggregator has said
@@ -564,15 +563,11 @@ static cn_err open_link(const struct cn_link_config *config, struct cn_link **li
         .addresses = config->addresses,
         .address_count = config->address_count,
     };
-    struct cn_board_key key = {0};
     struct cn_exchange *exchange;
     cn_err err;
 
-    memcpy(key.secret, config->key, CN_KEY_SIZE);
-    err = cn_security_dtls_key(&key, client.key);
-    if (!err)
-        err = cn_coap_client_open(&client, &exchange);
-    cn_crypto_wipe(&key, sizeof(key));
+    memcpy(client.key, config->key, CN_KEY_SIZE);
+    err = cn_coap_client_open(&client, &exchange);
     cn_crypto_wipe(client.key, sizeof(client.key));
     return err ? err : cn_link_open_over(exchange, config, link);
 }

@@ -169,7 +169,7 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
         return CN_EAGAIN;
     if (request->size > CN_COAP_BODY_MAX || strlen(request->path) >= PATH_SIZE)
         return CN_ERANGE;
-    strcpy(message.path, request->path);
+    snprintf(message.path, sizeof(message.path), "%s", request->path);
     if (request->size)
         memcpy(message.body, request->body, request->size);
     loopback->stats.bytes_up += HEADER + strlen(request->path) + request->size;

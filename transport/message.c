@@ -447,6 +447,7 @@ static cn_err get_map(CborValue *value, const struct schema *schema, uint8_t *ob
     CborValue item;
     uint64_t previous = 0;
     size_t next = 0;
+    cn_err err;
 
     if (!cbor_value_is_map(value) || !cbor_value_is_length_known(value) ||
         cbor_value_enter_container(value, &item))
@@ -457,14 +458,14 @@ static cn_err get_map(CborValue *value, const struct schema *schema, uint8_t *ob
         if (get_number(&item, previous + 1, UINT32_MAX, &key))
             return CN_EFORMAT;
         previous = key;
-        if (next < schema->count && schema->fields[next].key == key) {
-            if (get_field(&item, &schema->fields[next++], object))
-                return CN_EFORMAT;
-        } else if (next < schema->count && schema->fields[next].key < key) {
+        if (next < schema->count && schema->fields[next].key < key)
             return CN_EFORMAT; // a field is missing
-        } else if (cbor_value_advance(&item)) {
+        if (next < schema->count && schema->fields[next].key == key)
+            err = get_field(&item, &schema->fields[next++], object);
+        else
+            err = cbor_value_advance(&item) ? CN_EFORMAT : CN_OK;
+        if (err)
             return CN_EFORMAT;
-        }
     }
     if (next != schema->count || cbor_value_leave_container(value, &item))
         return CN_EFORMAT;

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define MAGIC "cairn-key-1 "
-#define LINE_MAX_SIZE (sizeof(MAGIC) + CN_NAME_SIZE + 2 * CN_KEY_SIZE + 2)
+#define DIGITS ((size_t)2 * CN_KEY_SIZE)
+#define LINE_MAX_SIZE (sizeof(MAGIC) + CN_NAME_SIZE + DIGITS + 2)
 
 // Reads the whole file; one byte more than the longest line shows a file that is too long.
 static cn_err read_line(const char *path, struct cn_diag *diag, char line[LINE_MAX_SIZE + 1])
@@ -59,9 +60,9 @@ static cn_err parse_line(char *line, struct cn_board_key *key)
     if (!digits)
         return CN_EFORMAT;
     *digits++ = 0;
-    if (!cn_name_valid(board) || strlen(digits) != (size_t)2 * CN_KEY_SIZE)
+    if (!cn_name_valid(board) || strlen(digits) != DIGITS)
         return CN_EFORMAT;
-    strcpy(key->board, board);
+    memcpy(key->board, board, strlen(board) + 1); // a valid name fits
     return cn_hex_parse(digits, key->secret, sizeof(key->secret));
 }
 
@@ -114,7 +115,7 @@ static cn_err write_line(int fd, const char *line, size_t size)
 static cn_err store_key(const char *path, const struct cn_board_key *key)
 {
     char line[LINE_MAX_SIZE + 1];
-    char digits[2 * CN_KEY_SIZE + 1];
+    char digits[DIGITS + 1];
     cn_err err;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -144,7 +145,7 @@ cn_err cn_security_make_key(const char *path, const char *board, struct cn_diag 
         cn_diag_add(diag, "\"%s\" is not a board's name: wanted 1 to 63 of a-z 0-9 . _ -", board);
         return CN_EINVAL;
     }
-    strcpy(key->board, board);
+    snprintf(key->board, sizeof(key->board), "%s", board);
     err = cn_crypto_random(key->secret, sizeof(key->secret));
     if (!err)
         err = store_key(path, key);

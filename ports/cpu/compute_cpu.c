@@ -102,9 +102,8 @@ static bool window_fits(const struct cn_window *w)
         return false;
     if (__builtin_mul_overflow(words, (size_t)w->stride[0] * w->stride[1], &words))
         return false;
-    return words < limit &&
-           (size_t)w->channels_in * w->channels_out / w->groups <
-               limit / w->kernel[0] / w->kernel[1];
+    return words < limit && (size_t)w->channels_in * w->channels_out / w->groups <
+                                limit / w->kernel[0] / w->kernel[1];
 }
 
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,
@@ -218,8 +217,8 @@ static void run_batch_lane(void *context, uint32_t lane)
         for (int j = 0; j < CN_CALL_OUTPUTS; j++)
             task.out[j] = place(cpu, &call->out[j], lane, first);
         task.workspace = place(cpu, &call->workspace, lane, 0);
-        task.add = call->write == CN_WRITE_ADD ||
-                   (call->write == CN_WRITE_STEP && !cpu->hyper->first);
+        task.add =
+            call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
         cpu->kernels->ops[call->op].run(&task);
     }
 }
@@ -287,7 +286,7 @@ static void run_flat(struct cpu *cpu)
             run_sgd(cpu);
             break;
         default:
-            assert(!"a batch call in a flat program");
+            assert(false); // a batch call in a flat program
         }
 }
 

@@ -1,5 +1,5 @@
-// Convolution, forward and its gradient for the weights, by the flat rows of plane.h: for any kernel,
-// stride, padding, dilation and number of groups.
+// Convolution, forward and its gradient for the weights, by the flat rows of plane.h: for any
+// kernel, stride, padding, dilation and number of groups.
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/plane.h"
 
@@ -254,8 +254,8 @@ ALWAYS_INLINE void grad_block(const struct weight_grad *grad, const float *dy, c
             dw[i * grad->taps + j] += sum_of(sum[i][j]);
 }
 
-static void grad_channels(const struct weight_grad *grad, const float *dy, const float *x, float *dw,
-                          bool whole)
+static void grad_channels(const struct weight_grad *grad, const float *dy, const float *x,
+                          float *dw, bool whole)
 {
     const int32_t *offsets = grad->offsets;
     size_t k = 0;
@@ -282,7 +282,8 @@ static void grad_group(const struct weight_grad *grad, size_t group, float *dw)
     for (size_t o = 0; o < channels;) {
         bool whole = channels - o >= BLOCK_CHANNELS;
 
-        grad_channels(grad, dy + o * grad->flat, x, dw + (group * channels + o) * grad->taps, whole);
+        grad_channels(grad, dy + o * grad->flat, x, dw + (group * channels + o) * grad->taps,
+                      whole);
         o += whole ? BLOCK_CHANNELS : 1;
     }
 }
@@ -305,8 +306,7 @@ void cpu_conv_grad_weight(const struct cpu_task *task)
     for (size_t first = 0; first < task->samples; first += limit) {
         grad.samples = task->samples - first < limit ? task->samples - first : limit;
         for (size_t n = 0; n < grad.samples; n++) {
-            copy_input(w, &grad.planes, grad.x + n * grad.x_sample,
-                       task->in[1] + (first + n) * in);
+            copy_input(w, &grad.planes, grad.x + n * grad.x_sample, task->in[1] + (first + n) * in);
             gather_dy(&grad, grad.dy + n * grad.dy_sample, task->in[0] + (first + n) * out);
         }
         for (size_t g = 0; g < w->groups; g++)

@@ -1,5 +1,5 @@
-// The gradient of a convolution for its input: for each phase of the stride a convolution of dy with
-// the taps that meet this phase, over the flat rows of plane.h.
+// The gradient of a convolution for its input: for each phase of the stride a convolution of dy
+// with the taps that meet this phase, over the flat rows of plane.h.
 //
 // Input row i and output row o meet at tap k when i + pad = o * stride + k * dilation. With
 // i + pad = q * stride + r that is k * dilation = r (mod stride) and o = q - k * dilation / stride.
@@ -53,9 +53,10 @@ static size_t pack_taps(const struct input_grad *grad, const float *weight, size
 
             if (dy % w->stride[0] != ry || dx % w->stride[1] != rx)
                 continue;
-            grad->offsets[count] = (int32_t)(o * grad->planes.channel +
-                                             (grad->front[0] - dy / w->stride[0]) * grad->planes.pitch +
-                                             grad->front[1] - dx / w->stride[1]);
+            grad->offsets[count] =
+                (int32_t)(o * grad->planes.channel +
+                          (grad->front[0] - dy / w->stride[0]) * grad->planes.pitch +
+                          grad->front[1] - dx / w->stride[1]);
             for (size_t c = 0; c < channels_in; c++)
                 grad->weight[c * row + count] = weight[(o * channels_in + c) * kernel + k];
             count++;
@@ -130,7 +131,8 @@ static void group_phase(const struct input_grad *grad, const struct cpu_task *ta
     size_t channels_in = w->channels_in / w->groups, channels_out = w->channels_out / w->groups;
     size_t in = (size_t)w->in[0] * w->in[1], out = (size_t)w->out[0] * w->out[1];
     size_t kernel = (size_t)w->kernel[0] * w->kernel[1];
-    size_t taps = pack_taps(grad, task->in[1] + group * channels_out * channels_in * kernel, ry, rx);
+    size_t taps =
+        pack_taps(grad, task->in[1] + group * channels_out * channels_in * kernel, ry, rx);
 
     for (size_t n = 0; n < task->samples; n++) {
         const float *dy = task->in[0] + (n * w->channels_out + group * channels_out) * out;

@@ -1,14 +1,14 @@
 // kernel.h - one call on one lane, and the functions that do it.
 //
-// The kernel files are compiled once for each instruction set with CPU_ISA set to its name; the port
-// picks a table when it opens. Nothing outside this directory includes this file.
+// The kernel files are compiled once for each instruction set with CPU_ISA set to its name; the
+// port picks a table when it opens. Nothing outside this directory includes this file.
 #pragma once
 
 #include "runtime/port/compute.h"
 
 struct cpu_task {
     const struct cn_call *call;
-    size_t samples; // of this lane, may be 0
+    size_t samples;                  // of this lane, may be 0
     const float *in[CN_CALL_INPUTS]; // first sample of this lane; NULL when left out
     float *out[CN_CALL_OUTPUTS];
     float *workspace;

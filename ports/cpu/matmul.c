@@ -34,7 +34,8 @@ static struct product transposed(const struct product *product)
     };
 }
 
-// True when exchanging saves copying: b's columns are scattered and a', or the copy of it, is better.
+// True when exchanging saves copying: b's columns are scattered and a', or the copy of it, is
+// better.
 static bool better_transposed(const struct product *product)
 {
     if (product->b.col == 1)

@@ -1,9 +1,9 @@
 // plane.h - planes laid out so that every convolution is a stride-1 convolution over flat rows.
 //
-// A plane is copied with its padding, split by the phases of the stride: with stride s, word (r, q) of
-// phase (py, px) is element (r * s + py, q * s + px) of the padded plane. A tap of the kernel is then
-// one constant offset, and outputs p = y * pitch + x for all p are computed in one run; the columns of
-// p beyond the output's width are junk and are dropped.
+// A plane is copied with its padding, split by the phases of the stride: with stride s, word (r, q)
+// of phase (py, px) is element (r * s + py, q * s + px) of the padded plane. A tap of the kernel is
+// then one constant offset, and outputs p = y * pitch + x for all p are computed in one run; the
+// columns of p beyond the output's width are junk and are dropped.
 #pragma once
 
 #include <stdint.h>
@@ -34,8 +34,8 @@ static inline struct planes planes_of(size_t rows, size_t pitch, const uint32_t 
 }
 
 // One row of a phase: to[q] = from[q * stride + phase - pad], zero outside [0, width).
-static inline void plane_row(float *to, size_t pitch, const float *from, size_t width, size_t stride,
-                             size_t phase, size_t pad)
+static inline void plane_row(float *to, size_t pitch, const float *from, size_t width,
+                             size_t stride, size_t phase, size_t pad)
 {
     // q * stride + phase >= pad, and q * stride + phase - pad < width.
     size_t first = pad > phase ? (pad - phase + stride - 1) / stride : 0;
@@ -73,8 +73,8 @@ static inline void plane_copy(const struct planes *planes, float *to, const floa
 }
 
 // Where tap (y, x) of the kernel reads, from the first word of a channel, for output 0.
-static inline size_t plane_tap(const struct planes *planes, const struct cn_window *window, size_t y,
-                               size_t x)
+static inline size_t plane_tap(const struct planes *planes, const struct cn_window *window,
+                               size_t y, size_t x)
 {
     size_t dy = y * window->dilation[0], dx = x * window->dilation[1];
     size_t phase = dy % planes->stride[0] * planes->stride[1] + dx % planes->stride[1];

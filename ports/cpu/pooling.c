@@ -19,8 +19,7 @@ static struct range inside(const struct cn_window *w, int axis, size_t o)
         skipped++;
     range.first = skipped;
     range.end = skipped;
-    while (range.end < w->kernel[axis] &&
-           start + range.end * w->dilation[axis] - pad < w->in[axis])
+    while (range.end < w->kernel[axis] && start + range.end * w->dilation[axis] - pad < w->in[axis])
         range.end++;
     return range;
 }

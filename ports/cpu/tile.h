@@ -25,8 +25,8 @@
 
 typedef float vector __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
-// What a tile multiplies: a is rows x inner with any strides; row k of b starts at b + offsets[k], or
-// at b + k * b_row when offsets is NULL, and its columns are contiguous.
+// What a tile multiplies: a is rows x inner with any strides; row k of b starts at b + offsets[k],
+// or at b + k * b_row when offsets is NULL, and its columns are contiguous.
 struct tile {
     size_t inner;
     const float *a;

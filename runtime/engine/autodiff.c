@@ -153,12 +153,11 @@ static cn_err matmul_grad(struct autodiff *diff, const struct cn_node *forward, 
     if (op->relu)
         err = emit_map(diff, relu_of(diff, forward->out[0]), forward->out[0], &dc);
     if (!err)
-        err = emit_bias(diff,
-                        (struct cn_bias){.rows = op->rows,
-                                         .channels = op->cols,
-                                         .inner = 1,
-                                         .scale = op->bias_scale},
-                        dc, forward->in[2]);
+        err = emit_bias(
+            diff,
+            (struct cn_bias){
+                .rows = op->rows, .channels = op->cols, .inner = 1, .scale = op->bias_scale},
+            dc, forward->in[2]);
     if (err)
         return err;
     b.call.matmul = (struct cn_matmul){.rows = op->transpose_b ? op->cols : op->inner,
@@ -275,12 +274,9 @@ static cn_err combine_grad(struct autodiff *diff, const struct cn_node *forward,
 // What each forward op adds to the backward pass, given the gradient of its output.
 static cn_err (*const gradients[CN_OP_COUNT])(struct autodiff *, const struct cn_node *,
                                               uint32_t) = {
-    [CN_OP_MATMUL] = matmul_grad,
-    [CN_OP_CONV] = conv_grad,
-    [CN_OP_MAX_POOL] = max_pool_grad,
-    [CN_OP_AVERAGE_POOL] = average_pool_grad,
-    [CN_OP_MAP] = map_grad,
-    [CN_OP_COMBINE] = combine_grad,
+    [CN_OP_MATMUL] = matmul_grad,     [CN_OP_CONV] = conv_grad,
+    [CN_OP_MAX_POOL] = max_pool_grad, [CN_OP_AVERAGE_POOL] = average_pool_grad,
+    [CN_OP_MAP] = map_grad,           [CN_OP_COMBINE] = combine_grad,
 };
 
 static void mark_needed(struct autodiff *diff)

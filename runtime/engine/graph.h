@@ -2,8 +2,8 @@
 //
 // Indices, no pointers. Nodes are in an order in which they can run: forward, then the loss, then
 // backward. A node is one call of the compute port without its operands. Shapes are those of the
-// file, with the batch in dims[0]; memory is counted for one sample, so the graph does not depend on
-// the batch that it will run with.
+// file, with the batch in dims[0]; memory is counted for one sample, so the graph does not depend
+// on the batch that it will run with.
 #pragma once
 
 #include "runtime/engine/layout.h"
@@ -38,11 +38,11 @@ struct cn_value {
     uint32_t root;   // the value whose memory it shares; its own index when it has memory itself
     bool padded;     // zeros are still to be thought around its planes, as many as:
     uint32_t pad_before[2], pad_after[2];
-    size_t offset;   // parameter, gradient: words in the row; constant, shape: first of its pool
+    size_t offset; // parameter, gradient: words in the row; constant, shape: first of its pool
 };
 
 struct cn_node {
-    struct cn_call call; // op, write and numbers; the operands are in the next two
+    struct cn_call call;         // op, write and numbers; the operands are in the next two
     uint32_t in[CN_CALL_INPUTS]; // values, CN_GRAPH_NONE when left out
     uint32_t out[CN_CALL_OUTPUTS];
 };

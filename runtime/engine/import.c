@@ -116,6 +116,7 @@ cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, .
     va_list arguments;
 
     va_start(arguments, format);
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang-tidy 14 does not see va_start.
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
     cn_diag_add(node->importer->diag, "node '%.*s' (%.*s): %s", (int)node->node->name.size,
@@ -258,7 +259,8 @@ static cn_err import_input(struct cn_importer *importer)
         return CN_ENOTSUP;
     }
     if (input->type != CN_ONNX_FLOAT || !input->rank || input->rank > CN_GRAPH_RANK_MAX) {
-        cn_diag_add(importer->diag, "input '%.*s' has element type %d and rank %u, wanted float32 "
+        cn_diag_add(importer->diag,
+                    "input '%.*s' has element type %d and rank %u, wanted float32 "
                     "with the batch as its first dimension",
                     (int)input->name.size, input->name.data, (int)input->type, input->rank);
         return CN_ENOTSUP;
@@ -268,13 +270,18 @@ static cn_err import_input(struct cn_importer *importer)
     value.dims[0] = graph->batch;
     for (uint32_t d = 1; d < input->rank; d++) {
         if (input->dims[d] <= 0) {
-            cn_diag_add(importer->diag, "input '%.*s': dimension %u is not fixed; only the batch, "
-                        "dimension 0, may be", (int)input->name.size, input->name.data, d);
+            cn_diag_add(importer->diag,
+                        "input '%.*s': dimension %u is not fixed; only the batch, "
+                        "dimension 0, may be",
+                        (int)input->name.size, input->name.data, d);
             return CN_ENOTSUP;
         }
         value.dims[d] = (uint64_t)input->dims[d];
     }
     err = cn_graph_add_value(graph, &value, &graph->input);
+    if (err)
+        cn_diag_add(importer->diag, "input '%.*s' is too large", (int)input->name.size,
+                    input->name.data);
     return err ? err : define_name(importer, input->name, graph->input);
 }
 
@@ -307,10 +314,11 @@ static cn_err bind_inputs(struct cn_import_node *node, const struct op *op, bool
             continue;
         name = find_name(node->importer, text);
         if (!name->text.data)
-            return cn_import_refuse(node,
-                                    "input '%.*s' is made by no earlier node: it is missing, or the "
-                                    "graph has a cycle",
-                                    (int)text.size, text.size ? text.data : "");
+            return cn_import_refuse(
+                node,
+                "input '%.*s' is made by no earlier node: it is missing, or the "
+                "graph has a cycle",
+                (int)text.size, text.size ? text.data : "");
         node->in[i] = name->value;
         if (node->graph->values[name->value].padded && !op->takes_padding)
             return cn_import_refuse(node, "padding is supported before Conv and AveragePool only");

@@ -5,6 +5,7 @@
 #include "runtime/engine/import.h"
 
 #define EXTENT_MAX (1 << 24) // of a dimension of a window or image
+#define PADS_MAX 16          // before and after each of CN_GRAPH_RANK_MAX dimensions
 
 cn_err cn_import_transpose(struct cn_import_node *node)
 {
@@ -83,7 +84,8 @@ cn_err cn_import_gemm(struct cn_import_node *node)
                            .transpose_b = cn_import_int(node, "transB", 0) != 0};
 
     if (!from_samples(a) || a->rank != 2 || cn_import_int(node, "transA", 0))
-        return cn_import_refuse(node, "A must be a matrix computed from the samples, the batch first");
+        return cn_import_refuse(node,
+                                "A must be a matrix computed from the samples, the batch first");
     if (b->kind != CN_VALUE_PARAM || b->rank != 2)
         return cn_import_refuse(node, "B must be a weight matrix");
     return emit_product(node, op, 2);
@@ -169,7 +171,8 @@ static cn_err fill_out(const struct cn_import_node *node, struct cn_window *w,
         uint64_t steps;
 
         if (padded < reach)
-            return cn_import_refuse(node, "the window of %llu is larger than the padded input of %llu",
+            return cn_import_refuse(node,
+                                    "the window of %llu is larger than the padded input of %llu",
                                     (unsigned long long)reach, (unsigned long long)padded);
         steps = padded - reach;
         w->out[i] = (uint32_t)(steps / w->stride[i] + 1);
@@ -189,10 +192,12 @@ static cn_err read_geometry(const struct cn_import_node *node, struct cn_window 
     uint32_t axes = x->rank > 2 ? x->rank - 2 : 0;
 
     if (!from_samples(x) || axes < 1 || axes > 2)
-        return cn_import_refuse(node, "the input must be samples of rank 3 or 4, has rank %u", x->rank);
+        return cn_import_refuse(node, "the input must be samples of rank 3 or 4, has rank %u",
+                                x->rank);
     for (uint32_t d = 1; d < x->rank; d++)
         if (x->dims[d] > EXTENT_MAX)
-            return cn_import_refuse(node, "dimension %u is %llu", d, (unsigned long long)x->dims[d]);
+            return cn_import_refuse(node, "dimension %u is %llu", d,
+                                    (unsigned long long)x->dims[d]);
     w->channels_in = (uint32_t)x->dims[1];
     for (uint32_t i = 0; i < 2; i++) {
         w->in[i] = i >= 2 - axes ? (uint32_t)x->dims[i + x->rank - 2] : 1;
@@ -324,17 +329,16 @@ cn_err cn_import_pad(struct cn_import_node *node)
 {
     const struct cn_value *x = cn_import_value(node, 0);
     const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
-    int64_t pads[2 * CN_GRAPH_RANK_MAX];
+    int64_t pads[PADS_MAX];
     uint32_t rank = x->rank;
     size_t count;
-    cn_err err = cn_import_numbers(node, 1, "pads", pads, 2 * CN_GRAPH_RANK_MAX, &count);
+    cn_err err = cn_import_numbers(node, 1, "pads", pads, PADS_MAX, &count);
 
     if (err)
         return err;
     if ((mode && !cn_text_equal(mode->s, "constant")) || cn_import_float(node, "value", 0) != 0 ||
-        (cn_import_has(node, 2) &&
-         (cn_import_value(node, 2)->kind != CN_VALUE_CONST ||
-          node->graph->constants[cn_import_value(node, 2)->offset] != 0)))
+        (cn_import_has(node, 2) && (cn_import_value(node, 2)->kind != CN_VALUE_CONST ||
+                                    node->graph->constants[cn_import_value(node, 2)->offset] != 0)))
         return cn_import_refuse(node, "only padding with zeros is supported");
     if (!from_samples(x) || rank < 3 || rank > 4 || count != 2 * (size_t)rank)
         return cn_import_refuse(node, "only height and width of samples can be padded");
@@ -344,7 +348,8 @@ cn_err cn_import_pad(struct cn_import_node *node)
         uint32_t axis = i % rank;
 
         if (pads[i] < 0 || pads[i] > EXTENT_MAX || (axis < 2 && pads[i]))
-            return cn_import_refuse(node, "a pad of %lld in dimension %u", (long long)pads[i], axis);
+            return cn_import_refuse(node, "a pad of %lld in dimension %u", (long long)pads[i],
+                                    axis);
         value->padded = value->padded || pads[i];
         if (axis >= 2 && i < rank)
             value->pad_before[axis + 2 - rank] = (uint32_t)pads[i];
@@ -418,7 +423,8 @@ cn_err cn_import_reduce_mean(struct cn_import_node *node)
         int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
 
         if (axis < 2 || axis >= rank || marked[axis])
-            return cn_import_refuse(node, "axis %lld; only the mean over height and width is supported",
+            return cn_import_refuse(node,
+                                    "axis %lld; only the mean over height and width is supported",
                                     (long long)axes[i]);
         marked[axis] = true;
     }

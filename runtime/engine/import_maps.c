@@ -51,7 +51,7 @@ static cn_err broadcast_dims(const struct cn_import_node *node, uint64_t *dims, 
     }
     dims[0] = node->graph->batch;
     for (uint32_t d = 1; d < *rank; d++) {
-        uint64_t size[2];
+        uint64_t size[2] = {1, 1};
 
         for (int i = 0; i < 2; i++)
             size[i] = d + in[i]->rank < *rank ? 1 : in[i]->dims[d + in[i]->rank - *rank];
@@ -108,7 +108,7 @@ cn_err cn_import_arithmetic(struct cn_import_node *node)
     const struct cn_value *in[2] = {cn_import_value(node, 0), cn_import_value(node, 1)};
     struct cn_node combine = cn_graph_node(CN_OP_COMBINE);
     size_t strides[2][CN_GRAPH_RANK_MAX] = {{0}};
-    uint64_t dims[CN_GRAPH_RANK_MAX];
+    uint64_t dims[CN_GRAPH_RANK_MAX] = {0};
     uint32_t rank;
     cn_err err;
 
@@ -188,7 +188,7 @@ cn_err cn_import_reshape(struct cn_import_node *node)
 {
     const struct cn_value *x = cn_import_value(node, 0);
     int64_t wanted[CN_GRAPH_RANK_MAX];
-    uint64_t dims[CN_GRAPH_RANK_MAX];
+    uint64_t dims[CN_GRAPH_RANK_MAX] = {0};
     size_t rank;
     cn_err err = cn_import_numbers(node, 1, "shape", wanted, CN_GRAPH_RANK_MAX, &rank);
 
@@ -233,7 +233,7 @@ cn_err cn_import_dropout(struct cn_import_node *node)
         training = node->graph->numbers[value->offset] != 0;
     }
     if (training && ratio != 0)
-        return cn_import_refuse(node, "a ratio of %g in training mode is not supported yet, wanted 0",
-                                (double)ratio);
+        return cn_import_refuse(
+            node, "a ratio of %g in training mode is not supported yet, wanted 0", (double)ratio);
     return cn_import_identity(node);
 }

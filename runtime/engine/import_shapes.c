@@ -152,7 +152,8 @@ static cn_err change_shape_rank(struct cn_import_node *node, uint32_t rank)
     return cn_import_shape(node, numbers, count, rank);
 }
 
-static cn_err read_axes(const struct cn_import_node *node, uint32_t rank, bool *marked, size_t *count)
+static cn_err read_axes(const struct cn_import_node *node, uint32_t rank, bool *marked,
+                        size_t *count)
 {
     int64_t axes[CN_GRAPH_RANK_MAX];
     cn_err err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, count);

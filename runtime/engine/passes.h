@@ -3,6 +3,6 @@
 
 #include "runtime/engine/graph.h"
 
-// Drops nodes that the output does not need, lets a product add the bias that follows it, and lets a
-// product or convolution do the ReLU that follows it.
+// Drops nodes that the output does not need, lets a product add the bias that follows it, and lets
+// a product or convolution do the ReLU that follows it.
 cn_err cn_passes_run(struct cn_graph *graph);

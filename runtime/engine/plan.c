@@ -50,7 +50,7 @@ static void place(struct cn_plan_block **placed, size_t count, struct cn_plan_bl
 
 cn_err cn_plan_place(struct cn_plan_block *blocks, size_t count, size_t *total)
 {
-    struct cn_plan_block **order = malloc((2 * count + 1) * sizeof(*order));
+    struct cn_plan_block **order = malloc((2 * count + 1) * sizeof(void *));
     struct cn_plan_block **placed = order + count;
     size_t sum = 0;
     cn_err err = order ? CN_OK : CN_ENOMEM;
@@ -65,7 +65,7 @@ cn_err cn_plan_place(struct cn_plan_block *blocks, size_t count, size_t *total)
             err = CN_ENOMEM;
     }
     if (!err)
-        qsort(order, count, sizeof(*order), by_size);
+        qsort(order, count, sizeof(void *), by_size);
     for (size_t i = 0; !err && i < count; i++) {
         place(placed, i, order[i]);
         if (order[i]->offset + order[i]->words > *total)

@@ -13,7 +13,7 @@ struct builder {
     const struct cn_compute_ops *ops;
     const struct cn_compute *device;
     uint32_t batch;
-    uint32_t lane_batch; // samples of a lane at most
+    uint32_t lane_batch;          // samples of a lane at most
     struct cn_plan_block *blocks; // owned: activations, then workspaces
     size_t block_count;
     size_t *block_of;  // owned; by root, NO_BLOCK for what is not an activation
@@ -192,7 +192,7 @@ static cn_err build(struct builder *builder, size_t total)
 {
     const struct cn_graph *graph = builder->graph;
     struct cn_program *program = builder->program;
-    size_t *last = calloc(graph->value_count, sizeof(*last));
+    size_t *last = calloc(graph->value_count + 1, sizeof(*last));
     cn_err err = last ? find_lives(builder, last) : CN_ENOMEM;
 
     free(last);

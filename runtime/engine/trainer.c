@@ -20,9 +20,9 @@ struct cn_trainer {
     size_t input_words, label_words; // of a sample
     size_t labels;                   // words before the labels in the batch arena
     uint64_t memory;
-    bool fresh;   // nothing was accumulated in this step
-    bool summed;  // the first lane holds the whole gradient
-    bool mapped;  // the caller may have changed it
+    bool fresh;  // nothing was accumulated in this step
+    bool summed; // the first lane holds the whole gradient
+    bool mapped; // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 
@@ -129,8 +129,7 @@ static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float 
 static cn_err check_memory(struct cn_trainer *trainer, const struct cn_program *program,
                            const struct cn_trainer_config *config, struct cn_diag *diag)
 {
-    cn_err err =
-        cn_program_memory(program, trainer->ops->lanes(trainer->device), &trainer->memory);
+    cn_err err = cn_program_memory(program, trainer->ops->lanes(trainer->device), &trainer->memory);
 
     if (!err && config->memory_limit && trainer->memory > config->memory_limit) {
         cn_diag_add(diag,
@@ -379,8 +378,8 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients)
     return CN_OK;
 }
 
-// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has none:
-// there it stays as it is, so what the caller or a failed step left is cleared.
+// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has
+// none: there it stays as it is, so what the caller or a failed step left is cleared.
 static cn_err start_step(struct cn_trainer *trainer, bool clear)
 {
     trainer->fresh = true;

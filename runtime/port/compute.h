@@ -3,7 +3,8 @@
 // The engine plans memory into arenas and turns a model into programs: flat lists of calls whose
 // operands are places in arenas. A port prepares a program once (it may compile it, choose kernels
 // or capture a graph) and then runs it any number of times. Everything that changes between runs is
-// in struct cn_hyper, so nothing is ever prepared again. Only open, reserve and prepare take memory.
+// in struct cn_hyper, so nothing is ever prepared again. Only open, reserve and prepare take
+// memory.
 //
 // Lanes. A batch program is the same work for every sample. A device splits the samples of a batch
 // over its lanes, a contiguous share each; a lane has its own activations and its own gradient, so
@@ -34,6 +35,7 @@ enum cn_arena {
     CN_ARENA_COUNT,
 };
 
+// Any operand may lie in any arena, workspaces in CN_ARENA_ACTIVATIONS only.
 struct cn_operand {
     enum cn_arena arena;
     size_t offset; // words, a multiple of 16 in CN_ARENA_ACTIVATIONS and CN_ARENA_BATCH
@@ -60,7 +62,8 @@ enum cn_op {
     CN_OP_MSE,               // y, targets         [dy]
     CN_OP_BATCH_COUNT,       // the ops above make up batch programs, those below flat programs
 
-    CN_OP_SUM_LANES = CN_OP_BATCH_COUNT, // adds the gradients of all lanes into the first, clears the rest
+    CN_OP_SUM_LANES =
+        CN_OP_BATCH_COUNT, // adds the gradients of all lanes into the first, clears the rest
     CN_OP_SGD, // with gradients, weights, optimizer; changes nothing if a gradient is not finite
     CN_OP_COUNT,
 };
@@ -72,9 +75,9 @@ enum cn_write {
     CN_WRITE_STEP, // set on the first batch of a step, add on the next: cn_hyper.first says which
 };
 
-// c = alpha * op(a) op(b) + bias_scale * bias, row-major; op(a) is rows x inner, op(b) inner x cols,
-// bias has cols elements. One of rows and inner counts for a single sample and is multiplied by the
-// number of samples.
+// c = alpha * op(a) op(b) + bias_scale * bias, row-major; op(a) is rows x inner, op(b) inner x
+// cols, bias has cols elements. One of rows and inner counts for a single sample and is multiplied
+// by the number of samples.
 struct cn_matmul {
     size_t rows, inner, cols;
     bool transpose_a, transpose_b;
@@ -83,8 +86,8 @@ struct cn_matmul {
     bool relu; // c = max(c, 0); with CN_WRITE_SET only
 };
 
-// A window that slides over planes; index 0 is y, 1 is x (a 1-D window has extent 1 in y). The pad at
-// the end follows from out: what lies outside in counts as zero, or is left out by pooling.
+// A window that slides over planes; index 0 is y, 1 is x (a 1-D window has extent 1 in y). The pad
+// at the end follows from out: what lies outside in counts as zero, or is left out by pooling.
 struct cn_window {
     uint32_t channels_in, channels_out, groups; // pooling: equal, equal, unused
     uint32_t in[2], out[2], kernel[2], stride[2], pad[2], dilation[2];
@@ -120,8 +123,8 @@ enum cn_combine_kind {
 
 #define CN_COMBINE_RANK_MAX 8
 
-// c[i..] = a[i..] op b[i..] for one sample; an operand repeats along a dim where its stride is 0. For
-// the gradient, dc has the dims, da the strides a, b the strides b, and scale is 1 or -1.
+// c[i..] = a[i..] op b[i..] for one sample; an operand repeats along a dim where its stride is 0.
+// For the gradient, dc has the dims, da the strides a, b the strides b, and scale is 1 or -1.
 struct cn_combine {
     enum cn_combine_kind kind;
     uint32_t rank;
@@ -161,8 +164,8 @@ struct cn_hyper {
     uint32_t samples; // of this batch, at most what reserve was told
     bool first;       // see CN_WRITE_STEP
 
-    // g = gradient * gradient_scale; v = momentum * v + (g + weight_decay * w); w = w - learning_rate * v
-    // Each operation is rounded to float32.
+    // g = gradient * gradient_scale; v = momentum * v + (g + weight_decay * w); w = w -
+    // learning_rate * v Each operation is rounded to float32.
     float gradient_scale, learning_rate, momentum, weight_decay;
 };
 
@@ -177,7 +180,8 @@ struct cn_compute_config {
     uint32_t threads; // for a device that has them, at least 1
 };
 
-// Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its own.
+// Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its
+// own.
 struct cn_compute_sizes {
     size_t words[CN_ARENA_COUNT];
 };
@@ -195,8 +199,8 @@ struct cn_compute_ops {
     // Constant from open to close.
     uint32_t (*lanes)(const struct cn_compute *device);
 
-    // The workspace, in words, that one lane needs for the call with at most samples samples. Operands
-    // need only say whether they are left out. CN_ENOTSUP when the device cannot do it.
+    // The workspace, in words, that one lane needs for the call with at most samples samples.
+    // Operands need only say whether they are left out. CN_ENOTSUP when the device cannot do it.
     cn_err (*query)(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                     size_t *workspace);
 

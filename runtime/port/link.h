@@ -21,7 +21,7 @@
 
 struct cn_link_config {
     const char *board;                        // the PSK identity
-    uint8_t key[CN_KEY_SIZE];                 // the board's key, as enrolled
+    uint8_t key[CN_KEY_SIZE];                 // of the session, derived from the board's key
     const char *addresses[CN_LINK_ADDRESSES]; // "host:port", tried in order, each resolved anew
     uint32_t address_count;
     uint64_t uplink_bps; // bits per second this board may send; 0 for no limit

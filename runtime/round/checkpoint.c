@@ -256,13 +256,13 @@ static cn_err check(const uint8_t *bytes, size_t size, size_t total_limit, size_
     uint64_t frame_size;
     cn_err err;
 
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic))) {
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
         cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version %d", size,
                     CN_CHECKPOINT_VERSION);
         return CN_EFORMAT;
     }
     cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, digest);
-    if (memcmp(digest, bytes + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE)) {
+    if (memcmp(digest, bytes + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE) != 0) {
         cn_diag_add(diag, "checkpoint: %s", cn_err_text(CN_EDIGEST));
         return CN_EDIGEST;
     }
@@ -273,7 +273,7 @@ static cn_err check(const uint8_t *bytes, size_t size, size_t total_limit, size_
     if (cn_get_u32(bytes + 36) != CN_PHASE_SEND)
         return CN_OK;
     cn_crypto_digest(bytes + size - CN_DIGEST_SIZE - frame_size, (size_t)frame_size, digest);
-    if (memcmp(digest, bytes + 232, CN_DIGEST_SIZE)) {
+    if (memcmp(digest, bytes + 232, CN_DIGEST_SIZE) != 0) {
         cn_diag_add(diag, "checkpoint: the frame's %s", cn_err_text(CN_EDIGEST));
         return CN_EDIGEST;
     }

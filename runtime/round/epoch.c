@@ -71,7 +71,7 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
     };
 }
 
-static void tell_progress(struct cn_epoch *epoch, bool ended)
+static void tell_progress(struct cn_epoch *epoch)
 {
     const struct cn_checkpoint *held = &epoch->session->held;
     struct cn_progress progress = {
@@ -86,7 +86,7 @@ static void tell_progress(struct cn_epoch *epoch, bool ended)
         .held_out_accuracy = held->held_out_count
                                  ? (double)held->held_out_correct / (double)held->held_out_count
                                  : -1,
-        .ended = ended,
+        .ended = epoch->ended,
     };
 
     cn_mailbox_put_progress(epoch->box, &progress);
@@ -184,7 +184,7 @@ static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *new
 {
     struct cn_errand_answer answer;
 
-    if (cn_mailbox_take_answer(epoch->box, &answer))
+    if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
         plan_fetched(epoch, news, &answer, command);
     else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH))
         return want_version(epoch, news);
@@ -225,7 +225,7 @@ static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_errand_answer answer;
 
-    if (cn_mailbox_take_answer(epoch->box, &answer)) {
+    if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_UPLOAD, &answer)) {
         plan_decision(command, answer.verdict, answer.accepted);
         free(answer.data);
     } else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD)) {
@@ -318,7 +318,7 @@ static cn_err run_steps(struct cn_epoch *epoch)
             return err;
         if (flags.abandon)
             return CN_OK; // the leader's next command says what instead
-        tell_progress(epoch, false);
+        tell_progress(epoch);
         if (flags.knocked)
             return CN_EAGAIN;
         err = cn_session_save(session, SAVE_MS);
@@ -456,13 +456,13 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     while (!err) {
         struct command command = {0};
 
-        tell_progress(epoch, false);
+        tell_progress(epoch);
         err = next_command(epoch, &command);
-        if (!err)
+        if (!err) {
+            epoch->ended = command.kind == COMMAND_END;
             err = obey(epoch, &command);
+        }
         free(command.bytes);
-        if (!err)
-            tell_progress(epoch, command.kind == COMMAND_END);
     }
     cn_mailbox_drop_errand(epoch->box);
     return err == CN_EAGAIN ? CN_OK : err;

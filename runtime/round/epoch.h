@@ -15,6 +15,7 @@ struct cn_epoch {
     struct cn_collective *collective;
     struct cn_membership_view view;
     struct cn_mailbox *box;
+    bool ended;       // the last command was END
     bool avoid_delta; // the last delta did not fit: fetch the full version
 };
 

@@ -166,21 +166,26 @@ void cn_mailbox_put_answer(struct cn_mailbox *box, const struct cn_errand_answer
     pthread_mutex_lock(&box->lock);
     free(box->answer.data);
     box->answer = *answer;
-    box->answer.ready = true;
     pthread_cond_signal(&box->changed);
     pthread_mutex_unlock(&box->lock);
 }
 
-bool cn_mailbox_take_answer(struct cn_mailbox *box, struct cn_errand_answer *answer)
+bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
+                            struct cn_errand_answer *answer)
 {
+    bool taken;
+
     pthread_mutex_lock(&box->lock);
-    *answer = box->answer;
-    if (answer->ready) {
-        box->answer = (struct cn_errand_answer){0};
+    taken = box->answer.kind == kind;
+    if (taken)
+        *answer = box->answer;
+    else
+        free(box->answer.data);
+    if (box->answer.kind != CN_ERRAND_NONE)
         box->request.kind = CN_ERRAND_NONE;
-    }
+    box->answer = (struct cn_errand_answer){0};
     pthread_mutex_unlock(&box->lock);
-    return answer->ready;
+    return taken;
 }
 
 // The owner notices by the empty request and abandons what the link does.

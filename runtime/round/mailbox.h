@@ -30,9 +30,9 @@ struct cn_errand_request {
 };
 
 struct cn_errand_answer {
-    bool ready;
-    bool gone;     // FETCH: the blob is not there
-    uint8_t *data; // FETCH: owned by whoever took the answer
+    enum cn_errand kind; // NONE: there is no answer yet
+    bool gone;           // FETCH: the blob is not there
+    uint8_t *data;       // FETCH: owned by whoever took the answer
     size_t size;
     enum cn_verdict verdict; // UPLOAD
     uint8_t accepted[CN_DIGEST_SIZE];
@@ -99,7 +99,8 @@ bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *vie
 void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms); // until something changes
 cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request *request);
 bool cn_mailbox_requested(struct cn_mailbox *box, enum cn_errand kind); // under way or answered
-bool cn_mailbox_take_answer(struct cn_mailbox *box, struct cn_errand_answer *answer);
+bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
+                            struct cn_errand_answer *answer); // drops one to another errand
 void cn_mailbox_drop_errand(struct cn_mailbox *box);
 void cn_mailbox_put_left(struct cn_mailbox *box, uint32_t lost, const struct cn_state_tag *tag);
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress);

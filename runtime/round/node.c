@@ -303,7 +303,7 @@ static cn_err poll_peers(struct node *node, uint64_t now)
 
 static void answer_gone(struct node *node)
 {
-    struct cn_errand_answer answer = {.gone = true};
+    struct cn_errand_answer answer = {.kind = CN_ERRAND_FETCH, .gone = true};
 
     cn_mailbox_put_answer(&node->box, &answer);
 }
@@ -330,7 +330,8 @@ static cn_err run_errand(struct node *node, const struct cn_errand_request *requ
 
 static void put_fetched(struct node *node, const uint8_t *data, size_t size)
 {
-    struct cn_errand_answer answer = {.data = malloc(size ? size : 1), .size = size};
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_FETCH, .data = malloc(size ? size : 1), .size = size};
 
     if (!answer.data) {
         answer_gone(node);
@@ -342,7 +343,7 @@ static void put_fetched(struct node *node, const uint8_t *data, size_t size)
 
 static void put_receipt(struct node *node, const struct cn_link_event *event)
 {
-    struct cn_errand_answer answer = {.verdict = event->verdict};
+    struct cn_errand_answer answer = {.kind = CN_ERRAND_UPLOAD, .verdict = event->verdict};
 
     memcpy(answer.accepted, event->accepted, CN_DIGEST_SIZE);
     if (event->verdict != CN_VERDICT_ACCEPTED)

@@ -19,9 +19,9 @@ struct cn_node_config {
     const struct cn_compute_ops *compute;
     struct cn_store *store;
     uint8_t link_key[CN_KEY_SIZE]; // for the session with the aggregator
-    bool until_end;                // return when the run has ended
-    uint64_t give_up_ms;           // return when the aggregator was away so long; 0: never
-    const atomic_bool *stop;       // set by a signal handler
+    bool until_end;                 // return when the run has ended
+    uint64_t give_up_ms;            // return when the aggregator was away so long; 0: never
+    const atomic_bool *stop;        // set by a signal handler
 };
 
 // CN_OK when the run ended, CN_ECANCELED on stop, CN_EAUTH when the aggregator refuses this board,

@@ -74,52 +74,49 @@ static cn_err encode_tensor(const struct cn_update_rule *rule, const struct cn_t
     return CN_OK;
 }
 
-static cn_err encode_body(const struct cn_update_header *header, const struct cn_layout *layout,
-                          const float *values, struct cn_update_pick *picks, float *decoded,
-                          struct cn_buffer *out)
+static cn_err encode_tensors(const struct cn_update_rule *rule, const struct cn_layout *layout,
+                             const float *values, float *decoded, struct cn_buffer *out)
 {
-    size_t start = out->size;
-    uint8_t head[CN_UPDATE_HEADER_SIZE];
-    uint8_t digest[CN_DIGEST_SIZE];
-    size_t head_size;
-    cn_err err = cn_update_frame_put(header, layout->total, head, &head_size);
+    struct cn_update_pick *picks = calloc(layout->tensor_count + 1, sizeof(*picks));
+    cn_err err = CN_OK;
 
-    if (err)
-        return err;
-    err = cn_buffer_append(out, head, head_size);
-    if (err)
-        return err;
-    for (size_t t = 0; t < layout->tensor_count; t++) {
-        err = encode_tensor(&header->rule, &layout->tensors[t], values, &picks[t], decoded, out);
-        if (err)
-            return err;
-    }
-    cn_crypto_digest(out->data + start, out->size - start, digest);
-    return cn_buffer_append(out, digest, sizeof(digest));
+    if (!picks)
+        return CN_ENOMEM;
+    if (rule->mode == CN_UPDATE_TOPK)
+        err = cn_update_select(rule, layout, values, picks);
+    for (size_t t = 0; t < layout->tensor_count && !err; t++)
+        err = encode_tensor(rule, &layout->tensors[t], values, &picks[t], decoded, out);
+    free(picks);
+    return err;
 }
 
 cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, float *decoded, struct cn_buffer *out)
 {
     size_t start = out->size;
-    struct cn_update_pick *picks;
+    uint8_t head[CN_UPDATE_HEADER_SIZE];
+    uint8_t digest[CN_DIGEST_SIZE];
+    size_t head_size;
     cn_err err;
 
     if (layout->total > UINT32_MAX) // the counts of a histogram
         return CN_ERANGE;
+    err = cn_update_frame_put(header, layout->total, head, &head_size);
+    if (err)
+        return err;
     err = check_values(values, layout->total);
     if (err)
         return err;
-    picks = calloc(layout->tensor_count + 1, sizeof(*picks));
-    if (!picks)
-        return CN_ENOMEM;
-    if (header->rule.mode == CN_UPDATE_TOPK)
-        err = cn_update_select(&header->rule, layout, values, picks);
-    if (!err)
-        err = encode_body(header, layout, values, picks, decoded, out);
+    err = cn_buffer_append(out, head, head_size);
+    if (err)
+        return err;
+    err = encode_tensors(&header->rule, layout, values, decoded, out);
+    if (!err) {
+        cn_crypto_digest(out->data + start, out->size - start, digest);
+        err = cn_buffer_append(out, digest, sizeof(digest));
+    }
     if (err)
         out->size = start;
-    free(picks);
     return err;
 }
 
@@ -227,7 +224,7 @@ cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout
     if (err)
         return err;
     cn_crypto_digest(frame, size - CN_DIGEST_SIZE, digest);
-    if (memcmp(digest, frame + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE)) {
+    if (memcmp(digest, frame + size - CN_DIGEST_SIZE, CN_DIGEST_SIZE) != 0) {
         cn_diag_add(diag, "update: %s", cn_err_text(CN_EDIGEST));
         return CN_EDIGEST;
     }

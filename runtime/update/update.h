@@ -30,7 +30,9 @@ size_t cn_update_size_max(const struct cn_layout *layout);
 
 // Encodes values (layout->total). decoded receives what a receiver will get: values - decoded is
 // the error to feed back. CN_EDIVERGED when a value is not finite, CN_ERANGE when one is above
-// CN_UPDATE_VALUE_MAX. out is appended to.
+// CN_UPDATE_VALUE_MAX, CN_EINVAL or CN_ERANGE for a header that no frame can hold. out is appended
+// to; on an error its size is as before. decoded is another row than values. In dense modes the
+// rule's density and value bits mean nothing and come back as zeros.
 cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, float *decoded, struct cn_buffer *out);
 

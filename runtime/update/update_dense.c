@@ -115,7 +115,7 @@ static cn_err decode_group(const uint8_t *bytes, size_t size, size_t count, floa
         return CN_EFORMAT;
     scale = cn_update_float(code << CN_UPDATE_CODE_SHIFT);
     for (size_t i = 0; i < count; i++) {
-        int steps = (int8_t)bytes[2 + i];
+        int steps = bytes[2 + i] < 128 ? bytes[2 + i] : bytes[2 + i] - 256; // int8
         int magnitude = steps < 0 ? -steps : steps;
 
         largest = magnitude > largest ? magnitude : largest;

@@ -71,7 +71,7 @@ static cn_err get_rule(const uint8_t *bytes, struct cn_diag *diag, struct cn_upd
                                     .value_bits = bytes[9],
                                     .density = get_double(bytes + 40)};
     if (rule->mode == CN_UPDATE_TOPK ? rule_is_valid(rule)
-                                     : bytes[9] == 0 && !memcmp(bytes + 40, zeros, 8))
+                                     : bytes[9] == 0 && memcmp(bytes + 40, zeros, 8) == 0)
         return CN_OK;
     cn_diag_add(diag,
                 "update: density %g with %u value bits, expected (0, 1] with 0 to 8 for top-k, "
@@ -102,7 +102,7 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
     cn_err err;
 
     *header = (struct cn_update_header){0};
-    if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) || bytes[11]) {
+    if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0 || bytes[11]) {
         cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 1", size);
         return CN_EFORMAT;
     }

@@ -13,20 +13,24 @@
 // Writes to memory that the caller made large enough.
 struct cn_rice_writer {
     uint8_t *to;
-    uint64_t bits; // not yet stored, fewer than 8 between calls
+    uint64_t bits; // not yet stored, fewer than 32 between calls
     unsigned count;
 };
 
-// Appends the count low bits of value; count is at most 56 and the rest of value is zero.
-static inline void cn_rice_put(struct cn_rice_writer *writer, uint64_t value, unsigned count)
+// Appends the count low bits of value; count is at most 32 and the rest of value is zero.
+static inline void cn_rice_put(struct cn_rice_writer *writer, uint32_t value, unsigned count)
 {
-    writer->bits |= value << writer->count;
+    uint32_t word;
+
+    writer->bits |= (uint64_t)value << writer->count;
     writer->count += count;
-    while (writer->count >= 8) {
-        *writer->to++ = (uint8_t)writer->bits;
-        writer->bits >>= 8;
-        writer->count -= 8;
-    }
+    if (writer->count < 32)
+        return;
+    word = (uint32_t)writer->bits;
+    memcpy(writer->to, &word, sizeof(word));
+    writer->to += sizeof(word);
+    writer->bits >>= 32;
+    writer->count -= 32;
 }
 
 static inline void cn_rice_put_zeros(struct cn_rice_writer *writer, uint32_t count)
@@ -52,8 +56,8 @@ static inline void cn_rice_put_code(struct cn_rice_writer *writer, uint32_t valu
 // Fills the last byte with zeros. Returns the end.
 static inline uint8_t *cn_rice_flush(struct cn_rice_writer *writer)
 {
-    if (writer->count)
-        *writer->to++ = (uint8_t)writer->bits;
+    for (unsigned done = 0; done < writer->count; done += 8)
+        *writer->to++ = (uint8_t)(writer->bits >> done);
     writer->bits = writer->count = 0;
     return writer->to;
 }

@@ -19,7 +19,7 @@ cn_err cn_version_get_header(const uint8_t *bytes, size_t size, struct cn_versio
 {
     uint64_t count;
 
-    if (size < CN_VERSION_HEADER_SIZE || memcmp(bytes, magic, sizeof(magic)))
+    if (size < CN_VERSION_HEADER_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0)
         return CN_EFORMAT;
     count = cn_get_u64(bytes + 80);
     size -= CN_VERSION_HEADER_SIZE;

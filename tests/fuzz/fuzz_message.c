@@ -1,7 +1,7 @@
 // fuzz_message.c - decoders of transport/message.h: the first byte chooses one, the rest is the
 // message.
 //
-// What decodes must encode, and decode to the same again.
+// What decodes must encode, and the decoding of that must encode to the same bytes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +11,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define CHECK(type, what)                                                                          \
     do {                                                                                           \
-        type message, again;                                                                       \
-        uint8_t bytes[CN_MESSAGE_MAX];                                                             \
-        size_t length;                                                                             \
+        type message;                                                                              \
+        uint8_t once[CN_MESSAGE_MAX], twice[CN_MESSAGE_MAX];                                       \
+        size_t length, again;                                                                      \
                                                                                                    \
         if (cn_message_get_##what(data, size, &message))                                           \
             return 0;                                                                              \
-        if (cn_message_put_##what(&message, bytes, &length) ||                                     \
-            cn_message_get_##what(bytes, length, &again) ||                                        \
-            memcmp(&message, &again, sizeof(message)) != 0)                                        \
+        if (cn_message_put_##what(&message, once, &length) ||                                      \
+            cn_message_get_##what(once, length, &message) ||                                       \
+            cn_message_put_##what(&message, twice, &again) || length != again ||                   \
+            memcmp(once, twice, length) != 0)                                                      \
             abort();                                                                               \
     } while (0)
 

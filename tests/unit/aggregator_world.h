@@ -25,7 +25,7 @@ struct world {
     struct cn_layout layout;
     struct cn_job job;
     float *initial;
-    bool measured; // with a central set
+    bool measured;      // with a central set
     uint32_t evaluated; // version under evaluation, UINT32_MAX for none
     struct cn_run_measure measure;
     unsigned changes; // told to observers
@@ -38,18 +38,18 @@ struct world {
     struct cn_resources resources;
 };
 
-static uint64_t world_clock(void)
+static inline uint64_t world_clock(void)
 {
     return world_now_ms;
 }
 
-static void world_changed(void *context)
+static inline void world_changed(void *context)
 {
     ((struct world *)context)->changes++;
 }
 
-static cn_err world_measure_start(void *context, uint32_t version, const float *weights,
-                                  uint64_t now_ms)
+static inline cn_err world_measure_start(void *context, uint32_t version, const float *weights,
+                                         uint64_t now_ms)
 {
     (void)weights, (void)now_ms;
     ((struct world *)context)->evaluated = version;
@@ -57,8 +57,8 @@ static cn_err world_measure_start(void *context, uint32_t version, const float *
 }
 
 // Version n is right on 10 * n of 100 samples.
-static cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *version,
-                                 struct cn_ledger_metrics *metrics)
+static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *version,
+                                        struct cn_ledger_metrics *metrics)
 {
     struct world *world = context;
     (void)now_ms;
@@ -70,18 +70,18 @@ static cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *versi
     return CN_OK;
 }
 
-static void world_init(struct world *world)
+static inline void world_init(struct world *world)
 {
     static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {40, CN_TENSOR_STAT}};
-    memset(world, 0, sizeof *world);
+    memset(world, 0, sizeof(*world));
     world_now_ms = 1000000;
-    snprintf(world->directory, sizeof world->directory, "%s/cairn-world-XXXXXX",
+    snprintf(world->directory, sizeof(world->directory), "%s/cairn-world-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"); // syncs cost nothing there
     if (!mkdtemp(world->directory))
         abort();
     cn_flaky_store_init(&world->flaky);
     world->layout = cn_test_layout(tensors, 2);
-    world->initial = calloc(world->layout.total, sizeof *world->initial);
+    world->initial = calloc(world->layout.total, sizeof(*world->initial));
     cn_test_fill(world->initial, world->layout.total, 7, 0.5f);
     world->evaluated = UINT32_MAX;
     world->job = (struct cn_job){
@@ -99,7 +99,7 @@ static void world_init(struct world *world)
     };
 }
 
-static cn_err world_open_parts(struct world *world)
+static inline cn_err world_open_parts(struct world *world)
 {
     static const uint8_t graph[] = "a graph";
     const struct cn_spool_config spool = {
@@ -113,7 +113,7 @@ static cn_err world_open_parts(struct world *world)
         .ledger = world->ledger,
         .layout = &world->layout,
         .graph = graph,
-        .graph_size = sizeof graph,
+        .graph_size = sizeof(graph),
         .initial = world->initial,
     };
     cn_err err = cn_roster_open(world->ledger, &world->roster);
@@ -125,7 +125,7 @@ static cn_err world_open_parts(struct world *world)
 }
 
 // Starts the aggregator as its program does.
-static cn_err world_start(struct world *world)
+static inline cn_err world_start(struct world *world)
 {
     cn_err err = cn_ledger_open(world->directory, &world->ledger);
     if (!err)
@@ -160,7 +160,7 @@ static cn_err world_start(struct world *world)
 }
 
 // Memory goes, ledger and store stay: what a kill leaves.
-static void world_stop(struct world *world)
+static inline void world_stop(struct world *world)
 {
     cn_run_close(world->run);
     cn_model_store_close(world->models);
@@ -175,13 +175,13 @@ static void world_stop(struct world *world)
     world->evaluated = UINT32_MAX;
 }
 
-static void world_deinit(struct world *world)
+static inline void world_deinit(struct world *world)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm"};
     char path[128];
     world_stop(world);
     for (size_t i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s%s", world->directory, CN_LEDGER_FILE, suffixes[i]);
+        snprintf(path, sizeof(path), "%s/%s%s", world->directory, CN_LEDGER_FILE, suffixes[i]);
         unlink(path);
     }
     rmdir(world->directory);
@@ -190,14 +190,14 @@ static void world_deinit(struct world *world)
     free(world->initial);
 }
 
-static cn_err world_enroll(struct world *world, const char *board, const char *group,
-                           uint64_t max_weight)
+static inline cn_err world_enroll(struct world *world, const char *board, const char *group,
+                                  uint64_t max_weight)
 {
     struct cn_ledger *ledger;
     struct cn_ledger_board entry = {.max_weight = max_weight};
-    snprintf(entry.name, sizeof entry.name, "%s", board);
-    snprintf(entry.group, sizeof entry.group, "%s", group);
-    memset(entry.secret, (uint8_t)board[0], sizeof entry.secret);
+    snprintf(entry.name, sizeof(entry.name), "%s", board);
+    snprintf(entry.group, sizeof(entry.group), "%s", group);
+    memset(entry.secret, (uint8_t)board[0], sizeof(entry.secret));
     cn_err err = cn_ledger_open(world->directory, &ledger);
     if (!err)
         err = cn_ledger_enroll(ledger, &entry);
@@ -207,17 +207,17 @@ static cn_err world_enroll(struct world *world, const char *board, const char *g
 
 // --- a board's side ---
 
-static void world_ask(struct world *world, const char *board, enum cn_coap_method method,
-                      const char *path, const void *body, size_t size, struct cn_coap_reply *reply)
+static inline void world_ask(struct world *world, const char *board, enum cn_coap_method method,
+                             const char *path, const void *body, size_t size,
+                             struct cn_coap_reply *reply)
 {
     size_t count;
     const struct cn_coap_route *routes = cn_resources_routes(&count);
-    memset(reply, 0, sizeof *reply);
+    memset(reply, 0, sizeof(*reply));
     reply->code = CN_COAP_INTERNAL_ERROR;
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(routes[i].prefix);
-        bool matches = routes[i].method == method &&
-                       strncmp(path, routes[i].prefix, length) == 0 &&
+        bool matches = routes[i].method == method && strncmp(path, routes[i].prefix, length) == 0 &&
                        (path[length] == '\0' || path[length] == '/');
         if (!matches)
             continue;
@@ -234,7 +234,8 @@ static void world_ask(struct world *world, const char *board, enum cn_coap_metho
     reply->code = CN_COAP_NOT_FOUND;
 }
 
-static bool world_get_round(struct world *world, const char *board, struct cn_round_info *info)
+static inline bool world_get_round(struct world *world, const char *board,
+                                   struct cn_round_info *info)
 {
     struct cn_coap_reply reply;
     world_ask(world, board, CN_COAP_GET, "r", NULL, 0, &reply);
@@ -243,8 +244,8 @@ static bool world_get_round(struct world *world, const char *board, struct cn_ro
 }
 
 // The update that this group makes in this round, always the same.
-static void world_make_frame(const struct world *world, const struct cn_round_info *info,
-                             const char *group, uint64_t salt, struct cn_buffer *frame)
+static inline void world_make_frame(const struct world *world, const struct cn_round_info *info,
+                                    const char *group, uint64_t salt, struct cn_buffer *frame)
 {
     struct cn_update_header header = {
         .run = info->run,
@@ -252,8 +253,8 @@ static void world_make_frame(const struct world *world, const struct cn_round_in
         .weight = 100 + (uint64_t)group[0],
         .rule = world->job.up,
     };
-    float *values = calloc(2 * world->layout.total, sizeof *values);
-    snprintf(header.group, sizeof header.group, "%s", group);
+    float *values = calloc(2 * world->layout.total, sizeof(*values));
+    snprintf(header.group, sizeof(header.group), "%s", group);
     memcpy(header.base, info->version_digest, CN_DIGEST_SIZE);
     cn_test_fill(values, world->layout.total, salt + info->round * 100 + (uint64_t)group[0], 0.1f);
     cn_buffer_init(frame, cn_update_size_max(&world->layout));
@@ -262,8 +263,9 @@ static void world_make_frame(const struct world *world, const struct cn_round_in
     free(values);
 }
 
-static void world_declare(struct world *world, const char *board, const struct cn_round_info *info,
-                          const struct cn_buffer *frame, struct cn_coap_reply *reply)
+static inline void world_declare(struct world *world, const char *board,
+                                 const struct cn_round_info *info, const struct cn_buffer *frame,
+                                 struct cn_coap_reply *reply)
 {
     struct cn_declare_request declared = {
         .run = info->run,
@@ -282,9 +284,11 @@ static void world_declare(struct world *world, const char *board, const struct c
     world_ask(world, board, CN_COAP_POST, "u", bytes, size, reply);
 }
 
-// Declares, sends all chunks and commits. False when the aggregator is in trouble (5.xx) or lost it.
-static bool world_send(struct world *world, const char *board, const struct cn_round_info *info,
-                       const struct cn_buffer *frame, struct cn_upload_status *status)
+// Declares, sends all chunks and commits. False when the aggregator is in trouble (5.xx) or lost
+// it.
+static inline bool world_send(struct world *world, const char *board,
+                              const struct cn_round_info *info, const struct cn_buffer *frame,
+                              struct cn_upload_status *status)
 {
     struct cn_coap_reply reply;
     char hex[2 * CN_UPLOAD_ID_SIZE + 1], path[64];
@@ -296,20 +300,20 @@ static bool world_send(struct world *world, const char *board, const struct cn_r
     cn_hex(hex, status->id, CN_UPLOAD_ID_SIZE);
     for (uint32_t i = 0; i < status->chunk_count; i++) {
         size_t offset = (size_t)i * CN_RESOURCES_CHUNK_SIZE, left = frame->size - offset;
-        snprintf(path, sizeof path, "u/%s/%u", hex, i);
+        snprintf(path, sizeof(path), "u/%s/%u", hex, i);
         world_ask(world, board, CN_COAP_PUT, path, frame->data + offset,
                   left < CN_RESOURCES_CHUNK_SIZE ? left : CN_RESOURCES_CHUNK_SIZE, &reply);
         if (reply.code != CN_COAP_CHANGED)
             return false;
     }
-    snprintf(path, sizeof path, "u/%s/commit", hex);
+    snprintf(path, sizeof(path), "u/%s/commit", hex);
     world_ask(world, board, CN_COAP_POST, path, NULL, 0, &reply);
     return reply.code == CN_COAP_CHANGED &&
            cn_message_get_status(reply.body, reply.size, status) == CN_OK;
 }
 
 // What a board does when nothing goes wrong: its round, if there is one for it.
-static bool world_take_part(struct world *world, const char *board, const char *group)
+static inline bool world_take_part(struct world *world, const char *board, const char *group)
 {
     struct cn_round_info info;
     struct cn_upload_status status;
@@ -323,7 +327,7 @@ static bool world_take_part(struct world *world, const char *board, const char *
     return sent && status.decided && status.verdict == CN_VERDICT_ACCEPTED;
 }
 
-static cn_err world_tick(struct world *world, uint64_t ms)
+static inline cn_err world_tick(struct world *world, uint64_t ms)
 {
     world_now_ms += ms;
     return cn_run_tick(world->run, world_now_ms);

@@ -72,8 +72,8 @@ static void fake_register(void *context, const struct cn_coap_request *request,
         return;
     }
     fake->forgotten = false;
-    strcpy(answer.manifest.job.name, "digits");
-    strcpy(answer.manifest.job.data_set, "digits");
+    snprintf(answer.manifest.job.name, sizeof(answer.manifest.job.name), "%s", "digits");
+    snprintf(answer.manifest.job.data_set, sizeof(answer.manifest.job.data_set), "%s", "digits");
     answer.manifest.job.batch = 32;
     answer.manifest.job.accumulate = 1;
     answer.manifest.job.local_steps = 10;
@@ -146,7 +146,7 @@ static void fake_status(struct fake *fake, struct cn_coap_reply *reply, enum cn_
         if (fake->verdict == CN_VERDICT_ACCEPTED)
             memcpy(status.accepted, fake->declared.digest, CN_DIGEST_SIZE);
         else
-            strcpy(status.reason, "for a reason");
+            snprintf(status.reason, sizeof(status.reason), "%s", "for a reason");
     }
     for (uint32_t i = 0; i < status.chunk_count; i++) {
         uint32_t last = status.missing_count ? status.missing_count - 1 : 0;

@@ -337,7 +337,7 @@ static void a_port_in_use_is_reported(void **state)
     (void)state;
     start(&world);
     cn_log_set_level((enum cn_log_level) - 1);
-    strcpy(second.address, world.address);
+    snprintf(second.address, sizeof(second.address), "%s", world.address);
     assert_int_equal(open_server(&second), CN_EEXIST);
     stop(&world);
 }

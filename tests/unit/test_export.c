@@ -199,7 +199,7 @@ static void malformed_graphs_are_refused(void **state)
     } cases[] = {
         {10, 1, 2, 4, CN_OK},
         {11, 1, 2, 4, CN_EFORMAT},                 // a byte is missing
-        {10, 1, 2, 0, CN_EFORMAT},                 // an empty range
+        {6, 1, 2, 0, CN_EFORMAT},                  // an empty range
         {10, 1, 7, 4, CN_EFORMAT},                 // beyond the end
         {10, 1, UINT64_MAX, 4, CN_EFORMAT},        // far beyond
         {10, 1, 2, UINT64_MAX, CN_EFORMAT},        // an overflow
@@ -224,6 +224,23 @@ static void malformed_graphs_are_refused(void **state)
     cn_buffer_init(&out, LIMIT);
     for (size_t size = 0; size < sizeof(blob); size++)
         assert_int_not_equal(cn_export_restore(blob, size, NULL, &out), CN_OK);
+    cn_buffer_deinit(&out);
+}
+
+static void ranges_that_overlap_are_refused(void **state)
+{
+    uint8_t blob[24 + 2 * 16 + 5] = "cairn-g1";
+    struct cn_buffer out;
+
+    (void)state;
+    cn_put_u64(blob + 8, 10);
+    cn_put_u64(blob + 16, 2);
+    cn_put_u64(blob + 24, 2);
+    cn_put_u64(blob + 32, 4);
+    cn_put_u64(blob + 40, 5); // inside the first, and all sizes add up
+    cn_put_u64(blob + 48, 1);
+    cn_buffer_init(&out, LIMIT);
+    assert_int_equal(cn_export_restore(blob, sizeof(blob), NULL, &out), CN_EFORMAT);
     cn_buffer_deinit(&out);
 }
 
@@ -311,6 +328,7 @@ int main(void)
         cmocka_unit_test(weights_in_single_fields_are_written_back_in_place),
         cmocka_unit_test(the_vector_of_the_specification_is_restored),
         cmocka_unit_test(malformed_graphs_are_refused),
+        cmocka_unit_test(ranges_that_overlap_are_refused),
         cmocka_unit_test(safetensors_hold_every_tensor_with_its_shape),
         cmocka_unit_test(a_layout_of_another_file_is_refused),
         cmocka_unit_test(a_buffer_that_is_too_small_is_an_error),

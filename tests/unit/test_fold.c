@@ -17,7 +17,7 @@ static const struct cn_test_tensor tensors[] = {
 #define TOTAL 5060
 #define FRAMES 5
 
-static const uint64_t weights[FRAMES] = {1, 640, 3, 1000000, 77};
+static const uint64_t weights[FRAMES] = {1, 640, 3, 2000000000, 77};
 
 struct fixture {
     struct cn_layout layout;
@@ -114,7 +114,7 @@ static void the_mean_is_that_of_exact_arithmetic(void **state)
     for (size_t i = 0; i < TOTAL; i++) {
         long double sum = 0;
 
-        // Exact: fix has 32 bits and a sum of weights 21, of the 64 there are.
+        // Exact: fix has 32 bits and a sum of weights 31, of the 64 there are.
         for (size_t n = 0; n < FRAMES; n++)
             sum +=
                 (long double)weights[n] * (long double)llrint(ldexp((double)f->values[n][i], 27));

@@ -73,8 +73,10 @@ static void find_port(struct world *world)
 static void start_with(struct world *world, const char *board, uint8_t key)
 {
     struct cn_link_config config = {
-        .board = board, .key = {key}, .addresses = {world->address}, .address_count = 1};
+        .board = board, .addresses = {world->address}, .address_count = 1};
+    struct cn_board_key board_key = {.secret = {key}};
 
+    assert_int_equal(cn_security_dtls_key(&board_key, config.key), CN_OK);
     cn_log_set_level(CN_LOG_ERROR);
     world->fake = fake_open(SIZE);
     world->fake->owner = world;

@@ -334,7 +334,7 @@ static void numbers_outside_their_limits_are_refused(void **state)
     assert_int_equal(cn_message_put_manifest(&reply, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_manifest(bytes, size, &back), CN_EFORMAT);
     reply = sample_manifest();
-    strcpy(reply.manifest.group, "../x");
+    snprintf(reply.manifest.group, sizeof(reply.manifest.group), "%s", "../x");
     assert_int_equal(cn_message_put_manifest(&reply, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_manifest(bytes, size, &back), CN_EFORMAT);
     request.protocol = (struct cn_version_range){2, 1};

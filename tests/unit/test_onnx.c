@@ -317,8 +317,9 @@ static void tensors_whose_data_does_not_fit_are_refused(void **state)
 {
     struct fixture *fixture = *state;
 
-    for (int i = 0; i < 9; i++) {
-        struct message tensor = tensor_message("w", i == 6 ? CN_ONNX_INT64 : CN_ONNX_FLOAT, 2);
+    for (int i = 0; i < 11; i++) {
+        int type = i == 6 || i == 8 ? CN_ONNX_INT64 : CN_ONNX_FLOAT;
+        struct message tensor = tensor_message("w", type, i == 10 ? 0 : 2);
 
         switch (i) {
         case 0: // one byte less
@@ -348,7 +349,13 @@ static void tensors_whose_data_does_not_fit_are_refused(void **state)
             put_int(&tensor, 1, 4);
             put_bytes(&tensor, 9, "12345678", 8);
             break;
-        default:
+        case 8: // three numbers for two
+            put_bytes(&tensor, 7, "\1\2\3", 3);
+            break;
+        case 9: // one number for two
+            put_bytes(&tensor, 4, "1234", 4);
+            break;
+        default: // no elements, but a negative dimension
             put_int(&tensor, 1, -1);
             break;
         }
@@ -386,6 +393,24 @@ static void malformed_models_are_refused(void **state)
     put_varint(&graph, 1 << 3 | 3); // a group
     assert_int_equal(open_graph(fixture, &graph), CN_EFORMAT);
     assert_line(fixture, "cut off or malformed");
+}
+
+static void numbers_that_do_not_fit_their_bits_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "\xf8\xff\xff\xff\x7f\x01",                         // a field number of 32 bits
+        "\x40\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",     // a varint of 65 bits
+        "\x40\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", // of 11 bytes
+    };
+    struct fixture *fixture = *state;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct message graph = {.size = strlen(bad[i])};
+
+        memcpy(graph.bytes, bad[i], graph.size);
+        assert_int_equal(open_graph(fixture, &graph), CN_EFORMAT);
+        assert_line(fixture, "cut off or malformed");
+    }
 }
 
 static void names_that_no_message_can_show_are_refused(void **state)
@@ -521,6 +546,7 @@ int main(void)
         TEST(all_that_is_not_supported_is_listed),
         TEST(tensors_whose_data_does_not_fit_are_refused),
         TEST(malformed_models_are_refused),
+        TEST(numbers_that_do_not_fit_their_bits_are_refused),
         TEST(names_that_no_message_can_show_are_refused),
         TEST(a_file_of_empty_nodes_cannot_take_all_memory),
         TEST(every_cut_of_a_file_is_refused),

@@ -13,7 +13,7 @@ static const char *const boards[] = {"a", "b"};
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof *world);
+    struct world *world = malloc(sizeof(*world));
     world_init(world);
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
@@ -41,8 +41,8 @@ static void keep_alive(struct world *world)
     }
 }
 
-// Lets boards and aggregator work until the run is over. restart: the aggregator is killed each time
-// something fails. Returns the digest of the last version.
+// Lets boards and aggregator work until the run is over. restart: the aggregator is killed each
+// time something fails. Returns the digest of the last version.
 static void finish_run(struct world *world, bool restart, uint8_t digest[CN_DIGEST_SIZE])
 {
     struct cn_round_info info = {0};
@@ -98,8 +98,8 @@ static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
     assert_memory_equal(after.decided_digest, before.decided_digest, CN_DIGEST_SIZE);
 }
 
-// A run from the start, with the given failure at operation number. Returns false when the run was over
-// before that many operations.
+// A run from the start, with the given failure at operation number. Returns false when the run was
+// over before that many operations.
 static bool run_with_failure(unsigned number, bool lasting, bool restart, cn_err failure,
                              uint8_t digest[CN_DIGEST_SIZE])
 {
@@ -141,8 +141,8 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
         .graph = cn_model_store_graph_digest(world->models),
     };
     struct cn_model parent, next;
-    assert_int_equal(
-        cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent), CN_OK);
+    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
+                     CN_OK);
     assert_int_equal(cn_merge_round(&config, &parent, &next), CN_OK);
     assert_memory_equal(next.digest, digest, CN_DIGEST_SIZE);
     cn_model_deinit(&parent);

@@ -20,7 +20,7 @@ static char path[128];
 static int make_directory(void **state)
 {
     (void)state;
-    strcpy(directory, "/tmp/cairn-security-XXXXXX");
+    snprintf(directory, sizeof(directory), "%s", "/tmp/cairn-security-XXXXXX");
     snprintf(path, sizeof(path), "%s/board.key", mkdtemp(directory) ? directory : "");
     return 0;
 }

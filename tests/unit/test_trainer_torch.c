@@ -1,9 +1,10 @@
-// Trains the recorded models and compares with what PyTorch computed; tests/data/torch/README.md says
-// how it was recorded. Tolerances: 2e-5 relative to the largest value for outputs and gradients of one
-// batch, 1e-3 after 20 steps, where roundings have grown.
+// Trains the recorded models and compares with what PyTorch computed; tests/data/torch/README.md
+// says how it was recorded. Tolerances: 2e-5 relative to the largest value for outputs and
+// gradients of one batch, 1e-3 after 20 steps, where roundings have grown.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,7 @@ static void parse_line(struct torch_case *test, char *line)
     int used;
 
     assert_int_equal(sscanf(line, "%63s %31s %u %u %f %f %f%n", test->name, loss, &test->batch,
-                            &test->steps, &test->rate, &test->momentum,
-                            &test->decay, &used),
+                            &test->steps, &test->rate, &test->momentum, &test->decay, &used),
                      7);
     test->loss = strcmp(loss, "mse") ? CN_LOSS_CROSS_ENTROPY : CN_LOSS_MSE;
     assert_true(test->steps <= 64);

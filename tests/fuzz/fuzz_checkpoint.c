@@ -1,0 +1,49 @@
+// Any bytes as a checkpoint: refused, or a whole state that encodes to the same bytes. The digest
+// is made to fit for a second try.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/round/checkpoint.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TOTAL_LIMIT 64
+#define FRAME_LIMIT 256
+
+static void try_bytes(const uint8_t *bytes, size_t size)
+{
+    struct cn_checkpoint checkpoint;
+    struct cn_buffer again;
+    struct cn_diag diag;
+
+    cn_diag_init(&diag);
+    if (cn_checkpoint_decode(bytes, size, TOTAL_LIMIT, FRAME_LIMIT, &diag, &checkpoint)) {
+        if (diag.count == 0)
+            abort();
+        return;
+    }
+    cn_buffer_init(&again, size);
+    if (cn_checkpoint_encode(&checkpoint, &again) || again.size != size ||
+        memcmp(again.data, bytes, size))
+        abort();
+    cn_buffer_deinit(&again);
+    cn_checkpoint_deinit(&checkpoint);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *bytes = malloc(size + 1);
+
+    if (!bytes)
+        return 0;
+    if (size)
+        memcpy(bytes, data, size);
+    try_bytes(bytes, size);
+    if (size >= CN_DIGEST_SIZE) {
+        cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, bytes + size - CN_DIGEST_SIZE);
+        try_bytes(bytes, size);
+    }
+    free(bytes);
+    return 0;
+}

@@ -1,0 +1,163 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include "tests/unit/aggregator_world.h"
+
+static int open_world(void **state)
+{
+    struct world *world = malloc(sizeof(*world));
+    world_init(world);
+    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
+    *state = world;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+static struct cn_ledger_contribution contribution(const char *group, uint8_t digest)
+{
+    struct cn_ledger_contribution made = {.round = 1, .size = 10, .weight = 3};
+    snprintf(made.group, sizeof(made.group), "%s", group);
+    snprintf(made.board, sizeof(made.board), "%s", group);
+    memset(made.digest, digest, sizeof(made.digest));
+    return made;
+}
+
+static void a_board_is_enrolled_once(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    assert_int_equal(world_enroll(world, "a", "h", 0), CN_EEXIST);
+}
+
+static void a_revoked_board_may_come_back_with_a_new_group(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_board found;
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_ENOTFOUND);
+    assert_int_equal(world_enroll(world, "a", "h", 5), CN_OK);
+    assert_int_equal(cn_ledger_find_board(world->ledger, "a", &found), CN_OK);
+    assert_string_equal(found.group, "h");
+    assert_int_equal(found.max_weight, 5);
+    assert_false(found.revoked);
+}
+
+static void another_process_changes_the_generation(void **state)
+{
+    struct world *world = *state;
+    int64_t before, after;
+    assert_int_equal(cn_ledger_generation(world->ledger, &before), CN_OK);
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    assert_int_equal(cn_ledger_generation(world->ledger, &after), CN_OK);
+    assert_int_not_equal(before, after);
+}
+
+static void an_update_counts_once_and_only_while_the_round_is_open(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_contribution first = contribution("a", 1), second = contribution("a", 2),
+                                  late = contribution("b", 3), found;
+    assert_int_equal(cn_ledger_accept(world->ledger, &first), CN_ESTALE);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &first), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &second), CN_EEXIST);
+    assert_int_equal(cn_ledger_close_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &late), CN_ESTALE);
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "a", &found), CN_OK);
+    assert_memory_equal(found.digest, first.digest, CN_DIGEST_SIZE);
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "b", &found), CN_ENOTFOUND);
+}
+
+static void the_outcome_of_a_round_is_final_once_it_closes(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_outcome outcome;
+    struct cn_ledger_contribution accepted = contribution("a", 1);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_select(world->ledger, 1, "a"), CN_OK);
+    assert_int_equal(cn_ledger_select(world->ledger, 1, "b"), CN_OK);
+    assert_int_equal(cn_ledger_outcome(world->ledger, "a", &outcome), CN_OK);
+    assert_int_equal(outcome.round, 0);
+    assert_int_equal(cn_ledger_accept(world->ledger, &accepted), CN_OK);
+    assert_int_equal(cn_ledger_outcome(world->ledger, "a", &outcome), CN_OK);
+    assert_int_equal(outcome.round, 1);
+    assert_true(outcome.accepted);
+    assert_int_equal(cn_ledger_outcome(world->ledger, "b", &outcome), CN_OK);
+    assert_int_equal(outcome.round, 0);
+    assert_int_equal(cn_ledger_close_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_outcome(world->ledger, "b", &outcome), CN_OK);
+    assert_int_equal(outcome.round, 1);
+    assert_false(outcome.accepted);
+}
+
+static void a_run_is_bound_to_one_model_and_job(void **state)
+{
+    struct world *world = *state;
+    const uint8_t graph[CN_DIGEST_SIZE] = {1}, job[CN_DIGEST_SIZE] = {2},
+                  other[CN_DIGEST_SIZE] = {3};
+    assert_int_equal(cn_ledger_bind(world->ledger, graph, job), CN_OK);
+    assert_int_equal(cn_ledger_bind(world->ledger, graph, job), CN_OK);
+    assert_int_equal(cn_ledger_bind(world->ledger, graph, other), CN_ECONFLICT);
+    assert_int_equal(cn_ledger_bind(world->ledger, other, job), CN_ECONFLICT);
+}
+
+static void the_identity_survives_and_nobody_else_can_read_it(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_identity before = *cn_ledger_identity(world->ledger);
+    char path[128];
+    struct stat info;
+    world_stop(world);
+    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
+    assert_int_equal(cn_ledger_identity(world->ledger)->run, before.run);
+    assert_memory_equal(cn_ledger_identity(world->ledger)->master, before.master, CN_KEY_SIZE);
+    snprintf(path, sizeof(path), "%s/%s", world->directory, CN_LEDGER_FILE);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static void a_ledger_that_is_not_there_is_not_made_by_looking(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger *ledger;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/nowhere", world->directory);
+    assert_int_equal(cn_ledger_open_existing(path, &ledger), CN_ENOTFOUND);
+    assert_null(ledger);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_board_is_enrolled_once, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_revoked_board_may_come_back_with_a_new_group, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(another_process_changes_the_generation, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(an_update_counts_once_and_only_while_the_round_is_open,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(the_outcome_of_a_round_is_final_once_it_closes, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model_and_job, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(the_identity_survives_and_nobody_else_can_read_it,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_ledger_that_is_not_there_is_not_made_by_looking,
+                                        open_world, close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,339 @@
+// What the aggregator answers to boards that behave, that repeat themselves and that lie.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/aggregator_world.h"
+#include "transport/security.h"
+
+// Boards a1 and a2 are group a, board b is alone; a round is open.
+static int open_round(void **state)
+{
+    struct world *world = malloc(sizeof(*world));
+    struct cn_round_info info;
+    world_init(world);
+    assert_int_equal(world_enroll(world, "a1", "a", 30), CN_OK);
+    assert_int_equal(world_enroll(world, "a2", "a", 20), CN_OK);
+    assert_int_equal(world_enroll(world, "b", "b", 0), CN_OK);
+    assert_int_equal(world_start(world), CN_OK);
+    assert_true(world_get_round(world, "a1", &info));
+    assert_true(world_get_round(world, "b", &info));
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    *state = world;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+// Sends the frame of a group as it would be made with salt.
+static bool send_salted(struct world *world, const char *board, const char *group, uint64_t salt,
+                        struct cn_upload_status *status)
+{
+    struct cn_round_info info;
+    struct cn_buffer frame;
+    assert_true(world_get_round(world, board, &info));
+    world_make_frame(world, &info, group, salt, &frame);
+    bool sent = world_send(world, board, &info, &frame, status);
+    cn_buffer_deinit(&frame);
+    return sent;
+}
+
+static void the_same_frame_again_is_accepted_again(void **state)
+{
+    struct cn_upload_status first, second;
+    assert_true(send_salted(*state, "a1", "a", 0, &first));
+    assert_int_equal(first.verdict, CN_VERDICT_ACCEPTED);
+    assert_true(send_salted(*state, "a2", "a", 0, &second));
+    assert_int_equal(second.verdict, CN_VERDICT_ACCEPTED);
+    assert_memory_equal(first.accepted, second.accepted, CN_DIGEST_SIZE);
+}
+
+static void another_frame_of_the_group_is_refused_and_told_what_counts(void **state)
+{
+    struct cn_upload_status first, second;
+    assert_true(send_salted(*state, "a1", "a", 0, &first));
+    assert_true(send_salted(*state, "a2", "a", 99, &second));
+    assert_int_equal(second.verdict, CN_VERDICT_REJECTED);
+    assert_memory_equal(first.accepted, second.accepted, CN_DIGEST_SIZE);
+}
+
+static void the_weight_is_capped_at_enrolment(void **state)
+{
+    struct world *world = *state;
+    struct cn_upload_status status;
+    struct cn_ledger_contribution counted;
+    assert_true(send_salted(world, "a1", "a", 0, &status));
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "a", &counted), CN_OK);
+    assert_int_equal(counted.weight, 50);
+    assert_true(send_salted(world, "b", "b", 0, &status));
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "b", &counted), CN_OK);
+    assert_int_equal(counted.weight, 100 + 'b');
+}
+
+static void an_update_after_the_quorum_is_late(void **state)
+{
+    struct world *world = *state;
+    struct cn_upload_status status;
+    world_enroll(world, "c", "c", 0);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+    assert_int_equal(cn_ledger_select(world->ledger, 1, "c"), CN_OK);
+    assert_true(send_salted(world, "a1", "a", 0, &status));
+    assert_true(send_salted(world, "b", "b", 0, &status));
+    assert_true(send_salted(world, "c", "c", 0, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_LATE);
+}
+
+static void a_group_that_was_not_invited_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct cn_upload_status status;
+    world_enroll(world, "c", "c", 0);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+    assert_true(send_salted(world, "c", "c", 0, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    assert_string_equal(status.reason, "the group is not invited to this round");
+}
+
+static void a_frame_of_another_group_is_refused(void **state)
+{
+    struct cn_upload_status status;
+    assert_true(send_salted(*state, "a1", "b", 0, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    assert_string_equal(status.reason, "the frame is of group b");
+}
+
+static void a_broken_frame_is_refused_and_changes_nothing(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    struct cn_buffer frame;
+    struct cn_upload_status status;
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    frame.data[frame.size / 2] ^= 1;
+    assert_true(world_send(world, "b", &info, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    frame.data[frame.size / 2] ^= 1;
+    assert_true(world_send(world, "b", &info, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_ACCEPTED);
+    cn_buffer_deinit(&frame);
+}
+
+static void another_run_base_or_round_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info, wrong;
+    struct cn_buffer frame;
+    struct cn_upload_status status;
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    wrong = info;
+    wrong.run++;
+    assert_true(world_send(world, "b", &wrong, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    wrong = info;
+    wrong.version_digest[0] ^= 1;
+    assert_true(world_send(world, "b", &wrong, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    wrong = info;
+    wrong.round++;
+    assert_true(world_send(world, "b", &wrong, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    cn_buffer_deinit(&frame);
+}
+
+static void a_size_that_no_update_has_is_refused_at_once(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    struct cn_coap_reply reply;
+    struct cn_declare_request declared = {.round = 1, .size = 1ull << 40};
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    assert_true(world_get_round(world, "b", &info));
+    declared.run = info.run;
+    memcpy(declared.base, info.version_digest, CN_DIGEST_SIZE);
+    assert_int_equal(cn_message_put_declare(&declared, bytes, &size), CN_OK);
+    world_ask(world, "b", CN_COAP_POST, "u", bytes, size, &reply);
+    assert_int_equal(reply.code, CN_COAP_TOO_LARGE);
+    assert_int_equal(world->flaky.open_count, 0);
+}
+
+static void a_commit_before_the_last_chunk_names_what_is_missing(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    struct cn_buffer frame;
+    struct cn_coap_reply reply;
+    struct cn_upload_status status;
+    char hex[2 * CN_UPLOAD_ID_SIZE + 1], path[64];
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    world_declare(world, "b", &info, &frame, &reply);
+    assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
+    cn_hex(hex, status.id, sizeof(status.id));
+    snprintf(path, sizeof(path), "u/%s/commit", hex);
+    world_ask(world, "b", CN_COAP_POST, path, NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONFLICT);
+    assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
+    assert_int_equal(status.missing_count, 1);
+    assert_int_equal(status.missing[0].count, status.chunk_count);
+    // An upload belongs to its group.
+    world_ask(world, "a1", CN_COAP_POST, path, NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_NOT_FOUND);
+    cn_buffer_deinit(&frame);
+}
+
+static void a_full_disk_asks_to_come_back(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    struct cn_buffer frame;
+    struct cn_coap_reply reply;
+    struct cn_upload_status status;
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    cn_flaky_store_fail(&world->flaky, 1, false, CN_ENOSPC);
+    world_declare(world, "b", &info, &frame, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAVAILABLE);
+    assert_true(reply.max_age_s > 0);
+    assert_true(world_send(world, "b", &info, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_ACCEPTED);
+    cn_buffer_deinit(&frame);
+}
+
+static void a_blob_comes_in_chunks_that_make_its_digest(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info;
+    struct cn_coap_reply reply;
+    struct cn_sha256 sha;
+    char hex[2 * CN_DIGEST_SIZE + 1], path[96];
+    uint8_t digest[CN_DIGEST_SIZE];
+    assert_true(world_get_round(world, "b", &info));
+    cn_hex(hex, info.version_digest, CN_DIGEST_SIZE);
+    cn_sha256_init(&sha);
+    uint64_t got = 0;
+    for (uint32_t i = 0; got < info.version_size; i++) {
+        snprintf(path, sizeof(path), "b/%s/%u", hex, i);
+        world_ask(world, "b", CN_COAP_GET, path, NULL, 0, &reply);
+        assert_int_equal(reply.code, CN_COAP_CONTENT);
+        cn_sha256_add(&sha, reply.body, reply.size);
+        got += reply.size;
+    }
+    cn_sha256_finish(&sha, digest);
+    assert_memory_equal(digest, info.version_digest, CN_DIGEST_SIZE);
+    hex[0] = hex[0] == '0' ? '1' : '0';
+    snprintf(path, sizeof(path), "b/%s/0", hex);
+    world_ask(world, "b", CN_COAP_GET, path, NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_GONE);
+}
+
+static void members_of_a_group_get_the_same_pair_key_and_others_none(void **state)
+{
+    struct world *world = *state;
+    struct cn_coap_reply one, two;
+    world_ask(world, "a1", CN_COAP_GET, "k/a2", NULL, 0, &one);
+    world_ask(world, "a2", CN_COAP_GET, "k/a1", NULL, 0, &two);
+    assert_int_equal(one.code, CN_COAP_CONTENT);
+    assert_int_equal(one.size, CN_KEY_SIZE);
+    assert_memory_equal(one.body, two.body, CN_KEY_SIZE);
+    world_ask(world, "b", CN_COAP_GET, "k/a1", NULL, 0, &two);
+    assert_int_equal(two.code, CN_COAP_NOT_FOUND);
+    world_ask(world, "a1", CN_COAP_GET, "k/a1", NULL, 0, &two);
+    assert_int_equal(two.code, CN_COAP_NOT_FOUND);
+}
+
+static void registration_picks_the_highest_common_versions(void **state)
+{
+    struct world *world = *state;
+    struct cn_coap_reply reply;
+    struct cn_register_reply manifest;
+    struct cn_register_request request = {
+        .protocol = {1, 9}, .update_format = {1, 1}, .graph_ops = {1, 1}, .facts.cpu_count = 1};
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
+    world_ask(world, "a1", CN_COAP_POST, "reg", bytes, size, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    assert_int_equal(cn_message_get_manifest(reply.body, reply.size, &manifest), CN_OK);
+    assert_int_equal(manifest.protocol, CN_PROTOCOL_MAX);
+    assert_string_equal(manifest.manifest.group, "a");
+    request.update_format = (struct cn_version_range){7, 9};
+    assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
+    world_ask(world, "a1", CN_COAP_POST, "reg", bytes, size, &reply);
+    assert_int_equal(reply.code, CN_COAP_FORBIDDEN);
+}
+
+static void note_drop(void *context, const char *board)
+{
+    snprintf(context, CN_NAME_SIZE, "%s", board);
+}
+
+static void a_revoked_board_is_dropped_and_answered_no_more(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger *other;
+    struct cn_coap_reply reply;
+    uint8_t key[CN_KEY_SIZE];
+    char dropped[CN_NAME_SIZE] = "";
+    assert_int_equal(cn_resources_find_key(&world->resources, "b", key), CN_OK);
+    assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
+    assert_int_equal(cn_ledger_revoke(other, "b"), CN_OK);
+    cn_ledger_close(other);
+    assert_int_equal(cn_roster_refresh(world->roster, note_drop, dropped), CN_OK);
+    assert_string_equal(dropped, "b");
+    world_ask(world, "b", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAUTHORIZED);
+    assert_int_equal(cn_resources_find_key(&world->resources, "b", key), CN_EAUTH);
+    assert_int_equal(cn_resources_find_key(&world->resources, "nobody", key), CN_EAUTH);
+}
+
+static void paths_that_make_no_sense_are_refused(void **state)
+{
+    static const char *const paths[] = {
+        "b", "b/", "b/00",   "b/zz/1", "b/-1", "u/", "u/0011223344556677/", "u/0011223344556677/-1",
+        "k", "k/", "k/../x",
+    };
+    struct world *world = *state;
+    struct cn_coap_reply reply;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        for (int method = CN_COAP_GET; method <= CN_COAP_DELETE; method++) {
+            world_ask(world, "a1", (enum cn_coap_method)method, paths[i], "x", 1, &reply);
+            assert_in_range(reply.code, CN_COAP_BAD_REQUEST, CN_COAP_UNPROCESSABLE);
+        }
+    }
+}
+
+#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, close_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROUND_TEST(the_same_frame_again_is_accepted_again),
+        ROUND_TEST(another_frame_of_the_group_is_refused_and_told_what_counts),
+        ROUND_TEST(the_weight_is_capped_at_enrolment),
+        ROUND_TEST(an_update_after_the_quorum_is_late),
+        ROUND_TEST(a_group_that_was_not_invited_is_refused),
+        ROUND_TEST(a_frame_of_another_group_is_refused),
+        ROUND_TEST(a_broken_frame_is_refused_and_changes_nothing),
+        ROUND_TEST(another_run_base_or_round_is_refused),
+        ROUND_TEST(a_size_that_no_update_has_is_refused_at_once),
+        ROUND_TEST(a_commit_before_the_last_chunk_names_what_is_missing),
+        ROUND_TEST(a_full_disk_asks_to_come_back),
+        ROUND_TEST(a_blob_comes_in_chunks_that_make_its_digest),
+        ROUND_TEST(members_of_a_group_get_the_same_pair_key_and_others_none),
+        ROUND_TEST(registration_picks_the_highest_common_versions),
+        ROUND_TEST(a_revoked_board_is_dropped_and_answered_no_more),
+        ROUND_TEST(paths_that_make_no_sense_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

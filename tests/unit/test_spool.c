@@ -1,0 +1,216 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/spool.h"
+#include "tests/support/flaky_store.h"
+
+#define CHUNK 16
+#define SIZE 100 // 7 chunks, the last of 4 bytes
+
+struct fixture {
+    struct cn_flaky_store flaky;
+    struct cn_spool *spool;
+    uint8_t frame[SIZE];
+    struct cn_declare_request declared;
+};
+
+static int open_spool(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    cn_flaky_store_init(&fixture->flaky);
+    const struct cn_spool_config config = {.store = &fixture->flaky.store,
+                                           .frame_max = 1000,
+                                           .limit = 250,
+                                           .chunk_size = CHUNK,
+                                           .expiry_ms = 1000};
+    assert_int_equal(cn_spool_open(&config, &fixture->spool), CN_OK);
+    for (size_t i = 0; i < SIZE; i++)
+        fixture->frame[i] = (uint8_t)(i * 7);
+    fixture->declared = (struct cn_declare_request){.run = 1, .round = 3, .size = SIZE};
+    cn_crypto_digest(fixture->frame, SIZE, fixture->declared.digest);
+    *state = fixture;
+    return 0;
+}
+
+static int close_spool(void **state)
+{
+    struct fixture *fixture = *state;
+    cn_spool_close(fixture->spool);
+    assert_int_equal(fixture->flaky.open_count, 0);
+    cn_flaky_store_deinit(&fixture->flaky);
+    free(fixture);
+    return 0;
+}
+
+static struct cn_upload *declare(struct fixture *fixture, const char *board, const char *group)
+{
+    struct cn_upload *upload;
+    assert_int_equal(
+        cn_spool_declare(fixture->spool, board, group, &fixture->declared, 10, &upload), CN_OK);
+    return upload;
+}
+
+static void put(struct fixture *fixture, struct cn_upload *upload, uint32_t index)
+{
+    size_t offset = (size_t)index * CHUNK, left = SIZE - offset;
+    assert_int_equal(cn_spool_put(fixture->spool, upload, index, fixture->frame + offset,
+                                  left < CHUNK ? left : CHUNK, 10),
+                     CN_OK);
+}
+
+static void chunks_may_come_in_any_order_and_twice(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    uint8_t *frame;
+    for (uint32_t i = 7; i-- > 0;)
+        put(fixture, upload, i);
+    put(fixture, upload, 3);
+    assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_OK);
+    assert_memory_equal(frame, fixture->frame, SIZE);
+    free(frame);
+    assert_int_equal(cn_spool_keep(fixture->spool, upload), CN_OK);
+    size_t size;
+    assert_memory_equal(cn_flaky_store_bytes(&fixture->flaky, "round-3-g.update", &size),
+                        fixture->frame, SIZE);
+}
+
+static void what_is_missing_is_named_in_ranges(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_upload_status status = {0};
+    put(fixture, upload, 0);
+    put(fixture, upload, 3);
+    cn_spool_describe(upload, &status);
+    assert_int_equal(status.received, 2);
+    assert_int_equal(status.missing_count, 2);
+    assert_int_equal(status.missing[0].first, 1);
+    assert_int_equal(status.missing[0].count, 2);
+    assert_int_equal(status.missing[1].first, 4);
+    assert_int_equal(status.missing[1].count, 3);
+}
+
+static void a_chunk_of_the_wrong_size_or_number_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    assert_int_equal(cn_spool_put(fixture->spool, upload, 0, fixture->frame, CHUNK - 1, 10),
+                     CN_ERANGE);
+    assert_int_equal(cn_spool_put(fixture->spool, upload, 6, fixture->frame, CHUNK, 10), CN_ERANGE);
+    assert_int_equal(cn_spool_put(fixture->spool, upload, 7, fixture->frame, 4, 10), CN_ERANGE);
+    assert_int_equal(cn_spool_put(fixture->spool, upload, UINT32_MAX, fixture->frame, 4, 10),
+                     CN_ERANGE);
+}
+
+static void other_bytes_than_declared_are_found_out(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *frame;
+    fixture->declared.digest[0] ^= 1;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    for (uint32_t i = 0; i < 7; i++)
+        put(fixture, upload, i);
+    assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_EDIGEST);
+    assert_null(frame);
+}
+
+static void another_board_of_the_group_goes_on_with_the_same_frame(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t id[CN_UPLOAD_ID_SIZE];
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    memcpy(id, upload->id, sizeof(id));
+    put(fixture, upload, 0);
+    upload = declare(fixture, "b", "g");
+    assert_int_equal(upload->received, 1);
+    assert_memory_not_equal(upload->id, id, sizeof(id));
+    assert_null(cn_spool_find(fixture->spool, "g", id));
+    assert_null(cn_spool_find(fixture->spool, "h", upload->id));
+}
+
+static void a_new_frame_of_the_group_replaces_the_old(void **state)
+{
+    struct fixture *fixture = *state;
+    put(fixture, declare(fixture, "a", "g"), 0);
+    fixture->declared.digest[5] ^= 1;
+    assert_int_equal(declare(fixture, "a", "g")->received, 0);
+    assert_int_equal(fixture->flaky.open_count, 1);
+}
+
+static void the_spool_has_a_limit(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload;
+    declare(fixture, "a", "a");
+    declare(fixture, "b", "b");
+    assert_int_equal(cn_spool_declare(fixture->spool, "c", "c", &fixture->declared, 10, &upload),
+                     CN_EAGAIN);
+    cn_spool_drop(fixture->spool, declare(fixture, "a", "a"));
+    declare(fixture, "c", "c");
+}
+
+static void sizes_that_no_frame_has_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    static const uint64_t sizes[] = {0, 1001, UINT64_MAX};
+    struct cn_upload *upload;
+    for (size_t i = 0; i < 3; i++) {
+        fixture->declared.size = sizes[i];
+        assert_int_equal(
+            cn_spool_declare(fixture->spool, "a", "g", &fixture->declared, 10, &upload), CN_ERANGE);
+    }
+}
+
+static void uploads_that_stopped_or_are_of_another_round_are_dropped(void **state)
+{
+    struct fixture *fixture = *state;
+    declare(fixture, "a", "a");
+    cn_spool_expire(fixture->spool, 3, 1010);
+    assert_int_equal(fixture->flaky.open_count, 1);
+    cn_spool_expire(fixture->spool, 3, 1011);
+    assert_int_equal(fixture->flaky.open_count, 0);
+    declare(fixture, "a", "a");
+    cn_spool_expire(fixture->spool, 4, 10);
+    assert_int_equal(fixture->flaky.open_count, 0);
+}
+
+static void names_of_files_are_read_back(void **state)
+{
+    char name[CN_SPOOL_NAME_SIZE], group[CN_NAME_SIZE];
+    uint32_t round;
+    (void)state;
+    cn_spool_name(12, "site-1.update", name);
+    assert_int_equal(cn_spool_parse_name(name, &round, group), CN_OK);
+    assert_int_equal(round, 12);
+    assert_string_equal(group, "site-1.update");
+    assert_int_equal(cn_spool_parse_name("round-1-.update", &round, group), CN_EFORMAT);
+    assert_int_equal(cn_spool_parse_name("round-01-a.update", &round, group), CN_EFORMAT);
+    assert_int_equal(cn_spool_parse_name("version-1.full", &round, group), CN_EFORMAT);
+}
+
+#define SPOOL_TEST(name) cmocka_unit_test_setup_teardown(name, open_spool, close_spool)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SPOOL_TEST(chunks_may_come_in_any_order_and_twice),
+        SPOOL_TEST(what_is_missing_is_named_in_ranges),
+        SPOOL_TEST(a_chunk_of_the_wrong_size_or_number_is_refused),
+        SPOOL_TEST(other_bytes_than_declared_are_found_out),
+        SPOOL_TEST(another_board_of_the_group_goes_on_with_the_same_frame),
+        SPOOL_TEST(a_new_frame_of_the_group_replaces_the_old),
+        SPOOL_TEST(the_spool_has_a_limit),
+        SPOOL_TEST(sizes_that_no_frame_has_are_refused),
+        SPOOL_TEST(uploads_that_stopped_or_are_of_another_round_are_dropped),
+        cmocka_unit_test(names_of_files_are_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
