@@ -33,7 +33,7 @@ static void try_bytes(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *bytes = malloc(size + 1);
+    uint8_t *bytes = calloc(1, size + 1);
 
     if (!bytes)
         return 0;

@@ -51,7 +51,7 @@ static void try_frame(const uint8_t *frame, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *frame = malloc(size + 1);
+    uint8_t *frame = calloc(1, size + 1);
 
     if (!frame)
         return 0;

@@ -149,13 +149,13 @@ static void fake_status(struct fake *fake, struct cn_coap_reply *reply, enum cn_
             snprintf(status.reason, sizeof(status.reason), "%s", "for a reason");
     }
     for (uint32_t i = 0; i < status.chunk_count; i++) {
-        uint32_t last = status.missing_count ? status.missing_count - 1 : 0;
+        struct cn_chunk_range *last =
+            status.missing_count ? &status.missing[status.missing_count - 1] : NULL;
 
         if (fake->have[i])
             status.received++;
-        else if (status.missing_count &&
-                 status.missing[last].first + status.missing[last].count == i)
-            status.missing[last].count++;
+        else if (last && last->first + last->count == i)
+            last->count++;
         else if (status.missing_count == CN_RANGE_MAX)
             break;
         else

@@ -26,8 +26,12 @@ static int make_directory(void **state)
 {
     char *path = strdup("/tmp/cairn-store-XXXXXX");
 
-    *state = mkdtemp(path);
-    return *state ? 0 : -1;
+    if (!path || !mkdtemp(path)) {
+        free(path);
+        return -1;
+    }
+    *state = path;
+    return 0;
 }
 
 static int remove_directory(void **state)

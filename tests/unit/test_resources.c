@@ -82,7 +82,7 @@ static void an_update_after_the_quorum_is_late(void **state)
 {
     struct world *world = *state;
     struct cn_upload_status status;
-    world_enroll(world, "c", "c", 0);
+    assert_int_equal(world_enroll(world, "c", "c", 0), CN_OK);
     assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
     assert_int_equal(cn_ledger_select(world->ledger, 1, "c"), CN_OK);
     assert_true(send_salted(world, "a1", "a", 0, &status));
@@ -95,7 +95,7 @@ static void a_group_that_was_not_invited_is_refused(void **state)
 {
     struct world *world = *state;
     struct cn_upload_status status;
-    world_enroll(world, "c", "c", 0);
+    assert_int_equal(world_enroll(world, "c", "c", 0), CN_OK);
     assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
     assert_true(send_salted(world, "c", "c", 0, &status));
     assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
