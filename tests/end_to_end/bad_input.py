@@ -136,6 +136,16 @@ def absent(cluster):
     expect(result, 1, "not there")
 
 
+def fill(path):
+    """A file that takes all the space that is left."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        while True:
+            os.write(file, bytes(4096))
+    except OSError:
+        os.close(file)
+
+
 def full_disk(cluster):
     """The state directory is full: training keeps the last good checkpoint and says so."""
     state = cluster.path("small")
@@ -145,31 +155,36 @@ def full_disk(cluster):
         return
     try:
         write_train(cluster, state)
+        with open(cluster.path("alone.yaml"), "a") as profile:
+            profile.write("storage: {reserve: 0 B}\n")  # the default is more than this disk has
         cluster.command(cluster.node, "train", "alone.yaml")
-        with open(os.path.join(state, "filler"), "wb") as filler:
-            try:
-                while True:
-                    filler.write(bytes(4096))
-                    filler.flush()
-            except OSError:
-                pass
+        slots = [os.path.join(state, f"checkpoint.{slot}") for slot in "ab"]
+        before = [open(slot, "rb").read() for slot in slots]
+        fill(os.path.join(state, "filler"))
         job = open(cluster.path("train.yaml")).read()
         cluster.write("train.yaml", job.replace("count: 2", "count: 3"))
         result = cluster.command(cluster.node, "train", "alone.yaml", check=False)
         assert "full" in result.stderr, result.stderr
+        assert before == [open(slot, "rb").read() for slot in slots], "a good checkpoint was touched"
         os.remove(os.path.join(state, "filler"))
-        cluster.command(cluster.node, "train", "alone.yaml")
+        result = cluster.command(cluster.node, "train", "alone.yaml")
+        assert "round 3/3" in result.stdout, result.stdout
     finally:
         subprocess.run(["umount", state], check=True)
         shutil.rmtree(state)
 
 
-def main(build):
-    for case in (models, data, checkpoint, keys, absent, full_disk):
+CASES = (models, data, checkpoint, keys, absent, full_disk)
+
+
+def main(build, *names):
+    for case in CASES:
+        if names and case.__name__ not in names:
+            continue
         with Cluster(build, rounds=2, quorum=1, local_steps=5) as cluster:
             case(cluster)
         print(f"{case.__name__}: {case.__doc__.splitlines()[0]}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
