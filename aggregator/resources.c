@@ -297,7 +297,7 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
     struct cn_upload_status status, progress = {0};
     cn_spool_describe(upload, &progress);
     if (progress.received < progress.chunk_count) {
-        reply_status(reply, CN_COAP_CONFLICT, &progress);
+        reply_status(reply, CN_COAP_INCOMPLETE, &progress);
         return;
     }
     cn_err err = cn_run_accept(resources->run, upload, &status);
