@@ -11,14 +11,16 @@
 #include "aggregator/selection.h"
 #include "runtime/base/log.h"
 
-#define RETRY_MS 3000 // after a merge that failed
-#define INVITE_MS 500 // between looks for more groups
+#define RETRY_MS 3000    // after a merge that failed
+#define INVITE_MS 500    // between looks for more groups
+#define REJECTED_TOLD 20 // updates of a round
 
 struct cn_run {
     struct cn_run_config config;
     enum cn_run_phase phase;
     uint32_t round;          // OPEN, CLOSING: of the ledger; else the next one
     uint32_t accepted;       // contributions to it
+    uint32_t rejected;       // updates, since it was opened
     uint32_t selected;       // groups invited to it
     uint32_t wanted;         // groups to invite; grows when a deadline passes
     uint64_t deadline_ms;    // clock; OPEN
@@ -68,6 +70,7 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
     run->waiting_told = false;
+    run->rejected = 0;
     run->invite_ms = 0;
     return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
 }
@@ -543,8 +546,10 @@ static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weig
 static void reject(struct cn_run *run, struct cn_upload *upload, const char *reason,
                    struct cn_upload_status *status)
 {
-    cn_log(CN_LOG_WARN, "run", "round %" PRIu32 ": rejected an update of %s: %s",
-           upload->declared.round, upload->board, reason);
+    // A board that only sends rubbish must not fill the log.
+    enum cn_log_level level = run->rejected++ < REJECTED_TOLD ? CN_LOG_WARN : CN_LOG_DEBUG;
+    cn_log(level, "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
+           upload->board, reason);
     decide(status, CN_VERDICT_REJECTED, reason);
     cn_spool_drop(run->config.spool, upload);
 }
