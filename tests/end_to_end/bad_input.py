@@ -174,7 +174,77 @@ def full_disk(cluster):
         shutil.rmtree(state)
 
 
-CASES = (models, data, checkpoint, keys, absent, full_disk)
+def wait_until(what, cluster, text, seconds=30):
+    end = time.monotonic() + seconds
+    while text not in cluster.log("gateway"):
+        assert time.monotonic() < end, f"{what}: no '{text}' in\n{cluster.log('gateway')}"
+        time.sleep(0.1)
+
+
+def full_gateway(cluster):
+    """The gateway's disk is full: it says so once, boards wait, and the run goes on when there is space."""
+    state = cluster.path("small")
+    os.mkdir(state)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state], capture_output=True).returncode:
+        print("full_gateway: skipped, mounting a tmpfs is not allowed here")
+        return
+    try:
+        profile = open(cluster.path("gateway.yaml")).read().replace("state/gateway", state)
+        cluster.write("gateway.yaml", profile)
+        shutil.rmtree(cluster.path("keys"))
+        os.mkdir(cluster.path("keys"))
+        cluster.enroll_all()
+        cluster.start_all()
+        wait_until("below the reserve", cluster, "storage.reserve")
+        cluster.kill("gateway")
+        fill(os.path.join(state, "filler"))
+        cluster.write("gateway.yaml", profile + "storage: {reserve: 0 B}\n")
+        cluster.start("gateway")
+        wait_until("no space", cluster, "the disk is full")
+        time.sleep(5)
+        assert cluster.log("gateway").count("full") <= 4, cluster.log("gateway")
+        assert cluster.status()["version"] == 0
+        os.remove(os.path.join(state, "filler"))
+        cluster.wait_for_end(90)
+        assert cluster.replay()[-1].startswith("3 versions, 0 differ"), cluster.replay()
+    finally:
+        cluster.stop_all()
+        subprocess.run(["umount", state], check=True)
+        shutil.rmtree(state)
+
+
+def gateway_state(cluster):
+    """A second aggregator on the same state; another job or model on it; versions that are not there."""
+    cluster.start_all()
+    time.sleep(0.5)
+    run = [cluster.aggregator, "run", "gateway.yaml"]
+    expect(cluster.command(*run, check=False), 1, "another cairn-aggregator runs here")
+    cluster.wait_for_end(60)
+    job = open(cluster.path("job.yaml")).read()
+    for old, new in (("learning_rate: 0.05", "learning_rate: 0.06"), ("digits-cnn", "digits-mlp")):
+        cluster.write("job.yaml", job.replace(old, new))
+        expect(cluster.command(*run, check=False), 1, "another model or other job values")
+        expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
+    cluster.write("job.yaml", job)
+    for version in ("3", "-1", "x", "18446744073709551617", ""):
+        expect(cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", "m",
+                               check=False), 1, "there is none")
+    for version in ("0", "last", "best"):
+        cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", version)
+        expect(cluster.command(cluster.node, "check", f"{version}.onnx"), 0, "values in")
+    files = cluster.path("state/gateway/files")
+    update = sorted(name for name in os.listdir(files) if name.startswith("round-2-"))[0]
+    damaged = bytearray(open(os.path.join(files, update), "rb").read())
+    damaged[50] ^= 1
+    os.rename(os.path.join(files, update), cluster.path("kept"))
+    result = cluster.command(cluster.aggregator, "replay", "gateway.yaml")
+    expect(result, 0, "not checked", "0 differ, 1 not checked")
+    with open(os.path.join(files, update), "wb") as file:
+        file.write(damaged)
+    expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, update)
+
+
+CASES = (models, data, checkpoint, keys, absent, full_disk, full_gateway, gateway_state)
 
 
 def main(build, *names):
