@@ -149,6 +149,30 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
     cn_model_deinit(&next);
 }
 
+static void a_merge_without_one_of_its_updates_makes_no_version(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    finish_run(world, false, digest);
+    const struct cn_merge_config config = {
+        .store = &world->flaky.store,
+        .ledger = world->ledger,
+        .layout = &world->layout,
+        .job = &world->job,
+        .graph = cn_model_store_graph_digest(world->models),
+    };
+    struct cn_model parent, next;
+    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
+                     CN_OK);
+    for (size_t i = 0; i < 2; i++) { // the last one in the walk, then both
+        char name[CN_SPOOL_NAME_SIZE];
+        cn_spool_name(3, boards[1 - i], name);
+        assert_int_equal(world->flaky.store.ops->remove(&world->flaky.store, name), CN_OK);
+        assert_int_equal(cn_merge_round(&config, &parent, &next), CN_ENOTFOUND);
+    }
+    cn_model_deinit(&parent);
+}
+
 static void a_deadline_without_a_quorum_extends_the_round(void **state)
 {
     struct world *world = *state;
@@ -229,6 +253,8 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(a_merge_can_be_repeated_to_the_bit, open_world,
                                         close_world),
+        cmocka_unit_test_setup_teardown(a_merge_without_one_of_its_updates_makes_no_version,
+                                        open_world, close_world),
         cmocka_unit_test_setup_teardown(a_deadline_without_a_quorum_extends_the_round, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_group_that_joins_replaces_one_that_is_silent, open_world,
