@@ -20,8 +20,9 @@
 #define STATUS_MS 1000     // between writes of status.json
 #define LIVE_MS 120000     // a group heard within this time is invited
 #define SETTLE_MS 3000     // for more groups than the quorum
-#define LINGER_MS 20000    // at the end, for boards to fetch the last version, at most
-#define QUIET_MS 2000      // at the end, without a fetch
+#define LINGER_MS 20000    // at the end, for boards to learn of it, at most
+#define QUIET_MS 3000      // at the end, without a word of any board
+#define OVER_FILE "over"   // empty: the boards had their time after the end
 #define EXPIRY_MS 600000   // of an upload without a chunk
 #define EVALUATE_MS 600000 // for one evaluation
 #define HANDSHAKES_MAX 128
@@ -51,6 +52,7 @@ struct daemon {
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
     uint64_t retry_ms;                       // clock; the run is not advanced before
     cn_err trouble;                          // that was told
+    bool over_at_start;                      // the run had ended before
 };
 
 // --- what the run and the roster call ---
@@ -261,7 +263,9 @@ static void write_status(struct daemon *daemon, const struct cn_run_state *state
         cn_log(CN_LOG_DEBUG, "run", "%s: %s", CN_STATUS_FILE, cn_err_text(err));
 }
 
-// True when every group that is here has the last version and has stopped asking, or had its time.
+// True when every group that was heard has the last version and all boards are silent, or had their
+// time. A board that was killed at the end is back before that; one that does not know of a restart
+// of this program needs a while to notice, so then all groups are waited for.
 static bool may_leave(struct daemon *daemon, uint64_t now_ms)
 {
     size_t count;
@@ -273,11 +277,21 @@ static bool may_leave(struct daemon *daemon, uint64_t now_ms)
         return true;
     for (size_t i = 0; i < count; i++) {
         bool here = groups[i].heard_ms && now_ms - groups[i].heard_ms < LINGER_MS;
-        if (here && groups[i].served < last)
+        if (daemon->over_at_start ? !here : here && groups[i].served < last)
+            return false;
+        if (here && now_ms - groups[i].heard_ms < QUIET_MS)
             return false;
     }
-    return now_ms - daemon->ended_ms >= QUIET_MS &&
-           now_ms - daemon->resources.fetched_ms >= QUIET_MS;
+    return now_ms - daemon->ended_ms >= QUIET_MS;
+}
+
+static bool was_left(const struct daemon *daemon)
+{
+    uint8_t *bytes = NULL;
+    size_t size;
+    cn_err err = daemon->setup.store->ops->load(daemon->setup.store, OVER_FILE, 0, &bytes, &size);
+    free(bytes);
+    return !err;
 }
 
 // What passes by itself, as a full disk does, is said once and tried again after a pause.
@@ -316,12 +330,17 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     struct cn_run_state state;
     cn_err err = CN_OK;
     cn_run_get_state(daemon->run, cn_platform_now_ms(), &state);
-    bool over_before = state.phase == CN_RUN_ENDED;
+    daemon->over_at_start = state.phase == CN_RUN_ENDED;
+    bool left_before = daemon->over_at_start && was_left(daemon);
     while (!atomic_load(stop) && !err) {
         err = tick(daemon, &state);
         if (state.phase == CN_RUN_ENDED && !stay &&
-            (over_before || may_leave(daemon, cn_platform_now_ms())))
+            (left_before || may_leave(daemon, cn_platform_now_ms()))) {
+            // Without the file the next start waits for boards again; no harm.
+            if (cn_store_replace(daemon->setup.store, OVER_FILE, "", 0))
+                cn_log(CN_LOG_DEBUG, "run", "%s was not written", OVER_FILE);
             break;
+        }
     }
     if (!err && state.phase == CN_RUN_ENDED)
         err = cn_report_summary(&daemon->report, &state, &daemon->setup.model.layout,

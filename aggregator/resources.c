@@ -226,7 +226,6 @@ static void handle_blob(void *context, const struct cn_coap_request *request,
     }
     size_t left = size - (size_t)offset;
     size_t chunk = left < CN_RESOURCES_CHUNK_SIZE ? left : CN_RESOURCES_CHUNK_SIZE;
-    resources->fetched_ms = resources->now_ms();
     if (chunk == left)
         cn_roster_serve(resources->roster, board->enrolled.group, version);
     reply_bytes(reply, CN_COAP_CONTENT, data + offset, chunk);

@@ -28,7 +28,6 @@ struct cn_resources {
     struct cn_run *run;
     const struct cn_job *job;
     uint64_t (*now_ms)(void);
-    uint64_t fetched_ms; // clock; when a chunk of a blob was last asked for
     uint64_t trouble_ms; // clock; when trouble of ours was last told
 };
 

@@ -18,7 +18,10 @@
 #define CHUNK_DEFAULT 1024 // until the aggregator has said
 #define WINDOW_DEFAULT 64
 #define WINDOW_MAX 1024
-#define ROUND_MS 8000       // at most between two looks at the round, beside its observation
+// Between two looks at the round, beside its observation: the longer nothing changed, the rarer.
+// They are how a board notices that the aggregator was started anew and has forgotten the session.
+#define ROUND_MIN_MS 1000
+#define ROUND_MAX_MS 8000
 #define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
 #define MISFIT_MAX_MS 600000
 
@@ -183,7 +186,7 @@ static bool same_round(const struct cn_round_info *a, const struct cn_round_info
            memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
 }
 
-static void use_round(struct link *link, const struct cn_exchange_reply *reply)
+static void use_round(struct link *link, const struct cn_exchange_reply *reply, uint64_t now_us)
 {
     struct cn_round_info round;
 
@@ -199,6 +202,8 @@ static void use_round(struct link *link, const struct cn_exchange_reply *reply)
     if (link->has_round && !link->round_forced && same_round(&round, &link->round))
         return;
     link->round = round;
+    link->round_pause.tries = 0;
+    link->round_due_us = now_us + 1000 * cn_backoff_next_ms(&link->round_pause);
     link->has_round = true;
     link->round_forced = false;
     push(link, CN_LINK_ROUND)->round = &link->round;
@@ -209,14 +214,12 @@ static bool round_answered(struct link *link, const struct cn_exchange_reply *re
 {
     bool mine;
 
-    if (cn_call_answered(&link->asking, reply, now_us, &mine)) {
-        link->round_pause.tries = 0;
+    if (cn_call_answered(&link->asking, reply, now_us, &mine))
         link->round_due_us = now_us + 1000 * cn_backoff_next_ms(&link->round_pause);
-    }
     // A notification comes after the answer and under the same tag.
     if (!link->watching || reply->code == CN_COAP_UNAUTHORIZED)
         return link->watching;
-    use_round(link, reply);
+    use_round(link, reply, now_us);
     return true;
 }
 
@@ -524,7 +527,7 @@ static void init(struct link *link, const struct cn_link_config *config)
     link->misfit =
         (struct cn_backoff){.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = link->seed};
     link->round_pause =
-        (struct cn_backoff){.min_ms = ROUND_MS, .max_ms = ROUND_MS, .seed = ~link->seed};
+        (struct cn_backoff){.min_ms = ROUND_MIN_MS, .max_ms = ROUND_MAX_MS, .seed = ~link->seed};
     cn_call_init(&link->registering, link->exchange, &link->rtt, KIND_REGISTER, link->seed);
     cn_call_init(&link->keying, link->exchange, &link->rtt, KIND_KEY, link->seed);
     cn_call_init(&link->asking, link->exchange, &link->rtt, KIND_ROUND, link->seed);

@@ -14,7 +14,7 @@
 
 #define HANDSHAKE_MS                                                                               \
     10000 // below libcoap's own limit of 31 s: a failure before it comes from the peer
-#define SILENCE_MS 8000
+#define SILENCE_MS 5000 // of an aggregator that was asked; a new handshake costs little
 #define RETRY_MIN_MS 250
 #define RETRY_MAX_MS 60000
 #define REFUSED_MIN_MS 5000 // a wrong key does not get right by asking often

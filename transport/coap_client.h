@@ -13,7 +13,7 @@ struct cn_coap_client_config {
     const char *const *addresses; // "host:port"; borrowed for the call
     uint32_t address_count;       // 1 to CN_LINK_ADDRESSES
     uint32_t handshake_ms;        // an attempt that takes longer has failed; 0: 10 s
-    uint32_t silence_ms;          // unanswered for so long: connect anew; 0: 8 s
+    uint32_t silence_ms;          // unanswered for so long: connect anew; 0: 5 s
 };
 
 cn_err cn_coap_client_open(const struct cn_coap_client_config *config,
