@@ -172,9 +172,8 @@ static void set_gaps_and_levels(const float *values, const struct scale *scale,
         uint32_t magnitude = cn_update_bits(values[index]) & 0x7fffffffu;
 
         sparse->gap[i] = (uint16_t)(index - next);
-        sparse->level[i] = 0;
-        if (scale->value_bits)
-            sparse->level[i] = (uint8_t)((magnitude - scale->low) / scale->step);
+        sparse->level[i] =
+            (uint8_t)(scale->value_bits ? (magnitude - scale->low) / scale->step : 0);
         next = index + 1;
     }
 }

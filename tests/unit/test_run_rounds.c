@@ -83,7 +83,7 @@ static void a_run_goes_through_all_rounds_and_ends(void **state)
 static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
 {
     struct world *world = *state;
-    struct cn_round_info before, after;
+    struct cn_round_info before = {0}, after = {0};
     world_get_round(world, "a", &before);
     world_get_round(world, "b", &before);
     assert_int_equal(world_tick(world, 50), CN_OK);
@@ -140,7 +140,7 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
         .job = &world->job,
         .graph = cn_model_store_graph_digest(world->models),
     };
-    struct cn_model parent, next;
+    struct cn_model parent = {0}, next = {0};
     assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
                      CN_OK);
     assert_int_equal(cn_merge_round(&config, &parent, &next), CN_OK);
@@ -176,7 +176,7 @@ static void a_merge_without_one_of_its_updates_makes_no_version(void **state)
 static void a_deadline_without_a_quorum_extends_the_round(void **state)
 {
     struct world *world = *state;
-    struct cn_round_info info;
+    struct cn_round_info info = {0};
     world_get_round(world, "a", &info);
     world_get_round(world, "b", &info);
     assert_int_equal(world_tick(world, 50), CN_OK);
@@ -194,7 +194,7 @@ static void a_deadline_without_a_quorum_extends_the_round(void **state)
 static void a_group_that_joins_replaces_one_that_is_silent(void **state)
 {
     struct world *world = *state;
-    struct cn_round_info info;
+    struct cn_round_info info = {0};
     world_get_round(world, "a", &info);
     world_get_round(world, "b", &info);
     assert_int_equal(world_tick(world, 50), CN_OK);
