@@ -69,6 +69,7 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
     struct cn_model next = {0};
     cn_err err = recorded->number == 0 ? CN_ENOTFOUND : remake(replay, &next);
     if (err == CN_ENOTFOUND) {
+        bool has_parent = replay->current.bytes != NULL;
         cn_model_deinit(&next);
         err = step_over(replay, recorded);
         if (err == CN_EDIGEST) {
@@ -78,7 +79,9 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
         }
         if (!err && recorded->number) {
             replay->skipped++;
-            print_line(recorded->number, recorded->digest, "not checked: its updates are not kept");
+            print_line(recorded->number, recorded->digest,
+                       has_parent ? "not checked: its updates are not kept"
+                                  : "not checked: the version before it is not kept");
         } else if (!err) {
             print_line(0, recorded->digest, "the initial model");
         }

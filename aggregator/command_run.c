@@ -162,7 +162,7 @@ static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports
 
 static cn_err open_run(struct daemon *daemon)
 {
-    const struct cn_run_config config = {
+    struct cn_run_config config = {
         .job = &daemon->setup.settings->job,
         .ledger = daemon->setup.ledger,
         .store = daemon->setup.store,
@@ -176,6 +176,7 @@ static cn_err open_run(struct daemon *daemon)
         .changed = tell_observers,
         .traffic = count_traffic,
     };
+    cn_status_read_traffic(daemon->setup.settings->state, &config.earlier_in, &config.earlier_out);
     cn_err err = cn_run_open(&config, cn_platform_now_ms(), &daemon->run);
     if (err)
         fprintf(stderr, "%s: %s\n", daemon->setup.settings->state, cn_err_text(err));
@@ -364,6 +365,11 @@ static void announce(struct daemon *daemon)
            settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
            daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
            settings->gateway.listen[0]);
+    if (groups < settings->job.quorum)
+        cn_log(CN_LOG_WARN, "run",
+               "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "
+               "more are",
+               settings->job.quorum, groups);
     cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &settings->job, version,
                    cn_platform_now_ms());
 }

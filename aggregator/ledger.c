@@ -406,6 +406,19 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
     return err;
 }
 
+cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT count(DISTINCT grp) FROM board WHERE revoked=0", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *count = (uint32_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err;
+}
+
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)
 {
     sqlite3_stmt *statement;

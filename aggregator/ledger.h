@@ -63,6 +63,9 @@ typedef cn_err cn_ledger_board_visit(void *context, const struct cn_ledger_board
 // In the order of enrolment.
 cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, void *context);
 
+// How many groups have a board that is not revoked.
+cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
+
 // A number that changes when another process wrote to the ledger.
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);
 

@@ -114,6 +114,18 @@ static bool pick_versions(const struct cn_register_request *request,
     return true;
 }
 
+static void note_facts(struct cn_resources *resources, const char *board,
+                       const struct cn_registration *registration)
+{
+    struct cn_roster_facts facts = {
+        .cpu_count = registration->cpu_count,
+        .memory = registration->memory,
+        .power_mw = registration->power_mw,
+    };
+    memcpy(facts.type, registration->board_type, sizeof(facts.type));
+    cn_roster_note(resources->roster, board, &facts);
+}
+
 static void handle_register(void *context, const struct cn_coap_request *request,
                             struct cn_coap_reply *reply)
 {
@@ -132,6 +144,7 @@ static void handle_register(void *context, const struct cn_coap_request *request
     }
     if (!pick_versions(&message, &answer, reply))
         return;
+    note_facts(resources, request->board, &message.facts);
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
     answer.manifest.run = identity->run;
     answer.manifest.lineage = identity->lineage;

@@ -126,6 +126,7 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
                 drop(context, before->enrolled.name);
         } else if (after) {
             after->heard_ms = before->heard_ms;
+            after->facts = before->facts;
         }
     }
 }
@@ -232,6 +233,14 @@ void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms
         find_group(roster->groups, roster->group_count, found->enrolled.group);
     assert(group);
     group->heard_ms = now_ms;
+}
+
+void cn_roster_note(struct cn_roster *roster, const char *board,
+                    const struct cn_roster_facts *facts)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found)
+        found->facts = *facts;
 }
 
 void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t version)

@@ -7,9 +7,17 @@
 
 #include "aggregator/ledger.h"
 
+struct cn_roster_facts { // as the board told when it registered
+    uint32_t cpu_count;  // 0: it has not registered since the start
+    uint64_t memory;     // bytes for training
+    uint64_t power_mw;   // 0: no budget
+    char type[CN_NAME_SIZE];
+};
+
 struct cn_roster_board {
     struct cn_ledger_board enrolled;
     uint64_t heard_ms; // clock of the platform; 0: not since the start
+    struct cn_roster_facts facts;
 };
 
 struct cn_roster_group {
@@ -41,6 +49,9 @@ const struct cn_roster_group *cn_roster_find_group(const struct cn_roster *roste
 
 // The board sent something.
 void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms);
+// The board registered.
+void cn_roster_note(struct cn_roster *roster, const char *board,
+                    const struct cn_roster_facts *facts);
 // A board of the group has this version.
 void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t version);
 

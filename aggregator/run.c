@@ -340,6 +340,11 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
     return run->config.measure ? CN_OK : advance(run);
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct cn_run **run)
 {
     *run = NULL;
@@ -350,8 +355,8 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
     struct cn_ledger_version newest;
     cn_err err = cn_ledger_newest_version(config->ledger, &newest);
     if (!err) {
-        opened->base_in = newest.bytes_in;
-        opened->base_out = newest.bytes_out;
+        opened->base_in = larger(newest.bytes_in, config->earlier_in);
+        opened->base_out = larger(newest.bytes_out, config->earlier_out);
         err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
     }
     if (!err)

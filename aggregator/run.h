@@ -46,6 +46,7 @@ struct cn_run_config {
     const struct cn_run_measure *measure; // NULL when the job has no central set
     uint64_t live_ms;                     // a group heard within this time can be invited
     uint64_t settle_ms; // with a quorum there, wait so long for more groups before the first round
+    uint64_t earlier_in, earlier_out; // bytes of earlier programs, when more than the ledger knows
     void *context;
     // The round as boards see it has changed.
     void (*changed)(void *context);

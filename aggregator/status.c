@@ -16,14 +16,22 @@
 
 // --- writing ---
 
-static cJSON *describe_heard(const struct cn_roster *roster)
+static cJSON *describe_boards(const struct cn_roster *roster)
 {
     size_t count;
     const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
     cJSON *list = cJSON_CreateObject();
-    for (size_t i = 0; i < count; i++)
-        if (boards[i].heard_ms)
-            cJSON_AddNumberToObject(list, boards[i].enrolled.name, (double)boards[i].heard_ms);
+    for (size_t i = 0; i < count; i++) {
+        if (!boards[i].heard_ms)
+            continue;
+        const struct cn_roster_facts *facts = &boards[i].facts;
+        cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
+        cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
+        cJSON_AddStringToObject(board, "type", facts->type);
+        cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
+        cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
+        cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+    }
     return list;
 }
 
@@ -37,7 +45,7 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "remaining_ms", (double)state->remaining_ms);
     cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
     cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
-    cJSON_AddItemToObject(root, "heard_ms", describe_heard(roster));
+    cJSON_AddItemToObject(root, "boards", describe_boards(roster));
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     return text;
@@ -80,9 +88,9 @@ static uint64_t read_number(const cJSON *root, const char *key)
                : 0;
 }
 
-static cn_err read_heard(const cJSON *root, struct cn_status_live *live)
+static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "heard_ms");
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "boards");
     const cJSON *item;
     int count = cJSON_GetArraySize(list);
     live->boards = calloc((size_t)count + 1, sizeof(*live->boards));
@@ -90,11 +98,17 @@ static cn_err read_heard(const cJSON *root, struct cn_status_live *live)
         return CN_ENOMEM;
     cJSON_ArrayForEach(item, list)
     {
-        if (!cJSON_IsNumber(item) || !item->string || !cn_name_valid(item->string))
+        if (!cJSON_IsObject(item) || !item->string || !cn_name_valid(item->string))
             continue;
-        struct cn_status_heard *board = &live->boards[live->board_count++];
+        struct cn_status_board *board = &live->boards[live->board_count++];
+        const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
         snprintf(board->name, sizeof(board->name), "%s", item->string);
-        board->heard_ms = (uint64_t)item->valuedouble;
+        board->heard_ms = read_number(item, "heard_ms");
+        board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
+        board->facts.memory = read_number(item, "memory");
+        board->facts.power_mw = read_number(item, "power_mw");
+        if (type && cn_name_valid(type))
+            snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
     }
     return CN_OK;
 }
@@ -110,20 +124,29 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     live->remaining_ms = read_number(root, "remaining_ms");
     live->bytes_in = read_number(root, "bytes_in");
     live->bytes_out = read_number(root, "bytes_out");
-    return read_heard(root, live);
+    return read_boards(root, live);
 }
 
-cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live)
+// root is NULL when there is no file or no JSON in it.
+static cn_err load(const char *directory, cJSON **root)
 {
     char path[PATH_MAX];
     struct cn_mapping mapping;
-    memset(live, 0, sizeof(*live));
+    *root = NULL;
     snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
     cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
-    cJSON *root = cJSON_ParseWithLength((const char *)mapping.data, mapping.size);
+    *root = cJSON_ParseWithLength((const char *)mapping.data, mapping.size);
     cn_platform_unmap(&mapping);
+    return CN_OK;
+}
+
+cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live)
+{
+    cJSON *root;
+    memset(live, 0, sizeof(*live));
+    cn_err err = load(directory, &root);
     if (root)
         err = parse(root, now_ms, live);
     cJSON_Delete(root);
@@ -136,6 +159,17 @@ void cn_status_deinit(struct cn_status_live *live)
     memset(live, 0, sizeof(*live));
 }
 
+void cn_status_read_traffic(const char *directory, uint64_t *bytes_in, uint64_t *bytes_out)
+{
+    cJSON *root = NULL;
+    *bytes_in = *bytes_out = 0;
+    if (load(directory, &root) == CN_OK && root) {
+        *bytes_in = read_number(root, "bytes_in");
+        *bytes_out = read_number(root, "bytes_out");
+    }
+    cJSON_Delete(root);
+}
+
 // --- printing ---
 
 struct report {
@@ -146,16 +180,33 @@ struct report {
     bool json;
     FILE *stream;
     struct cn_ledger_round round; // number 0: none yet
+    uint32_t groups;              // enrolled
     uint32_t selected, accepted;
     bool ended;
 };
 
-static uint64_t last_heard(const struct report *report, const char *board)
+// What the running aggregator knows about the board; zeros when it was not heard.
+static struct cn_status_board find_board(const struct report *report, const char *board)
 {
     for (size_t i = 0; i < report->live->board_count; i++)
         if (strcmp(report->live->boards[i].name, board) == 0)
-            return report->live->boards[i].heard_ms;
-    return 0;
+            return report->live->boards[i];
+    return (struct cn_status_board){0};
+}
+
+// "orin-nano, 6 cpus, 4.0 GiB, 15 W"
+static void describe_hardware(const struct cn_roster_facts *facts, char text[160])
+{
+    char power[32] = "", memory[32] = "";
+    snprintf(text, 160, "-");
+    if (facts->cpu_count == 0)
+        return;
+    if (facts->memory)
+        snprintf(memory, sizeof(memory), ", %.1f GiB", (double)facts->memory / (1u << 30));
+    if (facts->power_mw)
+        snprintf(power, sizeof(power), ", %.3g W", (double)facts->power_mw / 1000);
+    snprintf(text, 160, "%s%s%" PRIu32 " cpus%s%s", facts->type, facts->type[0] ? ", " : "",
+             facts->cpu_count, memory, power);
 }
 
 // Why the board is, or is not, in the round. One sentence.
@@ -178,8 +229,10 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
         return CN_OK;
     }
     if (report->round.number == 0 || report->round.state == CN_LEDGER_MERGED) {
-        *reason = report->live->running ? "no round is open: it waits for more groups"
-                                        : "the aggregator is not running";
+        *reason = !report->live->running ? "the aggregator is not running"
+                  : report->groups < report->job->quorum
+                      ? "no round is open: fewer groups are enrolled than the quorum"
+                      : "no round is open: it waits for more groups";
         return CN_OK;
     }
     cn_err err =
@@ -203,7 +256,8 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
 {
     const struct report *report = context;
     const char *reason;
-    uint64_t heard_ms = last_heard(report, board->name);
+    struct cn_status_board live = find_board(report, board->name);
+    uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
     cn_err err = explain(report, board, heard_ms, &reason);
@@ -218,13 +272,20 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
             fprintf(report->stream, "%" PRIu64, silent_s);
         else
             fputs("null", report->stream);
+        if (live.facts.cpu_count)
+            fprintf(report->stream,
+                    ",\"type\":\"%s\",\"cpus\":%" PRIu32 ",\"memory\":%" PRIu64
+                    ",\"power_mw\":%" PRIu64,
+                    live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
         fprintf(report->stream, ",\"status\":\"%s\"}\n", reason);
         return CN_OK;
     }
-    char heard[32] = "-";
+    char heard[32] = "-", hardware[160];
+    describe_hardware(&live.facts, hardware);
     if (heard_ms)
         snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
-    fprintf(report->stream, "  %-20s %-20s %-12s %s\n", board->name, board->group, heard, reason);
+    fprintf(report->stream, "  %-16s %-16s %-12s %-34s %s\n", board->name, board->group, heard,
+            hardware, reason);
     return CN_OK;
 }
 
@@ -275,7 +336,11 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
     if (score->known)
         fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f", score->accuracy,
                 score->loss);
-    fprintf(report->stream, "\n\n  %-20s %-20s %-12s %s\n", "board", "group", "heard", "status");
+    if (report->groups < report->job->quorum)
+        fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
+                report->job->quorum, report->groups);
+    fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
+            "hardware", "status");
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
@@ -301,6 +366,9 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
     else if (!err)
         err = cn_ledger_count(ledger, report.round.number, &report.selected, &report.accepted);
     if (err && err != CN_ENOTFOUND)
+        return err;
+    err = cn_ledger_group_count(ledger, &report.groups);
+    if (err)
         return err;
     report.ended = cn_score_end(job, &progress, version.number) != NULL;
     print_run(&report, &version, &progress.newest_score);

@@ -22,15 +22,20 @@ struct cn_status_live {
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out;
     size_t board_count; // heard since the start
-    struct cn_status_heard {
+    struct cn_status_board {
         char name[CN_NAME_SIZE];
         uint64_t heard_ms;
+        struct cn_roster_facts facts;
     } * boards; // owned
 };
 
 // What a running aggregator wrote. Zeroed when there is none. Deinit in any case.
 cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live);
 void cn_status_deinit(struct cn_status_live *live);
+
+// The bytes that the last program wrote down, which is at most a second before it ended; zeros when
+// it wrote nothing.
+void cn_status_read_traffic(const char *directory, uint64_t *bytes_in, uint64_t *bytes_out);
 
 // Prints run, round, version and the reason for each board that is not in the round.
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,

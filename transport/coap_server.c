@@ -324,6 +324,9 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     coap_context_set_block_mode(server->coap, 0); // we have our own chunks
     coap_context_set_session_timeout(server->coap, IDLE_S);
     coap_context_set_max_handshake_sessions(server->coap, config->handshakes_max);
+    // Sessions that never ask for anything are not admitted, so they are bounded here: the one that
+    // was silent for longest makes room.
+    coap_context_set_max_idle_sessions(server->coap, config->sessions_max + config->handshakes_max);
     coap_register_event_handler(server->coap, on_event);
     if (!coap_context_set_psk2(server->coap, &keys))
         return CN_ENOTSUP;

@@ -8,6 +8,7 @@ diagnostic or a verdict with a reason, and must change neither ledger nor files.
 import hashlib
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -302,6 +303,11 @@ def memory(process):
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def sanitized(program):
+    with open(program, "rb") as file:
+        return b"__asan_init" in file.read()
+
+
 def attack_all(cluster, program):
     gateway = cluster.start("gateway")
     honest, board, late = (Board(cluster, program, name) for name in ("honest", "mallory", "tardy"))
@@ -326,7 +332,8 @@ def attack_all(cluster, program):
     board.ask(DELETE, "u/" + decode(board.ask(POST, "u", encode(declaration_of(now, frame)))[1])[0][1].hex())
     grown = memory(gateway) - memory_before
     assert handles(gateway) <= handles_before + 1, "handles are leaked"  # the honest upload's file
-    assert grown < 2 << 20, f"{grown} bytes of memory are leaked"
+    # A sanitizer keeps freed memory for a while, and reports by itself at the end what leaks.
+    assert grown < 2 << 20 or sanitized(cluster.aggregator), f"{grown} bytes of memory are leaked"
     repeats(attack, honest, now, frame)
     late.close()
     for _ in range(100):
@@ -340,8 +347,8 @@ def attack_all(cluster, program):
     assert status[2] and status[3] == ACCEPTED, "the honest board was harmed"
     for each in (honest, board):
         each.close()
-    assert gateway.poll() is None, cluster.log("gateway")
-    cluster.kill("gateway")
+    gateway.send_signal(signal.SIGTERM)
+    assert gateway.wait(20) == 130, cluster.log("gateway")
     lines = cluster.replay()
     assert lines[-1].startswith("2 versions, 0 differ"), lines
 

@@ -17,6 +17,14 @@ static void crc_gives_the_check_value_of_its_standard(void **state)
     (void)state;
     assert_int_equal(cn_crc32c(0, "123456789", 9), 0xe3069283u);
     assert_int_equal(cn_crc32c(cn_crc32c(0, "1234", 4), "56789", 5), 0xe3069283u);
+    uint8_t bytes[32]; // RFC 3720, B.4
+    memset(bytes, 0, sizeof(bytes));
+    assert_int_equal(cn_crc32c(0, bytes, 32), 0x8a9136aau);
+    memset(bytes, 0xff, sizeof(bytes));
+    assert_int_equal(cn_crc32c(0, bytes, 32), 0x62a8ab43u);
+    for (uint8_t i = 0; i < 32; i++)
+        bytes[i] = i;
+    assert_int_equal(cn_crc32c(0, bytes, 32), 0x46dd794eu);
 }
 
 static void hex_takes_exactly_the_digits_it_needs(void **state)
