@@ -237,8 +237,7 @@ static void start(struct world *world, uint64_t number, uint32_t source, int vic
 {
     for (int i = 0; i < 2; i++) {
         struct board *board = &world->boards[i];
-        struct cn_view view = {
-            .epoch = number, .size = 2, .rank = (uint32_t)i, .ranks = {0, 1}};
+        struct cn_view view = {.epoch = number, .size = 2, .rank = (uint32_t)i, .ranks = {0, 1}};
 
         assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
         atomic_store(&board->left, false);
@@ -497,8 +496,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_killed_member_has_the_outbox_on_disk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_death_in_any_call_changes_nothing_in_the_update, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_death_in_any_call_changes_nothing_in_the_update, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
