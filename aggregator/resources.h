@@ -28,6 +28,7 @@ struct cn_resources {
     struct cn_run *run;
     const struct cn_job *job;
     uint64_t (*now_ms)(void);
+    uint64_t trouble_ms; // clock; when trouble of ours was last told
 };
 
 // The routes; each one's context is a struct cn_resources.

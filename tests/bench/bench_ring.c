@@ -49,6 +49,7 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
                                           .progress_timeout_ms = 10000,
                                           .cancel_fd = -1};
     struct cn_collective *ring = NULL;
+    uint64_t median_us;
     uint32_t lost;
     cn_err err;
 
@@ -61,9 +62,9 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
         if (err || rank != 0)
             continue;
         qsort(times_us, (size_t)cases[k].repeats, sizeof(times_us[0]), compare_times);
+        median_us = times_us[cases[k].repeats / 2];
         printf("ring ranks=%u bytes=%zu median_us=%llu GB_per_s=%.3f\n", ranks, cases[k].size,
-               (unsigned long long)times_us[cases[k].repeats / 2],
-               (double)cases[k].size / ((double)times_us[cases[k].repeats / 2] * 1e3));
+               (unsigned long long)median_us, (double)cases[k].size / ((double)median_us * 1e3));
         fflush(stdout);
     }
     cn_collective_tcp.close(ring);

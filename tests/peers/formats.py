@@ -1,0 +1,341 @@
+"""Graph blobs, versions and checkpoints read by a second implementation, and compared with each other.
+
+usage: formats.py MODEL.onnx GATEWAY_STATE BOARD_STATE...
+
+Written from runtime/engine/GRAPH.md, runtime/update/version.h and runtime/round/CHECKPOINT.md alone.
+"""
+
+import hashlib
+import os
+import sqlite3
+import struct
+import sys
+from array import array
+from typing import NamedTuple
+
+import update
+from update import PARAM, STATISTIC, Refused, floats, refuse
+
+FLOAT32 = 1
+
+
+def read_file(*names):
+    with open(os.path.join(*names), "rb") as file:
+        return file.read()
+
+
+def digest_of(data):
+    return hashlib.sha256(data).digest()
+
+
+# ONNX: only where the weights are
+
+
+class Tensor(NamedTuple):
+    name: str
+    count: int
+    kind: int
+    ranges: list  # (offset, size) in the file
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def fields(data, start, end):
+    """(number, value or None, offset, size) of each field of a protobuf message."""
+    at = start
+    while at < end:
+        key, at = varint(data, at)
+        value, size = None, {1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            first = at
+            value, at = varint(data, at)
+            yield key >> 3, value, first, at - first
+            continue
+        if key & 7 == 2:
+            size, at = varint(data, at)
+        yield key >> 3, value, at, size
+        at += size
+
+
+def text_of(data, at, size):
+    return data[at : at + size].decode()
+
+
+def batch_norm_statistics(data, start, end):
+    """Inputs 3 and 4 of a BatchNormalization node."""
+    inputs, operator = [], ""
+    for number, _, at, size in fields(data, start, end):
+        if number == 1:
+            inputs.append(text_of(data, at, size))
+        elif number == 4:
+            operator = text_of(data, at, size)
+    return inputs[3:5] if operator == "BatchNormalization" else []
+
+
+def read_tensor(data, start, end):
+    name, kind, count, ranges = "", 0, 1, []
+    for number, value, at, size in fields(data, start, end):
+        if number == 1 and value is not None:
+            count *= value
+        elif number == 1:
+            stop = at + size
+            while at < stop:
+                value, at = varint(data, at)
+                count *= value
+        elif number == 2:
+            kind = value
+        elif number == 8:
+            name = text_of(data, at, size)
+        elif number in (4, 9) and size:
+            ranges.append((at, size))
+    refuse(kind == FLOAT32 and sum(size for _, size in ranges) != 4 * count, "size of a tensor")
+    return kind, Tensor(name, count, PARAM, ranges)
+
+
+def read_model(data):
+    """The float32 initializers of an ONNX file, in its order."""
+    tensors, statistics = [], set()
+    for number, _, start, size in fields(data, 0, len(data)):
+        if number != 7:
+            continue
+        for part, _, at, length in fields(data, start, start + size):
+            if part == 1:
+                statistics.update(batch_norm_statistics(data, at, at + length))
+            elif part == 5:
+                kind, tensor = read_tensor(data, at, at + length)
+                if kind == FLOAT32:
+                    tensors.append(tensor)
+    return [tensor._replace(kind=STATISTIC) if tensor.name in statistics else tensor for tensor in tensors]
+
+
+def layout_of(data):
+    return [(tensor.count, tensor.kind) for tensor in read_model(data)]
+
+
+def weights_of(data):
+    return array("f", b"".join(data[at : at + size] for each in read_model(data) for at, size in each.ranges))
+
+
+def with_weights(data, values):
+    out, raw, done = bytearray(data), values.tobytes(), 0
+    for tensor in read_model(data):
+        for at, size in tensor.ranges:
+            out[at : at + size] = raw[done : done + size]
+            done += size
+    refuse(done != len(raw), "another number of weights")
+    return bytes(out)
+
+
+# The graph blob
+
+
+def make_graph(data):
+    ranges = [each for tensor in read_model(data) for each in tensor.ranges]
+    kept, at = [], 0
+    for start, size in ranges:
+        kept.append(data[at:start])
+        at = start + size
+    kept.append(data[at:])
+    head = struct.pack("<8sQQ", b"cairn-g1", len(data), len(ranges))
+    return head + b"".join(struct.pack("<QQ", *each) for each in ranges) + b"".join(kept)
+
+
+def read_graph(blob):
+    """The ONNX file with zeros for weights."""
+    refuse(len(blob) < 24, "a graph is too short")
+    magic, size, count = struct.unpack_from("<8sQQ", blob)
+    refuse(magic != b"cairn-g1" or size > 1 << 31 or count > (len(blob) - 24) // 16, "head of a graph")
+    data, at, end = bytearray(), 24 + 16 * count, 0
+    for i in range(count):
+        start, length = struct.unpack_from("<QQ", blob, 24 + 16 * i)
+        refuse(start < end or not length or start + length > size, "a range of a graph")
+        data += blob[at : at + start - end] + bytes(length)
+        at += start - end
+        end = start + length
+    data += blob[at:]
+    refuse(len(data) != size, "the graph does not fill its file")
+    return bytes(data)
+
+
+# Versions
+
+
+class Version(NamedTuple):
+    graph: bytes
+    parent: bytes
+    values: array
+    digest: bytes
+
+
+def make_version(graph, parent, values):
+    return struct.pack("<16s32s32sQ", b"cairn-version-1", graph, parent, len(values)) + values.tobytes()
+
+
+def read_version(data):
+    refuse(len(data) < 88, "a version is too short")
+    magic, graph, parent, count = struct.unpack_from("<16s32s32sQ", data)
+    refuse(magic != b"cairn-version-1\0" or len(data) != 88 + 4 * count, "head of a version")
+    return Version(graph, parent, array("f", data[88:]), digest_of(data))
+
+
+# Checkpoints
+
+PHASES = ["empty", "base", "train", "send"]
+ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change"]
+MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
+        "send": {"base", "next residual", "change"}}
+MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
+       "send": {"optimizer", "residual"}}
+CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32s")
+
+
+class Checkpoint(NamedTuple):
+    magic: bytes
+    size: int
+    counter: int
+    run: int
+    lineage: int
+    phase: str
+    round: int
+    step: int
+    cursor: int
+    epoch: int
+    version: int
+    arrays: dict
+    graph: bytes
+    base: bytes
+    parent: bytes
+    samples: int
+    loss: float
+    held_out_loss: float
+    held_out_correct: int
+    held_out_count: int
+    lost: int
+    count: int
+    frame_size: int
+    frame_digest: bytes
+    frame: bytes = b""
+
+
+def read_checkpoint(data):
+    refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
+    found = Checkpoint(*CHECKPOINT.unpack_from(data))
+    refuse(found.magic != b"cairnck1" or found.size != len(data), "magic or size of a checkpoint")
+    refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
+    phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
+    names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]
+    refuse(not MUST[phase] <= set(names) <= MUST[phase] | MAY[phase], "arrays of another phase")
+    refuse(bool(found.frame_size) != (phase == "send"), "a frame in another phase")
+    refuse(len(data) != at + 4 * found.count * len(names) + found.frame_size + 32, "size of a checkpoint")
+    refuse(digest_of(data[:-32]) != data[-32:], "digest of a checkpoint")
+    for name in names:
+        arrays[name] = array("f", data[at : at + 4 * found.count])
+        at += 4 * found.count
+    frame = data[at:-32]
+    refuse(phase == "send" and digest_of(frame) != found.frame_digest, "digest of the frame")
+    return found._replace(phase=phase, arrays=arrays, frame=frame)
+
+
+def read_slots(directory):
+    """The states of a board, the newest first."""
+    states = []
+    for parity, name in enumerate(["checkpoint.a", "checkpoint.b"]):
+        try:
+            state = read_checkpoint(read_file(directory, name))
+        except FileNotFoundError:
+            continue
+        refuse(state.counter == 0 or state.counter % 2 != parity, "a counter under the wrong name")
+        states.append(state)
+    return sorted(states, key=lambda state: -state.counter)
+
+
+# A run
+
+
+def check_sent(state, layout):
+    """What a board is about to send is what it holds, coded."""
+    header, sent = update.decode(state.frame, layout)
+    refuse((header.run, header.round, header.base) != (state.run, state.round, state.base), "another frame")
+    refuse(header.weight != state.samples, "weight of the frame")
+    change, left = state.arrays["change"], state.arrays["next residual"]
+    refuse(floats(u - v for u, v in zip(change, sent)) != left, "the next residual is not what was left out")
+    refuse(update.encode(header, layout, change) != state.frame, "the change gives another frame")
+
+
+def check_state(state, model, ledger):
+    graph = digest_of(make_graph(model))
+    run, lineage = ledger.execute("SELECT run, lineage FROM meta").fetchone()
+    refuse((state.run, state.lineage) != (run % 2**64, lineage), "another run")
+    refuse(state.graph != graph, "another graph")
+    layout = layout_of(model)
+    refuse(state.count != sum(count for count, _ in layout), "number of weights")
+    version = ledger.execute("SELECT digest, parent FROM version WHERE number = ?", (state.version,)).fetchone()
+    refuse((state.base, state.parent) != version, "version %d is another" % state.version)
+    made = digest_of(make_version(graph, state.parent, state.arrays["base"]))
+    refuse(made != state.base, "the weights of the base have another digest")
+    if state.phase == "send":
+        check_sent(state, layout)
+
+
+def check_board(directory, model, ledger):
+    """All of a board that stands still; its checkpoints, the newest first."""
+    blob = read_file(directory, "graph.blob")
+    refuse(blob != make_graph(model), "graph.blob")
+    states = [state for state in read_slots(directory) if state.phase != "empty"]
+    refuse(not states, "no checkpoint")
+    for state in states:
+        check_state(state, model, ledger)
+    current = read_file(directory, "model.current.onnx")
+    refuse(with_weights(read_graph(blob), weights_of(current)) != current, "model.current.onnx")
+    refuse(not any(weights_of(current) == state.arrays["base"] for state in states), "model.current.onnx: weights")
+    return states
+
+
+def check_versions(gateway, model, ledger):
+    graph = digest_of(make_graph(model))
+    refuse(ledger.execute("SELECT graph FROM meta").fetchone()[0] != graph, "graph of the ledger")
+    rows = ledger.execute("SELECT number, digest, parent FROM version ORDER BY number").fetchall()
+    for number, digest, parent in rows:
+        version = read_version(read_file(gateway, "files", "version-%d.full" % number))
+        refuse((version.graph, version.parent, version.digest) != (graph, parent, digest), "version %d" % number)
+    first = read_version(read_file(gateway, "files", "version-0.full"))
+    refuse(first.values != weights_of(model), "version 0 has other weights than the model")
+    return len(rows)
+
+
+def open_ledger(gateway):
+    return sqlite3.connect("file:%s?mode=ro" % os.path.join(gateway, "ledger.sqlite"), uri=True)
+
+
+def check_examples():
+    """The test vector of GRAPH.md."""
+    blob = bytes.fromhex("636169726e2d6731 0a00000000000000 0100000000000000 0200000000000000 0400000000000000"
+                         "6162 63646566")
+    refuse(read_graph(blob) != bytes.fromhex("61620000000063646566"), "the example of GRAPH.md")
+
+
+def main(model_path, gateway, *boards):
+    check_examples()
+    model = read_file(model_path)
+    refuse(with_weights(read_graph(make_graph(model)), weights_of(model)) != model, "graph and weights")
+    ledger = open_ledger(gateway)
+    print("%d versions read" % check_versions(gateway, model, ledger))
+    for board in boards:
+        states = check_board(board, model, ledger)
+        print(board, *("%s: round %d, version %d" % (each.phase, each.round, each.version) for each in states))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        sys.exit("formats: %s" % error)

@@ -1,0 +1,98 @@
+"""Short runs, read and made again by the second implementation in this folder.
+
+usage: peers.py BUILD/bin
+"""
+
+import os
+import sys
+import time
+
+PEERS = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(PEERS), "end_to_end"))
+
+from cluster import DIGITS, Cluster  # noqa: E402
+
+import formats  # noqa: E402
+from replay import replay  # noqa: E402
+
+GROUPS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3"]}
+MODEL = os.path.join(DIGITS, "digits-cnn.onnx")
+ROUNDS = 3
+
+
+def cluster_of(build, **job):
+    job = {"central": False, "rounds": ROUNDS, "local_steps": 4, "form": "1 s", **job}
+    return Cluster(build, GROUPS, **job)
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + 30
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited 30 s for {what}"
+        time.sleep(0.02)
+    return found
+
+
+def states_with_frames(cluster):
+    """What boards are about to send. Such a state stays in its slot until the state after the next."""
+    return [state for board in cluster.boards for state in formats.read_slots(cluster.path("state", board))
+            if state.phase == "send"]
+
+
+def check(cluster, max_norm=10.0):
+    """All that a run left on disk: versions, boards, and the versions made again."""
+    gateway = cluster.path("state", "gateway")
+    model, ledger = formats.read_file(MODEL), formats.open_ledger(gateway)
+    count, digest = replay(gateway, MODEL, max_norm)
+    assert count == ROUNDS, f"{count} versions"
+    for board in cluster.boards:
+        newest = formats.check_board(cluster.path("state", board), model, ledger)[0]
+        assert newest.base == digest, f"{board} holds version {newest.version}"
+    return ledger
+
+
+def interrupted(build):
+    """Top-k up, q8 down; all processes are killed when a board holds a frame, and go on."""
+    with cluster_of(build) as cluster:
+        cluster.start_all()
+        states = wait_for(lambda: states_with_frames(cluster), "a frame in an outbox")
+        for name in list(cluster.processes):
+            cluster.kill(name)
+        model, ledger = formats.read_file(MODEL), formats.open_ledger(cluster.path("state", "gateway"))
+        for state in states + states_with_frames(cluster):
+            formats.check_state(state, model, ledger)
+        ledger.close()
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        check(cluster)
+
+
+def capped(build):
+    """All floats as they are; the largest norm and weight are below those of the updates."""
+    limits = "limits: {max_norm: 0.01, max_weight: 100}"
+    with cluster_of(build, up="{mode: raw32}", down="{mode: raw32}", extra=limits) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        ledger = check(cluster, 0.01)
+        assert set(ledger.execute("SELECT weight FROM contribution")) == {(100,)}, "weights are not capped"
+
+
+def one_magnitude(build):
+    """Top-k both ways, without bits for magnitudes."""
+    rule = "{mode: topk, density: 10 %, value_bits: 0}"
+    with cluster_of(build, up=rule, down=rule) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        check(cluster)
+
+
+def main(build):
+    formats.check_examples()
+    for part in (interrupted, capped, one_magnitude):
+        start = time.monotonic()
+        part(build)
+        print(f"{part.__name__}: made again, {time.monotonic() - start:.1f} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

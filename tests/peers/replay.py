@@ -1,0 +1,110 @@
+"""Makes every version of a run again from what the aggregator stored: a second implementation.
+
+usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM]   (of the job; 10 when not given, 0 for no limit)
+
+Written from aggregator/README.md, runtime/update/UPDATE.md and the headers they name. Each version, the
+frame that makes it and what that frame left out are compared with the stored files byte for byte, and their
+digests with the ledger. All sums are whole numbers.
+"""
+
+import math
+import os
+import sys
+
+import update
+from formats import (check_versions, digest_of, layout_of, make_graph, make_version, open_ledger, read_file,
+                     read_version)
+from update import Refused, floats, refuse
+
+FIX = 1 << 27
+
+
+def fixed(values, max_norm):
+    """The values in units of 2^-27, scaled down to the largest norm."""
+    fixes = [round(value * FIX) for value in values]
+    largest = math.floor(max_norm * FIX)
+    squares = sum(fix * fix for fix in fixes)
+    norm = math.isqrt(squares - 1) + 1 if squares else 0
+    if not max_norm or norm <= largest:
+        return fixes
+    factor = (largest << 32) // norm
+    return [abs(fix) * factor // 2**32 * (1 if fix > 0 else -1) for fix in fixes]
+
+
+def quotient(numerator, denominator):
+    """The nearest float32 to a quotient of whole numbers, ties to even; results stay above 2^-126."""
+    if not numerator:
+        return 0.0
+    size = abs(numerator)
+    shift = 25 - (size.bit_length() - denominator.bit_length())
+    size, denominator = size << max(shift, 0), denominator << max(-shift, 0)
+    digits, rest = divmod(size, denominator)
+    drop = digits.bit_length() - 24
+    low = digits & ((1 << drop) - 1)
+    digits >>= drop
+    half = 1 << (drop - 1)
+    if low > half or low == half and (rest or digits & 1):
+        digits += 1
+    return math.copysign(math.ldexp(digits, drop - shift), numerator)
+
+
+def mean_of(contributions, directory, expected, layout, max_norm):
+    total, sums = 0, [0] * sum(count for count, _ in layout)
+    for group, digest, size, weight in contributions:
+        frame = read_file(directory, "round-%d-%s.update" % (expected["round"], group))
+        refuse(len(frame) != size or digest_of(frame) != digest, "the update of %s" % group)
+        header, values = update.decode(frame, layout)
+        refuse((header.run, header.round, header.base, header.group) !=
+               (expected["run"], expected["round"], expected["base"], group), "header of the update of %s" % group)
+        refuse(weight > header.weight, "an update counts for more than it says")
+        total += weight
+        sums = [each + weight * fix for each, fix in zip(sums, fixed(values, max_norm))]
+    return floats(quotient(each, total * FIX) for each in sums), total
+
+
+def merge(parent, residual, mean, rule, base, layout):
+    """(weights, residual, frame) of the next version."""
+    step = floats(m + r for m, r in zip(mean, residual))
+    step = floats(max(-update.LARGEST, min(update.LARGEST, each)) for each in step)
+    frame = update.encode(rule._replace(base=base), layout, step)
+    sent = update.decode(frame, layout)[1]
+    return floats(w + d for w, d in zip(parent, sent)), floats(s - d for s, d in zip(step, sent)), frame
+
+
+def replay(gateway, model_path, max_norm):
+    model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
+    layout, graph = layout_of(model), digest_of(make_graph(model))
+    check_versions(gateway, model, ledger)
+    run = ledger.execute("SELECT run FROM meta").fetchone()[0] % 2**64
+    versions = ledger.execute("SELECT number, digest, delta_digest, delta_size FROM version "
+                              "WHERE number > 0 ORDER BY number").fetchall()
+    base = read_version(read_file(files, "version-0.full"))
+    residual = floats([0.0]) * len(base.values)
+    for number, digest, delta_digest, delta_size in versions:
+        delta = read_file(files, "version-%d.delta" % number)
+        refuse(len(delta) != delta_size or digest_of(delta) != delta_digest, "delta %d" % number)
+        rule = update.decode(delta, layout)[0]
+        contributions = ledger.execute("SELECT grp, digest, size, weight FROM contribution WHERE round = ?", (number,))
+        expected = {"run": run, "round": number, "base": base.digest}
+        mean, total = mean_of(contributions, files, expected, layout, max_norm)
+        refuse((rule.run, rule.round, rule.group, rule.weight) != (run, number, "", total), "header of delta %d" % number)
+        weights, residual, frame = merge(base.values, residual, mean, rule, base.digest, layout)
+        refuse(frame != delta, "version %d has another delta" % number)
+        refuse(residual.tobytes() != read_file(files, "version-%d.residual" % number), "residual %d" % number)
+        made = make_version(graph, base.digest, weights)
+        refuse(made != read_file(files, "version-%d.full" % number), "version %d" % number)
+        base = read_version(made)
+        refuse(base.digest != digest, "the digest of version %d" % number)
+    return len(versions), base.digest
+
+
+def main(gateway, model_path, max_norm="10"):
+    count, digest = replay(gateway, model_path, float(max_norm))
+    print("%d versions made again, the last is %s" % (count, digest.hex()))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Refused as error:
+        sys.exit("replay: %s" % error)

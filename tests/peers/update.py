@@ -1,0 +1,390 @@
+"""A second implementation of update frames, written from runtime/update/UPDATE.md alone.
+
+usage: update.py DIRECTORY   (makes and reads every vector of tests/data/update)
+
+Values are array("f"). A sum, product or quotient of float32 numbers computed as float64 and rounded once
+to float32 is what float32 arithmetic gives, so `floats` of exact or float64 results is that arithmetic.
+"""
+
+import hashlib
+import math
+import struct
+import sys
+from array import array
+from typing import NamedTuple
+
+RAW32, Q8, TOPK = range(3)
+PARAM, STATISTIC = range(2)
+BLOCK, GROUP, SPARSE = 4096, 256, 1024
+CODE_MIN, CODE_MAX, SCALE_MAX, LARGEST = 0x0100, 0x8300, 0x7C03, 16.0
+HEADER = struct.Struct("<8sBBBBIQQQQ32s")
+
+
+class Refused(Exception):
+    """What was read is not what the format describes."""
+
+
+def refuse(condition, reason):
+    if condition:
+        raise Refused(reason)
+
+
+class Header(NamedTuple):
+    mode: int
+    value_bits: int
+    group: str
+    round: int
+    run: int
+    weight: int
+    density: float
+    base: bytes
+
+
+def floats(values):
+    return array("f", values)
+
+
+def bits_of(values):
+    """The bits of each float32."""
+    bits = array("I")
+    bits.frombytes(floats(values).tobytes())
+    return bits
+
+
+def float_of(bits):
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
+
+
+def value_of(code):
+    return float_of(code << 15)
+
+
+def crc_table():
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+CRC_TABLE = crc_table()
+
+
+def checksum(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
+    return (~crc & 0xFFFF).to_bytes(2, "little")
+
+
+def is_sparse(mode, tensor):
+    count, kind = tensor
+    return mode == TOPK and kind == PARAM and count >= SPARSE
+
+
+def blocks(tensors):
+    """(tensor, first element in the row, elements) of each block."""
+    start = 0
+    for tensor in tensors:
+        for done in range(0, tensor[0], BLOCK):
+            yield tensor, start + done, min(BLOCK, tensor[0] - done)
+        start += tensor[0]
+
+
+# Rice codes
+
+
+class BitWriter:
+    def __init__(self):
+        self.bits = []
+
+    def put(self, value, count):
+        self.bits += [value >> i & 1 for i in range(count)]
+
+    def put_rice(self, value, largest, parameter):
+        self.bits += [0] * (value >> parameter)
+        if value >> parameter != largest >> parameter:
+            self.bits.append(1)
+        self.put(value, parameter)
+
+    def data(self):
+        text = "".join(map(str, reversed(self.bits)))
+        return int(text, 2).to_bytes((len(text) + 7) // 8, "little") if text else b""
+
+
+class BitReader:
+    def __init__(self, data, at):
+        self.data, self.position = data, 8 * at
+
+    def get(self, count):
+        value = 0
+        for i in range(count):
+            refuse(self.position >> 3 >= len(self.data), "a block ends early")
+            value |= (self.data[self.position >> 3] >> (self.position & 7) & 1) << i
+            self.position += 1
+        return value
+
+    def get_rice(self, largest, parameter):
+        high = 0
+        while high < largest >> parameter and not self.get(1):
+            high += 1
+        value = high << parameter | self.get(parameter)
+        refuse(value > largest, "a code above its largest value")
+        return value
+
+    def end(self):
+        while self.position & 7:
+            refuse(self.get(1), "bits behind the last code")
+        return self.position >> 3
+
+
+def gap_parameter(gaps):
+    parameter = 0
+    while sum(((gap >> parameter) + 1) // 2 for gap in gaps) > len(gaps):
+        parameter += 1
+    return parameter
+
+
+def rice_size(value, largest, parameter):
+    return (value >> parameter) + (value >> parameter != largest >> parameter) + parameter
+
+
+def level_parameter(levels, value_bits):
+    largest = (1 << value_bits) - 1
+    sizes = [sum(rice_size(level, largest, d) for level in levels) for d in range(value_bits + 1)]
+    return sizes.index(min(sizes))
+
+
+# Blocks
+
+
+def put_q8(values):
+    out = bytearray()
+    for start in range(0, len(values), GROUP):
+        part = values[start : start + GROUP]
+        code = (bits_of([max(map(abs, part)) / 127])[0] + 0x7FFF) >> 15
+        if code < CODE_MIN:
+            out += bytes(2)
+            continue
+        scale = value_of(code)
+        steps = [round(quotient) for quotient in floats(value / scale for value in part)]
+        out += struct.pack("<H%db" % len(part), code, *steps)
+    return bytes(out)
+
+
+def get_q8(data, at, count):
+    values = []
+    while len(values) < count:
+        part = min(GROUP, count - len(values))
+        refuse(at + 2 > len(data), "a block ends early")
+        code = struct.unpack_from("<H", data, at)[0]
+        at += 2
+        if code == 0:
+            values += [0.0] * part
+            continue
+        refuse(not CODE_MIN <= code <= SCALE_MAX, "a scale out of range")
+        refuse(at + part > len(data), "a block ends early")
+        steps = struct.unpack_from("<%db" % part, data, at)
+        refuse(max(map(abs, steps)) != 127, "a group without 127")
+        values += [max(-LARGEST, min(LARGEST, step * value_of(code))) for step in steps]
+        at += part
+    return values, at
+
+
+def mean_code(magnitudes):
+    total = 0.0
+    for magnitude in magnitudes:
+        total += magnitude
+    bits = bits_of([total / len(magnitudes)])[0]
+    return (bits + 0x3FFF + (bits >> 15 & 1)) >> 15
+
+
+def level_step(low, high, value_bits):
+    return (high + 1 - low) << (15 - value_bits)
+
+
+def put_sparse(values, sent, value_bits):
+    """values of the block; sent has the indices of those to send, ascending."""
+    if not sent:
+        return bytes(3)
+    gaps = [index - before - 1 for before, index in zip([-1] + sent, sent)]
+    magnitudes = floats(abs(values[index]) for index in sent)
+    bits = bits_of(magnitudes)
+    if value_bits:
+        low, high = min(bits) >> 15, max(bits) >> 15
+        step = level_step(low, high, value_bits)
+        levels = [(each - (low << 15)) // step for each in bits]
+        codes = struct.pack("<HH", low, high)
+    else:
+        levels = [0] * len(sent)
+        codes = struct.pack("<H", mean_code(magnitudes))
+    b, d = gap_parameter(gaps), level_parameter(levels, value_bits)
+    out, free = BitWriter(), len(values) - len(sent)
+    for index, gap, level in zip(sent, gaps, levels):
+        out.put_rice(gap, free, b)
+        out.put(values[index] < 0, 1)
+        if value_bits:
+            out.put_rice(level, (1 << value_bits) - 1, d)
+        free -= gap
+    return (len(sent) | b << 13 | d << 17).to_bytes(3, "little") + codes + out.data()
+
+
+def get_codes(data, at, value_bits):
+    size = 4 if value_bits else 2
+    refuse(at + size > len(data), "a block ends early")
+    low = high = struct.unpack_from("<H", data, at)[0]
+    if value_bits:
+        high = struct.unpack_from("<H", data, at + 2)[0]
+    refuse(not CODE_MIN <= low <= high <= CODE_MAX, "codes out of range")
+    return low, high, at + size
+
+
+def get_sparse(data, at, count, value_bits):
+    values = [0.0] * count
+    refuse(at + 3 > len(data), "a block ends early")
+    head = int.from_bytes(data[at : at + 3], "little")
+    sent, b, d = head & 0x1FFF, head >> 13 & 15, head >> 17 & 15
+    refuse(head >> 21 or sent > count or (not sent and head), "head of a block")
+    at += 3
+    if not sent:
+        return values, at
+    low, high, at = get_codes(data, at, value_bits)
+    step = level_step(low, high, value_bits)
+    bits, free, index, gaps, levels = BitReader(data, at), count - sent, 0, [], []
+    for _ in range(sent):
+        gaps.append(bits.get_rice(free, b))
+        negative = bits.get(1)
+        levels.append(bits.get_rice((1 << value_bits) - 1, d) if value_bits else 0)
+        magnitude = (low << 15) + (levels[-1] * step + step // 2 if value_bits else 0)
+        index += gaps[-1]
+        values[index] = (-1 if negative else 1) * min(float_of(magnitude), LARGEST)
+        index += 1
+        free -= gaps[-1]
+    refuse(b != gap_parameter(gaps) or d != level_parameter(levels, value_bits), "other parameters")
+    return values, bits.end()
+
+
+def get_raw(data, at, count):
+    refuse(at + 4 * count > len(data), "a block ends early")
+    values = struct.unpack_from("<%df" % count, data, at)
+    refuse(not all(abs(value) <= LARGEST for value in values), "a value out of range")
+    return values, at + 4 * count
+
+
+# What is sent
+
+
+def share(density, count):
+    return math.ceil(density * count)
+
+
+def largest(codes, indices, count):
+    """The count largest, the first of those with the smallest code; fewer when there are fewer."""
+    candidates = [index for index in indices if codes[index] >= CODE_MIN]
+    return sorted(candidates, key=lambda index: (-codes[index], index))[:count]
+
+
+def select(density, tensors, values):
+    """The indices in the row of all that sparse blocks send."""
+    codes = [(bits & 0x7FFFFFFF) >> 15 for bits in bits_of(values)]
+    rows, start = [], 0
+    for tensor in tensors:
+        if is_sparse(TOPK, tensor):
+            rows.append(range(start, start + tensor[0]))
+        start += tensor[0]
+    everywhere = [index for row in rows for index in row]
+    chosen = set(largest(codes, everywhere, share(density, len(everywhere))))
+    for row in rows:
+        least = (share(density, len(row)) + 9) // 10
+        if sum(index in chosen for index in row) < least:
+            chosen.update(largest(codes, row, least))
+    return chosen
+
+
+# Frames
+
+
+def encode(header, tensors, values):
+    sparse = header.mode == TOPK
+    chosen = select(header.density, tensors, values) if sparse else ()
+    group = header.group.encode()
+    frame = bytearray(HEADER.pack(
+        b"cairnup1", header.mode, header.value_bits if sparse else 0, len(group), 0, header.round, header.run,
+        header.weight, len(values), struct.unpack("<Q", struct.pack("<d", header.density if sparse else 0))[0],
+        header.base) + group)
+    for tensor, start, count in blocks(tensors):
+        part = values[start : start + count]
+        if header.mode == RAW32:
+            block = part.tobytes()
+        elif is_sparse(header.mode, tensor):
+            block = put_sparse(part, [i for i in range(count) if start + i in chosen], header.value_bits)
+        else:
+            block = put_q8(part)
+        frame += block + checksum(block)
+    return bytes(frame + hashlib.sha256(frame).digest())
+
+
+def get_header(frame, tensors):
+    refuse(len(frame) < HEADER.size + 32, "too short")
+    magic, mode, value_bits, size, zero, number, run, weight, count, density, base = HEADER.unpack_from(frame)
+    refuse(magic != b"cairnup1" or mode > TOPK or zero, "header")
+    refuse(value_bits > (8 if mode == TOPK else 0), "bits of a magnitude")
+    refuse(size > 63 or HEADER.size + size + 32 > len(frame), "name of the group")
+    refuse(not 1 <= weight <= 1 << 31, "weight")
+    refuse(count != sum(each for each, _ in tensors), "another model")
+    share_of_all = struct.unpack("<d", struct.pack("<Q", density))[0]
+    refuse(density if mode != TOPK else not 0 < share_of_all <= 1, "density")
+    group = frame[HEADER.size : HEADER.size + size].decode("ascii", "replace")
+    return Header(mode, value_bits, group, number, run, weight, share_of_all, base)
+
+
+def decode(frame, tensors):
+    """(header, values); Refused when the frame is not one for a model of these tensors."""
+    header = get_header(frame, tensors)
+    refuse(hashlib.sha256(frame[:-32]).digest() != frame[-32:], "digest")
+    data, at, values = frame[:-32], HEADER.size + len(header.group), []
+    for tensor, _, count in blocks(tensors):
+        start = at
+        if header.mode == RAW32:
+            block, at = get_raw(data, at, count)
+        elif is_sparse(header.mode, tensor):
+            block, at = get_sparse(data, at, count, header.value_bits)
+        else:
+            block, at = get_q8(data, at, count)
+        refuse(data[at : at + 2] != checksum(data[start:at]), "checksum of a block")
+        at += 2
+        values += block
+    refuse(at != len(data), "bytes behind the last block")
+    return header, floats(values)
+
+
+# Test vectors
+
+
+def check_vector(directory, tensors, values, line):
+    name, mode, value_bits, density, digest = line.split()
+    with open("%s/%s.frame" % (directory, name), "rb") as file:
+        frame = file.read()
+    group = "" if name == "down" else "north"
+    header = Header(int(mode), int(value_bits), group, 5, 0x0123456789ABCDEF, 1200, float(density), b"\xab" * 32)
+    found, decoded = decode(frame, tensors)
+    refuse(found != header, "%s: header %s" % (name, found))
+    refuse(hashlib.sha256(decoded.tobytes()).hexdigest() != digest, "%s decodes to something else" % name)
+    refuse(encode(header, tensors, values) != frame, "%s: the values give another frame" % name)
+
+
+def main(directory):
+    with open(directory + "/layout.txt") as file:
+        tensors = [tuple(map(int, line.split())) for line in file]
+    with open(directory + "/values.f32", "rb") as file:
+        values = array("f", file.read())
+    with open(directory + "/vectors.txt") as file:
+        lines = file.readlines()
+    for line in lines:
+        check_vector(directory, tensors, values, line)
+    print("%d vectors made and read" % len(lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
