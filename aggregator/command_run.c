@@ -50,9 +50,9 @@ struct daemon {
     struct cn_coap_server *server;
     struct cn_report report;
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
+    bool over_at_start;                      // the run had ended before
     uint64_t retry_ms;                       // clock; the run is not advanced before
     cn_err trouble;                          // that was told
-    bool over_at_start;                      // the run had ended before
 };
 
 // --- what the run and the roster call ---

@@ -485,6 +485,11 @@ uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t me
     return pause_ms;
 }
 
+void cn_membership_hurry(struct cn_membership *membership)
+{
+    membership->wait_until_ms = 0;
+}
+
 bool cn_membership_knocked(const struct cn_membership *membership)
 {
     return membership->knocked;

@@ -77,6 +77,9 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
 uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t member,
                                    uint64_t now_ms);
 
+// There is nothing left to train: whoever is there forms the group, nobody else is waited for.
+void cn_membership_hurry(struct cn_membership *membership);
+
 // A member outside of the view knocks: the leader ends the epoch at the next step boundary. What
 // others hear does not matter: the leader hears it too, or cannot take it in.
 bool cn_membership_knocked(const struct cn_membership *membership);

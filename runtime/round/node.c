@@ -222,17 +222,29 @@ static void give_solo_view(struct node *node)
 static cn_err worker_left(struct node *node, const struct cn_left *left, uint64_t now)
 {
     uint8_t job[CN_DIGEST_SIZE];
+    cn_err err;
 
     if (node->config.settings->group.member_count <= 1) {
         give_solo_view(node);
         return node->link->ops->watch(node->link, true);
     }
     hash_job(node, job);
-    return cn_node_group_left(&node->group, left, job, cn_mailbox_progress(&node->box).epoch, now);
+    err = cn_node_group_left(&node->group, left, job, cn_mailbox_progress(&node->box).epoch, now);
+    // Until there is a leader everybody looks: perhaps the run has ended meanwhile.
+    return err ? err : node->link->ops->watch(node->link, true);
+}
+
+// A run that is over needs no group: a board that comes late must not wait for those that are gone.
+static bool run_is_over(const struct node *node)
+{
+    return node->status.has_news && node->status.news.run == node->manifest.run &&
+           node->status.news.state == CN_ROUND_ENDED;
 }
 
 static cn_err poll_group(struct node *node, uint64_t now)
 {
+    if (node->group.membership && run_is_over(node))
+        cn_membership_hurry(node->group.membership);
     if (!cn_node_group_poll(&node->group, &node->box, now))
         return CN_OK;
     return node->link->ops->watch(node->link, node->group.leads);

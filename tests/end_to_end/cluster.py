@@ -39,6 +39,7 @@ JOB = {
     "rejoin": "2 s",
     "form": "10 s",
     "timeout": "10 s",
+    "mixed": False,
     "extra": "",
 }
 
@@ -99,6 +100,36 @@ def free_ports(count):
     raise RuntimeError("no free ports")
 
 
+def read_npy(path):
+    """Header and the bytes of each sample."""
+    with open(path, "rb") as file:
+        content = file.read()
+    begin = 10 + int.from_bytes(content[8:10], "little")
+    header = content[10:begin].decode()
+    count = int(header.split("'shape': (")[1].split(",")[0])
+    size = (len(content) - begin) // count
+    return header, [content[begin + i * size : begin + (i + 1) * size] for i in range(count)]
+
+
+def write_npy(path, header, samples):
+    before, after = header.split("'shape': (", 1)
+    text = f"{before}'shape': ({len(samples)},{after.split(',', 1)[1]}".rstrip()
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + b"".join(samples))
+
+
+def mix_data(folder, boards):
+    """Deals the samples of all boards out in turn, so that every board has all kinds."""
+    for part in ("images", "labels"):
+        samples = []
+        for board in boards:
+            header, own = read_npy(os.path.join(DIGITS, f"{board}-{part}.npy"))
+            samples += own
+        for index, board in enumerate(boards):
+            write_npy(os.path.join(folder, f"{board}-{part}.npy"), header, samples[index :: len(boards)])
+
+
 class Cluster:
     def __init__(self, build, groups=None, keep=False, **job):
         self.node = os.path.join(build, "cairn-node")
@@ -115,6 +146,9 @@ class Cluster:
     def __enter__(self):
         for folder in ("keys", "logs"):
             os.mkdir(self.path(folder))
+        if self.job["mixed"]:
+            os.mkdir(self.path("data"))
+            mix_data(self.path("data"), self.boards)
         self.write_profiles()
         self.enroll_all()
         return self
@@ -144,7 +178,9 @@ class Cluster:
         self.write("gateway.yaml", GATEWAY_TEXT.format(**common))
         for members in self.groups.values():
             for board in members:
-                text = BOARD_TEXT.format(name=board, group=self.group_text(board, members), **common)
+                data = self.path("data") if self.job["mixed"] else DIGITS
+                values = {**common, "data": data, "name": board, "group": self.group_text(board, members)}
+                text = BOARD_TEXT.format(**values)
                 self.write(f"{board}.yaml", text)
 
     def group_text(self, board, members):

@@ -116,6 +116,21 @@ static void old_news_changes_nothing(void **state)
     assert_int_equal(next(&held, &news), CN_DO_WAIT);
 }
 
+// A member that led before may have news from then.
+static void an_older_version_is_not_taken_back(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 4);
+
+    (void)state;
+    held.version = 4;
+    news.version = 3;
+    memset(news.version_digest, 'b', CN_DIGEST_SIZE);
+    assert_int_equal(next(&held, &news), CN_DO_WAIT);
+    news.version = 5;
+    assert_int_equal(next(&held, &news), CN_DO_FETCH);
+}
+
 static void another_run_or_a_higher_lineage_resets(void **state)
 {
     struct cn_checkpoint held = holding(CN_PHASE_SEND, 4);
@@ -175,6 +190,7 @@ int main(void)
         cmocka_unit_test(a_group_without_a_model_fetches_one),
         cmocka_unit_test(training_stops_when_the_round_is_over),
         cmocka_unit_test(old_news_changes_nothing),
+        cmocka_unit_test(an_older_version_is_not_taken_back),
         cmocka_unit_test(another_run_or_a_higher_lineage_resets),
         cmocka_unit_test(the_outbox_is_decided_by_what_the_aggregator_recorded),
         cmocka_unit_test(a_finished_run_ends_the_group_once_it_has_the_last_version),

@@ -1,0 +1,504 @@
+// Two members over the TCP ring on the digits: a round, a loss in its middle, the return.
+// The test plays the owners of both members and the aggregator.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ports/cpu/compute_cpu.h"
+#include "ports/tcp/ring.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/epoch.h"
+#include "runtime/update/version.h"
+
+#define DIGITS CAIRN_TEST_DATA "/digits/"
+#define PATIENCE_MS 20000
+#define NOBODY (-1)
+
+// The ring, until the board dies in one of its calls.
+struct mortal {
+    struct cn_collective base;
+    struct cn_collective *ring;
+    uint32_t calls_left;
+};
+
+struct board {
+    struct mortal mortal;
+    atomic_bool left; // the epoch is over
+    struct cn_settings settings;
+    struct cn_store *store;
+    struct cn_session *session;
+    struct cn_mailbox box;
+    struct cn_epoch epoch;
+    struct cn_collective_config collective;
+    pthread_t thread;
+    cn_err err;
+};
+
+struct world {
+    char directory[64];
+    struct cn_job job;
+    struct cn_mapping model;
+    struct cn_member members[2][2]; // as each of the two knows them
+    struct board boards[2];
+    uint8_t *version; // the initial one, in full
+    size_t version_size;
+    struct cn_round_info news;
+};
+
+static void open_session(struct world *world, int index)
+{
+    struct board *board = &world->boards[index];
+    struct cn_session_config config = {
+        .settings = &board->settings,
+        .job = &world->job,
+        .compute = &cn_compute_cpu,
+        .model = world->model.data,
+        .model_size = world->model.size,
+        .run = 9,
+        .lineage = 1,
+        .group = "lab",
+        .stop_fd = -1,
+    };
+    static struct cn_diag diag;
+
+    assert_int_equal(cn_platform_open_store(board->settings.state, &board->store), CN_OK);
+    config.store = board->store;
+    cn_diag_init(&diag);
+    assert_int_equal(cn_session_open(&config, &diag, &board->session), CN_OK);
+}
+
+static void close_session(struct board *board)
+{
+    cn_session_close(board->session);
+    board->session = NULL;
+    board->store->ops->close(board->store);
+}
+
+static void init_board(struct world *world, int index)
+{
+    struct board *board = &world->boards[index];
+    struct cn_data_paths *data = &board->settings.data[0];
+    int pid = (int)getpid();
+
+    snprintf(board->settings.state, CN_PATH_SIZE, "%s/%d", world->directory, index);
+    board->settings.threads = 1;
+    board->settings.data_count = 1;
+    snprintf(data->name, sizeof(data->name), "digits");
+    snprintf(data->inputs, CN_PATH_SIZE, DIGITS "board-%d-images.npy", index + 1);
+    snprintf(data->labels, CN_PATH_SIZE, DIGITS "board-%d-labels.npy", index + 1);
+    for (int m = 0; m < 2; m++) {
+        struct cn_member *member = &world->members[index][m];
+
+        snprintf(member->name, CN_NAME_SIZE, "board-%d", m + 1);
+        snprintf(member->address, sizeof(member->address), "127.%d.%d.%d:7410",
+                 50 + (pid >> 14) % 40, (pid >> 6) & 255, 1 + (pid & 63) * 2 + m);
+        if (m != index)
+            memset(member->pair_key, 5, CN_KEY_SIZE);
+    }
+    open_session(world, index);
+}
+
+// Version 0, and a round that is open for it.
+static void make_version(struct world *world)
+{
+    const struct cn_session *session = world->boards[0].session;
+    struct cn_version_header header = {.count = session->layout->total};
+    float *values = calloc(header.count, sizeof(*values));
+
+    assert_non_null(values);
+    assert_int_equal(cn_onnx_weights(session->onnx, session->layout, values), CN_OK);
+    world->version_size = CN_VERSION_HEADER_SIZE + header.count * sizeof(float);
+    world->version = malloc(world->version_size);
+    assert_non_null(world->version);
+    cn_version_put_header(&header, world->version);
+    memcpy(world->version + CN_VERSION_HEADER_SIZE, values, header.count * sizeof(float));
+    free(values);
+    world->news = (struct cn_round_info){
+        .run = 9,
+        .lineage = 1,
+        .state = CN_ROUND_OPEN,
+        .round = 1,
+        .invited = true,
+        .version_size = world->version_size,
+    };
+    cn_crypto_digest(world->version, world->version_size, world->news.version_digest);
+}
+
+static int set_up(void **state)
+{
+    struct world *world = calloc(1, sizeof(*world));
+
+    if (!world)
+        return -1;
+    *state = world;
+    snprintf(world->directory, sizeof(world->directory), "/tmp/cairn-epoch-XXXXXX");
+    if (!mkdtemp(world->directory))
+        return -1;
+    world->job = (struct cn_job){
+        .seed = 1,
+        .loss = CN_LOSS_CROSS_ENTROPY,
+        .data_set = "digits",
+        .scale = 0.0625,
+        .held_out = 0.1,
+        .batch = 16,
+        .accumulate = 1,
+        .local_steps = 3,
+        .learning_rate = 0.05,
+        .momentum = 0.9,
+        .up = {.mode = CN_UPDATE_TOPK, .density = 0.1, .value_bits = 2},
+    };
+    assert_int_equal(cn_platform_map(DIGITS "digits-mlp.onnx", 1 << 20, &world->model), CN_OK);
+    for (int i = 0; i < 2; i++)
+        init_board(world, i);
+    make_version(world);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *world = *state;
+    char command[128];
+
+    for (int i = 0; i < 2; i++)
+        close_session(&world->boards[i]);
+    cn_platform_unmap(&world->model);
+    snprintf(command, sizeof(command), "rm -rf %s", world->directory);
+    free(world->version);
+    free(world);
+    return system(command); // NOLINT(cert-env33-c): a directory of this test
+}
+
+static bool dies(struct cn_collective *collective)
+{
+    struct mortal *mortal = (struct mortal *)collective;
+
+    return mortal->calls_left-- == 0;
+}
+
+static cn_err mortal_all_reduce(struct cn_collective *collective, enum cn_reduce how, float *data,
+                                size_t count)
+{
+    struct cn_collective *ring = ((struct mortal *)collective)->ring;
+
+    return dies(collective) ? CN_ECANCELED : ring->ops->all_reduce(ring, how, data, count);
+}
+
+static cn_err mortal_broadcast(struct cn_collective *collective, uint32_t root, void *data,
+                               size_t size)
+{
+    struct cn_collective *ring = ((struct mortal *)collective)->ring;
+
+    return dies(collective) ? CN_ECANCELED : ring->ops->broadcast(ring, root, data, size);
+}
+
+static void mortal_cancel(struct cn_collective *collective)
+{
+    struct cn_collective *ring = ((struct mortal *)collective)->ring;
+
+    ring->ops->cancel(ring);
+}
+
+static const struct cn_collective_ops mortal_ops = {
+    .name = "mortal",
+    .all_reduce = mortal_all_reduce,
+    .broadcast = mortal_broadcast,
+    .cancel = mortal_cancel,
+};
+
+static void *run_board(void *context)
+{
+    struct board *board = context;
+    uint32_t lost;
+
+    board->err = cn_collective_tcp.open(&board->collective, &board->mortal.ring, &lost);
+    if (!board->err) {
+        board->mortal.base.ops = &mortal_ops;
+        board->epoch.collective = &board->mortal.base;
+        cn_mailbox_set_collective(&board->box, board->epoch.collective);
+        board->err = cn_epoch_run(&board->epoch);
+        cn_mailbox_set_collective(&board->box, NULL);
+        cn_collective_tcp.close(board->mortal.ring);
+    }
+    atomic_store(&board->left, true);
+    return NULL;
+}
+
+// The victim, if any, dies in call number `calls` of its collective.
+static void start(struct world *world, uint64_t number, uint32_t source, int victim, uint32_t calls)
+{
+    for (int i = 0; i < 2; i++) {
+        struct board *board = &world->boards[i];
+        struct cn_view view = {.epoch = number, .size = 2, .rank = (uint32_t)i, .ranks = {0, 1}};
+
+        assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
+        atomic_store(&board->left, false);
+        board->mortal.calls_left = i == victim ? calls : UINT32_MAX;
+        board->epoch = (struct cn_epoch){
+            .session = board->session, .view = {view, source}, .box = &board->box};
+        board->collective = (struct cn_collective_config){
+            .members = world->members[i],
+            .member_count = 2,
+            .view = view,
+            .open_timeout_ms = 5000,
+            .progress_timeout_ms = 5000,
+            .cancel_fd = cn_mailbox_stop_fd(&board->box),
+        };
+        assert_int_equal(pthread_create(&board->thread, NULL, run_board, board), 0);
+    }
+}
+
+static void join(struct board *board)
+{
+    pthread_join(board->thread, NULL);
+    cn_mailbox_deinit(&board->box);
+}
+
+// The next errand of the leader.
+static void await_errand(struct board *board, enum cn_errand kind,
+                         struct cn_errand_request *request)
+{
+    uint64_t until = cn_platform_now_ms() + PATIENCE_MS;
+
+    while (!cn_mailbox_take_request(&board->box, request) || request->kind != kind) {
+        assert_true(cn_platform_now_ms() < until);
+        cn_platform_sleep_ms(1);
+    }
+}
+
+static void answer_fetch(struct world *world, const struct cn_errand_request *request)
+{
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_FETCH, .number = request->number, .size = world->version_size};
+
+    assert_memory_equal(request->digest, world->news.version_digest, CN_DIGEST_SIZE);
+    answer.data = malloc(answer.size);
+    assert_non_null(answer.data);
+    memcpy(answer.data, world->version, answer.size);
+    cn_mailbox_put_answer(&world->boards[0].box, &answer);
+}
+
+static void serve_version(struct world *world)
+{
+    struct cn_errand_request request;
+
+    await_errand(&world->boards[0], CN_ERRAND_FETCH, &request);
+    answer_fetch(world, &request);
+}
+
+static void await_end(struct board *board)
+{
+    uint64_t until = cn_platform_now_ms() + PATIENCE_MS;
+
+    while (!cn_mailbox_progress(&board->box).ended) {
+        assert_true(cn_platform_now_ms() < until);
+        cn_platform_sleep_ms(1);
+    }
+}
+
+static void assert_same_state(const struct world *world)
+{
+    const struct cn_checkpoint *a = &world->boards[0].session->held;
+    const struct cn_checkpoint *b = &world->boards[1].session->held;
+
+    assert_int_equal(a->phase, CN_PHASE_BASE);
+    assert_int_equal(b->phase, CN_PHASE_BASE);
+    assert_int_equal(a->round, b->round);
+    assert_memory_equal(a->base_digest, b->base_digest, CN_DIGEST_SIZE);
+    assert_memory_equal(a->base, b->base, a->total * sizeof(float));
+    assert_memory_equal(a->residual, b->residual, a->total * sizeof(float));
+    assert_memory_equal(a->frame_digest, b->frame_digest, CN_DIGEST_SIZE);
+}
+
+// Ends the epoch by the loss of the second member and takes its session away, as a kill does.
+static void lose_second(struct world *world)
+{
+    cn_mailbox_stop(&world->boards[1].box);
+    join(&world->boards[1]);
+    join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_ECANCELED);
+    assert_int_equal(world->boards[0].err, CN_EPEER);
+    close_session(&world->boards[1]);
+}
+
+// Both go on from an outbox until the run is over: the same update is sent, and counts.
+static void finish_run(struct world *world, uint64_t number, const uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct board *leader = &world->boards[0];
+    struct cn_errand_request request;
+    struct cn_errand_answer answer = {.kind = CN_ERRAND_UPLOAD, .verdict = CN_VERDICT_ACCEPTED};
+
+    start(world, number, 0, NOBODY, 0);
+    cn_mailbox_put_news(&leader->box, &world->news);
+    await_errand(leader, CN_ERRAND_UPLOAD, &request);
+    assert_memory_equal(request.upload.digest, digest, CN_DIGEST_SIZE);
+    free((void *)request.upload.frame);
+    answer.number = request.number;
+    memcpy(answer.accepted, digest, CN_DIGEST_SIZE);
+    cn_mailbox_put_answer(&leader->box, &answer);
+    world->news.state = CN_ROUND_ENDED;
+    world->news.decided_round = 1;
+    world->news.decided_accepted = true;
+    memcpy(world->news.decided_digest, digest, CN_DIGEST_SIZE);
+    cn_mailbox_put_news(&leader->box, &world->news);
+    for (int i = 0; i < 2; i++)
+        await_end(&world->boards[i]);
+    for (int i = 0; i < 2; i++)
+        cn_mailbox_stop(&world->boards[i].box);
+    for (int i = 0; i < 2; i++)
+        join(&world->boards[i]);
+    assert_same_state(world);
+}
+
+// Trains the round in the first epoch until the update is to be sent.
+static void train_round(struct world *world, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct board *leader = &world->boards[0];
+    struct cn_errand_request request;
+
+    start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&leader->box, &world->news);
+    serve_version(world);
+    await_errand(leader, CN_ERRAND_UPLOAD, &request);
+    memcpy(digest, request.upload.digest, CN_DIGEST_SIZE);
+    free((void *)request.upload.frame);
+}
+
+static void a_member_that_lost_everything_heals_from_the_other(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    char command[CN_PATH_SIZE + 16];
+
+    train_round(world, digest);
+    lose_second(world);
+    snprintf(command, sizeof(command), "rm -rf %s", world->boards[1].settings.state);
+    assert_int_equal(system(command), 0); // NOLINT(cert-env33-c)
+    open_session(world, 1);
+    assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_EMPTY);
+    finish_run(world, 32, digest);
+}
+
+static void a_killed_member_has_the_outbox_on_disk(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    train_round(world, digest);
+    lose_second(world);
+    open_session(world, 1);
+    assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_SEND);
+    assert_memory_equal(world->boards[1].session->held.frame_digest, digest, CN_DIGEST_SIZE);
+    finish_run(world, 32, digest);
+}
+
+// Serves the leader until it wants to send (true) or the epoch is over.
+static bool serve_until_upload(struct world *world, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct board *leader = &world->boards[0];
+    struct cn_errand_request request;
+
+    for (;;) {
+        bool left = atomic_load(&leader->left);
+
+        if (!cn_mailbox_take_request(&leader->box, &request)) {
+            if (left)
+                return false;
+            cn_platform_sleep_ms(1);
+        } else if (request.kind == CN_ERRAND_UPLOAD) {
+            memcpy(digest, request.upload.digest, CN_DIGEST_SIZE);
+            free((void *)request.upload.frame);
+            return true;
+        } else if (request.kind == CN_ERRAND_FETCH) {
+            answer_fetch(world, &request);
+        }
+    }
+}
+
+static uint32_t newest(const struct world *world)
+{
+    struct cn_state_tag a, b;
+
+    cn_epoch_tag(world->boards[0].session, &a);
+    cn_epoch_tag(world->boards[1].session, &b);
+    if (a.round != b.round)
+        return a.round < b.round;
+    if (a.phase != b.phase)
+        return a.phase < b.phase;
+    return a.step < b.step;
+}
+
+static void end_epoch(struct world *world)
+{
+    for (int i = 0; i < 2; i++)
+        cn_mailbox_stop(&world->boards[i].box);
+    for (int i = 0; i < 2; i++)
+        join(&world->boards[i]);
+}
+
+// One of both dies in its call number `calls` of the epoch and comes back with what is on its disk.
+// False when the update was there before.
+static bool die_and_return(struct world *world, int victim, uint32_t calls,
+                           const uint8_t undisturbed[CN_DIGEST_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool sent;
+
+    for (int i = 0; i < 2; i++) {
+        close_session(&world->boards[i]);
+        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%d-%u", world->directory, i,
+                 victim, calls);
+        open_session(world, i);
+    }
+    start(world, 32, 0, victim, calls);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    sent = serve_until_upload(world, digest);
+    end_epoch(world);
+    if (!sent) {
+        close_session(&world->boards[victim]);
+        open_session(world, victim);
+        start(world, 48, newest(world), NOBODY, 0);
+        cn_mailbox_put_news(&world->boards[0].box, &world->news);
+        assert_true(serve_until_upload(world, digest));
+        end_epoch(world);
+    }
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    return !sent;
+}
+
+static void a_death_in_any_call_changes_nothing_in_the_update(void **state)
+{
+    struct world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    train_round(world, undisturbed);
+    end_epoch(world);
+    for (int victim = 0; victim < 2; victim++) {
+        uint32_t calls = 0;
+
+        while (die_and_return(world, victim, calls, undisturbed))
+            calls++;
+        assert_true(calls > 2 * world->job.local_steps);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_killed_member_has_the_outbox_on_disk, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_death_in_any_call_changes_nothing_in_the_update, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
