@@ -18,11 +18,6 @@ void cn_put_u64(uint8_t *to, uint64_t value)
     memcpy(to, &value, sizeof(value));
 }
 
-void cn_put_f32(uint8_t *to, float value)
-{
-    memcpy(to, &value, sizeof(value));
-}
-
 uint16_t cn_get_u16(const uint8_t *from)
 {
     uint16_t value;

@@ -17,7 +17,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 void cn_put_u16(uint8_t *to, uint16_t value);
 void cn_put_u32(uint8_t *to, uint32_t value);
 void cn_put_u64(uint8_t *to, uint64_t value);
-void cn_put_f32(uint8_t *to, float value);
 uint16_t cn_get_u16(const uint8_t *from);
 uint32_t cn_get_u32(const uint8_t *from);
 uint64_t cn_get_u64(const uint8_t *from);

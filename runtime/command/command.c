@@ -1,5 +1,6 @@
 #include "runtime/command/command.h"
 
+#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,26 @@ struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use
     return NULL;
 }
 
+int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,
+                            bool *json, struct cn_profile **profile)
+{
+    static const struct option known[] = {{"json", no_argument, NULL, 'j'}, {0}};
+    int option;
+
+    *json = false;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option != 'j')
+            return CN_EXIT_USAGE;
+        *json = true;
+    }
+    if (optind + 1 != argc) {
+        fputs(help, stderr);
+        return CN_EXIT_USAGE;
+    }
+    *profile = cn_command_load_profile(argv[optind], use);
+    return *profile ? CN_EXIT_DONE : CN_EXIT_PROFILE;
+}
+
 const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports, enum cn_device device)
 {
     const char *wanted = device == CN_DEVICE_CUDA ? "cuda" : "cpu";
@@ -77,9 +98,13 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
             program);
 }
 
-static int run_command(const struct cn_command *command, const struct cn_ports *ports, int argc,
-                       char **argv)
+static int run_command(const char *program, const struct cn_command *command,
+                       const struct cn_ports *ports, int argc, char **argv)
 {
+    char name[80];
+
+    snprintf(name, sizeof(name), "%s %s", program, command->name);
+    argv[0] = name; // what getopt puts in front of its messages
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             fputs(command->help, stdout);
@@ -136,7 +161,7 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
     }
     for (const struct cn_command *const *command = commands; *command; command++) {
         if (strcmp(argv[1], (*command)->name) == 0)
-            return run_command(*command, ports, argc - 1, argv + 1);
+            return run_command(program, *command, ports, argc - 1, argv + 1);
     }
     fprintf(stderr, "error: '%s' is not a command\n", argv[1]);
     print_usage(stderr, program, commands);

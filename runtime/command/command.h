@@ -43,6 +43,11 @@ void cn_command_print_diag(const struct cn_diag *diag);
 // Loads a profile and prints what is wrong with it. NULL: exit with CN_EXIT_PROFILE.
 struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use);
 
+// Takes "[--json] PROFILE" from a command's arguments and loads the profile. Returns CN_EXIT_DONE,
+// or what to exit with after it said why.
+int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,
+                            bool *json, struct cn_profile **profile);
+
 // Set by SIGINT and SIGTERM once this was called.
 const atomic_bool *cn_command_catch_signals(void);
 

@@ -1,5 +1,4 @@
 // node_bench.c - "cairn-node bench": how fast this board trains the profile's model.
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,23 +179,13 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"json", no_argument, NULL, 'j'}, {0}};
     struct cn_profile *profile;
-    bool json = false;
-    int option, code;
+    bool json;
+    int code;
 
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'j')
-            return CN_EXIT_USAGE;
-        json = true;
-    }
-    if (optind + 1 != argc) {
-        fputs(help, stderr);
-        return CN_EXIT_USAGE;
-    }
-    profile = cn_command_load_profile(argv[optind], CN_PROFILE_TRAIN);
-    if (!profile)
-        return CN_EXIT_PROFILE;
+    code = cn_command_take_profile(argc, argv, help, CN_PROFILE_TRAIN, &json, &profile);
+    if (code)
+        return code;
     code = bench(ports, cn_profile_settings(profile), json);
     cn_profile_free(profile);
     return code;

@@ -1,6 +1,5 @@
-// status_file.c - "cairn-node status": says where the node of a profile is.
+// node_status.c - "cairn-node status": says where the node of a profile is.
 #include <cjson/cJSON.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,24 +54,14 @@ static int print_status(const struct cn_settings *settings, bool as_json)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"json", no_argument, NULL, 'j'}, {0}};
     struct cn_profile *profile;
-    bool as_json = false;
-    int option, code;
+    bool as_json;
+    int code;
 
     (void)ports;
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'j')
-            return CN_EXIT_USAGE;
-        as_json = true;
-    }
-    if (optind + 1 != argc) {
-        fputs(help, stderr);
-        return CN_EXIT_USAGE;
-    }
-    profile = cn_command_load_profile(argv[optind], CN_PROFILE_NODE);
-    if (!profile)
-        return CN_EXIT_PROFILE;
+    code = cn_command_take_profile(argc, argv, help, CN_PROFILE_NODE, &as_json, &profile);
+    if (code)
+        return code;
     code = print_status(cn_profile_settings(profile), as_json);
     cn_profile_free(profile);
     return code;

@@ -49,7 +49,6 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
                                           .progress_timeout_ms = 10000,
                                           .cancel_fd = -1};
     struct cn_collective *ring = NULL;
-    uint64_t median_us;
     uint32_t lost;
     cn_err err;
 
@@ -58,6 +57,8 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
         config.view.ranks[i] = i;
     err = cn_collective_tcp.open(&config, &ring, &lost);
     for (size_t k = 0; k < 2 && !err; k++) {
+        uint64_t median_us;
+
         err = measure(ring, cases[k].size, cases[k].repeats, times_us);
         if (err || rank != 0)
             continue;
