@@ -16,6 +16,7 @@
 
 #define STEP_MS 50
 #define ROSTER_MS 500      // between looks for revoked boards
+#define RETRY_MS 3000      // after an error that may pass
 #define STATUS_MS 1000     // between writes of status.json
 #define LIVE_MS 120000     // a group heard within this time is invited
 #define SETTLE_MS 3000     // for more groups than the quorum
@@ -48,6 +49,8 @@ struct daemon {
     struct cn_coap_server *server;
     struct cn_report report;
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
+    uint64_t retry_ms;                       // clock; the run is not advanced before
+    cn_err trouble;                          // that was told
 };
 
 // --- what the run and the roster call ---
@@ -110,6 +113,8 @@ static cn_err open_parts(struct daemon *daemon)
         .limit = daemon->setup.settings->gateway.spool_limit,
         .chunk_size = CN_RESOURCES_CHUNK_SIZE,
         .expiry_ms = EXPIRY_MS,
+        .disk = daemon->setup.settings->state,
+        .reserve = daemon->setup.settings->reserve,
     };
     cn_err err = cn_roster_open(daemon->setup.ledger, &daemon->roster);
     if (!err)
@@ -275,6 +280,22 @@ static bool may_leave(struct daemon *daemon, uint64_t now_ms)
            now_ms - daemon->resources.fetched_ms >= QUIET_MS;
 }
 
+// What passes by itself, as a full disk does, is said once and tried again after a pause.
+static cn_err advance(struct daemon *daemon, uint64_t now_ms)
+{
+    if (now_ms < daemon->retry_ms)
+        return CN_OK;
+    cn_err err = cn_run_tick(daemon->run, now_ms);
+    bool passes = err == CN_EAGAIN || err == CN_ENOSPC || err == CN_EIO;
+    if (passes && err != daemon->trouble)
+        cn_log(CN_LOG_ERROR, "run", "the run waits: %s; trying every %d s", cn_err_text(err),
+               RETRY_MS / 1000);
+    if (passes)
+        daemon->retry_ms = now_ms + RETRY_MS;
+    daemon->trouble = passes ? err : CN_OK;
+    return passes ? CN_OK : err;
+}
+
 static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
 {
     cn_err err = cn_coap_server_step(daemon->server, STEP_MS);
@@ -282,11 +303,7 @@ static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
     if (err)
         return err;
     refresh_roster(daemon, now_ms);
-    err = cn_run_tick(daemon->run, now_ms);
-    if (err == CN_EAGAIN || err == CN_ENOSPC || err == CN_EIO) {
-        cn_log(CN_LOG_WARN, "run", "%s; trying again", cn_err_text(err));
-        err = CN_OK;
-    }
+    err = advance(daemon, now_ms);
     if (err)
         return err;
     cn_run_get_state(daemon->run, now_ms, state);

@@ -93,6 +93,13 @@ cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement)
     return result == SQLITE_DONE ? CN_ENOTFOUND : cn_ledger_sql_error(ledger, result);
 }
 
+cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more)
+{
+    cn_err err = cn_ledger_sql_step(ledger, statement);
+    *more = err == CN_OK;
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement)
 {
     cn_err err = cn_ledger_sql_error(ledger, sqlite3_step(statement));
@@ -386,7 +393,8 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
     if (err)
         return err;
     struct cn_ledger_board board;
-    while ((err = cn_ledger_sql_step(ledger, statement)) == CN_OK) {
+    bool more;
+    while (!(err = cn_ledger_sql_next(ledger, statement, &more)) && more) {
         err = read_board(statement, &board);
         if (!err)
             err = visit(context, &board);
@@ -395,7 +403,7 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
     }
     cn_crypto_wipe(&board, sizeof(board));
     sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+    return err;
 }
 
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)

@@ -153,7 +153,8 @@ cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t round,
     if (err)
         return err;
     struct cn_ledger_contribution contribution;
-    while ((err = cn_ledger_sql_step(ledger, statement)) == CN_OK) {
+    bool more;
+    while (!(err = cn_ledger_sql_next(ledger, statement, &more)) && more) {
         err = read_contribution(statement, &contribution);
         if (!err)
             err = visit(context, &contribution);
@@ -161,7 +162,7 @@ cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t round,
             break;
     }
     sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+    return err;
 }
 
 cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,

@@ -21,6 +21,10 @@ cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement,
 // CN_OK for a row, CN_ENOTFOUND after the last one.
 cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement);
 
+// The same for a walk, in which a visitor may return CN_ENOTFOUND for reasons of its own: more says
+// whether there is a row.
+cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more);
+
 // Steps a statement that gives no rows and finalises it.
 cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement);
 

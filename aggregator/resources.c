@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/log.h"
 #include "transport/message.h"
 #include "transport/security.h"
 
+#define TROUBLE_MS 60000       // between two lines about it
 #define BUSY_S 10              // when to come back if the disk is full or the spool is
 #define COUNT_MAX (1ull << 40) // samples that a measurement may claim
 
@@ -35,8 +37,13 @@ static const struct cn_roster_board *identify(struct cn_resources *resources,
 }
 
 // An error of ours that passes: the board keeps what it has and comes back.
-static void reply_trouble(struct cn_coap_reply *reply, cn_err err)
+static void reply_trouble(struct cn_resources *resources, struct cn_coap_reply *reply, cn_err err)
 {
+    uint64_t now_ms = resources->now_ms();
+    if (!resources->trouble_ms || now_ms - resources->trouble_ms > TROUBLE_MS) {
+        resources->trouble_ms = now_ms;
+        cn_log(CN_LOG_ERROR, "resources", "%s: boards are told to come back", cn_err_text(err));
+    }
     cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "%s", cn_err_text(err));
     reply->max_age_s = BUSY_S;
 }
@@ -170,7 +177,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
         return;
     cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
     if (err) {
-        reply_trouble(reply, err);
+        reply_trouble(resources, reply, err);
         return;
     }
     uint8_t bytes[CN_MESSAGE_MAX];
@@ -249,7 +256,7 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     }
     cn_err err = cn_run_judge(resources->run, group, &declared, &status);
     if (err) {
-        reply_trouble(reply, err);
+        reply_trouble(resources, reply, err);
         return;
     }
     if (status.decided) {
@@ -262,7 +269,7 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
         cn_coap_reply_error(reply, CN_COAP_TOO_LARGE, "no update of this model has %llu bytes",
                             (unsigned long long)declared.size);
     } else if (err) {
-        reply_trouble(reply, err);
+        reply_trouble(resources, reply, err);
     } else {
         cn_spool_describe(upload, &status);
         reply_status(reply, CN_COAP_CREATED, &status);
@@ -281,7 +288,7 @@ static void handle_chunk(struct cn_resources *resources, struct cn_upload *uploa
     if (err == CN_ERANGE) {
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "wrong number or size of a chunk");
     } else if (err) {
-        reply_trouble(reply, err);
+        reply_trouble(resources, reply, err);
     } else if (!request->wants_reply) {
         reply->code = CN_COAP_SILENT;
     } else {
@@ -297,14 +304,14 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
     struct cn_upload_status status, progress = {0};
     cn_spool_describe(upload, &progress);
     if (progress.received < progress.chunk_count) {
-        reply_status(reply, CN_COAP_CONFLICT, &progress);
+        reply_status(reply, CN_COAP_INCOMPLETE, &progress);
         return;
     }
     cn_err err = cn_run_accept(resources->run, upload, &status);
     if (err == CN_EDIGEST) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
     } else if (err) {
-        reply_trouble(reply, err);
+        reply_trouble(resources, reply, err);
     } else {
         memcpy(status.id, progress.id, sizeof(status.id));
         reply_status(reply, CN_COAP_CHANGED, &status);

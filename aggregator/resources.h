@@ -29,6 +29,7 @@ struct cn_resources {
     const struct cn_job *job;
     uint64_t (*now_ms)(void);
     uint64_t fetched_ms; // clock; when a chunk of a blob was last asked for
+    uint64_t trouble_ms; // clock; when trouble of ours was last told
 };
 
 // The routes; each one's context is a struct cn_resources.

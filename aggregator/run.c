@@ -6,18 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/admission.h"
 #include "aggregator/merge.h"
 #include "aggregator/selection.h"
 #include "runtime/base/log.h"
 
-#define RETRY_MS 3000 // after a merge that failed
-#define INVITE_MS 500 // between looks for more groups
+#define RETRY_MS 3000    // after a merge that failed
+#define INVITE_MS 500    // between looks for more groups
+#define REJECTED_TOLD 20 // updates of a round
 
 struct cn_run {
     struct cn_run_config config;
     enum cn_run_phase phase;
     uint32_t round;          // OPEN, CLOSING: of the ledger; else the next one
     uint32_t accepted;       // contributions to it
+    uint32_t rejected;       // updates, since it was opened
     uint32_t selected;       // groups invited to it
     uint32_t wanted;         // groups to invite; grows when a deadline passes
     uint64_t deadline_ms;    // clock; OPEN
@@ -27,7 +30,7 @@ struct cn_run {
     uint32_t measured;       // newest version whose evaluation was started
     bool measured_any;
     uint64_t base_in, base_out; // traffic of earlier processes
-    bool waiting_told;
+    bool waiting_told, trouble_told;
     const char *end_reason;
     struct cn_progress progress;
 };
@@ -67,6 +70,7 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
     run->waiting_told = false;
+    run->rejected = 0;
     run->invite_ms = 0;
     return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
 }
@@ -230,11 +234,18 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
         return CN_OK;
     cn_err err = merge(run);
     if (err == CN_ENOSPC || err == CN_EIO || err == CN_EAGAIN || err == CN_ENOMEM) {
-        cn_log(CN_LOG_ERROR, "run", "version %" PRIu32 " is not made yet: %s; trying again",
-               run->round, cn_err_text(err));
+        if (!run->trouble_told)
+            cn_log(CN_LOG_ERROR, "run",
+                   "version %" PRIu32 " is not made yet: %s; trying every %d s", run->round,
+                   cn_err_text(err), RETRY_MS / 1000);
+        run->trouble_told = true;
         run->retry_ms = now_ms + RETRY_MS;
         return CN_OK;
     }
+    run->trouble_told = false;
+    if (err == CN_ENOTFOUND)
+        cn_log(CN_LOG_ERROR, "run", "an accepted update of round %" PRIu32 " is gone from the disk",
+               run->round);
     if (err)
         return err;
     if (!run->config.measure)
@@ -494,42 +505,6 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
     return err;
 }
 
-// Checks the frame as a whole and that it is what was declared. A line in diag for each mistake.
-static cn_err check_frame(const struct cn_run *run, const struct cn_upload *upload,
-                          const uint8_t *frame, struct cn_diag *diag, uint64_t *weight)
-{
-    const struct cn_declare_request *declared = &upload->declared;
-    const struct cn_layout *layout = cn_model_store_layout(run->config.models);
-    struct cn_update_header header;
-    cn_err err = cn_update_check(frame, (size_t)declared->size, layout, diag, &header);
-    if (err)
-        return err;
-    *weight = header.weight;
-    if (header.run != declared->run || header.round != declared->round ||
-        memcmp(header.base, declared->base, CN_DIGEST_SIZE) != 0) {
-        cn_diag_add(diag, "the frame's run, round or base is not what was declared");
-        return CN_EFORMAT;
-    }
-    if (strcmp(header.group, upload->group) != 0) {
-        cn_diag_add(diag, "the frame is of group %s", header.group);
-        return CN_EFORMAT;
-    }
-    return CN_OK;
-}
-
-// By the job, by enrolment, and so that the weights of a quorum fit the fold.
-static uint64_t cap_weight(const struct cn_run *run, const char *group, uint64_t weight)
-{
-    const struct cn_job *job = run->config.job;
-    const struct cn_roster_group *enrolled = cn_roster_find_group(run->config.roster, group);
-    const uint64_t caps[] = {job->max_weight, enrolled ? enrolled->max_weight : 0,
-                             CN_UPDATE_WEIGHT_MAX / (job->quorum ? job->quorum : 1)};
-    for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++)
-        if (caps[i] && weight > caps[i])
-            weight = caps[i];
-    return weight;
-}
-
 static void describe_contribution(const struct cn_upload *upload, uint64_t weight,
                                   struct cn_ledger_contribution *contribution)
 {
@@ -571,8 +546,10 @@ static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weig
 static void reject(struct cn_run *run, struct cn_upload *upload, const char *reason,
                    struct cn_upload_status *status)
 {
-    cn_log(CN_LOG_WARN, "run", "round %" PRIu32 ": rejected an update of %s: %s",
-           upload->declared.round, upload->board, reason);
+    // A board that only sends rubbish must not fill the log.
+    enum cn_log_level level = run->rejected++ < REJECTED_TOLD ? CN_LOG_WARN : CN_LOG_DEBUG;
+    cn_log(level, "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
+           upload->board, reason);
     decide(status, CN_VERDICT_REJECTED, reason);
     cn_spool_drop(run->config.spool, upload);
 }
@@ -594,11 +571,14 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upl
     struct cn_diag diag;
     uint64_t weight = 0;
     cn_diag_init(&diag);
-    err = check_frame(run, upload, frame, &diag, &weight);
+    err = cn_admission_check(cn_model_store_layout(run->config.models), upload, frame, &diag,
+                             &weight);
     free(frame);
     if (err) {
         reject(run, upload, diag.count ? cn_diag_first(&diag) : cn_err_text(err), status);
         return CN_OK;
     }
-    return record(run, upload, cap_weight(run, upload->group, weight), status);
+    weight = cn_admission_cap(run->config.job,
+                              cn_roster_find_group(run->config.roster, upload->group), weight);
+    return record(run, upload, weight, status);
 }

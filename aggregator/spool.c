@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/platform.h"
 
 struct cn_spool {
     struct cn_spool_config config;
     struct cn_upload *uploads;
     uint64_t used; // bytes of all uploads
+    bool full_told;
 };
 
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
@@ -109,6 +111,24 @@ static bool same_frame(const struct cn_declare_request *a, const struct cn_decla
            memcmp(a->base, b->base, CN_DIGEST_SIZE) == 0;
 }
 
+// Whether the uploads under way and one more of size bytes leave the reserve free. What is written
+// of them already counts twice: that errs to the safe side.
+static bool fits_disk(struct cn_spool *spool, uint64_t size)
+{
+    const struct cn_spool_config *config = &spool->config;
+    uint64_t available;
+    if (!config->disk || !config->reserve || cn_platform_disk_free(config->disk, &available))
+        return true;
+    bool fits = available >= config->reserve && available - config->reserve >= size + spool->used;
+    if (!fits && !spool->full_told)
+        cn_log(CN_LOG_ERROR, "spool",
+               "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
+               " MiB: updates are refused until there is more",
+               config->disk, available >> 20, config->reserve >> 20);
+    spool->full_told = !fits;
+    return fits;
+}
+
 // declared->size was checked: it is at most frame_max.
 static cn_err begin(struct cn_spool *spool, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload **upload)
@@ -156,6 +176,8 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     if (!found) {
         if (spool->config.limit && spool->used + declared->size > spool->config.limit)
             return CN_EAGAIN;
+        if (!fits_disk(spool, declared->size))
+            return CN_ENOSPC;
         cn_err err = begin(spool, group, declared, &found);
         if (err)
             return err;

@@ -21,6 +21,8 @@ struct cn_spool_config {
     uint64_t limit;         // bytes of all uploads together; 0 for none
     uint32_t chunk_size;
     uint64_t expiry_ms; // without a chunk
+    const char *disk;   // a path on the disk that fills; NULL: its space is not looked at. Borrowed
+    uint64_t reserve;   // bytes to leave free on it
 };
 
 struct cn_upload {
@@ -44,7 +46,7 @@ void cn_spool_close(struct cn_spool *spool);
 
 // Begins the upload or finds it: a group that declares the same frame again, even from another of
 // its boards, goes on where it was. CN_ERANGE for a size of 0 or above the largest frame, CN_EAGAIN
-// when the spool's limit is reached.
+// when the spool's limit is reached, CN_ENOSPC when the disk's reserve would be touched.
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_upload **upload);

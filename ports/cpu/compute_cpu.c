@@ -59,16 +59,20 @@ static void cpu_close(struct cn_compute *device)
 
 static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute **device)
 {
+    const struct cpu_kernels *kernels;
     struct cpu *cpu;
     cn_err err;
 
     if (!config->threads || config->threads > 1024)
         return CN_EINVAL;
+    kernels = cpu_isa_choose();
+    if (!kernels)
+        return CN_ENOTSUP;
     cpu = calloc(1, sizeof(*cpu));
     if (!cpu)
         return CN_ENOMEM;
     cpu->base.ops = &cn_compute_cpu;
-    cpu->kernels = cpu_isa_best();
+    cpu->kernels = kernels;
     cpu->lanes = config->threads;
     cpu->results = aligned_alloc(ALIGNMENT, cpu->lanes * sizeof(*cpu->results));
     err = cpu->results ? cpu_lanes_open(cpu->lanes, &cpu->threads) : CN_ENOMEM;

@@ -1,5 +1,7 @@
 // Convolution, forward and its gradient for the weights, by the flat rows of plane.h: for any
 // kernel, stride, padding, dilation and number of groups.
+#include <assert.h>
+
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/plane.h"
 
@@ -123,6 +125,7 @@ void cpu_conv(const struct cpu_task *task)
     f.offsets = offsets;
     f.strip = task->workspace + round_up(f.taps, 16);
     copy = f.strip + TILE_ROWS * f.row;
+    assert(task->workspace);
     fill_offsets(w, &f.planes, offsets);
     for (size_t n = 0; n < task->samples; n++) {
         const float *x = task->in[0] + n * in;

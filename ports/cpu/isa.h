@@ -1,6 +1,8 @@
-// isa.h - the kernels for each instruction set of this build, and the best one this machine has.
+// isa.h - the kernels for each instruction set of this build.
 #pragma once
 
 #include "ports/cpu/kernel.h"
 
-const struct cpu_kernels *cpu_isa_best(void);
+// Those that CAIRN_CPU_KERNELS names in the environment (base, v3, v4), else the best that this
+// machine has. NULL when the machine or the build lacks the ones named.
+const struct cpu_kernels *cpu_isa_choose(void);

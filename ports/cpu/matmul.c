@@ -70,26 +70,25 @@ static void store_tile(const struct product *product, const float *tile, float *
         }
 }
 
-static void multiply_stripe(const struct product *product, struct tile *tile, size_t first_col,
-                            size_t cols)
+static void multiply_stripe(const struct product *product, const struct tile *stripe,
+                            size_t first_col, size_t cols)
 {
     float aside[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
     bool direct = cols == TILE_COLS && product->c.col == 1 && product->alpha == 1;
-    const float *a = tile->a;
-    bool add = tile->add;
+    struct tile tile = *stripe;
     size_t height;
 
     for (size_t i = 0; i < product->rows; i += height) {
         float *c = product->c.data + i * product->c.row + first_col * product->c.col;
 
         height = tile_height(product->rows - i);
-        tile->a = a + i * product->a.row;
-        tile->c = direct ? c : aside;
-        tile->c_row = direct ? product->c.row : TILE_COLS;
-        tile->add = direct && add;
-        tile_multiply(tile, height);
+        tile.a = stripe->a + i * product->a.row;
+        tile.c = direct ? c : aside;
+        tile.c_row = direct ? product->c.row : TILE_COLS;
+        tile.add = direct && stripe->add;
+        tile_multiply(&tile, height);
         if (!direct)
-            store_tile(product, aside, c, height, cols, add);
+            store_tile(product, aside, c, height, cols, stripe->add);
     }
 }
 

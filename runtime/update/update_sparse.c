@@ -173,7 +173,7 @@ static void set_gaps_and_levels(const float *values, const struct scale *scale,
 
         sparse->gap[i] = (uint16_t)(index - next);
         sparse->level[i] =
-            scale->value_bits ? (uint8_t)((magnitude - scale->low) / scale->step) : 0;
+            (uint8_t)(scale->value_bits ? (magnitude - scale->low) / scale->step : 0);
         next = index + 1;
     }
 }

@@ -48,6 +48,7 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
                                           .open_timeout_ms = 10000,
                                           .progress_timeout_ms = 10000};
     struct cn_collective *ring = NULL;
+    uint64_t median_us;
     cn_err err;
 
     config.view = (struct cn_view){.epoch = 1, .size = ranks, .rank = rank};
@@ -59,9 +60,9 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
         if (err || rank != 0)
             continue;
         qsort(times_us, (size_t)cases[k].repeats, sizeof(times_us[0]), compare_times);
+        median_us = times_us[cases[k].repeats / 2];
         printf("ring ranks=%u bytes=%zu median_us=%llu GB_per_s=%.3f\n", ranks, cases[k].size,
-               (unsigned long long)times_us[cases[k].repeats / 2],
-               (double)cases[k].size / ((double)times_us[cases[k].repeats / 2] * 1e3));
+               (unsigned long long)median_us, (double)cases[k].size / ((double)median_us * 1e3));
         fflush(stdout);
     }
     cn_collective_tcp.close(ring);

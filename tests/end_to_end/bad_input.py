@@ -136,6 +136,16 @@ def absent(cluster):
     expect(result, 1, "not there")
 
 
+def fill(path):
+    """A file that takes all the space that is left."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        while True:
+            os.write(file, bytes(4096))
+    except OSError:
+        os.close(file)
+
+
 def full_disk(cluster):
     """The state directory is full: training keeps the last good checkpoint and says so."""
     state = cluster.path("small")
@@ -145,31 +155,106 @@ def full_disk(cluster):
         return
     try:
         write_train(cluster, state)
+        with open(cluster.path("alone.yaml"), "a") as profile:
+            profile.write("storage: {reserve: 0 B}\n")  # the default is more than this disk has
         cluster.command(cluster.node, "train", "alone.yaml")
-        with open(os.path.join(state, "filler"), "wb") as filler:
-            try:
-                while True:
-                    filler.write(bytes(4096))
-                    filler.flush()
-            except OSError:
-                pass
+        slots = [os.path.join(state, f"checkpoint.{slot}") for slot in "ab"]
+        before = [open(slot, "rb").read() for slot in slots]
+        fill(os.path.join(state, "filler"))
         job = open(cluster.path("train.yaml")).read()
         cluster.write("train.yaml", job.replace("count: 2", "count: 3"))
         result = cluster.command(cluster.node, "train", "alone.yaml", check=False)
         assert "full" in result.stderr, result.stderr
+        assert before == [open(slot, "rb").read() for slot in slots], "a good checkpoint was touched"
         os.remove(os.path.join(state, "filler"))
-        cluster.command(cluster.node, "train", "alone.yaml")
+        result = cluster.command(cluster.node, "train", "alone.yaml")
+        assert "round 3/3" in result.stdout, result.stdout
     finally:
         subprocess.run(["umount", state], check=True)
         shutil.rmtree(state)
 
 
-def main(build):
-    for case in (models, data, checkpoint, keys, absent, full_disk):
+def wait_until(what, cluster, text, seconds=30):
+    end = time.monotonic() + seconds
+    while text not in cluster.log("gateway"):
+        assert time.monotonic() < end, f"{what}: no '{text}' in\n{cluster.log('gateway')}"
+        time.sleep(0.1)
+
+
+def full_gateway(cluster):
+    """The gateway's disk is full: it says so once, boards wait, and the run goes on when there is space."""
+    state = cluster.path("small")
+    os.mkdir(state)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state], capture_output=True).returncode:
+        print("full_gateway: skipped, mounting a tmpfs is not allowed here")
+        return
+    try:
+        profile = open(cluster.path("gateway.yaml")).read().replace("state/gateway", state)
+        cluster.write("gateway.yaml", profile)
+        shutil.rmtree(cluster.path("keys"))
+        os.mkdir(cluster.path("keys"))
+        cluster.enroll_all()
+        cluster.start_all()
+        wait_until("below the reserve", cluster, "storage.reserve")
+        cluster.kill("gateway")
+        fill(os.path.join(state, "filler"))
+        cluster.write("gateway.yaml", profile + "storage: {reserve: 0 B}\n")
+        cluster.start("gateway")
+        wait_until("no space", cluster, "the disk is full")
+        time.sleep(5)
+        assert cluster.log("gateway").count("full") <= 4, cluster.log("gateway")
+        assert cluster.status()["version"] == 0
+        os.remove(os.path.join(state, "filler"))
+        cluster.wait_for_end(90)
+        assert cluster.replay()[-1].startswith("3 versions, 0 differ"), cluster.replay()
+    finally:
+        cluster.stop_all()
+        subprocess.run(["umount", state], check=True)
+        shutil.rmtree(state)
+
+
+def gateway_state(cluster):
+    """A second aggregator on the same state; another job or model on it; versions that are not there."""
+    cluster.start_all()
+    time.sleep(0.5)
+    run = [cluster.aggregator, "run", "gateway.yaml"]
+    expect(cluster.command(*run, check=False), 1, "another cairn-aggregator runs here")
+    cluster.wait_for_end(60)
+    job = open(cluster.path("job.yaml")).read()
+    for old, new in (("learning_rate: 0.05", "learning_rate: 0.06"), ("digits-cnn", "digits-mlp")):
+        cluster.write("job.yaml", job.replace(old, new))
+        expect(cluster.command(*run, check=False), 1, "another model or other job values")
+        expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
+    cluster.write("job.yaml", job)
+    for version in ("3", "-1", "x", "18446744073709551617", ""):
+        expect(cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", "m",
+                               check=False), 1, "there is none")
+    for version in ("0", "last", "best"):
+        cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", version)
+        expect(cluster.command(cluster.node, "check", f"{version}.onnx"), 0, "values in")
+    files = cluster.path("state/gateway/files")
+    update = sorted(name for name in os.listdir(files) if name.startswith("round-2-"))[0]
+    damaged = bytearray(open(os.path.join(files, update), "rb").read())
+    damaged[50] ^= 1
+    os.rename(os.path.join(files, update), cluster.path("kept"))
+    result = cluster.command(cluster.aggregator, "replay", "gateway.yaml")
+    expect(result, 0, "not checked", "0 differ, 1 not checked")
+    with open(os.path.join(files, update), "wb") as file:
+        file.write(damaged)
+    expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, update)
+
+
+CASES = (models, data, checkpoint, keys, absent, full_disk, full_gateway, gateway_state)
+
+
+def main(build, *names):
+    for case in CASES:
+        if names and case.__name__ not in names:
+            continue
         with Cluster(build, rounds=2, quorum=1, local_steps=5) as cluster:
             case(cluster)
         print(f"{case.__name__}: {case.__doc__.splitlines()[0]}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -30,9 +30,9 @@ static float *row(uint64_t seed)
     return values;
 }
 
-static struct cn_checkpoint make_state(enum cn_phase phase)
+static void make_state(enum cn_phase phase, struct cn_checkpoint *made)
 {
-    struct cn_checkpoint made = {
+    *made = (struct cn_checkpoint){
         .run = 0x1122334455667788,
         .lineage = 2,
         .phase = phase,
@@ -49,27 +49,25 @@ static struct cn_checkpoint make_state(enum cn_phase phase)
         .resets = 1,
         .total = TOTAL,
     };
-
-    memset(made.graph, 1, CN_DIGEST_SIZE);
-    memset(made.base_digest, 2, CN_DIGEST_SIZE);
-    memset(made.base_parent, 3, CN_DIGEST_SIZE);
+    memset(made->graph, 1, CN_DIGEST_SIZE);
+    memset(made->base_digest, 2, CN_DIGEST_SIZE);
+    memset(made->base_parent, 3, CN_DIGEST_SIZE);
     if (phase == CN_PHASE_EMPTY)
-        return made;
-    made.base = row(1);
-    made.residual = row(2);
+        return;
+    made->base = row(1);
+    made->residual = row(2);
     if (phase == CN_PHASE_TRAIN) {
-        made.weights = row(3);
-        made.optimizer = row(4);
+        made->weights = row(3);
+        made->optimizer = row(4);
     }
     if (phase != CN_PHASE_SEND)
-        return made;
-    made.next_residual = row(5);
-    made.change = row(6);
-    made.frame_size = 333;
-    made.frame = malloc(made.frame_size);
-    memset(made.frame, 0x5a, made.frame_size);
-    cn_crypto_digest(made.frame, made.frame_size, made.frame_digest);
-    return made;
+        return;
+    made->next_residual = row(5);
+    made->change = row(6);
+    made->frame_size = 333;
+    made->frame = malloc(made->frame_size);
+    memset(made->frame, 0x5a, made->frame_size);
+    cn_crypto_digest(made->frame, made->frame_size, made->frame_digest);
 }
 
 static void expect_row(const float *a, const float *b)
@@ -118,7 +116,7 @@ static int set_up(void **state)
     cn_flaky_store_init(&f->flaky);
     f->store = &f->flaky.store;
     cn_diag_init(&f->diag);
-    f->saved = make_state(CN_PHASE_SEND);
+    make_state(CN_PHASE_SEND, &f->saved);
     *state = f;
     return 0;
 }
@@ -154,7 +152,7 @@ static void every_phase_comes_back_as_it_was_saved(void **state)
 
     for (enum cn_phase phase = CN_PHASE_EMPTY; phase <= CN_PHASE_SEND; phase++) {
         cn_checkpoint_deinit(&f->saved);
-        f->saved = make_state(phase);
+        make_state(phase, &f->saved);
         assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_OK);
         assert_int_equal(f->saved.counter, phase + 1);
         assert_int_equal(load(f), CN_OK);

@@ -96,7 +96,9 @@ static cn_err await_message(struct fixture *fixture, uint32_t to, uint32_t timeo
 
 static cn_err send_text(struct fixture *fixture, uint32_t from, uint32_t to, const char *text)
 {
-    return fixture->links[from]->ops->send(fixture->links[from], to, text, strlen(text) + 1);
+    struct cn_peer_link *link = fixture->links[from];
+
+    return link ? link->ops->send(link, to, text, strlen(text) + 1) : CN_ENOTFOUND;
 }
 
 static void assert_arrives(struct fixture *fixture, uint32_t from, uint32_t to, const char *text)

@@ -83,7 +83,7 @@ static void a_run_goes_through_all_rounds_and_ends(void **state)
 static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
 {
     struct world *world = *state;
-    struct cn_round_info before, after;
+    struct cn_round_info before = {0}, after = {0};
     world_get_round(world, "a", &before);
     world_get_round(world, "b", &before);
     assert_int_equal(world_tick(world, 50), CN_OK);
@@ -140,7 +140,7 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
         .job = &world->job,
         .graph = cn_model_store_graph_digest(world->models),
     };
-    struct cn_model parent, next;
+    struct cn_model parent = {0}, next = {0};
     assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
                      CN_OK);
     assert_int_equal(cn_merge_round(&config, &parent, &next), CN_OK);
@@ -149,10 +149,34 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
     cn_model_deinit(&next);
 }
 
+static void a_merge_without_one_of_its_updates_makes_no_version(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    finish_run(world, false, digest);
+    const struct cn_merge_config config = {
+        .store = &world->flaky.store,
+        .ledger = world->ledger,
+        .layout = &world->layout,
+        .job = &world->job,
+        .graph = cn_model_store_graph_digest(world->models),
+    };
+    struct cn_model parent, next;
+    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
+                     CN_OK);
+    for (size_t i = 0; i < 2; i++) { // the last one in the walk, then both
+        char name[CN_SPOOL_NAME_SIZE];
+        cn_spool_name(3, boards[1 - i], name);
+        assert_int_equal(world->flaky.store.ops->remove(&world->flaky.store, name), CN_OK);
+        assert_int_equal(cn_merge_round(&config, &parent, &next), CN_ENOTFOUND);
+    }
+    cn_model_deinit(&parent);
+}
+
 static void a_deadline_without_a_quorum_extends_the_round(void **state)
 {
     struct world *world = *state;
-    struct cn_round_info info;
+    struct cn_round_info info = {0};
     world_get_round(world, "a", &info);
     world_get_round(world, "b", &info);
     assert_int_equal(world_tick(world, 50), CN_OK);
@@ -170,7 +194,7 @@ static void a_deadline_without_a_quorum_extends_the_round(void **state)
 static void a_group_that_joins_replaces_one_that_is_silent(void **state)
 {
     struct world *world = *state;
-    struct cn_round_info info;
+    struct cn_round_info info = {0};
     world_get_round(world, "a", &info);
     world_get_round(world, "b", &info);
     assert_int_equal(world_tick(world, 50), CN_OK);
@@ -229,6 +253,8 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(a_merge_can_be_repeated_to_the_bit, open_world,
                                         close_world),
+        cmocka_unit_test_setup_teardown(a_merge_without_one_of_its_updates_makes_no_version,
+                                        open_world, close_world),
         cmocka_unit_test_setup_teardown(a_deadline_without_a_quorum_extends_the_round, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_group_that_joins_replaces_one_that_is_silent, open_world,

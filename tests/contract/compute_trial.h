@@ -1,0 +1,40 @@
+// compute_trial.h - one call of the compute port, run on every port and compared with a reference.
+//
+// The reference is plain loops in double precision. Tolerance: 2e-5 of the largest value.
+#pragma once
+
+#include "runtime/port/compute.h"
+
+#define OPERANDS (CN_CALL_INPUTS + CN_CALL_OUTPUTS)
+
+extern const struct cn_compute_ops *const trial_ports[];
+extern const size_t trial_port_count;
+
+// Words of an operand, for a sample when batched; 0 when it is left out.
+struct extent {
+    size_t words;
+    bool batched;
+};
+
+struct trial {
+    struct cn_call call;
+    struct extent extent[OPERANDS]; // inputs, then outputs
+    uint32_t samples;
+    float *data[OPERANDS];    // of all samples
+    double *wanted[OPERANDS]; // outputs by the reference
+    double loss;
+    uint64_t correct;
+};
+
+// In [-1, 1), the same row of numbers in every run.
+float trial_next_value(void);
+
+// call, extent and samples are set; fills the inputs.
+void trial_init(struct trial *trial);
+void trial_deinit(struct trial *trial);
+
+// On every port and thread count: the reference's numbers, and twice the same bits.
+void trial_check(struct trial *trial, const char *name);
+
+void trial_run_flat(const struct cn_compute_ops *ops, struct cn_compute *device, enum cn_op op,
+                    const struct cn_hyper *hyper);
