@@ -22,6 +22,7 @@ struct meeting {
     uint32_t next_candidate;
     cn_err call_err, answer_err; // why the last attempt of a neighbour failed
     uint64_t deadline_ms;
+    int cancel_fd;
 };
 
 // A neighbour in a later epoch means that this view is history; one in an earlier epoch will
@@ -97,11 +98,12 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
     return stale ? CN_ESTALE : CN_OK;
 }
 
-static void wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
+static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
 {
-    struct pollfd fds[CANDIDATES + 2] = {{.fd = meeting->listener, .events = POLLIN}};
+    struct pollfd fds[CANDIDATES + 3] = {{.fd = meeting->cancel_fd, .events = POLLIN},
+                                         {.fd = meeting->listener, .events = POLLIN}};
     uint64_t until_ms = now_ms + RETRY_MAX_MS;
-    nfds_t count = 1;
+    nfds_t count = 2;
 
     for (int i = 0; i < CANDIDATES; i++)
         if (meeting->candidates[i])
@@ -115,6 +117,7 @@ static void wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
     if (meeting->deadline_ms < until_ms)
         until_ms = meeting->deadline_ms;
     (void)poll(fds, count, until_ms > now_ms ? (int)(until_ms - now_ms) : 0);
+    return fds[0].revents ? CN_ECANCELED : CN_OK;
 }
 
 // A refusal says more than that the time is over.
@@ -148,19 +151,23 @@ static cn_err meet(struct meeting *meeting)
             break;
         if (now_ms >= meeting->deadline_ms)
             return why_missing(meeting);
-        wait_for_meeting(meeting, now_ms);
+        err = wait_for_meeting(meeting, now_ms);
+        if (err)
+            return err;
     }
     return CN_OK;
 }
 
 cn_err cn_meeting_hold(const struct cn_pair_config *pairs, uint32_t next_member,
-                       uint32_t prev_member, uint64_t deadline_ms, struct cn_neighbours *neighbours)
+                       uint32_t prev_member, uint64_t deadline_ms, int cancel_fd,
+                       struct cn_neighbours *neighbours)
 {
     struct meeting meeting = {.pairs = pairs,
                               .next_member = next_member,
                               .prev_member = prev_member,
                               .retry_ms = RETRY_MS,
-                              .deadline_ms = deadline_ms};
+                              .deadline_ms = deadline_ms,
+                              .cancel_fd = cancel_fd};
     cn_err err;
 
     *neighbours = (struct cn_neighbours){.lost = UINT32_MAX};
@@ -174,7 +181,8 @@ cn_err cn_meeting_hold(const struct cn_pair_config *pairs, uint32_t next_member,
         cn_pair_close(meeting.candidates[i]);
     close(meeting.listener);
     if (err) {
-        neighbours->lost = meeting.prev ? next_member : prev_member;
+        if (err != CN_ECANCELED && err != CN_ENOMEM)
+            neighbours->lost = meeting.prev ? next_member : prev_member;
         cn_pair_close(meeting.next);
         cn_pair_close(meeting.prev);
         return err;

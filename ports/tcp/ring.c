@@ -57,6 +57,7 @@ struct ring {
     struct cn_pair *next, *prev;
     atomic_bool canceled;
     int cancel_fd; // readable once canceled
+    int stop_fd;   // the caller's, for the same; -1 for none
     bool dead;
     uint32_t lost;     // index in the member list
     uint32_t sequence; // of the operation
@@ -177,15 +178,16 @@ static cn_err wait_for_peers(struct ring *ring, const struct flow *in, const str
 {
     const short gone = POLLERR | POLLHUP | POLLRDHUP;
     bool wants_send = out->done < credit;
-    struct pollfd fds[3] = {
+    struct pollfd fds[4] = {
         {.fd = ring->cancel_fd, .events = POLLIN},
+        {.fd = ring->stop_fd, .events = POLLIN},
         {.fd = in->done < in->total ? cn_pair_descriptor(ring->prev) : -1, .events = POLLIN},
         // The next rank sends nothing, so that its end shows here even while there is nothing to
         // send.
         {.fd = out->done < out->total ? cn_pair_descriptor(ring->next) : -1,
          .events = (short)((wants_send ? POLLOUT : 0) | POLLRDHUP)},
     };
-    int count = poll(fds, 3, timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms);
+    int count = poll(fds, 4, timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms);
 
     if (count < 0 && errno != EINTR)
         return fail(ring, next_member(ring), CN_EIO);
@@ -193,7 +195,9 @@ static cn_err wait_for_peers(struct ring *ring, const struct flow *in, const str
         return fail(ring,
                     wants_send && in->done == in->total ? next_member(ring) : prev_member(ring),
                     CN_ETIMEOUT);
-    if (count > 0 && fds[2].revents & gone)
+    if (fds[1].revents)
+        return fail(ring, UINT32_MAX, CN_ECANCELED);
+    if (fds[3].revents & gone)
         return fail(ring, next_member(ring), CN_EPEER);
     return CN_OK;
 }
@@ -394,25 +398,29 @@ static cn_err connect_ring(struct ring *ring, uint32_t timeout_ms)
     cn_err err;
 
     err = cn_meeting_hold(&ring->pairs, next_member(ring), prev_member(ring), deadline_ms,
-                          &neighbours);
+                          ring->stop_fd, &neighbours);
     ring->next = neighbours.next;
     ring->prev = neighbours.prev;
     ring->lost = neighbours.lost;
     if (err)
         return err;
     now_ms = cn_platform_now_ms();
-    return run_barrier(ring, now_ms < deadline_ms ? (uint32_t)(deadline_ms - now_ms) : 1);
+    err = run_barrier(ring, now_ms < deadline_ms ? (uint32_t)(deadline_ms - now_ms) : 1);
+    ring->lost = UINT32_MAX; // both neighbours came: it failed elsewhere in the ring
+    return err;
 }
 
 static cn_err ring_open(const struct cn_collective_config *config,
-                        struct cn_collective **collective)
+                        struct cn_collective **collective, uint32_t *lost)
 {
     struct ring *ring = calloc(1, sizeof(*ring));
     cn_err err = CN_OK;
 
     assert(config->view.size >= 1 && config->view.size <= CN_GROUP_MAX);
+    *lost = UINT32_MAX;
     if (!ring)
         return CN_ENOMEM;
+    ring->stop_fd = config->cancel_fd;
     ring->base.ops = &cn_collective_tcp;
     ring->view = config->view;
     ring->progress_timeout_ms = config->progress_timeout_ms;
@@ -432,10 +440,7 @@ static cn_err ring_open(const struct cn_collective_config *config,
     if (!err && ring->view.size > 1)
         err = connect_ring(ring, config->open_timeout_ms);
     if (err) {
-        if (ring->lost != UINT32_MAX)
-            cn_log(CN_LOG_WARN, "ring", "epoch %llu does not open, %s: %s",
-                   (unsigned long long)ring->view.epoch, ring->pairs.members[ring->lost].name,
-                   cn_err_text(err));
+        *lost = ring->lost;
         ring_close(&ring->base);
         return err;
     }

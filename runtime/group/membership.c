@@ -12,6 +12,9 @@
 #define FRESH_MS 700       // a member that was not heard for so long does not count
 #define BUSY_FRESH_MS 1500 // nor does a BUSY
 #define BEACON_MS 1000     // between BUSYs to members outside of the view
+#define OPEN_TRIES 3       // rings that do not open because of one member
+#define SHUN_MIN_MS 10000  // so long it is not heard then, doubled up to
+#define SHUN_MAX_MS 160000 // this
 #define EPOCH_STRIDE CN_GROUP_MAX
 #define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
 
@@ -30,6 +33,8 @@ struct other {
     bool refused, refusal_told;
     bool owes_busy, owes_commit; // messages to send to it
     uint64_t next_ms;            // next JOIN or beacon to it
+    uint32_t unopened;           // rings in a row that failed because of it
+    uint64_t shunned_until_ms;
 };
 
 struct cn_membership {
@@ -42,6 +47,7 @@ struct cn_membership {
     bool view_is_new; // not taken yet
     bool knocked;
     bool had_view;
+    bool unopened;                       // the ring of the view failed: told by unreachable
     uint32_t expected;                   // members that are waited for
     uint64_t wait_until_ms;              // for them
     uint64_t view_ms;                    // when the view began
@@ -178,12 +184,13 @@ static bool hears_busy(const struct cn_membership *membership, uint64_t now_ms)
     return false;
 }
 
-static uint32_t refused_members(const struct cn_membership *membership)
+// Not waited for: they have another job, or cannot be reached.
+static uint32_t hopeless_members(const struct cn_membership *membership, uint64_t now_ms)
 {
     uint32_t members = 0;
 
     for (uint32_t i = 0; i < membership->config.count; i++)
-        if (membership->others[i].refused)
+        if (membership->others[i].refused || now_ms < membership->others[i].shunned_until_ms)
             members |= bit(i);
     return members;
 }
@@ -208,7 +215,7 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t formi
         expected = other->join.members;
         until_ms = other->seen_ms + other->join.patience_ms;
     }
-    expected &= ~refused_members(membership);
+    expected &= ~hopeless_members(membership, now_ms);
     return (forming & expected) == expected || now_ms >= until_ms;
 }
 
@@ -357,6 +364,8 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
         return;
     if (decoded.epoch > membership->highest)
         membership->highest = decoded.epoch;
+    if (now_ms < membership->others[member].shunned_until_ms)
+        return;
     if (decoded.type == CN_MEMBERSHIP_JOIN)
         receive_join(membership, member, &decoded, now_ms);
     else if (decoded.type == CN_MEMBERSHIP_BUSY)
@@ -392,7 +401,9 @@ static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t n
         fill_join(membership, now_ms, message);
         return true;
     }
-    if (other->owes_commit && !membership->view_is_new) {
+    if (membership->view_is_new)
+        return false; // nobody hears of an epoch that is not on disk
+    if (other->owes_commit) {
         other->owes_commit = false;
         *message = membership->commit;
         return true;
@@ -441,13 +452,37 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
                          const struct cn_state_tag *tag, uint64_t now_ms)
 {
     membership->tag = *tag;
-    for (uint32_t i = 0; i < membership->config.count; i++)
-        if (membership->member && membership->commit.members & bit(i))
-            membership->others[i].present_ms = now_ms;
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        if (!membership->member || !(membership->commit.members & bit(i)))
+            continue;
+        membership->others[i].present_ms = now_ms;
+        if (!membership->unopened)
+            membership->others[i].unopened = 0;
+    }
+    membership->unopened = false;
     // Only its own next message brings a lost member back, not one from before the loss.
     if (lost < membership->config.count)
         membership->others[lost].seen = SEEN_NOTHING;
     begin_forming(membership, membership->expected, membership->config.rejoin_ms, now_ms);
+}
+
+uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t member,
+                                   uint64_t now_ms)
+{
+    struct other *other;
+    uint64_t pause_ms = SHUN_MIN_MS;
+
+    if (member >= membership->config.count || member == membership->config.self)
+        return 0;
+    other = &membership->others[member];
+    membership->unopened = true;
+    if (++other->unopened < OPEN_TRIES)
+        return 0;
+    for (uint32_t i = OPEN_TRIES; i < other->unopened && pause_ms < SHUN_MAX_MS; i++)
+        pause_ms *= 2;
+    other->shunned_until_ms = now_ms + pause_ms;
+    other->seen = SEEN_NOTHING;
+    return pause_ms;
 }
 
 bool cn_membership_knocked(const struct cn_membership *membership)
@@ -513,6 +548,9 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
             continue;
         if (other->refused)
             print(text, size, &used, "%s%s has another job", separator, members[i].name);
+        else if (now_ms < other->shunned_until_ms)
+            print(text, size, &used, "%s%s cannot be reached at %s", separator, members[i].name,
+                  members[i].address);
         else if (!membership->member && other->seen == SEEN_BUSY)
             print(text, size, &used, "%s%s is busy", separator, members[i].name);
         else

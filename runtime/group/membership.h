@@ -71,7 +71,14 @@ bool cn_membership_view(struct cn_membership *membership, struct cn_membership_v
 void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
                          const struct cn_state_tag *tag, uint64_t now_ms);
 
-// A member outside of the view knocks: end the epoch at the next step boundary.
+// Before leave: the ring did not open because of this member, although it is heard. After the third
+// time in a row it is not heard for a while, longer each time, and the others go on without it:
+// returns for how long, in ms, else 0.
+uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t member,
+                                   uint64_t now_ms);
+
+// A member outside of the view knocks: the leader ends the epoch at the next step boundary. What
+// others hear does not matter: the leader hears it too, or cannot take it in.
 bool cn_membership_knocked(const struct cn_membership *membership);
 
 // True once for each member that was found to have another job: print it and go on without that

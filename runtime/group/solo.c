@@ -3,8 +3,9 @@
 static struct cn_collective solo = {.ops = &cn_collective_solo};
 
 static cn_err solo_open(const struct cn_collective_config *config,
-                        struct cn_collective **collective)
+                        struct cn_collective **collective, uint32_t *lost)
 {
+    *lost = UINT32_MAX;
     if (config->view.size != 1)
         return CN_EINVAL;
     *collective = &solo; // it has no state

@@ -44,6 +44,7 @@ struct cn_collective_config {
     struct cn_view view;
     uint32_t open_timeout_ms;
     uint32_t progress_timeout_ms; // without a byte from a peer
+    int cancel_fd;                // readable: as cancel, also while open runs; -1 for none
 };
 
 struct cn_collective; // a port embeds it as its first member
@@ -56,8 +57,10 @@ enum cn_reduce {
 struct cn_collective_ops {
     const char *name; // as in a profile: "tcp", "nccl"
 
-    // Returns when all members of the view are connected.
-    cn_err (*open)(const struct cn_collective_config *config, struct cn_collective **collective);
+    // Returns when all members of the view are connected. After an error lost is the index in the
+    // member list of the one that did not come, or UINT32_MAX.
+    cn_err (*open)(const struct cn_collective_config *config, struct cn_collective **collective,
+                   uint32_t *lost);
     void (*close)(struct cn_collective *collective);
 
     // In place, count floats.

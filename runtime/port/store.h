@@ -5,7 +5,7 @@
 // 100 bytes, and name one file of the store's directory; "." and ".." do not exist.
 //
 // Errors: CN_ENOSPC when the disk is full, CN_EIO for the rest of what disks do, CN_EINVAL for a
-// name. Threading: one thread at a time per store.
+// name. Threading: any threads; one at a time for each name and each open file, and for close.
 #pragma once
 
 #include <stddef.h>

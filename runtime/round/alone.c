@@ -66,6 +66,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .model_size = config->model_size,
         .lineage = 1,
         .group = config->settings->name,
+        .stop_fd = -1,
     };
     struct cn_onnx *onnx = NULL;
     struct cn_layout layout = {0};
@@ -243,9 +244,10 @@ cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag)
 {
     struct cn_collective_config solo = {.view = {.epoch = 1, .size = 1}};
     struct alone alone = {.config = config};
+    uint32_t lost;
     cn_err err;
 
-    err = cn_collective_solo.open(&solo, &alone.collective);
+    err = cn_collective_solo.open(&solo, &alone.collective, &lost);
     if (!err)
         err = open_session(&alone, diag);
     if (!err)

@@ -11,7 +11,7 @@
 
 #define IDLE_MS 300   // between two IDLE commands; well below a group's timeout
 #define SAVE_MS 5000  // between two checkpoints in a round
-#define RECEIPT_MS 20 // the leader looks for an answer that often while it waits for one
+#define RETRY_MS 1000 // before a version that was of no use is fetched again
 #define COMMAND_SIZE 64
 
 enum command_kind {
@@ -141,7 +141,10 @@ static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_info *n
         .size = delta ? news->delta_size : news->version_size,
     };
 
+    if (cn_platform_now_ms() < epoch->fetch_at_ms)
+        return CN_OK;
     memcpy(request.digest, delta ? news->delta_digest : news->version_digest, CN_DIGEST_SIZE);
+    memcpy(epoch->asked, news->version_digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);
 }
 
@@ -164,6 +167,8 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
     if (err) {
         cn_log(CN_LOG_WARN, "epoch", "version %u was not usable: %s", news->version,
                cn_err_text(err));
+        // At once in full when the delta did not fit; the next news may name another version.
+        epoch->fetch_at_ms = epoch->avoid_delta ? cn_platform_now_ms() + RETRY_MS : 0;
         epoch->avoid_delta = true;
         free(answer->data);
         return;
@@ -183,11 +188,13 @@ static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *new
                          struct command *command)
 {
     struct cn_errand_answer answer;
+    bool asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH) &&
+                 memcmp(epoch->asked, news->version_digest, CN_DIGEST_SIZE) == 0;
 
+    if (!asked)
+        return want_version(epoch, news); // in place of one that is no longer wanted
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
         plan_fetched(epoch, news, &answer, command);
-    else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH))
-        return want_version(epoch, news);
     return CN_OK;
 }
 
@@ -267,6 +274,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_SEND:
         return plan_send(epoch, command);
     case CN_DO_DECIDE:
+        cn_mailbox_drop_errand(epoch->box); // its receipt is not needed any more
         plan_decision(command, plan.verdict, plan.accepted);
         return CN_OK;
     case CN_DO_END:
@@ -279,6 +287,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
 static cn_err lead(struct cn_epoch *epoch, struct command *command)
 {
     uint64_t idle_until = cn_platform_now_ms() + IDLE_MS;
+    uint64_t now;
     cn_err err;
 
     for (;;) {
@@ -287,11 +296,12 @@ static cn_err lead(struct cn_epoch *epoch, struct command *command)
         err = plan_command(epoch, command);
         if (err)
             return err;
-        if (command->kind != COMMAND_IDLE && command->kind != COMMAND_END)
+        if (command->kind != COMMAND_IDLE && (command->kind != COMMAND_END || !epoch->ended))
             return CN_OK;
-        if (cn_platform_now_ms() >= idle_until)
+        now = cn_platform_now_ms();
+        if (now >= idle_until)
             return CN_OK;
-        cn_mailbox_wait(epoch->box, RECEIPT_MS);
+        cn_mailbox_wait(epoch->box, (uint32_t)(idle_until - now));
     }
 }
 
@@ -356,6 +366,8 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     };
     cn_err err;
 
+    if (session->held.phase != CN_PHASE_EMPTY && session->held.phase != CN_PHASE_BASE)
+        return CN_EFORMAT;
     if (!command->bytes) {
         if (command->size > cn_session_state_limit(session))
             return CN_ERANGE;
@@ -449,8 +461,6 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     err = heal(epoch);
-    if (!err && epoch->view.view.size > 1)
-        err = cn_session_save(session, 0); // an epoch that was acted on is never announced again
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {

@@ -15,8 +15,10 @@ struct cn_epoch {
     struct cn_collective *collective;
     struct cn_membership_view view;
     struct cn_mailbox *box;
-    bool ended;       // the last command was END
-    bool avoid_delta; // the last delta did not fit: fetch the full version
+    bool ended;                    // the last command was END
+    bool avoid_delta;              // the last delta did not fit: fetch the full version
+    uint8_t asked[CN_DIGEST_SIZE]; // leader: what the fetch under way is for
+    uint64_t fetch_at_ms;          // leader: not before, after one that was of no use
 };
 
 // Returns why the epoch ended: CN_OK when a member knocked, CN_EPEER and CN_ETIMEOUT when one was

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,8 +13,13 @@ cn_err cn_mailbox_init(struct cn_mailbox *box)
     pthread_condattr_t attributes;
 
     *box = (struct cn_mailbox){.wake = {-1, -1}};
-    if (pipe2(box->wake, O_NONBLOCK | O_CLOEXEC))
+    box->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (box->stop_fd < 0)
         return cn_err_from_errno(errno);
+    if (pipe2(box->wake, O_NONBLOCK | O_CLOEXEC)) {
+        close(box->stop_fd);
+        return cn_err_from_errno(errno);
+    }
     pthread_mutex_init(&box->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -31,6 +37,14 @@ void cn_mailbox_deinit(struct cn_mailbox *box)
     pthread_mutex_destroy(&box->lock);
     close(box->wake[0]);
     close(box->wake[1]);
+    close(box->stop_fd);
+}
+
+// With the lock held. The flag keeps what is put just before the worker begins to wait.
+static void wake_worker(struct cn_mailbox *box)
+{
+    box->has_changed = true;
+    pthread_cond_signal(&box->changed);
 }
 
 static void wake_owner(struct cn_mailbox *box)
@@ -52,7 +66,7 @@ void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *new
     pthread_mutex_lock(&box->lock);
     box->news = *news;
     box->has_news = true;
-    pthread_cond_signal(&box->changed);
+    wake_worker(box);
     pthread_mutex_unlock(&box->lock);
 }
 
@@ -72,7 +86,7 @@ void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view
     pthread_mutex_lock(&box->lock);
     box->view = *view;
     box->has_view = true;
-    pthread_cond_signal(&box->changed);
+    wake_worker(box);
     pthread_mutex_unlock(&box->lock);
 }
 
@@ -91,8 +105,9 @@ bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *vie
 void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked)
 {
     pthread_mutex_lock(&box->lock);
+    if (box->knocked != knocked)
+        wake_worker(box);
     box->knocked = knocked;
-    pthread_cond_signal(&box->changed);
     pthread_mutex_unlock(&box->lock);
 }
 
@@ -109,9 +124,12 @@ bool cn_mailbox_knocked(struct cn_mailbox *box)
 // A request that nobody took yet still owns its frame.
 static void replace_request(struct cn_mailbox *box, const struct cn_errand_request *request)
 {
+    uint32_t number = box->request.number + 1;
+
     if (box->has_request)
         free((void *)box->request.upload.frame);
     box->request = *request;
+    box->request.number = number;
     box->has_request = true;
     free(box->answer.data);
     box->answer = (struct cn_errand_answer){0};
@@ -164,9 +182,13 @@ bool cn_mailbox_requested(struct cn_mailbox *box, enum cn_errand kind)
 void cn_mailbox_put_answer(struct cn_mailbox *box, const struct cn_errand_answer *answer)
 {
     pthread_mutex_lock(&box->lock);
-    free(box->answer.data);
-    box->answer = *answer;
-    pthread_cond_signal(&box->changed);
+    if (answer->number == box->request.number && answer->kind == box->request.kind) {
+        free(box->answer.data);
+        box->answer = *answer;
+        wake_worker(box);
+    } else {
+        free(answer->data);
+    }
     pthread_mutex_unlock(&box->lock);
 }
 
@@ -176,14 +198,12 @@ bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
     bool taken;
 
     pthread_mutex_lock(&box->lock);
-    taken = box->answer.kind == kind;
-    if (taken)
+    taken = kind != CN_ERRAND_NONE && box->answer.kind == kind;
+    if (taken) {
         *answer = box->answer;
-    else
-        free(box->answer.data);
-    if (box->answer.kind != CN_ERRAND_NONE)
+        box->answer = (struct cn_errand_answer){0};
         box->request.kind = CN_ERRAND_NONE;
-    box->answer = (struct cn_errand_answer){0};
+    }
     pthread_mutex_unlock(&box->lock);
     return taken;
 }
@@ -198,27 +218,25 @@ void cn_mailbox_drop_errand(struct cn_mailbox *box)
     wake_owner(box);
 }
 
-void cn_mailbox_put_left(struct cn_mailbox *box, uint32_t lost, const struct cn_state_tag *tag)
+void cn_mailbox_put_left(struct cn_mailbox *box, const struct cn_left *left)
 {
     pthread_mutex_lock(&box->lock);
-    box->left = true;
-    box->lost = lost;
-    box->tag = *tag;
+    box->has_left = true;
+    box->left = *left;
     pthread_mutex_unlock(&box->lock);
     wake_owner(box);
 }
 
-bool cn_mailbox_take_left(struct cn_mailbox *box, uint32_t *lost, struct cn_state_tag *tag)
+bool cn_mailbox_take_left(struct cn_mailbox *box, struct cn_left *left)
 {
-    bool left;
+    bool has_left;
 
     pthread_mutex_lock(&box->lock);
-    left = box->left;
-    *lost = box->lost;
-    *tag = box->tag;
-    box->left = false;
+    has_left = box->has_left;
+    *left = box->left;
+    box->has_left = false;
     pthread_mutex_unlock(&box->lock);
-    return left;
+    return has_left;
 }
 
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress)
@@ -258,8 +276,14 @@ void cn_mailbox_stop(struct cn_mailbox *box)
     box->stop = true;
     if (box->collective)
         box->collective->ops->cancel(box->collective);
-    pthread_cond_signal(&box->changed);
+    wake_worker(box);
     pthread_mutex_unlock(&box->lock);
+    (void)eventfd_write(box->stop_fd, 1); // can only fail when it is readable already
+}
+
+int cn_mailbox_stop_fd(const struct cn_mailbox *box)
+{
+    return box->stop_fd;
 }
 
 bool cn_mailbox_stopped(struct cn_mailbox *box)
@@ -320,7 +344,9 @@ void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms)
         until.tv_nsec -= 1000000000;
     }
     pthread_mutex_lock(&box->lock);
-    if (!box->stop)
-        pthread_cond_timedwait(&box->changed, &box->lock, &until);
+    while (!box->stop && !box->has_changed &&
+           pthread_cond_timedwait(&box->changed, &box->lock, &until) == 0)
+        continue;
+    box->has_changed = false;
     pthread_mutex_unlock(&box->lock);
 }

@@ -4,6 +4,9 @@
 // each puts its news here and looks for the other's when it comes by. The worker may sleep on the
 // box, the owner is woken through a pipe. Threading: all functions from both threads; fields only
 // through them.
+//
+// Errands are numbered: an answer counts only while the errand that it answers is the newest, so
+// a receipt that comes late is never taken for that of another update.
 #pragma once
 
 #include <pthread.h>
@@ -23,6 +26,7 @@ enum cn_errand {
 
 struct cn_errand_request {
     enum cn_errand kind;
+    uint32_t number; // set by the mailbox
     uint8_t digest[CN_DIGEST_SIZE];
     uint64_t size;
     struct cn_link_upload
@@ -31,6 +35,7 @@ struct cn_errand_request {
 
 struct cn_errand_answer {
     enum cn_errand kind; // NONE: there is no answer yet
+    uint32_t number;     // of the request
     bool gone;           // FETCH: the blob is not there
     uint8_t *data;       // FETCH: owned by whoever took the answer
     size_t size;
@@ -48,10 +53,19 @@ struct cn_progress {
     bool ended;
 };
 
+// How an epoch ended.
+struct cn_left {
+    uint32_t lost;           // member that failed, or UINT32_MAX
+    bool unopened;           // its collective did not even open
+    struct cn_state_tag tag; // what is held now
+};
+
 struct cn_mailbox {
     pthread_mutex_t lock;
     pthread_cond_t changed; // for the worker
+    bool has_changed;       // since the worker last waited
     int wake[2];            // pipe for the owner: read end, write end
+    int stop_fd;            // readable once stopped
 
     // From the owner.
     bool stop;
@@ -65,9 +79,8 @@ struct cn_mailbox {
     // From the worker.
     struct cn_errand_request request;
     bool has_request;
-    bool left; // the epoch ended: .lost, .tag
-    uint32_t lost;
-    struct cn_state_tag tag;
+    bool has_left;
+    struct cn_left left;
     struct cn_progress progress;
     struct cn_collective *collective; // to cancel; NULL between epochs
     bool failed;                      // the worker cannot go on
@@ -84,7 +97,7 @@ void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked);
 void cn_mailbox_put_answer(struct cn_mailbox *box,
                            const struct cn_errand_answer *answer); // takes data
 bool cn_mailbox_take_request(struct cn_mailbox *box, struct cn_errand_request *request);
-bool cn_mailbox_take_left(struct cn_mailbox *box, uint32_t *lost, struct cn_state_tag *tag);
+bool cn_mailbox_take_left(struct cn_mailbox *box, struct cn_left *left);
 struct cn_progress cn_mailbox_progress(struct cn_mailbox *box);
 bool cn_mailbox_failed(struct cn_mailbox *box);
 bool cn_mailbox_finished(struct cn_mailbox *box);
@@ -96,13 +109,16 @@ bool cn_mailbox_stopped(struct cn_mailbox *box);
 bool cn_mailbox_knocked(struct cn_mailbox *box);
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news); // false: none yet
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view);
-void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms); // until something changes
+int cn_mailbox_stop_fd(const struct cn_mailbox *box); // readable once stopped
+// Returns when the owner has put something since the last wait, or after the time-out.
+void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms);
 cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request *request);
 bool cn_mailbox_requested(struct cn_mailbox *box, enum cn_errand kind); // under way or answered
+// True once for the newest request, if it is of this kind and answered.
 bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
-                            struct cn_errand_answer *answer); // drops one to another errand
+                            struct cn_errand_answer *answer);
 void cn_mailbox_drop_errand(struct cn_mailbox *box);
-void cn_mailbox_put_left(struct cn_mailbox *box, uint32_t lost, const struct cn_state_tag *tag);
+void cn_mailbox_put_left(struct cn_mailbox *box, const struct cn_left *left);
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress);
 void cn_mailbox_set_collective(struct cn_mailbox *box, struct cn_collective *collective);
 void cn_mailbox_fail(struct cn_mailbox *box);

@@ -6,8 +6,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/export.h"
-#include "runtime/group/membership.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/node_group.h"
 #include "runtime/round/status_file.h"
 #include "runtime/round/worker.h"
 #include "runtime/update/version.h"
@@ -20,10 +20,7 @@
 struct node {
     struct cn_node_config config;
     struct cn_link *link;
-    struct cn_peer_link *peers;
-    struct cn_membership *membership;
-    struct cn_member members[CN_GROUP_MAX]; // with pair keys
-    uint32_t self;
+    struct cn_node_group group;
 
     bool registered;
     struct cn_manifest manifest;
@@ -34,6 +31,7 @@ struct node {
     bool working; // the worker thread runs
     struct cn_worker worker;
     struct cn_mailbox box;
+    uint32_t errand;        // number of the newest one of the worker
     const uint8_t *sending; // the frame the link sends; owned
     uint64_t solo_epoch;    // of a group of one
 
@@ -70,13 +68,12 @@ static void stop_worker(struct node *node)
         return;
     cn_mailbox_stop(&node->box);
     cn_worker_join(&node->worker);
+    cn_node_group_leave(&node->group);
     node->working = false;
     node->link->ops->abandon(node->link);
     free((void *)node->sending);
     node->sending = NULL;
     cn_mailbox_deinit(&node->box);
-    cn_membership_close(node->membership);
-    node->membership = NULL;
 }
 
 static cn_err start_worker(struct node *node)
@@ -97,7 +94,7 @@ static cn_err start_worker(struct node *node)
             },
         .box = &node->box,
         .collective = config->ports->collective,
-        .members = node->members,
+        .members = node->group.members,
         .member_count = config->settings->group.member_count,
         .timeout_ms = (uint32_t)config->settings->group.timeout_ms,
     };
@@ -178,43 +175,27 @@ static cn_err take_graph(struct node *node, const uint8_t *blob, size_t size)
 
 // The group.
 
-static cn_err open_peers(struct node *node)
-{
-    const struct cn_group_settings *group = &node->config.settings->group;
-
-    if (node->peers)
-        node->peers->ops->close(node->peers);
-    node->peers = NULL;
-    return node->config.ports->open_peer_link(group->listen, node->members, group->member_count,
-                                              node->self, &node->peers);
-}
-
 static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest)
 {
     const struct cn_group_settings *group = &node->config.settings->group;
     bool keys_changed = false;
     cn_err err;
 
-    for (uint32_t i = 0; i < group->member_count; i++) {
-        keys_changed = keys_changed || !node->registered ||
-                       memcmp(node->members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE) != 0;
-        memcpy(node->members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE);
-    }
+    for (uint32_t i = 0; i < group->member_count; i++)
+        keys_changed = keys_changed || memcmp(node->group.members[i].pair_key,
+                                              manifest->pair_keys[i], CN_KEY_SIZE) != 0;
     if (node->registered && node->working && manifest->run == node->manifest.run &&
         manifest->lineage == node->manifest.lineage && !keys_changed)
         return CN_OK;
-    stop_worker(node);
+    stop_worker(node); // it reads the keys
     node->registered = true;
     node->manifest = *manifest;
     cn_log(CN_LOG_INFO, "node", "registered in group '%s' for job '%s', run %016llx",
            manifest->group, manifest->job.name, (unsigned long long)manifest->run);
-    if (group->member_count > 1) {
-        err = open_peers(node);
-        if (err) {
-            cn_log(CN_LOG_ERROR, "node", "group.listen %s: %s", group->listen, cn_err_text(err));
-            return err;
-        }
-    }
+    err = cn_node_group_connect(&node->group, node->config.ports->open_peer_link,
+                                manifest->pair_keys);
+    if (err)
+        return err;
     return prepare_graph(node);
 }
 
@@ -231,26 +212,6 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_finish(&sha, digest);
 }
 
-// The worker's first word: its session is open and it wants a group.
-static cn_err open_membership(struct node *node, const struct cn_state_tag *tag, uint64_t now)
-{
-    const struct cn_group_settings *group = &node->config.settings->group;
-    struct cn_membership_config config = {
-        .self = node->self,
-        .count = group->member_count,
-        .form_ms = group->form_ms,
-        .rejoin_ms = group->rejoin_ms,
-    };
-    cn_err err;
-
-    hash_job(node, config.job);
-    err = cn_crypto_random(&config.boot_id, sizeof(config.boot_id));
-    if (err)
-        return err;
-    return cn_membership_open(&config, cn_mailbox_progress(&node->box).epoch, tag, now,
-                              &node->membership);
-}
-
 static void give_solo_view(struct node *node)
 {
     struct cn_membership_view view = {.view = {.epoch = ++node->solo_epoch, .size = 1}};
@@ -258,52 +219,31 @@ static void give_solo_view(struct node *node)
     cn_mailbox_put_view(&node->box, &view);
 }
 
-static cn_err worker_left(struct node *node, uint32_t lost, const struct cn_state_tag *tag,
-                          uint64_t now)
+static cn_err worker_left(struct node *node, const struct cn_left *left, uint64_t now)
 {
+    uint8_t job[CN_DIGEST_SIZE];
+
     if (node->config.settings->group.member_count <= 1) {
         give_solo_view(node);
         return node->link->ops->watch(node->link, true);
     }
-    if (!node->membership)
-        return open_membership(node, tag, now);
-    cn_membership_leave(node->membership, lost, tag, now);
-    return CN_OK;
+    hash_job(node, job);
+    return cn_node_group_left(&node->group, left, job, cn_mailbox_progress(&node->box).epoch, now);
 }
 
-static cn_err poll_peers(struct node *node, uint64_t now)
+static cn_err poll_group(struct node *node, uint64_t now)
 {
-    uint8_t message[CN_PEER_MESSAGE_MAX];
-    struct cn_membership_view view;
-    uint32_t member;
-    size_t size;
-
-    if (!node->peers)
+    if (!cn_node_group_poll(&node->group, &node->box, now))
         return CN_OK;
-    while (node->peers->ops->poll(node->peers, &member, message, &size) == CN_OK) {
-        if (node->membership)
-            cn_membership_receive(node->membership, member, message, size, now);
-    }
-    if (!node->membership)
-        return CN_OK;
-    while (cn_membership_next(node->membership, now, &member, message, &size)) {
-        if (node->peers->ops->send(node->peers, member, message, size))
-            break; // the next announcement repeats it
-    }
-    cn_mailbox_put_knock(&node->box, cn_membership_knocked(node->membership));
-    if (!cn_membership_view(node->membership, &view))
-        return CN_OK;
-    cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u", (unsigned long long)view.view.epoch,
-           view.view.rank, view.view.size);
-    cn_mailbox_put_view(&node->box, &view);
-    return node->link->ops->watch(node->link, view.view.rank == 0);
+    return node->link->ops->watch(node->link, node->group.leads);
 }
 
 // Errands of the worker.
 
 static void answer_gone(struct node *node)
 {
-    struct cn_errand_answer answer = {.kind = CN_ERRAND_FETCH, .gone = true};
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_FETCH, .number = node->errand, .gone = true};
 
     cn_mailbox_put_answer(&node->box, &answer);
 }
@@ -315,6 +255,7 @@ static cn_err run_errand(struct node *node, const struct cn_errand_request *requ
     link->ops->abandon(link);
     free((void *)node->sending);
     node->sending = NULL;
+    node->errand = request->number;
     switch (request->kind) {
     case CN_ERRAND_NONE:
         return CN_OK;
@@ -331,7 +272,11 @@ static cn_err run_errand(struct node *node, const struct cn_errand_request *requ
 static void put_fetched(struct node *node, const uint8_t *data, size_t size)
 {
     struct cn_errand_answer answer = {
-        .kind = CN_ERRAND_FETCH, .data = malloc(size ? size : 1), .size = size};
+        .kind = CN_ERRAND_FETCH,
+        .number = node->errand,
+        .data = malloc(size ? size : 1),
+        .size = size,
+    };
 
     if (!answer.data) {
         answer_gone(node);
@@ -343,7 +288,8 @@ static void put_fetched(struct node *node, const uint8_t *data, size_t size)
 
 static void put_receipt(struct node *node, const struct cn_link_event *event)
 {
-    struct cn_errand_answer answer = {.kind = CN_ERRAND_UPLOAD, .verdict = event->verdict};
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_UPLOAD, .number = node->errand, .verdict = event->verdict};
 
     memcpy(answer.accepted, event->accepted, CN_DIGEST_SIZE);
     if (event->verdict != CN_VERDICT_ACCEPTED)
@@ -425,8 +371,7 @@ static cn_err poll_link(struct node *node)
 static cn_err poll_worker(struct node *node, uint64_t now)
 {
     struct cn_errand_request request;
-    struct cn_state_tag tag;
-    uint32_t lost;
+    struct cn_left left;
     cn_err err = CN_OK;
 
     if (!node->working)
@@ -440,8 +385,8 @@ static cn_err poll_worker(struct node *node, uint64_t now)
         stop_worker(node);
         return enlist(node);
     }
-    if (cn_mailbox_take_left(&node->box, &lost, &tag))
-        err = worker_left(node, lost, &tag, now);
+    if (cn_mailbox_take_left(&node->box, &left))
+        err = worker_left(node, &left, now);
     if (!err && cn_mailbox_take_request(&node->box, &request))
         err = run_errand(node, &request);
     if (node->config.until_end && cn_mailbox_progress(&node->box).ended)
@@ -456,9 +401,9 @@ static void wait_for_work(struct node *node)
 
     descriptors[count++] =
         (struct pollfd){.fd = node->link->ops->descriptor(node->link), .events = POLLIN};
-    if (node->peers)
-        descriptors[count++] =
-            (struct pollfd){.fd = node->peers->ops->descriptor(node->peers), .events = POLLIN};
+    if (node->group.peers)
+        descriptors[count++] = (struct pollfd){
+            .fd = node->group.peers->ops->descriptor(node->group.peers), .events = POLLIN};
     if (node->working)
         descriptors[count++] = (struct pollfd){.fd = node->box.wake[0], .events = POLLIN};
     poll(descriptors, count, POLL_MS);
@@ -477,8 +422,8 @@ static void update_status(struct node *node, uint64_t now)
     if (node->working)
         status->progress = cn_mailbox_progress(&node->box);
     status->group[0] = '\0';
-    if (node->membership)
-        cn_membership_describe(node->membership, node->members, now, status->group,
+    if (node->group.membership)
+        cn_membership_describe(node->group.membership, node->group.members, now, status->group,
                                sizeof(status->group));
     node->link->ops->stats(node->link, &status->bytes);
     cn_status_file_write(node->config.store, node->config.settings, status);
@@ -490,19 +435,18 @@ static cn_err run_loop(struct node *node)
     cn_err err = enlist(node);
 
     while (!err && node->result == CN_EAGAIN) {
-        uint64_t now = cn_platform_now_ms();
-
         if (atomic_load(config->stop))
             return CN_ECANCELED;
-        if (config->give_up_ms && node->down && now - node->down_since_ms > config->give_up_ms)
+        if (config->give_up_ms && node->down &&
+            cn_platform_now_ms() - node->down_since_ms > config->give_up_ms)
             return CN_ETIMEOUT;
         wait_for_work(node);
         err = poll_link(node);
         if (!err)
-            err = poll_worker(node, now);
+            err = poll_worker(node, cn_platform_now_ms());
         if (!err)
-            err = poll_peers(node, now);
-        update_status(node, now);
+            err = poll_group(node, cn_platform_now_ms());
+        update_status(node, cn_platform_now_ms());
     }
     return err ? err : node->result;
 }
@@ -522,23 +466,6 @@ static cn_err open_link(struct node *node)
     return node->config.ports->link->open(&config, &node->link);
 }
 
-static cn_err find_self(struct node *node)
-{
-    const struct cn_settings *settings = node->config.settings;
-
-    memcpy(node->members, settings->group.members, sizeof(node->members));
-    if (settings->group.member_count == 0)
-        return CN_OK;
-    for (uint32_t i = 0; i < settings->group.member_count; i++) {
-        if (strcmp(settings->group.members[i].name, settings->name) == 0) {
-            node->self = i;
-            return CN_OK;
-        }
-    }
-    cn_log(CN_LOG_ERROR, "node", "group.members does not contain this board, '%s'", settings->name);
-    return CN_EINVAL;
-}
-
 cn_err cn_node_run(const struct cn_node_config *config)
 {
     struct node *node = calloc(1, sizeof(*node));
@@ -548,18 +475,16 @@ cn_err cn_node_run(const struct cn_node_config *config)
         return CN_ENOMEM;
     node->config = *config;
     node->result = CN_EAGAIN;
-    err = find_self(node);
+    err = cn_node_group_init(&node->group, config->settings, config->store);
     if (!err)
         err = open_link(node);
     if (!err)
         err = run_loop(node);
     if (node->link)
         stop_worker(node);
-    if (node->peers)
-        node->peers->ops->close(node->peers);
+    cn_node_group_deinit(&node->group);
     if (node->link)
         node->link->ops->close(node->link);
-    cn_crypto_wipe(node->members, sizeof(node->members));
     cn_status_file_deinit(&node->status);
     free(node->model);
     free(node);

@@ -50,7 +50,8 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
         plan->action = CN_DO_RESET;
         return;
     }
-    if (news && (news->lineage < held->lineage || news->round < held->round))
+    if (news && (news->lineage < held->lineage || news->round < held->round ||
+                 news->version < held->version))
         news = NULL; // older than what we hold
     switch (held->phase) {
     case CN_PHASE_EMPTY:

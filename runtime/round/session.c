@@ -1,6 +1,7 @@
 #include "runtime/round/session.h"
 
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,14 +107,19 @@ static void start_empty(struct cn_session *session)
     memcpy(session->held.graph, session->config.graph, CN_DIGEST_SIZE);
 }
 
-// The trainer continues where the held state says.
+// The trainer continues where the held state says. A stored state leaves out arrays of zeros.
 static cn_err load_trainer(struct cn_session *session)
 {
-    const struct cn_checkpoint *held = &session->held;
+    struct cn_checkpoint *held = &session->held;
     const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
-    cn_err err;
+    cn_err err = CN_OK;
 
-    err = cn_trainer_discard(session->trainer);
+    if (held->phase != CN_PHASE_EMPTY)
+        err = allocate(&held->residual, held->total);
+    if (!err && held->phase == CN_PHASE_TRAIN)
+        err = allocate(&held->optimizer, held->total);
+    if (!err)
+        err = cn_trainer_discard(session->trainer);
     if (err || !weights)
         return err;
     err = cn_trainer_set_weights(session->trainer, weights);
@@ -137,7 +143,13 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
                              cn_update_size_max(session->layout), diag, &session->held);
     if (err && err != CN_ENOTFOUND && err != CN_EFORMAT && err != CN_ERANGE)
         return err;
-    if (err || !fits_run(session, &session->held)) {
+    if (err == CN_EFORMAT || err == CN_ERANGE) {
+        start_empty(session);
+        session->held.resets = 1;
+        cn_log(CN_LOG_WARN, "session",
+               "no stored state can be used: starting anew, the residual is lost unless another "
+               "member has it");
+    } else if (err || !fits_run(session, &session->held)) {
         if (!err)
             cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
         start_empty(session);
@@ -249,12 +261,11 @@ cn_err cn_session_check_version(const struct cn_session *session,
     return err;
 }
 
-// Loss and hits of the held-out samples, summed over the members.
-static cn_err measure(struct cn_session *session, struct cn_collective *collective)
+// Loss and hits of the held-out samples with the trainer's weights, summed over the members.
+static cn_err measure(struct cn_session *session, struct cn_collective *collective, float sums[3])
 {
     struct cn_metrics metrics = {0};
     uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
-    float sums[3];
     cn_err err;
 
     for (uint64_t first = 0; first < count; first += session->batch.count) {
@@ -267,13 +278,7 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     sums[0] = (float)metrics.loss;
     sums[1] = (float)metrics.correct;
     sums[2] = (float)metrics.count;
-    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, 3);
-    if (err)
-        return err;
-    session->held.held_out_loss = isfinite(sums[0]) ? (double)sums[0] : 0;
-    session->held.held_out_correct = (uint64_t)sums[1];
-    session->held.held_out_count = (uint64_t)sums[2];
-    return CN_OK;
+    return collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, 3);
 }
 
 // An application on the board loads this file; it is never half written.
@@ -296,29 +301,31 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
     struct cn_checkpoint *held = &session->held;
     struct cn_version_header header;
     float *values = NULL;
+    float sums[3];
     cn_err err;
 
     err = allocate(&values, session->layout->total);
     if (err)
         return err;
     err = decode_version(session, version, values, &header);
+    if (!err)
+        err = cn_trainer_set_weights(session->trainer, values);
+    if (!err)
+        err = measure(session, collective, sums);
     if (err) {
         free(values);
         return err;
     }
+    held->held_out_loss = isfinite(sums[0]) ? (double)sums[0] : 0;
+    held->held_out_correct = (uint64_t)sums[1];
+    held->held_out_count = (uint64_t)sums[2];
     free(held->base);
     held->base = values;
     held->phase = CN_PHASE_BASE;
     held->version = version->number;
     memcpy(held->base_digest, version->digest, CN_DIGEST_SIZE);
     memcpy(held->base_parent, header.parent, CN_DIGEST_SIZE);
-    err = allocate(&held->residual, held->total);
-    if (err)
-        return err;
     err = load_trainer(session);
-    if (err)
-        return err;
-    err = measure(session, collective);
     if (err)
         return err;
     err = publish_model(session);
@@ -394,8 +401,10 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     cn_err local, err;
 
     local = accumulate(session, &metrics);
-    if (local && local != CN_EDIVERGED)
-        return local;
+    if (local && local != CN_EDIVERGED) {
+        err = cn_trainer_discard(session->trainer);
+        return err ? err : local;
+    }
     sums[SAMPLES] = (float)metrics.count;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local ? 1 : 0;
@@ -454,6 +463,14 @@ static cn_err encode(struct cn_session *session, struct cn_buffer *frame)
                               held->next_residual, frame);
 }
 
+// Waits for wait_ms or until the node is told to stop.
+static bool is_stopped(const struct cn_session *session, int wait_ms)
+{
+    struct pollfd stop = {.fd = session->config.stop_fd, .events = POLLIN};
+
+    return poll(&stop, 1, wait_ms) > 0;
+}
+
 // All save, or all wait.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
 {
@@ -469,8 +486,8 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
         err = collective->ops->all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
         if (err)
             return err;
-        if (failed > 0)
-            cn_platform_sleep_ms(DISK_RETRY_MS);
+        if (failed > 0 && is_stopped(session, DISK_RETRY_MS))
+            return CN_ECANCELED;
     } while (failed > 0);
     session->saved_ms = cn_platform_now_ms();
     return CN_OK;

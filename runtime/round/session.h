@@ -27,6 +27,7 @@ struct cn_session_config {
     uint64_t run;
     uint32_t lineage;
     const char *group; // name of the sender of updates
+    int stop_fd;       // readable when the caller wants to stop; -1 for none
 };
 
 struct cn_session {
@@ -61,8 +62,8 @@ struct cn_session_version {
 cn_err cn_session_check_version(const struct cn_session *session,
                                 const struct cn_session_version *version);
 
-// Makes it the base, measures it on the held-out samples of all members, replaces
-// model.current.onnx. Durable.
+// Measures it on the held-out samples of all members, makes it the base, replaces
+// model.current.onnx. Durable. An error of the collective changes nothing.
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version);
 
@@ -87,7 +88,8 @@ bool cn_session_round_done(const struct cn_session *session);
 cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective);
 
 // Makes the outbox durable on every member and returns when it is. A frame may be sent only then:
-// any member can bring it back after a power cut.
+// any member can bring it back after a power cut. Waits for room on a full disk, until stopped:
+// CN_ECANCELED.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
 
 // The outcome of the outbox: the residual takes what was not accepted. Durable.

@@ -9,28 +9,30 @@
 #define OPEN_TIMEOUT_MS 3000
 #define PAUSE_MS 300 // after an error of this board's own
 
-static void leave(struct cn_worker *worker, const struct cn_session *session, uint32_t lost)
+static void leave(struct cn_worker *worker, const struct cn_session *session, struct cn_left *left)
 {
-    struct cn_state_tag tag;
-
-    cn_epoch_tag(session, &tag);
-    cn_mailbox_put_left(worker->config.box, lost, &tag);
+    cn_epoch_tag(session, &left->tag);
+    cn_mailbox_put_left(worker->config.box, left);
 }
 
-static void log_end(const struct cn_worker *worker, cn_err err, uint32_t lost)
+static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_left *left)
 {
-    const char *name = lost < worker->config.member_count ? worker->config.members[lost].name : "";
+    const struct cn_member *member =
+        left->lost < worker->config.member_count ? &worker->config.members[left->lost] : NULL;
 
-    if (err == CN_OK || err == CN_ECANCELED || err == CN_ESTALE)
+    if (err == CN_OK || err == CN_ECANCELED)
         return;
-    if (lost != NOBODY)
-        cn_log(CN_LOG_WARN, "group", "%s is lost: %s", name, cn_err_text(err));
-    else
+    if (member && left->unopened)
+        cn_log(CN_LOG_WARN, "group", "no connection with %s at %s: %s", member->name,
+               member->address, cn_err_text(err));
+    else if (member)
+        cn_log(CN_LOG_WARN, "group", "%s is lost: %s", member->name, cn_err_text(err));
+    else if (err != CN_ESTALE)
         cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
 }
 
 static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
-                        const struct cn_membership_view *view, uint32_t *lost)
+                        const struct cn_membership_view *view, struct cn_left *left)
 {
     const struct cn_worker_config *config = &worker->config;
     const struct cn_collective_ops *ops =
@@ -41,18 +43,21 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .view = view->view,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
         .progress_timeout_ms = config->timeout_ms,
+        .cancel_fd = cn_mailbox_stop_fd(config->box),
     };
     struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
     cn_err err;
 
-    *lost = NOBODY;
-    err = ops->open(&collective, &epoch.collective);
+    *left = (struct cn_left){.lost = NOBODY};
+    err = ops->open(&collective, &epoch.collective, &left->lost);
+    left->unopened = err != CN_OK;
+    // A neighbour that is in a later epoch already: this board will follow it.
     if (err)
-        return err;
+        return err == CN_ESTALE ? CN_EPEER : err;
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
     if (err == CN_EPEER || err == CN_ETIMEOUT)
-        *lost = ops->lost(epoch.collective);
+        left->lost = ops->lost(epoch.collective);
     cn_mailbox_set_collective(config->box, NULL);
     ops->close(epoch.collective);
     return err;
@@ -68,24 +73,24 @@ static void work(struct cn_worker *worker, struct cn_session *session)
     struct cn_mailbox *box = worker->config.box;
 
     cn_mailbox_put_progress(box, &(struct cn_progress){.epoch = session->held.epoch});
-    leave(worker, session, NOBODY);
+    leave(worker, session, &(struct cn_left){.lost = NOBODY});
     while (!cn_mailbox_stopped(box)) {
         struct cn_membership_view view;
-        uint32_t lost;
+        struct cn_left left;
         cn_err err;
 
         if (!cn_mailbox_take_view(box, &view)) {
             cn_mailbox_wait(box, 100);
             continue;
         }
-        err = run_epoch(worker, session, &view, &lost);
-        log_end(worker, err, lost);
+        err = run_epoch(worker, session, &view, &left);
+        log_end(worker, err, &left);
         if (err == CN_ESTALE)
             return;
         if (own_fault(err))
             cn_platform_sleep_ms(PAUSE_MS);
         if (!cn_mailbox_stopped(box))
-            leave(worker, session, lost);
+            leave(worker, session, &left);
     }
 }
 
@@ -97,6 +102,7 @@ static void *worker_main(void *argument)
     cn_err err;
 
     cn_diag_init(&diag);
+    worker->config.session.stop_fd = cn_mailbox_stop_fd(worker->config.box);
     err = cn_session_open(&worker->config.session, &diag, &session);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
         cn_log(err ? CN_LOG_ERROR : CN_LOG_WARN, "session", "%s", diag.lines[i]);

@@ -46,15 +46,17 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
     struct cn_collective_config config = {.members = members,
                                           .member_count = ranks,
                                           .open_timeout_ms = 10000,
-                                          .progress_timeout_ms = 10000};
+                                          .progress_timeout_ms = 10000,
+                                          .cancel_fd = -1};
     struct cn_collective *ring = NULL;
     uint64_t median_us;
+    uint32_t lost;
     cn_err err;
 
     config.view = (struct cn_view){.epoch = 1, .size = ranks, .rank = rank};
     for (uint32_t i = 0; i < ranks; i++)
         config.view.ranks[i] = i;
-    err = cn_collective_tcp.open(&config, &ring);
+    err = cn_collective_tcp.open(&config, &ring, &lost);
     for (size_t k = 0; k < 2 && !err; k++) {
         err = measure(ring, cases[k].size, cases[k].repeats, times_us);
         if (err || rank != 0)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ struct rank {
     size_t count; // for the body
     float *data;
     cn_err err;
+    uint32_t lost; // of open
     uint64_t took_ms;
 };
 
@@ -73,6 +75,7 @@ static void set_up(struct fixture *fixture, uint32_t size)
             rank->config.view.ranks[m] = m;
         rank->config.open_timeout_ms = 5000;
         rank->config.progress_timeout_ms = 5000;
+        rank->config.cancel_fd = -1;
         rank->data = calloc(COUNT_MAX, sizeof(float));
         assert_non_null(rank->data);
     }
@@ -89,7 +92,7 @@ static void *run_rank(void *context)
     struct rank *rank = context;
     uint64_t begin_ms = cn_platform_now_ms();
 
-    rank->err = ops->open(&rank->config, &rank->collective);
+    rank->err = ops->open(&rank->config, &rank->collective, &rank->lost);
     if (!rank->err) {
         rank->body(rank);
         ops->close(rank->collective);
@@ -397,8 +400,25 @@ static void a_missing_rank_ends_open_at_its_time(void **state)
     for (uint32_t r = 0; r < 2; r++) {
         assert_true(fixture.ranks[r].err == CN_ETIMEOUT || fixture.ranks[r].err == CN_EPEER);
         assert_true(fixture.ranks[r].took_ms >= 250 || fixture.ranks[r].err == CN_EPEER);
+        assert_int_equal(fixture.ranks[r].lost, 2);
     }
     fixture.size = 3;
+    tear_down(&fixture);
+}
+
+static void open_ends_when_it_is_canceled(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    set_up(&fixture, 2);
+    fixture.size = 1; // nobody plays rank 1
+    fixture.ranks[0].config.cancel_fd = eventfd(1, EFD_CLOEXEC);
+    run_all(&fixture, do_nothing);
+    assert_int_equal(fixture.ranks[0].err, CN_ECANCELED);
+    assert_int_equal(fixture.ranks[0].lost, UINT32_MAX);
+    close(fixture.ranks[0].config.cancel_fd);
+    fixture.size = 2;
     tear_down(&fixture);
 }
 
@@ -464,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_key_of_zeros_is_refused),
         cmocka_unit_test(a_rank_of_an_older_epoch_is_refused),
         cmocka_unit_test(a_missing_rank_ends_open_at_its_time),
+        cmocka_unit_test(open_ends_when_it_is_canceled),
         cmocka_unit_test(cancel_ends_a_running_call),
         cmocka_unit_test(different_calls_end_in_an_error),
     };

@@ -38,6 +38,7 @@ JOB = {
     "model": "digits-cnn.onnx",
     "rejoin": "2 s",
     "form": "10 s",
+    "timeout": "10 s",
     "extra": "",
 }
 
@@ -152,7 +153,7 @@ class Cluster:
         listed = ", ".join(f'{m}: "127.0.0.1:{self.board_ports[m]}"' for m in members)
         return (
             f'group: {{listen: "127.0.0.1:{self.board_ports[board]}", members: {{{listed}}}, '
-            f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}}}'
+            f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}}}'
         )
 
     def command(self, *arguments, check=True):
@@ -169,11 +170,11 @@ class Cluster:
 
     # Processes
 
-    def start(self, name):
+    def start(self, name, *options):
         if name == "gateway":
-            arguments = [self.aggregator, "run", "gateway.yaml"]
+            arguments = [self.aggregator, "run", *options, "gateway.yaml"]
         else:
-            arguments = [self.node, "run", "--until-end", f"{name}.yaml"]
+            arguments = [self.node, "run", "--until-end", *options, f"{name}.yaml"]
         log = open(self.path("logs", f"{name}.log"), "ab")
         self.processes[name] = subprocess.Popen(
             arguments, cwd=self.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -187,6 +188,9 @@ class Cluster:
     def kill(self, name):
         self.processes[name].send_signal(signal.SIGKILL)
         self.processes[name].wait()
+
+    def signal(self, name, number):
+        self.processes[name].send_signal(number)
 
     def stop_all(self):
         for process in self.processes.values():
@@ -206,11 +210,23 @@ class Cluster:
             if code != 0:
                 raise AssertionError(f"{name} ended with {code}")
 
+    def wait_for_line(self, name, text, count=1, timeout=60):
+        """Until the log of a process says it, count times in all."""
+        deadline = time.monotonic() + timeout
+        while self.log(name).count(text) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} did not say '{text}' {count} times in {timeout} s")
+            time.sleep(0.01)
+
     # Results
 
     def status(self):
         """The run's object; the lines after it are one object for each board."""
         return json.loads(self.command(self.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()[0])
+
+    def digest(self):
+        """Of the newest version."""
+        return self.status()["digest"]
 
     def replay(self):
         """Lines of the replay; it fails by itself when a version differs."""

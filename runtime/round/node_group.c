@@ -1,0 +1,169 @@
+#include "runtime/round/node_group.h"
+
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/round/epoch_file.h"
+
+cn_err cn_node_group_init(struct cn_node_group *group, const struct cn_settings *settings,
+                          struct cn_store *store)
+{
+    *group = (struct cn_node_group){.settings = &settings->group, .store = store};
+    memcpy(group->members, settings->group.members, sizeof(group->members));
+    if (settings->group.member_count == 0)
+        return CN_OK;
+    for (uint32_t i = 0; i < settings->group.member_count; i++) {
+        if (strcmp(settings->group.members[i].name, settings->name) == 0) {
+            group->self = i;
+            return CN_OK;
+        }
+    }
+    cn_log(CN_LOG_ERROR, "node", "group.members does not contain this board, '%s'", settings->name);
+    return CN_EINVAL;
+}
+
+static void close_peers(struct cn_node_group *group)
+{
+    if (group->peers)
+        group->peers->ops->close(group->peers);
+    group->peers = NULL;
+}
+
+void cn_node_group_deinit(struct cn_node_group *group)
+{
+    cn_node_group_leave(group);
+    close_peers(group);
+    cn_crypto_wipe(group->members, sizeof(group->members));
+}
+
+cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *open,
+                             const uint8_t keys[CN_GROUP_MAX][CN_KEY_SIZE])
+{
+    const struct cn_group_settings *settings = group->settings;
+    cn_err err;
+
+    for (uint32_t i = 0; i < settings->member_count; i++)
+        memcpy(group->members[i].pair_key, keys[i], CN_KEY_SIZE);
+    if (settings->member_count <= 1)
+        return CN_OK;
+    close_peers(group);
+    err = open(settings->listen, group->members, settings->member_count, group->self,
+               &group->peers);
+    if (err)
+        cn_log(CN_LOG_ERROR, "node", "group.listen %s: %s", settings->listen, cn_err_text(err));
+    return err;
+}
+
+static cn_err open_membership(struct cn_node_group *group, const struct cn_state_tag *tag,
+                              const uint8_t job[CN_DIGEST_SIZE], uint64_t epoch, uint64_t now_ms)
+{
+    struct cn_membership_config config = {
+        .self = group->self,
+        .count = group->settings->member_count,
+        .form_ms = group->settings->form_ms,
+        .rejoin_ms = group->settings->rejoin_ms,
+    };
+    uint64_t seen = cn_epoch_file_load(group->store);
+    cn_err err;
+
+    memcpy(config.job, job, CN_DIGEST_SIZE);
+    err = cn_crypto_random(&config.boot_id, sizeof(config.boot_id));
+    if (err)
+        return err;
+    return cn_membership_open(&config, seen > epoch ? seen : epoch, tag, now_ms,
+                              &group->membership);
+}
+
+static void note_unreachable(struct cn_node_group *group, uint32_t member, uint64_t now_ms)
+{
+    uint64_t pause_ms = cn_membership_unreachable(group->membership, member, now_ms);
+
+    if (pause_ms)
+        cn_log(CN_LOG_WARN, "group",
+               "%s is heard, but no connection for gradients comes about (%s, TCP): left out for "
+               "%llu s; check group.listen and firewalls of both boards",
+               group->members[member].name, group->members[member].address,
+               (unsigned long long)(pause_ms / 1000));
+}
+
+cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *left,
+                          const uint8_t job[CN_DIGEST_SIZE], uint64_t epoch, uint64_t now_ms)
+{
+    if (!group->membership)
+        return open_membership(group, &left->tag, job, epoch, now_ms);
+    if (left->unopened && left->lost < group->settings->member_count)
+        note_unreachable(group, left->lost, now_ms);
+    cn_membership_leave(group->membership, left->lost, &left->tag, now_ms);
+    return CN_OK;
+}
+
+void cn_node_group_leave(struct cn_node_group *group)
+{
+    cn_membership_close(group->membership);
+    group->membership = NULL;
+    group->leads = false;
+}
+
+// The epoch is on disk before a leader's COMMITs leave this board, and before work in it begins.
+static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
+                     const struct cn_membership_view *view)
+{
+    cn_err err = cn_epoch_file_save(group->store, view->view.epoch);
+
+    if (err)
+        cn_log(CN_LOG_WARN, "group", "epoch %llu is not on disk: %s",
+               (unsigned long long)view->view.epoch, cn_err_text(err));
+    cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u", (unsigned long long)view->view.epoch,
+           view->view.rank, view->view.size);
+    group->leads = view->view.rank == 0;
+    cn_mailbox_put_view(box, view);
+}
+
+static void send_due(struct cn_node_group *group, uint64_t now_ms)
+{
+    uint8_t message[CN_PEER_MESSAGE_MAX];
+    uint32_t member;
+    size_t size;
+
+    while (cn_membership_next(group->membership, now_ms, &member, message, &size)) {
+        if (group->peers->ops->send(group->peers, member, message, size))
+            return; // the next announcement repeats it
+    }
+}
+
+static void tell_refused(struct cn_node_group *group)
+{
+    uint32_t member;
+
+    while (cn_membership_refused(group->membership, &member))
+        cn_log(CN_LOG_ERROR, "group",
+               "%s works on another job or run: it is left out until it has the same",
+               group->members[member].name);
+}
+
+bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uint64_t now_ms)
+{
+    uint8_t message[CN_PEER_MESSAGE_MAX];
+    struct cn_membership_view view;
+    bool changed = false;
+    uint32_t member;
+    size_t size;
+
+    if (!group->peers)
+        return false;
+    while (group->peers->ops->poll(group->peers, &member, message, &size) == CN_OK) {
+        if (group->membership)
+            cn_membership_receive(group->membership, member, message, size, now_ms);
+    }
+    if (!group->membership)
+        return false;
+    send_due(group, now_ms);
+    if (cn_membership_view(group->membership, &view)) {
+        use_view(group, box, &view);
+        changed = true;
+        send_due(group, now_ms);
+    }
+    tell_refused(group);
+    cn_mailbox_put_knock(box, group->leads && cn_membership_knocked(group->membership));
+    return changed;
+}
