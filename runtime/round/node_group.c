@@ -47,8 +47,8 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
     if (settings->member_count <= 1)
         return CN_OK;
     close_peers(group);
-    err = open(settings->listen, group->members, settings->member_count, group->self,
-               &group->peers);
+    err =
+        open(settings->listen, group->members, settings->member_count, group->self, &group->peers);
     if (err)
         cn_log(CN_LOG_ERROR, "node", "group.listen %s: %s", settings->listen, cn_err_text(err));
     return err;

@@ -97,7 +97,7 @@ static void copy_operands(const struct cn_compute_ops *ops, struct cn_compute *d
 }
 
 void trial_run_flat(const struct cn_compute_ops *ops, struct cn_compute *device, enum cn_op op,
-                     const struct cn_hyper *hyper)
+                    const struct cn_hyper *hyper)
 {
     struct cn_call call = {.op = op};
     struct cn_compute_program *program;
