@@ -1,13 +1,13 @@
 // fold.h - adds updates into one mean, in whole numbers, so that their order does not matter.
 //
-// A value counts as fix(v) = v * 2^27 rounded to the nearest even integer, and the sum of
+// A value counts as fix(v) = v * 2^27 rounded to the nearest integer, ties to even, and the sum of
 // weight * fix(v) is kept in an int64 for each coordinate: |v| <= 16 and a sum of weights of at
 // most 2^31 cannot overflow it. Memory is 8 bytes a coordinate, however many updates there are.
 //
 // An update with a larger L2 norm than max_norm is scaled down in the same whole numbers. With
 // S = the sum of fix(v)^2, N = the square root of S rounded up, M = max_norm * 2^27 rounded down
 // and F = M * 2^32 / N rounded down, each fix(v) is replaced by fix(v) * F / 2^32, rounded towards
-// zero. Threading: none.
+// zero, if N > M. Threading: none.
 #pragma once
 
 #include "runtime/update/update.h"

@@ -157,7 +157,8 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     size_t size;
     cn_err err;
 
-    if ((presence & required) != required || (has_frame && !checkpoint->frame))
+    if ((presence & required) != required ||
+        (has_frame && (!checkpoint->frame || !checkpoint->frame_size)))
         return CN_EINVAL;
     err = total_size(presence, checkpoint->total, has_frame ? checkpoint->frame_size : 0, &size);
     if (err)
@@ -226,7 +227,7 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
     size_t expected;
 
     if (phase > CN_PHASE_SEND || (presence & phases[phase].required) != phases[phase].required ||
-        (presence & ~phases[phase].allowed) || (!phases[phase].has_frame && frame_size)) {
+        (presence & ~phases[phase].allowed) || phases[phase].has_frame != (frame_size > 0)) {
         cn_diag_add(diag,
                     "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
                     " and a frame of %" PRIu64 " bytes is no state",

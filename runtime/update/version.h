@@ -6,7 +6,7 @@
 //         16    32  graph digest: SHA-256 of the graph blob (runtime/engine/GRAPH.md)
 //         48    32  digest of the parent version; zeros for the first
 //         80     8  number of float32 values, little-endian
-//         88  4*n  values, little-endian float32, tensors in graph order, statistics included
+//         88  4*n  values, little-endian float32: the row of GRAPH.md, the layout
 // and its digest is the SHA-256 of all that. A full model travels as exactly these bytes.
 #pragma once
 

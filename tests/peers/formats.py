@@ -6,6 +6,8 @@ Written from runtime/engine/GRAPH.md, runtime/update/version.h and runtime/round
 """
 
 import hashlib
+import json
+import math
 import os
 import sqlite3
 import struct
@@ -256,6 +258,24 @@ def read_slots(directory):
         refuse(state.counter == 0 or state.counter % 2 != parity, "a counter under the wrong name")
         states.append(state)
     return sorted(states, key=lambda state: -state.counter)
+
+
+# safetensors (https://github.com/huggingface/safetensors)
+
+
+def check_safetensors(data, model, values):
+    size = int.from_bytes(data[:8], "little")
+    header, rows, start = json.loads(data[8 : 8 + size]), data[8 + size :], 0
+    names = [name for name in header if name != "__metadata__"]
+    tensors = [tensor for tensor in read_model(model) if tensor.count]
+    refuse(sorted(names) != sorted(tensor.name for tensor in tensors), "names of the tensors")
+    refuse(len(rows) != 4 * len(values), "size of the tensors")
+    for tensor in tensors:
+        found, end = header[tensor.name], start + tensor.count
+        first, last = found["data_offsets"]
+        refuse(found["dtype"] != "F32" or math.prod(found["shape"]) != tensor.count, tensor.name)
+        refuse(rows[first:last] != values[start:end].tobytes(), tensor.name)
+        start = end
 
 
 # A run

@@ -109,6 +109,7 @@ class Rules:
     def fits_simple(self, value, rule):
         literal = re.fullmatch(r'"(.*)"', rule)
         limits = re.fullmatch(r"(\d+)\.\.(\d+)", rule)
+        reals = re.fullmatch(r"(-?[\d.e]+?)\.\.([\d.e]+)", rule)
         sized = re.fullmatch(r"(uint|bstr) \.size (\d+)", rule)
         texts = re.fullmatch(r"tstr \.size \((\d+)\.\.(\d+)\)", rule)
         named = re.fullmatch(r'tstr \.regexp "(.*)"', rule)
@@ -116,6 +117,8 @@ class Rules:
             return value == literal[1]
         if limits:
             return type(value) is int and int(limits[1]) <= value <= int(limits[2])
+        if reals:
+            return type(value) is float and float(reals[1]) <= value <= float(reals[2])
         if sized and sized[1] == "uint":
             return type(value) is int and value < 256 ** int(sized[2])
         if sized:
@@ -124,8 +127,8 @@ class Rules:
             return type(value) is str and int(texts[1]) <= len(value.encode()) <= int(texts[2])
         if named:
             return type(value) is str and re.fullmatch(named[1], value) is not None
-        refuse(rule not in ("bool", "float64"), "the CDDL has '%s', which this reader does not know" % rule)
-        return type(value) is (bool if rule == "bool" else float)
+        refuse(rule != "bool", "the CDDL has '%s', which this reader does not know" % rule)
+        return type(value) is bool
 
 
 # The examples, as the text around them describes them

@@ -40,7 +40,7 @@ def states_with_frames(cluster):
 
 
 def check(cluster, max_norm=10.0):
-    """All that a run left on disk: versions, boards, and the versions made again."""
+    """All that a run left on disk: versions made again, what boards hold, what is exported."""
     gateway = cluster.path("state", "gateway")
     model, ledger = formats.read_file(MODEL), formats.open_ledger(gateway)
     count, digest = replay(gateway, MODEL, max_norm)
@@ -48,6 +48,10 @@ def check(cluster, max_norm=10.0):
     for board in cluster.boards:
         newest = formats.check_board(cluster.path("state", board), model, ledger)[0]
         assert newest.base == digest, f"{board} holds version {newest.version}"
+    cluster.command(cluster.aggregator, "export", "gateway.yaml", "-o", "model")
+    exported = formats.read_file(cluster.path("model.onnx"))
+    assert exported == formats.with_weights(model, newest.arrays["base"]), "model.onnx"
+    formats.check_safetensors(formats.read_file(cluster.path("model.safetensors")), model, newest.arrays["base"])
     return ledger
 
 

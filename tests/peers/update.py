@@ -8,6 +8,7 @@ to float32 is what float32 arithmetic gives, so `floats` of exact or float64 res
 
 import hashlib
 import math
+import re
 import struct
 import sys
 from array import array
@@ -17,6 +18,7 @@ RAW32, Q8, TOPK = range(3)
 PARAM, STATISTIC = range(2)
 BLOCK, GROUP, SPARSE = 4096, 256, 1024
 CODE_MIN, CODE_MAX, SCALE_MAX, LARGEST = 0x0100, 0x8300, 0x7C03, 16.0
+NAME = re.compile("[a-z0-9][a-z0-9._-]{0,62}")
 HEADER = struct.Struct("<8sBBBBIQQQQ32s")
 
 
@@ -330,12 +332,13 @@ def get_header(frame, tensors):
     magic, mode, value_bits, size, zero, number, run, weight, count, density, base = HEADER.unpack_from(frame)
     refuse(magic != b"cairnup1" or mode > TOPK or zero, "header")
     refuse(value_bits > (8 if mode == TOPK else 0), "bits of a magnitude")
-    refuse(size > 63 or HEADER.size + size + 32 > len(frame), "name of the group")
+    refuse(HEADER.size + size + 32 > len(frame), "name of the group")
     refuse(not 1 <= weight <= 1 << 31, "weight")
     refuse(count != sum(each for each, _ in tensors), "another model")
     share_of_all = struct.unpack("<d", struct.pack("<Q", density))[0]
     refuse(density if mode != TOPK else not 0 < share_of_all <= 1, "density")
-    group = frame[HEADER.size : HEADER.size + size].decode("ascii", "replace")
+    group = frame[HEADER.size : HEADER.size + size].decode("latin-1")
+    refuse(group and not NAME.fullmatch(group), "name of the group")
     return Header(mode, value_bits, group, number, run, weight, share_of_all, base)
 
 

@@ -393,6 +393,28 @@ static void a_sealed_state_with_impossible_numbers_is_refused(void **state)
     cn_buffer_deinit(&bytes);
 }
 
+// The frame cut out of a state of SEND, with all sizes and digests made to fit.
+static void a_state_to_send_without_a_frame_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_buffer bytes;
+    size_t end;
+
+    cn_buffer_init(&bytes, 100000);
+    assert_int_equal(cn_checkpoint_encode(&f->saved, &bytes), CN_OK);
+    end = bytes.size - CN_DIGEST_SIZE - f->saved.frame_size;
+    cn_put_u64(bytes.data + 8, end + CN_DIGEST_SIZE);
+    cn_put_u64(bytes.data + 224, 0);
+    cn_crypto_digest("", 0, bytes.data + 232);
+    cn_crypto_digest(bytes.data, end, bytes.data + end);
+    assert_int_equal(cn_checkpoint_decode(bytes.data, end + CN_DIGEST_SIZE, TOTAL, FRAME_LIMIT,
+                                          NULL, &f->loaded),
+                     CN_EFORMAT);
+    f->saved.frame_size = 0;
+    assert_int_equal(cn_checkpoint_encode(&f->saved, &bytes), CN_EINVAL);
+    cn_buffer_deinit(&bytes);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -412,6 +434,7 @@ int main(void)
         TEST(a_first_save_that_fails_can_be_repeated),
         TEST(a_load_that_fails_never_reports_an_empty_store),
         TEST(a_sealed_state_with_impossible_numbers_is_refused),
+        TEST(a_state_to_send_without_a_frame_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
