@@ -132,6 +132,7 @@ def mix_data(folder, boards):
 
 class Cluster:
     def __init__(self, build, groups=None, keep=False, **job):
+        build = os.path.abspath(build)
         self.node = os.path.join(build, "cairn-node")
         self.aggregator = os.path.join(build, "cairn-aggregator")
         self.groups = groups or GROUPS
