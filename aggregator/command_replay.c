@@ -80,8 +80,10 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
         if (!err && recorded->number) {
             replay->skipped++;
             print_line(recorded->number, recorded->digest,
-                       has_parent ? "not checked: its updates are not kept"
-                                  : "not checked: the version before it is not kept");
+                       has_parent
+                           ? "not checked: its updates are no longer kept (gateway.keep_rounds)"
+                           : "not checked: the version before it is no longer kept "
+                             "(gateway.keep_versions)");
         } else if (!err) {
             print_line(0, recorded->digest, "the initial model");
         }

@@ -7,7 +7,7 @@
 #include "aggregator/status.h"
 #include "runtime/port/platform.h"
 
-static const char help[] = "Usage: cairn-aggregator status PROFILE [--json]\n"
+static const char help[] = "Usage: cairn-aggregator status [--json] PROFILE\n"
                            "\n"
                            "Shows the run, its round and version, and for each board when it was "
                            "last heard and why it is, or\n"

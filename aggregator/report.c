@@ -24,7 +24,7 @@ void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *le
 void cn_report_clear(struct cn_report *report)
 {
     if (report->line_shown)
-        fputs("\r\033[K", report->stream);
+        fputs("\033[K", report->stream);
     report->line_shown = false;
 }
 
@@ -95,6 +95,7 @@ static void draw_line(struct cn_report *report, const struct cn_run_state *state
         fprintf(report->stream, "round %" PRIu32 ": merging and measuring", state->round);
         break;
     }
+    fputs("\r", report->stream); // what is printed next, a log line too, takes its place
     fflush(report->stream);
     report->line_shown = true;
 }

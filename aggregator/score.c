@@ -13,7 +13,8 @@ void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score
     score->loss = metrics->loss / (double)metrics->count;
 }
 
-bool cn_score_better(const struct cn_job *job, const struct cn_score *a, const struct cn_score *b)
+// By accuracy for cross-entropy, by loss for the rest.
+static bool is_better(const struct cn_job *job, const struct cn_score *a, const struct cn_score *b)
 {
     if (!a->known || !b->known)
         return a->known;
@@ -39,7 +40,7 @@ cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uin
             progress->newest_known = number;
             progress->newest_score = score;
         }
-        if (cn_score_better(job, &score, &progress->best_score)) {
+        if (is_better(job, &score, &progress->best_score)) {
             progress->best = number;
             progress->best_score = score;
         }

@@ -14,9 +14,6 @@ struct cn_score {
 // Of the central set if there is a measurement, else of what the boards measured.
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score);
 
-// True when a is better than b: by accuracy for cross-entropy, by loss for the rest.
-bool cn_score_better(const struct cn_job *job, const struct cn_score *a, const struct cn_score *b);
-
 // What is known of a run so far.
 struct cn_progress {
     uint32_t best; // version; 0 until one is measured

@@ -11,8 +11,8 @@
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
     if (argc - optind != count) {
-        fprintf(stderr, "error: %s takes %d argument%s, %d are given; see --help\n", argv[0], count,
-                count == 1 ? "" : "s", argc - optind);
+        fprintf(stderr, "error: %s wants %s; see --help\n", argv[0],
+                count == 1 ? "PROFILE" : "PROFILE and BOARD");
         return false;
     }
     for (int i = 0; i < count; i++)
@@ -62,7 +62,8 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
 }
 
 // The text is the format: "%a" prints a double exactly.
-void cn_setup_job_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
+// Over the job's values that the models of a run depend on.
+static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
     char text[1024];
     int length = snprintf(
@@ -87,7 +88,7 @@ int cn_setup_open_model(struct cn_setup *setup)
         cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
-    cn_setup_job_digest(&setup->settings->job, job);
+    digest_job(&setup->settings->job, job);
     cn_err err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
     if (err == CN_ECONFLICT)
         fprintf(stderr,

@@ -32,6 +32,3 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
 int cn_setup_open_model(struct cn_setup *setup);
 
 void cn_setup_deinit(struct cn_setup *setup);
-
-// Digest of the job's values that the models of a run depend on.
-void cn_setup_job_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE]);

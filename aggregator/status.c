@@ -295,7 +295,7 @@ static const char *describe_phase(const struct report *report)
     if (report->ended)
         return "ended";
     if (report->round.number == 0)
-        return "waiting for groups";
+        return report->live->running ? "waiting for groups" : "not begun";
     return states[report->round.state];
 }
 

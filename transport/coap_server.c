@@ -21,7 +21,6 @@
 struct board {
     struct board *next;
     char name[CN_NAME_SIZE];
-    uint64_t heard_ms;
 };
 
 // An authenticated session; it exists from the first request to libcoap's end of the session.
@@ -216,7 +215,6 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     (void)query;
     if (!session)
         return; // the code stays 0.00: no answer
-    session->board->heard_ms = cn_platform_now_ms();
     server->stats.bytes_in += cn_coap_message_size(pdu);
     request.board = session->board->name;
     coap_get_data(pdu, &request.size, &request.body);
@@ -412,13 +410,6 @@ void cn_coap_server_drop(struct cn_coap_server *server, const char *board)
             server->closing = true;
         }
     }
-}
-
-uint64_t cn_coap_server_silence_ms(const struct cn_coap_server *server, const char *board)
-{
-    const struct board *known = *board_slot(server, board);
-
-    return known ? cn_platform_now_ms() - known->heard_ms : UINT64_MAX;
 }
 
 void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats)

@@ -116,7 +116,4 @@ void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix);
 // the next step. Callable from a handler, as notify is.
 void cn_coap_server_drop(struct cn_coap_server *server, const char *board);
 
-// Milliseconds since this board was last heard; UINT64_MAX when never.
-uint64_t cn_coap_server_silence_ms(const struct cn_coap_server *server, const char *board);
-
 void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats);

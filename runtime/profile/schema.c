@@ -71,7 +71,7 @@ const struct cn_schema_row cn_schema[] = {
     {"gateway.listen", CN_VALUE_LISTENS, SITE, AT(gateway.listen), .example = "0.0.0.0:5684",
      .required = GATEWAY, .uses = GATEWAY, .about = "host:port to serve; or a list of up to 4"},
     {"gateway.keep_rounds", CN_VALUE_LONG, SITE, AT(gateway.keep_rounds), 0, EXACT, "all",
-     .initial = "10", .uses = GATEWAY, .about = "rounds whose updates stay stored"},
+     .initial = "100", .uses = GATEWAY, .about = "rounds whose updates stay stored"},
     {"gateway.keep_versions", CN_VALUE_LONG, SITE, AT(gateway.keep_versions), 0, EXACT, "all",
      .initial = "20", .uses = GATEWAY,
      .about = "full versions that stay stored; the first and the best always do"},

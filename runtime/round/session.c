@@ -1,18 +1,14 @@
 #include "runtime/round/session.h"
 
-#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/engine/export.h"
 #include "runtime/port/platform.h"
 #include "runtime/update/residual.h"
 #include "runtime/update/update.h"
-#include "runtime/update/version.h"
 
-#define MODEL_FILE "model.current.onnx"
 #define DISK_RETRY_MS 1000
 
 static cn_err allocate(float **array, size_t total)
@@ -107,8 +103,8 @@ static void start_empty(struct cn_session *session)
     memcpy(session->held.graph, session->config.graph, CN_DIGEST_SIZE);
 }
 
-// The trainer continues where the held state says. A stored state leaves out arrays of zeros.
-static cn_err load_trainer(struct cn_session *session)
+// A stored state leaves out arrays of zeros.
+cn_err cn_session_load_trainer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
     const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
@@ -157,7 +153,7 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",
                session->held.round, session->held.step, session->held.version);
     }
-    return load_trainer(session);
+    return cn_session_load_trainer(session);
 }
 
 cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,
@@ -197,143 +193,6 @@ void cn_session_close(struct cn_session *session)
     free(session);
 }
 
-static cn_err check_full(const struct cn_session *session, const struct cn_session_version *version,
-                         struct cn_version_header *header)
-{
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_err err;
-
-    err = cn_version_get_header(version->bytes, version->size, header);
-    if (err)
-        return err;
-    if (header->count != session->layout->total ||
-        memcmp(header->graph, session->config.graph, CN_DIGEST_SIZE) != 0)
-        return CN_EFORMAT;
-    cn_crypto_digest(version->bytes, version->size, digest);
-    return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
-}
-
-// Sets values to the tensors of the version.
-static cn_err decode_version(const struct cn_session *session,
-                             const struct cn_session_version *version, float *values,
-                             struct cn_version_header *header)
-{
-    const struct cn_checkpoint *held = &session->held;
-    size_t size = session->layout->total * sizeof(float);
-    struct cn_update_header frame;
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_err err;
-
-    if (!version->delta) {
-        err = check_full(session, version, header);
-        if (!err)
-            memcpy(values, version->bytes + CN_VERSION_HEADER_SIZE, size);
-        return err;
-    }
-    err = cn_update_check(version->bytes, version->size, session->layout, NULL, &frame);
-    if (err)
-        return err;
-    if (!held->base || memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0)
-        return CN_ESTALE;
-    memcpy(values, held->base, size);
-    err = cn_update_apply(version->bytes, version->size, session->layout, values);
-    if (err)
-        return err;
-    header->count = session->layout->total;
-    memcpy(header->graph, session->config.graph, CN_DIGEST_SIZE);
-    memcpy(header->parent, held->base_digest, CN_DIGEST_SIZE);
-    cn_version_digest(header, values, digest);
-    return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
-}
-
-cn_err cn_session_check_version(const struct cn_session *session,
-                                const struct cn_session_version *version)
-{
-    struct cn_version_header header;
-    float *values = NULL;
-    cn_err err;
-
-    err = allocate(&values, session->layout->total);
-    if (err)
-        return err;
-    err = decode_version(session, version, values, &header);
-    free(values);
-    return err;
-}
-
-// Loss and hits of the held-out samples with the trainer's weights, summed over the members.
-static cn_err measure(struct cn_session *session, struct cn_collective *collective, float sums[3])
-{
-    struct cn_metrics metrics = {0};
-    uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
-    cn_err err;
-
-    for (uint64_t first = 0; first < count; first += session->batch.count) {
-        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, session->config.job->batch,
-                         &session->batch);
-        err = cn_trainer_evaluate(session->trainer, &session->batch, &metrics);
-        if (err && err != CN_EDIVERGED)
-            return err;
-    }
-    sums[0] = (float)metrics.loss;
-    sums[1] = (float)metrics.correct;
-    sums[2] = (float)metrics.count;
-    return collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, 3);
-}
-
-// An application on the board loads this file; it is never half written.
-static cn_err publish_model(struct cn_session *session)
-{
-    struct cn_buffer file;
-    cn_err err;
-
-    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
-    err = cn_export_onnx(session->onnx, session->layout, session->held.base, &file);
-    if (!err)
-        err = cn_store_replace(session->config.store, MODEL_FILE, file.data, file.size);
-    cn_buffer_deinit(&file);
-    return err;
-}
-
-cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
-                          const struct cn_session_version *version)
-{
-    struct cn_checkpoint *held = &session->held;
-    struct cn_version_header header;
-    float *values = NULL;
-    float sums[3];
-    cn_err err;
-
-    err = allocate(&values, session->layout->total);
-    if (err)
-        return err;
-    err = decode_version(session, version, values, &header);
-    if (!err)
-        err = cn_trainer_set_weights(session->trainer, values);
-    if (!err)
-        err = measure(session, collective, sums);
-    if (err) {
-        free(values);
-        return err;
-    }
-    held->held_out_loss = isfinite(sums[0]) ? (double)sums[0] : 0;
-    held->held_out_correct = (uint64_t)sums[1];
-    held->held_out_count = (uint64_t)sums[2];
-    free(held->base);
-    held->base = values;
-    held->phase = CN_PHASE_BASE;
-    held->version = version->number;
-    memcpy(held->base_digest, version->digest, CN_DIGEST_SIZE);
-    memcpy(held->base_parent, header.parent, CN_DIGEST_SIZE);
-    err = load_trainer(session);
-    if (err)
-        return err;
-    err = publish_model(session);
-    if (err)
-        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
-    return cn_session_save(session, 0);
-}
-
 cn_err cn_session_begin(struct cn_session *session, uint32_t round)
 {
     struct cn_checkpoint *held = &session->held;
@@ -352,7 +211,7 @@ cn_err cn_session_begin(struct cn_session *session, uint32_t round)
     memcpy(held->weights, held->base, held->total * sizeof(float));
     if (!session->config.job->keep_optimizer)
         memset(held->optimizer, 0, held->total * sizeof(float));
-    return load_trainer(session);
+    return cn_session_load_trainer(session);
 }
 
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
@@ -572,7 +431,7 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
     release(&held->optimizer);
-    err = load_trainer(session);
+    err = cn_session_load_trainer(session);
     if (err)
         return err;
     return cn_session_save(session, 0);
@@ -640,7 +499,7 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
-    err = load_trainer(session);
+    err = cn_session_load_trainer(session);
     if (err)
         return err;
     return cn_session_save(session, 0);

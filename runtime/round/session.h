@@ -109,5 +109,8 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
 // Brings the checkpoint up to date with the trainer, for encoding or saving.
 cn_err cn_session_snapshot(struct cn_session *session);
 
+// The trainer continues where the held state says.
+cn_err cn_session_load_trainer(struct cn_session *session);
+
 // Largest size of an encoded checkpoint of this model.
 size_t cn_session_state_limit(const struct cn_session *session);

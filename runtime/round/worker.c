@@ -20,7 +20,7 @@ static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_
     const struct cn_member *member =
         left->lost < worker->config.member_count ? &worker->config.members[left->lost] : NULL;
 
-    if (err == CN_OK || err == CN_ECANCELED)
+    if (err == CN_OK || err == CN_ECANCELED || cn_mailbox_progress(worker->config.box).ended)
         return;
     if (member && left->unopened)
         cn_log(CN_LOG_WARN, "group", "no connection with %s at %s: %s", member->name,
