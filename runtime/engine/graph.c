@@ -23,7 +23,7 @@ void cn_graph_deinit(struct cn_graph *graph)
     cn_graph_init(graph);
 }
 
-// Makes room for count more elements of an array.
+// Makes room for count more elements of an array, which exists afterwards even when it is empty.
 static cn_err grow(void **array, size_t *capacity, size_t used, size_t count, size_t size)
 {
     size_t wanted, bytes;
@@ -31,7 +31,7 @@ static cn_err grow(void **array, size_t *capacity, size_t used, size_t count, si
 
     if (__builtin_add_overflow(used, count, &wanted))
         return CN_ERANGE;
-    if (wanted <= *capacity)
+    if (*array && wanted <= *capacity)
         return CN_OK;
     wanted = wanted < 2 * *capacity ? 2 * *capacity : wanted;
     wanted = wanted < 16 ? 16 : wanted;

@@ -113,14 +113,17 @@ static cn_err init_names(struct cn_importer *importer)
 cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, ...)
 {
     char message[CN_DIAG_LINE_SIZE];
+    struct cn_text name = node->node->name;
     va_list arguments;
 
     va_start(arguments, format);
     // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang-tidy 14 does not see va_start.
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
-    cn_diag_add(node->importer->diag, "node '%.*s' (%.*s): %s", (int)node->node->name.size,
-                node->node->name.size ? node->node->name.data : "", (int)node->node->op.size,
+    if (!name.size && node->node->output_count)
+        name = node->node->outputs[0]; // names are optional
+    cn_diag_add(node->importer->diag, "node '%.*s' (%.*s): %s", (int)name.size,
+                name.size ? name.data : "", (int)node->node->op.size,
                 node->node->op.size ? node->node->op.data : "", message);
     return CN_ENOTSUP;
 }
@@ -248,7 +251,7 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
 static cn_err import_input(struct cn_importer *importer)
 {
     const struct cn_onnx *onnx = importer->onnx;
-    const struct cn_onnx_value *input = &onnx->inputs[0];
+    const struct cn_onnx_value *input = onnx->inputs;
     struct cn_value value = {.kind = CN_VALUE_INPUT, .batched = true, .root = CN_GRAPH_NONE};
     struct cn_graph *graph = importer->graph;
     cn_err err;

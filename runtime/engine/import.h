@@ -28,7 +28,7 @@ struct cn_import_node {
     uint32_t out; // result: the value of the node's first output
 };
 
-// Adds a line that names the node and returns CN_ENOTSUP.
+// Adds a line that names the node, or its output if it has no name, and returns CN_ENOTSUP.
 cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

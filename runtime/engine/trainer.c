@@ -51,8 +51,10 @@ static cn_err build_graph(const struct cn_onnx *onnx, const struct cn_layout *la
         return err;
     output = &graph->values[graph->output];
     if (loss == CN_LOSS_CROSS_ENTROPY && (output->rank != 2 || output->words > INT32_MAX)) {
-        cn_diag_add(diag, "cross-entropy needs an output of [batch, classes]; it has rank %u",
-                    output->rank);
+        cn_diag_add(diag,
+                    "cross-entropy needs an output of [batch, classes]; it has rank %u and %zu "
+                    "values for each sample",
+                    output->rank, output->words);
         return CN_ENOTSUP;
     }
     err = cn_passes_run(graph);
