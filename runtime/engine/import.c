@@ -298,6 +298,19 @@ static const struct op *find_op(const struct cn_onnx_node *node)
     return NULL;
 }
 
+// No op here has a list of floats, so the importers may take every list for integers.
+static cn_err check_attributes(const struct cn_import_node *node)
+{
+    for (size_t i = 0; i < node->node->attribute_count; i++) {
+        const struct cn_onnx_attribute *attribute = &node->node->attributes[i];
+
+        if (attribute->count && !attribute->ints)
+            return cn_import_refuse(node, "attribute '%.*s' is a list of floats",
+                                    (int)attribute->name.size, attribute->name.data);
+    }
+    return CN_OK;
+}
+
 // Fills in the inputs. *known is false when one of them was made by a refused node.
 static cn_err bind_inputs(struct cn_import_node *node, const struct op *op, bool *known)
 {
@@ -362,9 +375,11 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     cn_err err;
 
     if (op)
-        err = bind_inputs(&node, op, &known);
+        err = check_attributes(&node);
     else
         err = cn_import_refuse(&node, "the op is not supported");
+    if (!err)
+        err = bind_inputs(&node, op, &known);
     if (!err && known)
         err = op->import(&node);
     if (err && err != CN_ENOTSUP)
