@@ -49,6 +49,7 @@ struct daemon {
     struct cn_resources resources;
     struct cn_coap_server *server;
     struct cn_report report;
+    uint64_t started_ms;                     // clock
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
     bool over_at_start;                      // the run had ended before
     uint64_t retry_ms;                       // clock; the run is not advanced before
@@ -265,8 +266,8 @@ static void write_status(struct daemon *daemon, const struct cn_run_state *state
 }
 
 // True when every group that was heard has the last version and all boards are silent, or had their
-// time. A board that was killed at the end is back before that; one that does not know of a restart
-// of this program needs a while to notice, so then all groups are waited for.
+// time. A board that was killed at the end is back before that. Boards need a while to notice that
+// this program was restarted, so shortly after its start all groups are waited for.
 static bool may_leave(struct daemon *daemon, uint64_t now_ms)
 {
     size_t count;
@@ -276,9 +277,11 @@ static bool may_leave(struct daemon *daemon, uint64_t now_ms)
         daemon->ended_ms = now_ms;
     if (now_ms - daemon->ended_ms > LINGER_MS)
         return true;
+    bool started_lately = now_ms - daemon->started_ms < LINGER_MS;
     for (size_t i = 0; i < count; i++) {
         bool here = groups[i].heard_ms && now_ms - groups[i].heard_ms < LINGER_MS;
-        if (daemon->over_at_start ? !here : here && groups[i].served < last)
+        bool lacks_last = !daemon->over_at_start && groups[i].served < last;
+        if (here ? lacks_last : started_lately)
             return false;
         if (here && now_ms - groups[i].heard_ms < QUIET_MS)
             return false;
@@ -331,6 +334,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     struct cn_run_state state;
     cn_err err = CN_OK;
     cn_run_get_state(daemon->run, cn_platform_now_ms(), &state);
+    daemon->started_ms = cn_platform_now_ms();
     daemon->over_at_start = state.phase == CN_RUN_ENDED;
     bool left_before = daemon->over_at_start && was_left(daemon);
     while (!atomic_load(stop) && !err) {

@@ -1,5 +1,5 @@
-// session_version.c - the part of a session that takes versions of the model: checking one that arrived,
-// measuring it, making it the base.
+// session_version.c - the part of a session that takes versions of the model: checking one that
+// arrived, measuring it, making it the base.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
