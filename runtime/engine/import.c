@@ -311,12 +311,16 @@ static cn_err check_attributes(const struct cn_import_node *node)
     return CN_OK;
 }
 
-// Fills in the inputs. *known is false when one of them was made by a refused node.
-static cn_err bind_inputs(struct cn_import_node *node, const struct op *op, bool *known)
+// Checks the attributes and fills in the inputs. *known is false when one of them was made by a
+// refused node.
+static cn_err bind_node(struct cn_import_node *node, const struct op *op, bool *known)
 {
     size_t count = node->node->input_count;
+    cn_err err = check_attributes(node);
 
     *known = true;
+    if (err)
+        return err;
     if (count < op->inputs_min || count > op->inputs_max)
         return cn_import_refuse(node, "%zu inputs; %zu to %zu are supported", count, op->inputs_min,
                                 op->inputs_max);
@@ -375,11 +379,9 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     cn_err err;
 
     if (op)
-        err = check_attributes(&node);
+        err = bind_node(&node, op, &known);
     else
         err = cn_import_refuse(&node, "the op is not supported");
-    if (!err)
-        err = bind_inputs(&node, op, &known);
     if (!err && known)
         err = op->import(&node);
     if (err && err != CN_ENOTSUP)
