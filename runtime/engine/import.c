@@ -298,12 +298,29 @@ static const struct op *find_op(const struct cn_onnx_node *node)
     return NULL;
 }
 
-// Fills in the inputs. *known is false when one of them was made by a refused node.
-static cn_err bind_inputs(struct cn_import_node *node, const struct op *op, bool *known)
+// No op here has a list of floats, so the importers may take every list for integers.
+static cn_err check_attributes(const struct cn_import_node *node)
+{
+    for (size_t i = 0; i < node->node->attribute_count; i++) {
+        const struct cn_onnx_attribute *attribute = &node->node->attributes[i];
+
+        if (attribute->count && !attribute->ints)
+            return cn_import_refuse(node, "attribute '%.*s' is a list of floats",
+                                    (int)attribute->name.size, attribute->name.data);
+    }
+    return CN_OK;
+}
+
+// Checks the attributes and fills in the inputs. *known is false when one of them was made by a
+// refused node.
+static cn_err bind_node(struct cn_import_node *node, const struct op *op, bool *known)
 {
     size_t count = node->node->input_count;
+    cn_err err = check_attributes(node);
 
     *known = true;
+    if (err)
+        return err;
     if (count < op->inputs_min || count > op->inputs_max)
         return cn_import_refuse(node, "%zu inputs; %zu to %zu are supported", count, op->inputs_min,
                                 op->inputs_max);
@@ -362,7 +379,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     cn_err err;
 
     if (op)
-        err = bind_inputs(&node, op, &known);
+        err = bind_node(&node, op, &known);
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
