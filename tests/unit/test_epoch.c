@@ -44,7 +44,7 @@ struct board {
 };
 
 struct world {
-    char directory[64];
+    char *directory;
     struct cn_job job;
     struct cn_mapping model;
     struct cn_member members[2][2]; // as each of the two knows them
@@ -140,8 +140,8 @@ static int set_up(void **state)
     if (!world)
         return -1;
     *state = world;
-    snprintf(world->directory, sizeof(world->directory), "/tmp/cairn-epoch-XXXXXX");
-    if (!mkdtemp(world->directory))
+    world->directory = strdup("/tmp/cairn-epoch-XXXXXX");
+    if (!world->directory || !mkdtemp(world->directory))
         return -1;
     world->job = (struct cn_job){
         .seed = 1,
@@ -172,6 +172,7 @@ static int tear_down(void **state)
         close_session(&world->boards[i]);
     cn_platform_unmap(&world->model);
     snprintf(command, sizeof(command), "rm -rf %s", world->directory);
+    free(world->directory);
     free(world->version);
     free(world);
     return system(command); // NOLINT(cert-env33-c): a directory of this test
