@@ -16,8 +16,8 @@ void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *le
         .next = next,
         .start_ms = now_ms,
     };
-    fprintf(stream, "%7s  %8s  %9s  %7s  %10s  %10s  %8s\n", "version", "accuracy", "loss",
-            "updates", "up", "down", "time");
+    fprintf(stream, "%7s  %8s  %9s  %6s  %7s  %10s  %10s  %8s\n", "version", "accuracy", "loss",
+            "boards", "updates", "up", "down", "time");
     fflush(stream);
 }
 
@@ -42,7 +42,7 @@ static void format_bytes(uint64_t bytes, char text[24])
 }
 
 static cn_err print_row(struct cn_report *report, const struct cn_ledger_version *version,
-                        uint64_t now_ms)
+                        uint32_t boards, uint64_t now_ms)
 {
     struct cn_score score;
     uint32_t selected, accepted;
@@ -58,8 +58,9 @@ static cn_err print_row(struct cn_report *report, const struct cn_ledger_version
     format_bytes(version->bytes_in, up);
     format_bytes(version->bytes_out, down);
     cn_report_clear(report);
-    fprintf(report->stream, "%7" PRIu32 "  %8s  %9s  %7" PRIu32 "  %10s  %10s  %6" PRIu64 " s\n",
-            version->number, accuracy, loss, accepted, up, down,
+    fprintf(report->stream,
+            "%7" PRIu32 "  %8s  %9s  %6" PRIu32 "  %7" PRIu32 "  %10s  %10s  %6" PRIu64 " s\n",
+            version->number, accuracy, loss, boards, accepted, up, down,
             (now_ms - report->start_ms) / 1000);
     fflush(report->stream);
     return CN_OK;
@@ -108,7 +109,7 @@ cn_err cn_report_update(struct cn_report *report, const struct cn_run_state *sta
         if (err == CN_ENOTFOUND || (!err && !is_due(&version, state)))
             break;
         if (!err)
-            err = print_row(report, &version, now_ms);
+            err = print_row(report, &version, state->boards, now_ms);
         if (err)
             return err;
         report->next++;

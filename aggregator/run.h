@@ -58,6 +58,7 @@ struct cn_run_state { // for people
     enum cn_run_phase phase;
     uint32_t round; // open or next
     uint32_t selected, accepted;
+    uint32_t boards; // that have registered since the program started
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out; // of the whole run, over restarts
     const char *end_reason;       // ENDED

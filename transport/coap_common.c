@@ -13,7 +13,8 @@ static void write_log(coap_log_t level, const char *message)
 {
     int length = (int)strcspn(message, "\n");
 
-    cn_log(level <= COAP_LOG_CRIT ? CN_LOG_WARN : CN_LOG_DEBUG, "libcoap", "%.*s", length, message);
+    cn_log(level == COAP_LOG_EMERG ? CN_LOG_WARN : CN_LOG_DEBUG, "libcoap", "%.*s", length,
+           message);
 }
 
 void cn_coap_start(void)
