@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -95,9 +95,15 @@ unsigned cn_platform_cpu_count(void)
 
 uint64_t cn_platform_peak_memory(void)
 {
-    struct rusage usage;
+    // Not getrusage: its peak outlives exec, so it would be that of a larger parent.
+    FILE *status = fopen("/proc/self/status", "re");
+    unsigned long long kib = 0;
+    char line[128];
 
-    if (getrusage(RUSAGE_SELF, &usage))
-        return 0;
-    return (uint64_t)usage.ru_maxrss * 1024;
+    while (status && fgets(line, sizeof(line), status))
+        if (sscanf(line, "VmHWM: %llu", &kib) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return kib * 1024;
 }

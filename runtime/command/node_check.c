@@ -15,9 +15,9 @@ static const char help[] =
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
-    "FILE is a model (.onnx): prints its tensors and the memory training needs, or the list of "
-    "what is\n"
-    "not supported.\n";
+    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
+    "needs,\n"
+    "or the list of what is not supported.\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -52,6 +52,18 @@ static void print_tensors(const struct cn_layout *layout)
     printf("%zu values in %zu tensors\n", layout->total, layout->tensor_count);
 }
 
+// What the data sets of this model must look like.
+static void print_sample(const struct cn_trainer *trainer)
+{
+    struct cn_sample_shape shape;
+
+    cn_trainer_sample_shape(trainer, &shape);
+    printf("a sample has the shape (");
+    for (uint32_t d = 0; d < shape.rank; d++)
+        printf("%s%llu", d ? ", " : "", (unsigned long long)shape.dims[d]);
+    printf("%s), an output %zu values\n", shape.rank == 1 ? "," : "", shape.outputs);
+}
+
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
                          struct cn_diag *diag)
 {
@@ -59,7 +71,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
         .compute = ports->computes[0],
         .threads = cn_platform_cpu_count(),
         .batch = CHECK_BATCH,
-        .loss = CN_LOSS_CROSS_ENTROPY,
+        .loss = CN_LOSS_MSE, // takes an output of any shape
     };
     struct cn_trainer *trainer = NULL;
     cn_err err;
@@ -68,6 +80,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
     if (err)
         return err;
     print_tensors(cn_trainer_layout(trainer));
+    print_sample(trainer);
     printf("%.2f MiB to train with batches of %d\n", (double)cn_trainer_memory(trainer) / 1048576,
            CHECK_BATCH);
     cn_trainer_close(trainer);

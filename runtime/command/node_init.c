@@ -18,7 +18,7 @@ static const char help[] =
     "filled in\n"
     "stands there with an example, everything else as a comment with its default.\n"
     "\n"
-    "  --board TYPE   type of board, a folder of boards/ (default: generic-x86-64)\n"
+    "  --board TYPE   type of board, a folder of boards/, or a path to its board.yaml\n"
     "  --name NAME    name of this board, as enrolled at the aggregator\n"
     "  --alone        for 'train': model, job and data instead of an aggregator\n";
 
@@ -42,7 +42,7 @@ static int parse(int argc, char **argv, struct options *options)
         {"alone", no_argument, NULL, 'a'},
         {0},
     };
-    const char *board = "generic-x86-64";
+    const char *board = NULL;
     const char *name = NULL;
     int option;
 
@@ -67,7 +67,9 @@ static int parse(int argc, char **argv, struct options *options)
         return -1;
     }
     options->path = optind < argc ? argv[optind] : "site.yaml";
-    add_entry(options, "extends", board);
+    // Without one the profile stands alone: it works in any directory.
+    if (board)
+        add_entry(options, "extends", board);
     if (name)
         add_entry(options, "name", name);
     return 0;

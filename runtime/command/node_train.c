@@ -6,16 +6,17 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/alone.h"
 
-static const char help[] = "Usage: cairn-node train [--json] PROFILE\n"
-                           "\n"
-                           "Trains the profile's job on this board, without any network or keys. "
-                           "Goes on where it stopped. The\n"
-                           "model is in STATE/model.current.onnx after each round and in "
-                           "STATE/model.safetensors at the end.\n"
-                           "A changed job starts anew.\n"
-                           "\n"
-                           "  --json             one JSON object for each round\n"
-                           "  --log-level LEVEL  error, warn, info or debug\n";
+static const char help[] =
+    "Usage: cairn-node train [--json] PROFILE\n"
+    "\n"
+    "Trains the profile's job on this board, without any network or keys. "
+    "Goes on where it stopped. The\n"
+    "model is in STATE/model.current.onnx after each round and in "
+    "STATE/model.safetensors at the end.\n"
+    "A changed job starts anew, unless only its count of rounds or stop rules changed.\n"
+    "\n"
+    "  --json             one JSON object for each round\n"
+    "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct printer {
     uint32_t rounds;
@@ -54,8 +55,8 @@ static int explain(cn_err err, const struct cn_settings *settings, const struct 
         fprintf(stderr, "stopped; the same command goes on from here\n");
         return CN_EXIT_INTERRUPTED;
     }
-    if (diag->count == 0 && err != CN_EDIVERGED)
-        fprintf(stderr, "error: %s\n", cn_err_text(err));
+    if (err != CN_EDIVERGED)
+        fprintf(stderr, "error: training %s: %s\n", settings->model, cn_err_text(err));
     return CN_EXIT_FAILED;
 }
 

@@ -113,17 +113,19 @@ static cn_err check_classes(const struct cn_dataset *dataset, const char *path,
     const struct cn_npy *npy = &dataset->labels;
     char text[SHAPE_TEXT_SIZE];
 
+    if (npy->count != npy->dims[0]) {
+        shape_text(npy->dims, npy->rank, text);
+        cn_diag_add(diag,
+                    "%s: the labels have the shape %s; wanted one class number a sample, which "
+                    "numpy.argmax(labels, 1) makes of one-hot rows",
+                    path, text);
+        return CN_EFORMAT;
+    }
     if (npy->kind == CN_NPY_FLOAT) {
         cn_npy_type_text(npy, text);
         cn_diag_add(diag,
                     "%s: the labels are %s; cross-entropy wants class numbers: save them with "
                     ".astype(numpy.int64)",
-                    path, text);
-        return CN_EFORMAT;
-    }
-    if (npy->count != npy->dims[0]) {
-        shape_text(npy->dims, npy->rank, text);
-        cn_diag_add(diag, "%s: the labels have the shape %s; wanted one class number a sample",
                     path, text);
         return CN_EFORMAT;
     }

@@ -31,7 +31,7 @@ const struct cn_schema_row cn_schema[] = {
     {"board", CN_VALUE_NAME, BOARD | SITE, AT(board_type), .example = "generic-x86-64",
      .uses = NODE, .about = "type of board, told to the aggregator"},
     {"state", CN_VALUE_PATH, BOARD | SITE, AT(state), .example = "state",
-     .required = NODE | GATEWAY, .uses = CN_USE_ALL,
+     .required = TRAIN | NODE | GATEWAY, .uses = CN_USE_ALL,
      .about = "directory of everything that is stored"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE, .about = "what trains: the GPU, the CPU, or the GPU if there is one"},

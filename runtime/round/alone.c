@@ -13,13 +13,15 @@
 
 #define SAVE_MS 5000
 #define SAFETENSORS_FILE "model.safetensors"
+#define BEST_FILE "best" // run (8), version (4), value (8), little-endian
+#define BEST_SIZE 20
 
 struct alone {
     const struct cn_alone_config *config;
     struct cn_session *session;
     struct cn_collective *collective;
-    double best; // held-out accuracy, or minus the loss without one
-    uint32_t best_round;
+    double best;           // held-out accuracy, or minus the loss without one
+    uint32_t best_version; // 0: none yet
 };
 
 static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
@@ -189,6 +191,42 @@ static cn_err do_round(struct alone *alone)
     return err;
 }
 
+// Patience counts across restarts, else a run that was stopped would train longer.
+static void load_best(struct alone *alone)
+{
+    struct cn_store *store = alone->config->store;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    uint64_t value;
+
+    if (store->ops->load(store, BEST_FILE, BEST_SIZE, &bytes, &size))
+        return;
+    if (size == BEST_SIZE && cn_get_u64(bytes) == alone->session->config.run &&
+        cn_get_u32(bytes + 8) <= alone->session->held.version) {
+        alone->best_version = cn_get_u32(bytes + 8);
+        value = cn_get_u64(bytes + 12);
+        memcpy(&alone->best, &value, sizeof(value));
+    }
+    free(bytes);
+}
+
+static void save_best(const struct alone *alone)
+{
+    uint8_t bytes[BEST_SIZE];
+    uint64_t value;
+    cn_err err;
+
+    memcpy(&value, &alone->best, sizeof(value));
+    cn_put_u64(bytes, alone->session->config.run);
+    cn_put_u32(bytes + 8, alone->best_version);
+    cn_put_u64(bytes + 12, value);
+    err = cn_store_replace(alone->config->store, BEST_FILE, bytes, sizeof(bytes));
+    if (err)
+        cn_log(CN_LOG_WARN, "train", "%s is not saved (%s): a restart would forget the best round",
+               BEST_FILE, cn_err_text(err));
+}
+
+// Decides by the version that was measured last: after a restart again, with the same result.
 static bool should_stop(struct alone *alone)
 {
     const struct cn_checkpoint *held = &alone->session->held;
@@ -200,14 +238,16 @@ static bool should_stop(struct alone *alone)
         return false;
     value = job->loss == CN_LOSS_CROSS_ENTROPY ? (double)held->held_out_correct / count
                                                : -held->held_out_loss / count;
-    if (alone->best_round == 0 || value > alone->best) {
+    if (alone->best_version == 0 || value > alone->best) {
         alone->best = value;
-        alone->best_round = held->round;
+        alone->best_version = held->version;
+        if (job->patience)
+            save_best(alone);
     }
     if (job->loss == CN_LOSS_CROSS_ENTROPY && job->target_accuracy > 0 &&
         value >= job->target_accuracy)
         return true;
-    return job->patience && held->round >= alone->best_round + job->patience;
+    return job->patience && held->version >= alone->best_version + job->patience;
 }
 
 static cn_err write_safetensors(const struct alone *alone)
@@ -231,6 +271,7 @@ static cn_err run_rounds(struct alone *alone)
 
     if (alone->session->held.phase == CN_PHASE_EMPTY)
         err = adopt_file(alone);
+    load_best(alone);
     while (!err && alone->session->held.version < job->rounds && !should_stop(alone))
         err = do_round(alone);
     if (err == CN_ECANCELED) {

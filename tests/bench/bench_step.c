@@ -1,12 +1,14 @@
 // Times a training step. usage: bench_step MODEL.onnx BATCH THREADS [SECONDS]
 //
-// Prints one JSON line: the 10th percentile and the median of accumulate + apply, in microseconds.
+// Prints one JSON line: the 10th percentile and the median of accumulate + apply in microseconds,
+// when the first step ended (CLOCK_MONOTONIC, microseconds), planned and peak resident memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/port/platform.h"
 
 #define STEPS_MAX 100000
 
@@ -61,7 +63,7 @@ static void fill_batch(struct cn_batch *batch, size_t words, size_t outputs, uin
 }
 
 static size_t measure(struct cn_trainer *trainer, const struct cn_batch *batch, double seconds,
-                      double *times)
+                      double *times, double *first_us)
 {
     double end = now_us() + seconds * 1e6;
     size_t count = 0;
@@ -74,6 +76,8 @@ static size_t measure(struct cn_trainer *trainer, const struct cn_batch *batch, 
             cn_trainer_apply(trainer, batch->count))
             exit(1);
         times[count++] = now_us() - start;
+        if (count == 1)
+            *first_us = now_us();
     }
     return count;
 }
@@ -91,6 +95,7 @@ int main(int argument_count, char **arguments)
     struct cn_onnx *onnx;
     struct cn_diag diag;
     size_t size = 0, words = 1, count;
+    double first_us = 0;
     uint8_t *file;
 
     if (argument_count < 4) {
@@ -110,12 +115,15 @@ int main(int argument_count, char **arguments)
     for (uint32_t d = 0; d < shape.rank; d++)
         words *= shape.dims[d];
     fill_batch(&batch, words, shape.outputs, config.batch);
-    count = measure(trainer, &batch, argument_count > 4 ? strtod(arguments[4], NULL) : 2, times);
+    count = measure(trainer, &batch, argument_count > 4 ? strtod(arguments[4], NULL) : 2, times,
+                    &first_us);
     qsort(times, count, sizeof(*times), by_value);
     printf("{\"model\": \"%s\", \"batch\": %u, \"threads\": %u, \"steps\": %zu, \"p10_us\": %.1f, "
-           "\"median_us\": %.1f, \"planned_bytes\": %llu}\n",
+           "\"median_us\": %.1f, \"first_step_at_us\": %.0f, \"planned_bytes\": %llu, "
+           "\"peak_resident_bytes\": %llu}\n",
            arguments[1], config.batch, config.threads, count, times[count / 10], times[count / 2],
-           (unsigned long long)cn_trainer_memory(trainer));
+           first_us, (unsigned long long)cn_trainer_memory(trainer),
+           (unsigned long long)cn_platform_peak_memory());
     cn_trainer_close(trainer);
     cn_onnx_close(onnx);
     free(batch.inputs);

@@ -165,13 +165,14 @@ static void what_a_program_requires_is_told_at_once(void **state)
 static void a_job_needs_a_mapped_data_set_to_train(void **state)
 {
     struct cn_profile *profile = parse("schema: cairn/site/v1\n"
+                                       "state: s\n"
                                        "data: {a: {inputs: i.npy, labels: l.npy}}\n"
                                        "job: {name: j, model: m.onnx, data: {set: b}}\n");
 
     (void)state;
     cn_diag_init(&diag);
     assert_int_equal(cn_profile_require(profile, CN_PROFILE_TRAIN, &diag), CN_EINVAL);
-    assert_string_equal(diag.lines[0], "test.yaml:3:43: error: data.set: 'b' is not among the data "
+    assert_string_equal(diag.lines[0], "test.yaml:4:43: error: data.set: 'b' is not among the data "
                                        "sets here; expected it below data");
     assert_null(cn_profile_data(cn_profile_settings(profile), "b"));
     assert_string_equal(cn_profile_data(cn_profile_settings(profile), "a")->labels, "l.npy");
