@@ -31,7 +31,7 @@ struct cn_checkpoint {
     enum cn_phase phase;
     uint32_t round;   // being trained or sent
     uint32_t step;    // local steps done in it
-    uint64_t cursor;  // training batches drawn in the whole run, by this board
+    uint64_t cursor;  // reserved: zero, not looked at; batches follow from (round, step)
     uint64_t epoch;   // of the group, the highest seen
     uint32_t version; // number of the base
     uint8_t graph[CN_DIGEST_SIZE];
