@@ -123,6 +123,8 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
         call->op != CN_OP_BIAS_GRAD && !window_fits(&call->window))
         return CN_ENOTSUP;
     kernel = &cpu->kernels->ops[call->op];
+    if (!kernel->run)
+        return CN_ENOTSUP;
     if (kernel->workspace)
         *workspace = kernel->workspace(call, samples);
     return CN_OK;

@@ -45,7 +45,7 @@ static double map_value(const struct cn_map *op, double x)
         return 1 / (1 + exp(-x));
     case CN_MAP_TANH:
         return tanh(x);
-    case CN_MAP_SCALE:
+    default:
         break;
     }
     return (double)op->alpha * x;
@@ -62,7 +62,7 @@ static double map_slope(const struct cn_map *op, double y)
         return y * (1 - y);
     case CN_MAP_TANH:
         return 1 - y * y;
-    case CN_MAP_SCALE:
+    default:
         break;
     }
     return (double)op->alpha;
