@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154
+# shellcheck shell=sh disable=SC2154,SC2034
 # cross.sh - what the preset arm64 needs: a sysroot, the libraries built for it, and a kernel for guests.
 #
 # The compiler and libc are the distribution's cross packages. The other arm64 packages are fetched by
