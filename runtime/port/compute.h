@@ -107,7 +107,8 @@ enum cn_op {
     CN_OP_COUNT,
 };
 
-// How a call writes its first output.
+// How a call writes: its first output or, where it has several, those that all samples share, but
+// for what is saved for the gradient. Everything else is set.
 enum cn_write {
     CN_WRITE_SET,
     CN_WRITE_ADD,
