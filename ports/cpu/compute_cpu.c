@@ -65,6 +65,8 @@ static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute
 
     if (!config->threads || config->threads > 1024)
         return CN_EINVAL;
+    if (config->precision != CN_PRECISION_FLOAT32)
+        return CN_ENOTSUP;
     kernels = cpu_isa_choose();
     if (!kernels)
         return CN_ENOTSUP;

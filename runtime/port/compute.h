@@ -442,10 +442,21 @@ struct cn_compute_result {
     uint64_t correct; // cross-entropy: rows with a weight whose first largest output is the label
     bool finite;      // false when a gradient was found that is not
     double norm;      // of the gradient, by CLIP
+    bool overflow;    // not finite because of float16's scale, now halved: drop the step and go on
+};
+
+// How the factors of MATMUL, PRODUCTS and convolutions are rounded before they are multiplied.
+// Sums, every other op and all that is stored stay float32. With float16 the port scales the loss
+// itself; gradients are unscaled once SUM_LANES has run.
+enum cn_precision {
+    CN_PRECISION_FLOAT32,
+    CN_PRECISION_BFLOAT16,
+    CN_PRECISION_FLOAT16,
 };
 
 struct cn_compute_config {
-    uint32_t threads; // for a device that has them, at least 1
+    uint32_t threads;            // for a device that has them, at least 1
+    enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
 };
 
 // Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its
