@@ -1,5 +1,5 @@
-// autodiff_private.h - what the autodiff_*.c files share: a function for each op adds the nodes that
-// compute the gradients of its inputs from the gradient of its first output.
+// autodiff_private.h - what the autodiff_*.c files share: a function for each op adds the nodes
+// that compute the gradients of its inputs from the gradient of its first output.
 #pragma once
 
 #include "runtime/engine/graph.h"
