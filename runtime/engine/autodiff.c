@@ -54,6 +54,7 @@ static cn_err parameter_gradient(struct cn_autodiff *diff, uint32_t parameter, u
 
     if (diff->gradient[root] == CN_GRAPH_NONE) {
         value.kind = CN_VALUE_GRADIENT;
+        value.parameter = value.offset;
         value.root = CN_GRAPH_NONE;
         err = cn_graph_add_value(diff->graph, &value, &diff->gradient[root]);
     }
@@ -336,7 +337,7 @@ static void mark_needed(struct cn_autodiff *diff)
     const struct cn_graph *graph = diff->graph;
 
     for (size_t i = 0; i < graph->value_count; i++)
-        diff->needed[i] = graph->values[i].kind == CN_VALUE_PARAM;
+        diff->needed[i] = graph->values[i].kind == CN_VALUE_PARAM && !graph->values[i].frozen;
     for (size_t i = 0; i < graph->loss; i++) {
         const struct cn_node *node = &graph->nodes[i];
 
