@@ -231,6 +231,8 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
         value.dims[d] = tensor->dims[d];
     if (*parameter < layout->tensor_count && tensor->type == CN_ONNX_FLOAT && tensor->count) {
         value.kind = CN_VALUE_PARAM;
+        value.frozen = layout->tensors[*parameter].frozen ||
+                       layout->tensors[*parameter].class == CN_TENSOR_STAT;
         value.offset = layout->tensors[(*parameter)++].offset;
     } else if ((tensor->type == CN_ONNX_INT64 || tensor->type == CN_ONNX_INT32 ||
                 tensor->type == CN_ONNX_BOOL) &&

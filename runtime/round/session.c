@@ -245,7 +245,7 @@ static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective 
     err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
     if (err)
         return err;
     return cn_trainer_apply(session->trainer, samples);
@@ -269,7 +269,7 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     sums[DIVERGED] = local ? 1 : 0;
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
-    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
     if (err)
         goto discard;
     flags->knocked = sums[KNOCKED] > 0;
@@ -342,7 +342,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
             cn_log(CN_LOG_WARN, "session", "the update cannot be stored: %s; trying again",
                    cn_err_text(err));
         failed = err ? 1 : 0;
-        err = collective->ops->all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
+        err = cn_all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
         if (err)
             return err;
         if (failed > 0 && is_stopped(session, DISK_RETRY_MS))
@@ -358,7 +358,7 @@ static cn_err compare_with_leader(struct cn_session *session, struct cn_collecti
     cn_err err;
 
     memcpy(digest, session->held.frame_digest, CN_DIGEST_SIZE);
-    err = collective->ops->broadcast(collective, 0, digest, sizeof(digest));
+    err = cn_broadcast(collective, 0, digest, sizeof(digest));
     if (err)
         return err;
     return memcmp(digest, session->held.frame_digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;

@@ -205,15 +205,12 @@ static void the_largest_messages_fit(void **state)
 // PROTOCOL.md without white space, so that its lines may break anywhere.
 static char *read_protocol(void)
 {
-    char path[4096];
     char *text = calloc(1, 1 << 20);
     FILE *file;
     size_t used = 0;
     int c;
 
-    snprintf(path, sizeof(path), "%.*s../../transport/PROTOCOL.md",
-             (int)(sizeof(__FILE__) - sizeof("test_message.c")), __FILE__);
-    file = fopen(path, "rb");
+    file = fopen(CAIRN_TEST_DATA "/../../transport/PROTOCOL.md", "rb");
     assert_non_null(file);
     assert_non_null(text);
     while ((c = fgetc(file)) != EOF && used < (1 << 20) - 1) {
