@@ -75,7 +75,7 @@ static cn_err find_device(struct cuda *cuda)
                name, capability / 10, capability % 10);
         return CN_ENOTSUP;
     }
-    cn_log(CN_LOG_INFO, "cuda", "%s, compute capability %d.%d", name, capability / 10,
+    cn_log(CN_LOG_DEBUG, "cuda", "%s, compute capability %d.%d", name, capability / 10,
            capability % 10);
     return CN_OK;
 }
@@ -156,8 +156,7 @@ cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
     if (err)
         return err;
     read_limits(cuda);
-    err = cuda_check(cuda,
-                     cuda->library.driver.context_retain(&cuda->context, cuda->device),
+    err = cuda_check(cuda, cuda->library.driver.context_retain(&cuda->context, cuda->device),
                      "cuDevicePrimaryCtxRetain");
     if (!err)
         err = cuda_check(cuda, cuda->library.driver.context_set(cuda->context), "cuCtxSetCurrent");

@@ -302,7 +302,7 @@ KERNEL(batch_norm_sums)
 
         if (op->frozen) {
             mean = a.in[3][c];
-            variance = a.in[4][c];
+            variance = a.in[4][c] < 0 ? 0 : a.in[4][c];
         } else {
             statistics_of(&a, c, &mean, &variance);
         }
@@ -346,8 +346,8 @@ DEVICE float batch_norm_dy(const struct cuda_args *a, size_t dy, size_t y)
     return a->call.batch_norm.relu && !(a->in[4][y] > 0) ? 0 : a->in[0][dy];
 }
 
-// A block finds a channel's sums of dy and dy h, h = (x - mean) inverse: dbeta and dgamma. They go to
-// the workspace too, side by side.
+// A block finds a channel's sums of dy and dy h, h = (x - mean) inverse: dbeta and dgamma. They go
+// to the workspace too, side by side.
 KERNEL(batch_norm_grad_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
