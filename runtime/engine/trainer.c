@@ -102,8 +102,7 @@ static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
 
     if (err)
         return err;
-    // Evaluation is the forward pass and a loss that writes no gradient, in the same places.
-    program->calls[program->loss].out[0] = (struct cn_operand){.arena = CN_ARENA_NONE};
+    cn_program_evaluate(program);
     err = ops->prepare(trainer->device, program->calls, program->loss + 1, &trainer->evaluate);
     if (!err)
         err = prepare_flat(trainer, graph);

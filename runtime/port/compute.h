@@ -79,7 +79,7 @@ enum cn_op {
                             //                    y, saved, [dmean, dvariance]
                             //                              struct cn_batch_norm
     CN_OP_BATCH_NORM_GRAD,  // dy, x, gamma, saved, [y]
-                            //                    [dx], dgamma, dbeta, [dresidual]
+                            //                    [dx], [dgamma], [dbeta], [dresidual]
     CN_OP_DROPOUT,          // x                  y         struct cn_dropout; its own gradient
     CN_OP_GATHER,           // x, index           y         struct cn_gather; index: int32
     CN_OP_GATHER_GRAD,      // dy, index          dx
@@ -274,11 +274,11 @@ struct cn_norm {
     float epsilon;
 };
 
-// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds, for
-// each channel, the mean and 1 / sqrt(variance + epsilon) that were used; it belongs to the lane,
-// not to a sample. dmean and dvariance (unbiased) are in the gradients: each lane adds its share,
-// so that over all lanes they sum to samples times the statistic of the batch; CN_OP_STATISTIC uses
-// them.
+// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds the
+// means of all channels, then all 1 / sqrt(variance + epsilon) that were used, where a variance
+// below 0 counts as 0; it belongs to the lane, not to a sample. dmean and dvariance (unbiased) are
+// in the gradients: each lane adds its share, so that over all lanes they sum to samples times the
+// statistic of the batch; CN_OP_STATISTIC uses them.
 struct cn_batch_norm {
     size_t channels, inner;
     float epsilon;
