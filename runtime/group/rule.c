@@ -183,8 +183,7 @@ static cn_err parse_value(struct parser *parser, struct cn_rule_part *part)
     if (!parser->word[0])
         return complain(parser, "wanted a value for '%s'", fact_names[part->fact]);
     if (part->fact < FACT_MEMORY && part->relation > RELATION_DIFFERENT)
-        return complain(parser, "'%s' can be compared with == and != only",
-                        fact_names[part->fact]);
+        return complain(parser, "'%s' can be compared with == and != only", fact_names[part->fact]);
     if (part->fact == FACT_ADDRESS)
         err = parse_subnet(parser, part);
     else if (part->fact == FACT_ARCH)

@@ -6,9 +6,10 @@
 //     (arch >= 8.7 and link >= 100 Mbit/s) or name == board-1
 //
 // A condition compares a fact with a value by == != < <= > >=; and, or, not and parentheses combine
-// conditions, as in most languages. Facts of a board: name, memory, cores, gpu (cuda or none), arch (CUDA
-// compute capability), link (measured, bit/s), address (== A.B.C.D/BITS: it lies in the subnet). Facts of training: round,
-// step, phase (a name that the job gives to a range of rounds), epoch. A fact that is not known makes its condition false.
+// conditions, as in most languages. Facts of a board: name, memory, cores, gpu (cuda or none), arch
+// (CUDA compute capability), link (measured, bit/s), address (== A.B.C.D/BITS: it lies in the
+// subnet). Facts of training: round, step, phase (a name that the job gives to a range of rounds),
+// epoch. A fact that is not known makes its condition false.
 #pragma once
 
 #include <stdbool.h>

@@ -70,9 +70,9 @@ static void conditions_combine_as_in_most_languages(void **state)
 static void an_unknown_fact_makes_its_condition_false(void **state)
 {
     const struct cn_rule_facts nothing = {.name = "x", .address = "host:1", .phase = ""};
-    static const char *const rules[] = {"memory < 1 GiB",  "memory >= 1 GiB",  "cores < 4",
-                                        "link < 1 Mbit/s", "address == 10.0.0.0/8",
-                                        "phase == a",      "gpu == cuda",     "address != 10.0.0.0/8"};
+    static const char *const rules[] = {"memory < 1 GiB",  "memory >= 1 GiB",       "cores < 4",
+                                        "link < 1 Mbit/s", "address == 10.0.0.0/8", "phase == a",
+                                        "gpu == cuda",     "address != 10.0.0.0/8"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
