@@ -49,26 +49,10 @@ static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
     return cn_dataset_open(&config, &shape, diag, &session->dataset);
 }
 
-static cn_err allocate_batch(struct cn_session *session)
-{
-    struct cn_sample_shape shape;
-    size_t elements = 1;
-    size_t batch = session->config.job->batch;
-
-    cn_trainer_sample_shape(session->trainer, &shape);
-    for (uint32_t i = 0; i < shape.rank; i++)
-        elements *= shape.dims[i];
-    session->batch.inputs = calloc(batch * elements, sizeof(float));
-    session->batch.labels = calloc(batch, sizeof(int32_t));
-    session->batch.targets = calloc(batch * shape.outputs, sizeof(float));
-    if (!session->batch.inputs || !session->batch.labels || !session->batch.targets)
-        return CN_ENOMEM;
-    return CN_OK;
-}
-
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
+    struct cn_sample_shape shape;
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
@@ -77,6 +61,9 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .learning_rate = (float)config->job->learning_rate,
         .momentum = (float)config->job->momentum,
         .weight_decay = (float)config->job->weight_decay,
+        .rules = &config->job->rules,
+        .steps = (uint64_t)config->job->rounds * config->job->local_steps,
+        .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;
@@ -88,7 +75,10 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     if (err)
         return err;
     session->layout = cn_trainer_layout(session->trainer);
-    return allocate_batch(session);
+    cn_trainer_sample_shape(session->trainer, &shape);
+    session->weighted =
+        shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
+    return cn_batch_init(&shape, config->job->batch, &session->batch);
 }
 
 static void start_empty(struct cn_session *session)
@@ -103,6 +93,45 @@ static void start_empty(struct cn_session *session)
     memcpy(session->held.graph, session->config.graph, CN_DIGEST_SIZE);
 }
 
+// Steps of the run before the one that comes next, whoever trained them.
+static uint64_t steps_before(const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    if (!held->round)
+        return 0;
+    return (uint64_t)(held->round - 1) * session->config.job->local_steps + held->step;
+}
+
+static cn_err allocate_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = allocate(&held->optimizer, held->total);
+
+    if (!err && cn_trainer_has_second(session->trainer))
+        err = allocate(&held->second, held->total);
+    return err;
+}
+
+static void release_optimizer(struct cn_checkpoint *held)
+{
+    release(&held->optimizer);
+    release(&held->second);
+    held->updates = 0;
+}
+
+// Brings the optimizer's state from the trainer into the checkpoint.
+static cn_err keep_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+
+    if (err || !cn_trainer_has_second(session->trainer))
+        return err;
+    held->updates = cn_trainer_updates(session->trainer);
+    return cn_trainer_get_second(session->trainer, held->second);
+}
+
 // A stored state leaves out arrays of zeros.
 cn_err cn_session_load_trainer(struct cn_session *session)
 {
@@ -113,15 +142,20 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     if (held->phase != CN_PHASE_EMPTY)
         err = allocate(&held->residual, held->total);
     if (!err && held->phase == CN_PHASE_TRAIN)
-        err = allocate(&held->optimizer, held->total);
+        err = allocate_optimizer(session);
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
         return err;
     err = cn_trainer_set_weights(session->trainer, weights);
-    if (err)
-        return err;
-    return cn_trainer_set_optimizer(session->trainer, held->optimizer);
+    if (!err)
+        err = cn_trainer_set_base(session->trainer, held->base);
+    if (!err)
+        err = cn_trainer_set_optimizer(session->trainer, held->optimizer);
+    if (!err && cn_trainer_has_second(session->trainer))
+        err = cn_trainer_set_second(session->trainer, held->second);
+    cn_trainer_set_step(session->trainer, steps_before(session), held->updates);
+    return err;
 }
 
 static bool fits_run(const struct cn_session *session, const struct cn_checkpoint *held)
@@ -184,9 +218,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
-    free(session->batch.inputs);
-    free(session->batch.labels);
-    free(session->batch.targets);
+    cn_batch_deinit(&session->batch);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
@@ -198,9 +230,11 @@ cn_err cn_session_begin(struct cn_session *session, uint32_t round)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
+    if (!session->config.job->keep_optimizer)
+        release_optimizer(held);
     err = allocate(&held->weights, held->total);
     if (!err)
-        err = allocate(&held->optimizer, held->total);
+        err = allocate_optimizer(session);
     if (err)
         return err;
     held->phase = CN_PHASE_TRAIN;
@@ -209,18 +243,13 @@ cn_err cn_session_begin(struct cn_session *session, uint32_t round)
     held->samples = 0;
     held->train_loss = 0;
     memcpy(held->weights, held->base, held->total * sizeof(float));
-    if (!session->config.job->keep_optimizer)
-        memset(held->optimizer, 0, held->total * sizeof(float));
     return cn_session_load_trainer(session);
 }
 
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
 static uint64_t first_batch(const struct cn_session *session)
 {
-    const struct cn_job *job = session->config.job;
-    uint64_t steps = (uint64_t)(session->held.round - 1) * job->local_steps + session->held.step;
-
-    return steps * job->accumulate;
+    return steps_before(session) * session->config.job->accumulate;
 }
 
 static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
@@ -237,7 +266,7 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
 }
 
 static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective *collective,
-                               double samples)
+                               double samples, double weight)
 {
     float *gradients;
     cn_err err;
@@ -248,13 +277,35 @@ static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective 
     err = cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
     if (err)
         return err;
-    return cn_trainer_apply(session->trainer, samples);
+    return cn_trainer_apply_weighted(session->trainer, samples, weight);
+}
+
+// The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
+static void count_step(struct cn_session *session, float samples, float loss, float weight)
+{
+    struct cn_checkpoint *held = &session->held;
+
+    session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
+    held->step++;
+    held->samples += (uint64_t)samples;
+    held->train_loss += weight == samples ? (double)loss : session->step_loss * (double)samples;
+}
+
+static void name_fault(struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    char what[160];
+
+    if (!cn_trainer_find_fault(session->trainer, what, sizeof(what)))
+        cn_log(CN_LOG_ERROR, "session", "round %u, step %u: %s is not finite", held->round,
+               held->step + 1, what);
 }
 
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
-    enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, FIELDS };
+    enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, FIELDS };
+    uint32_t fields = session->weighted ? FIELDS : WEIGHT;
     struct cn_metrics metrics = {0};
     float sums[FIELDS];
     cn_err local, err;
@@ -265,11 +316,12 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
         return err ? err : local;
     }
     sums[SAMPLES] = (float)metrics.count;
+    sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local ? 1 : 0;
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, fields);
     if (err)
         goto discard;
     flags->knocked = sums[KNOCKED] > 0;
@@ -277,15 +329,17 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     err = sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
     if (err || flags->abandon)
         goto discard;
-    err = reduce_and_apply(session, collective, (double)sums[SAMPLES]);
+    if (fields == WEIGHT)
+        sums[WEIGHT] = sums[SAMPLES];
+    err = reduce_and_apply(session, collective, (double)sums[SAMPLES], (double)sums[WEIGHT]);
     if (err)
         goto discard;
-    session->held.step++;
-    session->held.samples += (uint64_t)sums[SAMPLES];
-    session->held.train_loss += (double)sums[LOSS];
+    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     return CN_OK;
 
 discard:
+    if (err == CN_EDIVERGED)
+        name_fault(session);
     local = cn_trainer_discard(session->trainer);
     return err ? err : local;
 }
@@ -382,9 +436,9 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
     release(&held->weights);
     if (session->config.job->keep_optimizer)
-        err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+        err = keep_optimizer(session);
     else
-        release(&held->optimizer);
+        release_optimizer(held);
     if (err)
         return err;
     err = compare_with_leader(session, collective);
@@ -430,7 +484,7 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     }
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
-    release(&held->optimizer);
+    release_optimizer(held);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
@@ -447,7 +501,7 @@ cn_err cn_session_snapshot(struct cn_session *session)
     err = cn_trainer_get_weights(session->trainer, held->weights);
     if (err)
         return err;
-    return cn_trainer_get_optimizer(session->trainer, held->optimizer);
+    return keep_optimizer(session);
 }
 
 static bool below_reserve(const struct cn_session *session)
@@ -507,5 +561,5 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
 
 size_t cn_session_state_limit(const struct cn_session *session)
 {
-    return 4096 + 6 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
+    return 4096 + 7 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
 }
