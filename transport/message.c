@@ -81,7 +81,7 @@ static const struct field register_fields[] = {
 static const struct schema register_schema = SCHEMA(register_fields);
 
 static const struct field rule_fields[] = {
-    NUMBER(1, cn_update_rule, mode, 0, CN_UPDATE_TOPK),
+    NUMBER(1, cn_update_rule, mode, 0, CN_UPDATE_AUTO),
     REAL(2, cn_update_rule, density, 0, 1),
     NUMBER(3, cn_update_rule, value_bits, 0, 8),
 };
@@ -113,6 +113,11 @@ static const struct field job_fields[] = {
     LONG(23, cn_job, max_weight, 0, ANY),
     NUMBER(24, cn_job, patience, 0, UINT32_MAX),
     REAL(25, cn_job, target_accuracy, 0, 1),
+    NUMBER(26, cn_job, local_steps_most, 0, 1u << 30),
+    NUMBER(27, cn_job, warm_up, 0, UINT32_MAX),
+    NUMBER(28, cn_job, stale_rounds, 0, UINT32_MAX),
+    REAL(29, cn_job, stale_decay, 0, 1),
+    NUMBER(30, cn_job, statistics, 0, CN_STATISTICS_LOCAL),
 };
 static const struct schema job_schema = SCHEMA(job_fields);
 
