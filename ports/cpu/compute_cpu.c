@@ -33,6 +33,8 @@ struct cpu {
     size_t lane_words[CN_ARENA_COUNT]; // from one lane's to the next's; 0 for what they share
     struct lane_result *results;       // owned
     struct cn_compute_result flat;     // of flat calls
+    double *shown;                     // owned; what lanes show each other, two turns of it
+    size_t shown_stride;               // doubles of a lane
 
     // The current run, read by all lanes.
     const struct cn_compute_program *program;
@@ -55,6 +57,7 @@ static void cpu_close(struct cn_compute *device)
     for (int i = 0; i < CN_ARENA_COUNT; i++)
         free(cpu->arena[i]);
     free(cpu->results);
+    free(cpu->shown);
     free(cpu);
 }
 
@@ -165,13 +168,42 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
     return CN_OK;
 }
 
+// Makes room for what lanes show each other in these calls.
+static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t count)
+{
+    size_t largest = 0, stride, bytes;
+    double *shown;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct cpu_kernel *kernel = &cpu->kernels->ops[calls[i].op];
+        size_t words =
+            calls[i].op < CN_OP_BATCH_COUNT && kernel->shown ? kernel->shown(&calls[i]) : 0;
+
+        largest = words > largest ? words : largest;
+    }
+    stride = (largest + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
+    if (stride <= cpu->shown_stride)
+        return CN_OK;
+    if (stride < largest || __builtin_mul_overflow(stride, 2 * (size_t)cpu->lanes, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(*shown), &bytes))
+        return CN_ENOMEM;
+    shown = aligned_alloc(ALIGNMENT, bytes);
+    if (!shown)
+        return CN_ENOMEM;
+    free(cpu->shown);
+    cpu->shown = shown;
+    cpu->shown_stride = stride;
+    return CN_OK;
+}
+
 static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls, size_t count,
                           struct cn_compute_program **prepared)
 {
     struct cn_compute_program *program;
     size_t size, sums;
 
-    (void)device;
+    if (reserve_shown(cpu_of(device), calls, count))
+        return CN_ENOMEM;
     if (__builtin_mul_overflow(count, sizeof(*calls), &size) ||
         __builtin_add_overflow(size, sizeof(*program), &size))
         return CN_ENOMEM;
@@ -225,9 +257,16 @@ static void run_batch_lane(void *context, uint32_t lane)
     const struct cpu *cpu = context;
     size_t first = share(cpu->hyper->samples, lane, cpu->lanes);
     struct cpu_task task = {
+        .hyper = cpu->hyper,
         .samples = share(cpu->hyper->samples, lane + 1, cpu->lanes) - first,
+        .first = first,
         .result = &cpu->results[lane].result,
+        .threads = cpu->threads,
+        .lane = lane,
+        .lanes = cpu->lanes,
+        .shown_stride = cpu->shown_stride,
     };
+    unsigned meetings = 0;
 
     for (size_t i = 0; i < cpu->program->count; i++) {
         const struct cn_call *call = &cpu->program->calls[i];
@@ -240,6 +279,10 @@ static void run_batch_lane(void *context, uint32_t lane)
         task.workspace = place(cpu, &call->workspace, lane, 0);
         task.add =
             call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
+        // Two turns: a lane that is through with one meeting may already write for the next, while
+        // another still reads. It cannot be two ahead.
+        if (cpu->kernels->ops[call->op].shown)
+            task.shown = cpu->shown + meetings++ % 2 * cpu->lanes * cpu->shown_stride;
         cpu->kernels->ops[call->op].run(&task);
     }
 }

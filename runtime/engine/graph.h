@@ -41,7 +41,7 @@ struct cn_value {
     size_t offset;    // parameter, gradient: words in the row; constant, shape: first of its pool
     bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
     size_t parameter; // gradient: the offset of its parameter
-    float momentum;   // gradient of a statistic: that of CN_OP_STATISTIC, more than 0; else 0
+    float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
 };
 
 struct cn_node {

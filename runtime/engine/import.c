@@ -13,6 +13,7 @@ static const struct op {
 } ops[] = {
     {"Add", 2, 2, cn_import_arithmetic, false},
     {"AveragePool", 1, 1, cn_import_pool, true},
+    {"BatchNormalization", 5, 5, cn_import_batch_norm, false},
     {"Cast", 1, 1, cn_import_cast, false},
     {"Concat", 1, CN_GRAPH_RANK_MAX, cn_import_concat, false},
     {"Constant", 0, 0, cn_import_constant, false},

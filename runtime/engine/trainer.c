@@ -102,8 +102,7 @@ static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
 
     if (err)
         return err;
-    // Evaluation is the forward pass and a loss that writes no gradient, in the same places.
-    program->calls[program->loss].out[0] = (struct cn_operand){.arena = CN_ARENA_NONE};
+    cn_program_evaluate(program);
     err = ops->prepare(trainer->device, program->calls, program->loss + 1, &trainer->evaluate);
     if (!err)
         err = prepare_flat(trainer, graph);
@@ -229,7 +228,8 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     trainer->fresh = true;
     trainer->hyper = (struct cn_hyper){.learning_rate = config->learning_rate,
                                        .momentum = config->momentum,
-                                       .weight_decay = config->weight_decay};
+                                       .weight_decay = config->weight_decay,
+                                       .seed = config->seed};
     err = open_trainer(trainer, onnx, config, diag);
     if (err) {
         cn_trainer_close(trainer);
@@ -337,6 +337,11 @@ static cn_err unmap_gradients(struct cn_trainer *trainer)
         return CN_OK;
     trainer->mapped = false;
     return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
+}
+
+void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
+{
+    trainer->hyper.first_sample = first_sample;
 }
 
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,

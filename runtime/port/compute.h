@@ -79,7 +79,7 @@ enum cn_op {
                             //                    y, saved, [dmean, dvariance]
                             //                              struct cn_batch_norm
     CN_OP_BATCH_NORM_GRAD,  // dy, x, gamma, saved, [y]
-                            //                    [dx], dgamma, dbeta, [dresidual]
+                            //                    [dx], [dgamma], [dbeta], [dresidual]
     CN_OP_DROPOUT,          // x                  y         struct cn_dropout; its own gradient
     CN_OP_GATHER,           // x, index           y         struct cn_gather; index: int32
     CN_OP_GATHER_GRAD,      // dy, index          dx
@@ -274,11 +274,11 @@ struct cn_norm {
     float epsilon;
 };
 
-// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds, for
-// each channel, the mean and 1 / sqrt(variance + epsilon) that were used; it belongs to the lane,
-// not to a sample. dmean and dvariance (unbiased) are in the gradients: each lane adds its share,
-// so that over all lanes they sum to samples times the statistic of the batch; CN_OP_STATISTIC uses
-// them.
+// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds the
+// means of all channels, then all 1 / sqrt(variance + epsilon) that were used, where a variance
+// below 0 counts as 0; it belongs to the lane, not to a sample. dmean and dvariance (unbiased) are
+// in the gradients: each lane adds its share, so that over all lanes they sum to samples times the
+// statistic of the batch; CN_OP_STATISTIC uses them.
 struct cn_batch_norm {
     size_t channels, inner;
     float epsilon;
@@ -356,14 +356,16 @@ struct cn_attention {
 
 // A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
 // gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
-// element (r, c) at r + c * rows when classes_first, else r * outputs + c; a row's weight is its
-// class's, 0 for the label ignore; the target is 1 - smoothing at the label plus
-// smoothing / outputs everywhere. The others: the mean over outputs, weight 1. Huber: quadratic up
-// to delta, as PyTorch's HuberLoss; delta 0 is L1. MEAN_LOSS: the loss is the mean of y.
+// element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
+// of its label's class, 0 for the label ignore; weight * loss = -sum_c w_c t_c log softmax_c, where
+// the target t is 1 - smoothing at the label plus smoothing / outputs everywhere (as PyTorch has
+// it); labels are within [0, outputs) or ignore. The others: the mean over outputs, weight 1.
+// Binary entropy: targets in [0, 1]. Huber: quadratic up to delta, as PyTorch's HuberLoss; delta 0
+// is L1. MEAN_LOSS: the loss is the mean of y.
 struct cn_loss_call {
-    size_t outputs, rows;
+    size_t outputs, rows; // rows is at least 1, and 1 for all but cross-entropy
     bool classes_first;
-    int32_t ignore;
+    int32_t ignore; // INT32_MIN for none
     float smoothing, delta;
 };
 

@@ -40,6 +40,7 @@ struct cn_session {
     struct cn_checkpoint held;
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
+    uint32_t seat;                     // of this board in its group, whoever else is there
     uint64_t saved_ms;                 // when the checkpoint was last saved
     bool disk_full;                    // said so already
 };

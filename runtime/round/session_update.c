@@ -29,8 +29,8 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_mea
         .remaining_s = (double)remaining_ms / 1000,
         .step_s = session->step_s,
         .steps = job->local_steps,
-        .steps_most = job->local_steps_most > job->local_steps ? job->local_steps_most
-                                                                 : job->local_steps,
+        .steps_most =
+            job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
         .bytes_most = most ? most : UINT64_MAX,
         .factor = session->held.guard.factor,
     };
@@ -73,8 +73,8 @@ static bool is_possible(const struct cn_session *session, const struct cn_round_
     uint32_t most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 
-    return order->steps > 0 && order->steps <= most && (unsigned)order->rule.mode <= CN_UPDATE_SKIP &&
-           order->rule.mode != CN_UPDATE_AUTO;
+    return order->steps > 0 && order->steps <= most &&
+           (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
 }
 
 // What waited long was meant for weights that are long gone.
@@ -82,9 +82,8 @@ static void decay_residual(struct cn_session *session)
 {
     const struct cn_job *job = session->config.job;
     struct cn_checkpoint *held = &session->held;
-    uint32_t stale = held->version > held->residual_version
-                         ? held->version - held->residual_version
-                         : 0;
+    uint32_t stale =
+        held->version > held->residual_version ? held->version - held->residual_version : 0;
     float kept = 1;
 
     if (!job->stale_rounds || stale <= job->stale_rounds)

@@ -104,8 +104,8 @@ static double safe_goodput(const struct cn_link_measure *link)
 
 uint64_t cn_rate_budget(const struct cn_rate_situation *situation)
 {
-    double seconds = (1 - MARGIN) * situation->remaining_s -
-                     situation->steps * situation->step_s - 2e-6 * (double)situation->link.rtt_us;
+    double seconds = (1 - MARGIN) * situation->remaining_s - situation->steps * situation->step_s -
+                     2e-6 * (double)situation->link.rtt_us;
     double bytes = seconds * safe_goodput(&situation->link) / 8 *
                    (situation->factor > 0 ? situation->factor : 1);
 
@@ -185,8 +185,8 @@ static double gap_bits(double density)
 
 static double sparse_bits(const struct cn_update_rule *rule, double density)
 {
-    double block = density < CN_UPDATE_BLOCK_DENSITY ? CN_UPDATE_BLOCK_COUNT_MAX
-                                                     : CN_UPDATE_BLOCK_COUNT;
+    double block =
+        density < CN_UPDATE_BLOCK_DENSITY ? CN_UPDATE_BLOCK_COUNT_MAX : CN_UPDATE_BLOCK_COUNT;
     double head = rule->value_bits ? 76 : 60; // with the checksum and half a byte at the end
 
     if (!(density > 0))
