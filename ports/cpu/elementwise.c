@@ -33,6 +33,8 @@ void cpu_map(const struct cpu_task *task)
         for (size_t i = 0; i < count; i++)
             y[i] = op->alpha * x[i];
         break;
+    default:
+        break;
     }
 }
 
@@ -65,6 +67,8 @@ void cpu_map_grad(const struct cpu_task *task)
         for (size_t i = 0; i < count; i++)
             dx[i] = op->alpha * dy[i];
         break;
+    default:
+        break;
     }
 }
 
@@ -75,7 +79,7 @@ static float combine_one(enum cn_combine_kind kind, float a, float b)
         return a + b;
     case CN_COMBINE_SUB:
         return a - b;
-    case CN_COMBINE_MUL:
+    default:
         break;
     }
     return a * b;
@@ -130,6 +134,8 @@ static void combine_flat(const struct cn_combine *op, const float *a, const floa
     case CN_COMBINE_MUL:
         for (size_t i = 0; i < count; i++)
             c[i] = a[i] * b[i];
+        break;
+    default:
         break;
     }
 }
