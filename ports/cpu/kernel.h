@@ -77,6 +77,9 @@ struct cpu_kernels {
 #define cpu_extreme_grad CPU_NAME(extreme_grad)
 #define cpu_cross_entropy CPU_NAME(cross_entropy)
 #define cpu_mse CPU_NAME(mse)
+#define cpu_binary_entropy CPU_NAME(binary_entropy)
+#define cpu_huber CPU_NAME(huber)
+#define cpu_mean_loss CPU_NAME(mean_loss)
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
@@ -109,4 +112,7 @@ void cpu_extreme(const struct cpu_task *task);
 void cpu_extreme_grad(const struct cpu_task *task);
 void cpu_cross_entropy(const struct cpu_task *task);
 void cpu_mse(const struct cpu_task *task);
+void cpu_binary_entropy(const struct cpu_task *task);
+void cpu_huber(const struct cpu_task *task);
+void cpu_mean_loss(const struct cpu_task *task);
 #endif

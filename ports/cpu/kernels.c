@@ -28,6 +28,9 @@ const struct cpu_kernels CPU_NAME(kernels) = {
             [CN_OP_EXTREME] = {.run = cpu_extreme},
             [CN_OP_EXTREME_GRAD] = {.run = cpu_extreme_grad},
             [CN_OP_CROSS_ENTROPY] = {cpu_cross_entropy, NULL},
+            [CN_OP_BINARY_ENTROPY] = {cpu_binary_entropy, NULL},
             [CN_OP_MSE] = {cpu_mse, NULL},
+            [CN_OP_HUBER] = {cpu_huber, NULL},
+            [CN_OP_MEAN_LOSS] = {cpu_mean_loss, NULL},
         },
 };

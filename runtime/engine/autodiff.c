@@ -13,7 +13,7 @@ cn_err cn_autodiff_loss(struct cn_graph *graph, enum cn_loss loss)
     size_t outputs = value.words;
     cn_err err;
 
-    node.call.loss.outputs = outputs;
+    node.call.loss = (struct cn_loss_call){.outputs = outputs, .rows = 1, .ignore = INT32_MIN};
     node.in[0] = graph->output;
     value.root = CN_GRAPH_NONE;
     value.kind = CN_VALUE_ACTIVATION;
