@@ -181,8 +181,8 @@ static void cell_forward(const struct layer *layer, size_t n, size_t t, const si
         lstm_step(layer, x, product, state, saved, y);
         break;
     case CN_RECURRENT_GRU:
-        state = before ? task->out[0] + at_of(layer, n, *before, layer->hidden)
-                       : first_of(task, 3, n);
+        state =
+            before ? task->out[0] + at_of(layer, n, *before, layer->hidden) : first_of(task, 3, n);
         gru_step(layer, x, product, state, saved, y);
         break;
     case CN_RECURRENT_TANH:

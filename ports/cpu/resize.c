@@ -52,10 +52,10 @@ static void resize_plane(const struct cn_resize *op, const float *x, float *y)
             if (op->kind == CN_RESIZE_NEAREST)
                 *y++ = above[col.first];
             else
-                *y++ = row.share * (col.share * above[col.first] +
-                                    (1 - col.share) * above[col.second]) +
-                       (1 - row.share) * (col.share * below[col.first] +
-                                          (1 - col.share) * below[col.second]);
+                *y++ = row.share *
+                           (col.share * above[col.first] + (1 - col.share) * above[col.second]) +
+                       (1 - row.share) *
+                           (col.share * below[col.first] + (1 - col.share) * below[col.second]);
         }
     }
 }

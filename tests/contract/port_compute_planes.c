@@ -125,9 +125,9 @@ static void check_extreme(enum cn_extreme_kind kind, unsigned reduced)
                 const float *values = scene.operands[x].data + n * 60;
                 size_t at = i / 20 * op.y[0] + i / 5 % 4 * op.y[1] + i % 5 * op.y[2];
 
-                if (at == r && (best == SIZE_MAX || (kind == CN_EXTREME_MAX
-                                                         ? values[i] > values[best]
-                                                         : values[i] < values[best])))
+                if (at == r &&
+                    (best == SIZE_MAX || (kind == CN_EXTREME_MAX ? values[i] > values[best]
+                                                                 : values[i] < values[best])))
                     best = i;
             }
             scene.operands[y].wanted[n * results + r] =

@@ -79,9 +79,8 @@ static void cell(const struct run *run, size_t t, size_t j, const double *h, dou
         break;
     case CN_RECURRENT_GRU: {
         double z = sigmoid(x[0] + p[0]), r = sigmoid(x[1] + p[1]);
-        double bias = layer->bias == SCENE_NONE
-                          ? 0
-                          : input_of(run, layer->bias, 2 * layer->op.hidden + j);
+        double bias =
+            layer->bias == SCENE_NONE ? 0 : input_of(run, layer->bias, 2 * layer->op.hidden + j);
 
         *out = (1 - z) * tanh(x[2] + r * (p[2] + bias)) + z * h[j];
         break;
@@ -163,12 +162,11 @@ static void add_operands(struct layer *layer, bool bias, bool first)
     layer->dgates = scene_add(scene, CN_ARENA_BATCH, steps * layer->width, true, true);
     layer->dhidden =
         gru ? scene_add(scene, CN_ARENA_BATCH, steps * layer->width, true, true) : SCENE_NONE;
-    layer->saved = scene_add(scene, CN_ARENA_ACTIVATIONS, steps * (layer->width + hidden), true,
-                             false);
+    layer->saved =
+        scene_add(scene, CN_ARENA_ACTIVATIONS, steps * (layer->width + hidden), true, false);
     layer->weight = scene_add(scene, CN_ARENA_WEIGHTS, layer->width * hidden, false, false);
-    layer->bias = bias && gru
-                      ? scene_add(scene, CN_ARENA_WEIGHTS, layer->width, false, false)
-                      : SCENE_NONE;
+    layer->bias =
+        bias && gru ? scene_add(scene, CN_ARENA_WEIGHTS, layer->width, false, false) : SCENE_NONE;
     layer->first = first ? scene_add(scene, CN_ARENA_CONSTANTS, hidden, false, false) : SCENE_NONE;
     layer->first_cell =
         first && lstm ? scene_add(scene, CN_ARENA_BATCH, hidden, true, false) : SCENE_NONE;
