@@ -1,7 +1,7 @@
 #include "transport/measure.h"
 
-#define CHUNKS_MIN 8   // of a transfer that counts
-#define ROUND_TRIPS 2  // declaration and commit, or request and last answer
+#define CHUNKS_MIN 8  // of a transfer that counts
+#define ROUND_TRIPS 2 // declaration and commit, or request and last answer
 #define WEIGHT 0.25
 
 static double rate_of(const struct cn_link_measure *measure, const struct cn_measure_sample *sample)

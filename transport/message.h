@@ -14,8 +14,8 @@
 // Protocol and format versions this build speaks, oldest and newest.
 #define CN_PROTOCOL_MIN 1
 #define CN_PROTOCOL_MAX 1
-#define CN_UPDATE_FORMAT_MIN 1
-#define CN_UPDATE_FORMAT_MAX 1
+#define CN_UPDATE_FORMAT_MIN 2
+#define CN_UPDATE_FORMAT_MAX 2
 #define CN_GRAPH_OPS_MIN 1
 #define CN_GRAPH_OPS_MAX 1
 

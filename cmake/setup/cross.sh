@@ -57,7 +57,10 @@ unpack_packages()
     rm -rf "$folder.new" "$deps/fetch"
     mkdir -p "$folder.new" "$deps/fetch" &&
         (cd "$deps/fetch" && cross_apt apt-get -q download "$@") || return 1
-    for package in "$deps/fetch"/*.deb; do dpkg -x "$package" "$folder.new" || return 1; done
+    for package in "$deps/fetch"/*.deb; do
+        dpkg -x "$package" "$folder.new" &&
+            dpkg-deb --show --showformat '${Package} ${Version}\n' "$package" >>"$folder.new/packages" || return 1
+    done
     rm -rf "$folder" "$deps/fetch" && mv "$folder.new" "$folder"
 }
 

@@ -1,10 +1,9 @@
 // conv.h - three ways to convolve; conv.c chooses by the shape.
 //
-// Flat: conv_flat.c, over planes in flat rows, nothing is copied for each tap. Best for few channels
-// and wide planes.
-// Columns: conv_columns.c, a matrix with a row for each tap and a column for each output, then a
-// product. Best for small planes, where flat rows would be padding above all, and for many channels.
-// Depthwise: conv_depthwise.c, groups of one channel in and out.
+// Flat: conv_flat.c, over planes in flat rows, nothing is copied for each tap. Best for few
+// channels and wide planes. Columns: conv_columns.c, a matrix with a row for each tap and a column
+// for each output, then a product. Best for small planes, where flat rows would be padding above
+// all, and for many channels. Depthwise: conv_depthwise.c, groups of one channel in and out.
 #pragma once
 
 #include "ports/cpu/kernel.h"

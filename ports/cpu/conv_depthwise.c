@@ -5,9 +5,9 @@
 #include "ports/cpu/conv.h"
 #include "ports/cpu/plane.h"
 
-#define WIDE 8             // vectors of a run of outputs
-#define PLANE_WORDS 3072   // of a channel of some samples
-#define TAPS 3             // of a run in the weight gradient, times WIDE vectors
+#define WIDE 8           // vectors of a run of outputs
+#define PLANE_WORDS 3072 // of a channel of some samples
+#define TAPS 3           // of a run in the weight gradient, times WIDE vectors
 
 struct depthwise {
     const struct conv *conv;
@@ -141,8 +141,8 @@ static void forward(const struct conv *conv, const struct cpu_task *task)
     for (size_t n = 0; n < conv->samples; n += d.planes.samples) {
         start(&d, n);
         for (size_t c = 0; c < conv->window->channels_in; c++) {
-            plane_copy(&d.planes, d.plane,
-                       task->in[0] + n * conv->x_sample + c * conv->x_channel, conv->x_sample);
+            plane_copy(&d.planes, d.plane, task->in[0] + n * conv->x_sample + c * conv->x_channel,
+                       conv->x_sample);
             convolve(&d, task->in[1] + c * conv->kernel);
             plane_gather(&d.planes, task->out[0] + n * conv->y_sample + c * conv->y_channel, d.flat,
                          conv->y_sample, task->in[2] ? task->in[2][c] : 0, conv->window->relu);
@@ -157,9 +157,8 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
     for (size_t n = 0; n < conv->samples; n += d.planes.samples) {
         start(&d, n);
         for (size_t c = 0; c < conv->window->channels_in; c++) {
-            plane_spread(&d.planes, d.flat,
-                         task->in[0] + n * conv->y_sample + c * conv->y_channel, conv->y_sample,
-                         flat_words(&d.planes) - d.planes.flat);
+            plane_spread(&d.planes, d.flat, task->in[0] + n * conv->y_sample + c * conv->y_channel,
+                         conv->y_sample, flat_words(&d.planes) - d.planes.flat);
             spread(&d, task->in[1] + c * conv->kernel);
             plane_restore(&d.planes, task->out[0] + n * conv->x_sample + c * conv->x_channel,
                           d.plane, conv->x_sample);
@@ -174,11 +173,10 @@ static void grad_weight(const struct conv *conv, const struct cpu_task *task)
     for (size_t n = 0; n < conv->samples; n += d.planes.samples) {
         start(&d, n);
         for (size_t c = 0; c < conv->window->channels_in; c++) {
-            plane_copy(&d.planes, d.plane,
-                       task->in[1] + n * conv->x_sample + c * conv->x_channel, conv->x_sample);
-            plane_spread(&d.planes, d.flat,
-                         task->in[0] + n * conv->y_sample + c * conv->y_channel, conv->y_sample,
-                         flat_words(&d.planes) - d.planes.flat);
+            plane_copy(&d.planes, d.plane, task->in[1] + n * conv->x_sample + c * conv->x_channel,
+                       conv->x_sample);
+            plane_spread(&d.planes, d.flat, task->in[0] + n * conv->y_sample + c * conv->y_channel,
+                         conv->y_sample, flat_words(&d.planes) - d.planes.flat);
             correlate(&d, task->out[0] + c * conv->kernel);
         }
     }

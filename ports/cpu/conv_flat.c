@@ -4,8 +4,8 @@
 #include "ports/cpu/conv.h"
 #include "ports/cpu/plane.h"
 
-#define INNER 256            // taps of a packed tile of weights: it stays in the first cache
-#define PLANE_WORDS 32768    // of the planes of some samples: they stay in the second
+#define INNER 256         // taps of a packed tile of weights: it stays in the first cache
+#define PLANE_WORDS 32768 // of the planes of some samples: they stay in the second
 #define GRAD_WORDS (96 * 1024)
 #define GRAD_SAMPLES 32
 
@@ -114,8 +114,8 @@ static size_t flat_words(const struct cn_window *w, size_t samples)
     struct planes planes = planes_of(w, samples_of(w, group_in, PLANE_WORDS, samples));
     size_t taps = group_in * w->kernel[0] * w->kernel[1];
 
-    return round_up(taps, 16) + TILE_ROWS * INNER +
-           TILE_ROWS * round_up(planes.flat, TILE_COLS) + group_in * planes.channel;
+    return round_up(taps, 16) + TILE_ROWS * INNER + TILE_ROWS * round_up(planes.flat, TILE_COLS) +
+           group_in * planes.channel;
 }
 
 static void run(const struct cn_window *w, const struct cpu_task *task, const float *bias,
@@ -149,8 +149,7 @@ static void run(const struct cn_window *w, const struct cpu_task *task, const fl
             float *y = task->out[0] + (n * w->channels_out + g * group_out) * out;
 
             for (size_t c = 0; c < group_in; c++)
-                plane_copy(&f.planes, copy + c * f.planes.channel, x + c * in,
-                           w->channels_in * in);
+                plane_copy(&f.planes, copy + c * f.planes.channel, x + c * in, w->channels_in * in);
             f.weight = task->in[1] + g * group_in * group_out * (taps / group_in);
             f.bias = bias ? bias + g * group_out : NULL;
             run_group(&f, copy, y, w->channels_out * out);
@@ -261,8 +260,10 @@ static void grad_weight(const struct conv *conv, const struct cpu_task *task)
         dy = x + conv->group_in * grad.planes.channel;
         fill_offsets(w, &grad.planes, conv->group_in, offsets);
         for (size_t g = 0; g < w->groups; g++) {
-            const float *from = task->in[1] + n * conv->x_sample + g * conv->group_in * conv->x_channel;
-            const float *grads = task->in[0] + n * conv->y_sample + g * conv->group_out * conv->y_channel;
+            const float *from =
+                task->in[1] + n * conv->x_sample + g * conv->group_in * conv->x_channel;
+            const float *grads =
+                task->in[0] + n * conv->y_sample + g * conv->group_out * conv->y_channel;
             float *dw = task->out[0] + g * conv->group_out * conv->taps;
 
             for (size_t c = 0; c < conv->group_in; c++)
@@ -292,8 +293,8 @@ static size_t workspace(const struct conv *conv, enum cn_op op)
         mirrored = mirror(w);
         return flat_words(&mirrored, conv->samples);
     }
-    planes = planes_of(w, samples_of(w, conv->group_in + conv->group_out, GRAD_WORDS,
-                                     conv->samples));
+    planes =
+        planes_of(w, samples_of(w, conv->group_in + conv->group_out, GRAD_WORDS, conv->samples));
     return round_up(conv->taps, 16) + conv->group_in * planes.channel +
            conv->group_out * round_up(planes.flat, VECTOR) + VECTOR;
 }

@@ -153,7 +153,8 @@ static void multiply_stripe(const struct cpu_product *product, const struct bloc
     size_t height;
 
     for (size_t i = 0; i < block->rows; i += height) {
-        float *c = product->c.data + (block->row + i) * product->c.row + block->col * product->c.col;
+        float *c =
+            product->c.data + (block->row + i) * product->c.row + block->col * product->c.col;
 
         height = tile_height(block->rows - i);
         tile.a = packed ? packed : block->a.data + i * block->a.row;

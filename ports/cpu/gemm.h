@@ -4,7 +4,7 @@
 #include "ports/cpu/kernel.h"
 
 struct cpu_matrix {
-    float *data; // only read in a and b
+    float *data;     // only read in a and b
     size_t row, col; // strides in words
 };
 

@@ -17,9 +17,9 @@
 #include "runtime/port/platform.h"
 
 #define HANDSHAKE_MS 2000
-#define HEADER_SIZE 24   // PROTOCOL.md
-#define DIRECT_MAX 8192  // bytes that every member sends to every other one instead of around a ring
-#define SETS_MAX 64      // sets with a sequence of their own at a time
+#define HEADER_SIZE 24  // PROTOCOL.md
+#define DIRECT_MAX 8192 // bytes that every member sends to every other one instead of around a ring
+#define SETS_MAX 64     // sets with a sequence of their own at a time
 #define DESCRIPTION_SIZE 160
 
 struct sequence {
@@ -148,8 +148,8 @@ static cn_err compare(struct tcp *tcp, uint32_t member, const uint8_t ours[HEADE
     return fail(tcp, member, CN_ECONFLICT);
 }
 
-// Sends our header to the places in sends and receives theirs from those in receives (bits), so that
-// calls that differ end here, before a byte of data has changed.
+// Sends our header to the places in sends and receives theirs from those in receives (bits), so
+// that calls that differ end here, before a byte of data has changed.
 static cn_err exchange_headers(struct tcp *tcp, const struct job *job, uint32_t receives,
                                uint32_t sends)
 {
@@ -188,9 +188,9 @@ static void add_share(const struct job *job, struct cn_flow *flow, uint32_t shar
                 arrival);
 }
 
-// Steps [from, to) of the ring's 2 * (size - 1). Step k sends share place - k - 1 and receives share
-// place - k - 2, which is what step k + 1 sends. The first size - 1 steps reduce, after which each
-// member has its own share; the others copy.
+// Steps [from, to) of the ring's 2 * (size - 1). Step k sends share place - k - 1 and receives
+// share place - k - 2, which is what step k + 1 sends. The first size - 1 steps reduce, after which
+// each member has its own share; the others copy.
 static cn_err run_ring(struct tcp *tcp, const struct job *job, uint32_t from, uint32_t to)
 {
     uint32_t size = job->set->size;
@@ -265,8 +265,7 @@ static cn_err run_broadcast(struct tcp *tcp, const struct job *job, uint32_t roo
     bool receives = job->place != root, sends = place_after(job, 1) != root;
     uint32_t next = place_after(job, 1), prev = place_after(job, size - 1);
     struct cn_stream *in = NULL, *out;
-    cn_err err =
-        exchange_headers(tcp, job, receives ? 1u << prev : 0, sends ? 1u << next : 0);
+    cn_err err = exchange_headers(tcp, job, receives ? 1u << prev : 0, sends ? 1u << next : 0);
 
     if (err)
         return err;
@@ -453,8 +452,8 @@ static void configure(struct tcp *tcp, const struct cn_collective_config *config
     };
 }
 
-static cn_err tcp_open(const struct cn_collective_config *config,
-                       struct cn_collective **collective, uint32_t *lost)
+static cn_err tcp_open(const struct cn_collective_config *config, struct cn_collective **collective,
+                       uint32_t *lost)
 {
     struct tcp *tcp = calloc(1, sizeof(*tcp));
     cn_err err = CN_OK;

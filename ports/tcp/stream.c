@@ -186,9 +186,8 @@ static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
     const short gone = POLLERR | POLLHUP | POLLRDHUP;
     struct pollfd fds[CN_GROUP_MAX + 2] = {{.fd = exchange->stop_fds[0], .events = POLLIN},
                                            {.fd = exchange->stop_fds[1], .events = POLLIN}};
-    uint32_t until_ms = *silent_ms < STALL_MS && exchange->timeout_ms > STALL_MS
-                            ? STALL_MS
-                            : exchange->timeout_ms;
+    uint32_t until_ms =
+        *silent_ms < STALL_MS && exchange->timeout_ms > STALL_MS ? STALL_MS : exchange->timeout_ms;
     int wait_ms = until_ms - *silent_ms > INT32_MAX ? INT32_MAX : (int)(until_ms - *silent_ms);
     int count;
 
@@ -196,7 +195,8 @@ static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
         const struct cn_stream *stream = &exchange->streams[i];
         bool ready = stream->out.done < limit_of(stream);
 
-        // A peer that we only wait to send to shows its end here even while there is nothing to send.
+        // A peer that we only wait to send to shows its end here even while there is nothing to
+        // send.
         fds[i + 2] = (struct pollfd){
             .fd = receives(stream) || sends(stream) ? cn_pair_descriptor(stream->pair) : -1,
             .events = (short)((receives(stream) ? POLLIN : 0) | (ready ? POLLOUT : 0) |

@@ -66,6 +66,6 @@ void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival 
 struct cn_stream *cn_exchange_stream(struct cn_exchange *exchange, struct cn_pair *pair,
                                      uint32_t member);
 
-// Until all flows have ended. CN_EPEER and CN_ETIMEOUT with lost, CN_ECANCELED. Logs who is waited for
-// after a second.
+// Until all flows have ended. CN_EPEER and CN_ETIMEOUT with lost, CN_ECANCELED. Logs who is waited
+// for after a second.
 cn_err cn_exchange_run(struct cn_exchange *exchange);

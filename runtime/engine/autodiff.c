@@ -45,8 +45,7 @@ cn_err cn_autodiff_activation(struct cn_autodiff *diff, uint32_t like, uint32_t 
     return cn_graph_add_value(diff->graph, &value, index);
 }
 
-// The value that holds the gradient of a parameter.
-static cn_err parameter_gradient(struct cn_autodiff *diff, uint32_t parameter, uint32_t *index)
+cn_err cn_autodiff_parameter(struct cn_autodiff *diff, uint32_t parameter, uint32_t *index)
 {
     uint32_t root = cn_graph_root(diff->graph, parameter);
     struct cn_value value = diff->graph->values[root];
@@ -54,6 +53,7 @@ static cn_err parameter_gradient(struct cn_autodiff *diff, uint32_t parameter, u
 
     if (diff->gradient[root] == CN_GRAPH_NONE) {
         value.kind = CN_VALUE_GRADIENT;
+        value.parameter = value.offset;
         value.root = CN_GRAPH_NONE;
         err = cn_graph_add_value(diff->graph, &value, &diff->gradient[root]);
     }
@@ -110,7 +110,7 @@ static cn_err add_output(struct cn_autodiff *diff, uint32_t target, uint32_t *ou
         return cn_autodiff_activation(diff, target, out);
     *write = diff->written[root] ? CN_WRITE_ADD : CN_WRITE_STEP;
     diff->written[root] = true;
-    return parameter_gradient(diff, root, out);
+    return cn_autodiff_parameter(diff, root, out);
 }
 
 // A call writes all outputs that the samples share in one way. If they differ, those that are not
@@ -324,11 +324,15 @@ static cn_err combine_grad(struct cn_autodiff *diff, const struct cn_node *forwa
 }
 
 // What each forward op adds to the backward pass, given the gradient of its output.
-static cn_err (*const gradients[CN_OP_COUNT])(struct cn_autodiff *, const struct cn_node *,
-                                              uint32_t) = {
-    [CN_OP_MATMUL] = matmul_grad,     [CN_OP_CONV] = conv_grad,
-    [CN_OP_MAX_POOL] = max_pool_grad, [CN_OP_AVERAGE_POOL] = average_pool_grad,
-    [CN_OP_MAP] = map_grad,           [CN_OP_COMBINE] = combine_grad,
+static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
+    [CN_OP_MATMUL] = matmul_grad,
+    [CN_OP_CONV] = conv_grad,
+    [CN_OP_MAX_POOL] = max_pool_grad,
+    [CN_OP_AVERAGE_POOL] = average_pool_grad,
+    [CN_OP_MAP] = map_grad,
+    [CN_OP_COMBINE] = combine_grad,
+    [CN_OP_BATCH_NORM] = cn_autodiff_batch_norm,
+    [CN_OP_DROPOUT] = cn_autodiff_dropout,
 };
 
 static void mark_needed(struct cn_autodiff *diff)
@@ -336,7 +340,7 @@ static void mark_needed(struct cn_autodiff *diff)
     const struct cn_graph *graph = diff->graph;
 
     for (size_t i = 0; i < graph->value_count; i++)
-        diff->needed[i] = graph->values[i].kind == CN_VALUE_PARAM;
+        diff->needed[i] = graph->values[i].kind == CN_VALUE_PARAM && !graph->values[i].frozen;
     for (size_t i = 0; i < graph->loss; i++) {
         const struct cn_node *node = &graph->nodes[i];
 
@@ -381,7 +385,9 @@ cn_err cn_autodiff_run(struct cn_graph *graph)
     if (diff.needed && diff.gradient && diff.written) {
         for (size_t i = 0; i < count; i++)
             diff.gradient[i] = CN_GRAPH_NONE;
-        err = walk_back(&diff);
+        err = cn_autodiff_statistics(&diff);
+        if (!err)
+            err = walk_back(&diff);
     }
     free(diff.needed);
     free(diff.gradient);

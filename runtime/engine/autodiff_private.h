@@ -1,5 +1,5 @@
-// autodiff_private.h - what the autodiff_*.c files share: a function for each op adds the nodes that
-// compute the gradients of its inputs from the gradient of its first output.
+// autodiff_private.h - what the autodiff_*.c files share: a function for each op adds the nodes
+// that compute the gradients of its inputs from the gradient of its first output.
 #pragma once
 
 #include "runtime/engine/graph.h"
@@ -15,6 +15,9 @@ typedef cn_err cn_autodiff_fn(struct cn_autodiff *diff, const struct cn_node *fo
 
 // False for CN_GRAPH_NONE and for what no trained parameter has a part in.
 bool cn_autodiff_needs(const struct cn_autodiff *diff, uint32_t value);
+
+// The value that holds the gradient of a parameter.
+cn_err cn_autodiff_parameter(struct cn_autodiff *diff, uint32_t parameter, uint32_t *index);
 
 // A new activation of the size of like.
 cn_err cn_autodiff_activation(struct cn_autodiff *diff, uint32_t like, uint32_t *index);
@@ -34,3 +37,7 @@ cn_err cn_autodiff_map(struct cn_autodiff *diff, struct cn_map map, uint32_t y, 
 
 cn_err cn_autodiff_bias(struct cn_autodiff *diff, struct cn_bias bias, uint32_t dy,
                         uint32_t target);
+
+// By family. _norm:
+cn_autodiff_fn cn_autodiff_batch_norm, cn_autodiff_dropout;
+cn_err cn_autodiff_statistics(struct cn_autodiff *diff);

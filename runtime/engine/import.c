@@ -13,6 +13,7 @@ static const struct op {
 } ops[] = {
     {"Add", 2, 2, cn_import_arithmetic, false},
     {"AveragePool", 1, 1, cn_import_pool, true},
+    {"BatchNormalization", 5, 5, cn_import_batch_norm, false},
     {"Cast", 1, 1, cn_import_cast, false},
     {"Concat", 1, CN_GRAPH_RANK_MAX, cn_import_concat, false},
     {"Constant", 0, 0, cn_import_constant, false},
@@ -231,6 +232,8 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
         value.dims[d] = tensor->dims[d];
     if (*parameter < layout->tensor_count && tensor->type == CN_ONNX_FLOAT && tensor->count) {
         value.kind = CN_VALUE_PARAM;
+        value.frozen = layout->tensors[*parameter].frozen ||
+                       layout->tensors[*parameter].class == CN_TENSOR_STAT;
         value.offset = layout->tensors[(*parameter)++].offset;
     } else if ((tensor->type == CN_ONNX_INT64 || tensor->type == CN_ONNX_INT32 ||
                 tensor->type == CN_ONNX_BOOL) &&

@@ -63,7 +63,8 @@ cn_import_fn cn_import_gemm, cn_import_matmul, cn_import_transpose; // _layers
 cn_import_fn cn_import_conv, cn_import_pool, cn_import_global_average_pool;
 cn_import_fn cn_import_reduce_mean, cn_import_pad;
 cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_flatten; // _maps
-cn_import_fn cn_import_reshape, cn_import_identity, cn_import_dropout;
+cn_import_fn cn_import_reshape, cn_import_identity;
+cn_import_fn cn_import_batch_norm, cn_import_dropout; // _norm
 
 // Arithmetic on two inputs that are both integers.
 cn_err cn_import_integer_arithmetic(struct cn_import_node *node);

@@ -16,8 +16,13 @@ enum cn_loss {
 
 enum cn_update_mode {
     CN_UPDATE_RAW32, // dense float32
-    CN_UPDATE_Q8,    // dense int8 with a scale for each block
+    CN_UPDATE_Q8,    // dense int8 with a scale for each group of 256
     CN_UPDATE_TOPK,  // the largest values only: Rice-coded gaps, signs, log magnitudes
+    CN_UPDATE_BF16,  // dense bfloat16
+    CN_UPDATE_Q4,    // dense int4 with a scale for each group of 256
+    CN_UPDATE_SIGN,  // a bit for each value, and a magnitude for each group of 256
+    CN_UPDATE_AUTO,  // chosen each round by what the link can carry; never in a frame
+    CN_UPDATE_SKIP,  // nothing: all waits in the residual; chosen, never set by a user
 };
 
 struct cn_update_rule {

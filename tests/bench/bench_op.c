@@ -91,12 +91,9 @@ static void bench_conv(const char *part, uint32_t in, uint32_t out, uint32_t gro
 
 static void bench_matmul(const char *part, size_t rows, size_t inner, size_t cols)
 {
-    struct cn_call call = {.op = CN_OP_MATMUL,
-                           .matmul = {.rows = rows,
-                                      .inner = inner,
-                                      .cols = cols,
-                                      .transpose_b = true,
-                                      .alpha = 1}};
+    struct cn_call call = {
+        .op = CN_OP_MATMUL,
+        .matmul = {.rows = rows, .inner = inner, .cols = cols, .transpose_b = true, .alpha = 1}};
     const size_t forward[] = {SAMPLES * rows * inner, inner * cols, SAMPLES * rows * cols};
     const size_t input[] = {SAMPLES * rows * cols, inner * cols, SAMPLES * rows * inner};
     const size_t weight[] = {SAMPLES * rows * cols, SAMPLES * rows * inner, cols * inner};

@@ -1,5 +1,5 @@
-// The contract of runtime/port/collective.h: what every kind of call leaves on every member, against
-// a serial reference, for all types and reductions; and calls on some of the members.
+// The contract of runtime/port/collective.h: what every kind of call leaves on every member,
+// against a serial reference, for all types and reductions; and calls on some of the members.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,10 +279,8 @@ static void pass_messages(struct rank *rank)
 {
     uint32_t size = rank->config.view.size, self = rank->config.view.rank;
     uint8_t *out = (uint8_t *)rank->data, *in = out + 100000;
-    struct cn_collective_call send = {.kind = CN_COLLECTIVE_SEND,
-                                      .peer = (self + 1) % size,
-                                      .data = out,
-                                      .count = 100000};
+    struct cn_collective_call send = {
+        .kind = CN_COLLECTIVE_SEND, .peer = (self + 1) % size, .data = out, .count = 100000};
     struct cn_collective_call receive = {.kind = CN_COLLECTIVE_RECEIVE,
                                          .peer = (self + size - 1) % size,
                                          .data = in,
@@ -400,10 +398,8 @@ static void call_on_bad_sets(struct rank *rank)
     rank->count += group_ops->run(rank->collective, &call) == CN_EINVAL;
     call.set = &unordered;
     rank->count += group_ops->run(rank->collective, &call) == CN_EINVAL;
-    call = (struct cn_collective_call){.kind = CN_COLLECTIVE_SEND,
-                                       .peer = rank->config.view.rank,
-                                       .data = rank->data,
-                                       .count = 1};
+    call = (struct cn_collective_call){
+        .kind = CN_COLLECTIVE_SEND, .peer = rank->config.view.rank, .data = rank->data, .count = 1};
     rank->count += group_ops->run(rank->collective, &call) == CN_EINVAL;
     rank->err = cn_barrier(rank->collective); // nothing has happened to the collective
 }

@@ -1,5 +1,4 @@
-// Elementwise work, losses and the optimizer, on every compute port. The optimizer is compared to
-// the bit.
+// Elementwise work and losses, on every compute port.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -199,90 +198,6 @@ static void losses_and_their_gradients_are_right(void **state)
     trial_deinit(&mse);
 }
 
-// One step of the optimizer over all its numbers; finite says what the port must find.
-static void run_sgd(const struct cn_compute_ops *ops, uint32_t threads, float *arrays[3],
-                    size_t count, const struct cn_hyper *hyper, bool finite)
-{
-    static const enum cn_arena arenas[] = {CN_ARENA_GRADIENTS, CN_ARENA_WEIGHTS,
-                                           CN_ARENA_OPTIMIZER};
-    struct cn_compute_config config = {.threads = threads};
-    struct cn_compute_sizes sizes = {0};
-    struct cn_compute_result result;
-    struct cn_compute *device;
-    void *host;
-
-    assert_int_equal(ops->open(&config, &device), CN_OK);
-    for (int i = 0; i < 3; i++)
-        sizes.words[arenas[i]] = count;
-    assert_int_equal(ops->reserve(device, &sizes, 1), CN_OK);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(ops->map(device, arenas[i], &host), CN_OK);
-        memcpy(host, arrays[i], count * sizeof(float));
-        assert_int_equal(ops->unmap(device, arenas[i]), CN_OK);
-    }
-    trial_run_flat(ops, device, CN_OP_SGD, hyper);
-    assert_int_equal(ops->wait(device, &result), CN_OK);
-    assert_int_equal(result.finite, finite);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(ops->map(device, arenas[i], &host), CN_OK);
-        memcpy(arrays[i], host, count * sizeof(float));
-        assert_int_equal(ops->unmap(device, arenas[i]), CN_OK);
-    }
-    ops->close(device);
-}
-
-#define SGD_COUNT 1003
-
-// volatile keeps the compiler of the test from contracting or reordering.
-static void the_optimizer_is_exact_to_the_bit(void **state)
-{
-    const struct cn_hyper hyper = {
-        .gradient_scale = 0.031f, .learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f};
-    float wanted[3][SGD_COUNT], values[3][SGD_COUNT];
-    float *arrays[3] = {values[0], values[1], values[2]};
-
-    (void)state;
-    for (size_t p = 0; p < trial_port_count; p++)
-        for (uint32_t threads = 1; threads < 4; threads++) {
-            for (size_t i = 0; i < SGD_COUNT; i++) {
-                volatile float g, decay, keep, step;
-
-                for (int j = 0; j < 3; j++)
-                    values[j][i] = wanted[j][i] = trial_next_value();
-                g = wanted[0][i] * hyper.gradient_scale;
-                decay = hyper.weight_decay * wanted[1][i];
-                decay = g + decay;
-                keep = hyper.momentum * wanted[2][i];
-                wanted[2][i] = keep + decay;
-                step = hyper.learning_rate * wanted[2][i];
-                wanted[1][i] = wanted[1][i] - step;
-            }
-            run_sgd(trial_ports[p], threads, arrays, SGD_COUNT, &hyper, true);
-            assert_memory_equal(values[1], wanted[1], sizeof(wanted[1]));
-            assert_memory_equal(values[2], wanted[2], sizeof(wanted[2]));
-        }
-}
-
-static void a_gradient_that_is_not_finite_changes_nothing(void **state)
-{
-    static const float bad[] = {INFINITY, -INFINITY, NAN};
-    const struct cn_hyper hyper = {.gradient_scale = 1, .learning_rate = 0.1f};
-    float values[3][SGD_COUNT], before[3][SGD_COUNT];
-    float *arrays[3] = {values[0], values[1], values[2]};
-
-    (void)state;
-    for (size_t p = 0; p < trial_port_count; p++)
-        for (size_t i = 0; i < 3; i++) {
-            for (size_t j = 0; j < 3 * SGD_COUNT; j++)
-                values[j / SGD_COUNT][j % SGD_COUNT] = trial_next_value();
-            values[0][i * 500] = bad[i];
-            memcpy(before, values, sizeof(before));
-            run_sgd(trial_ports[p], 2, arrays, SGD_COUNT, &hyper, false);
-            assert_memory_equal(values[1], before[1], sizeof(before[1]));
-            assert_memory_equal(values[2], before[2], sizeof(before[2]));
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,8 +206,6 @@ int main(void)
         cmocka_unit_test(arithmetic_repeats_operands_and_sums_their_gradients),
         cmocka_unit_test(bias_gradients_sum_rows_and_planes),
         cmocka_unit_test(losses_and_their_gradients_are_right),
-        cmocka_unit_test(the_optimizer_is_exact_to_the_bit),
-        cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
     };
 
     if (!kernels_present())

@@ -25,10 +25,9 @@ static void expect_at(const char *name)
     memcpy(address.sun_path, name, strlen(name));
     if (name[0] == '@')
         address.sun_path[0] = '\0';
-    assert_int_equal(
-        bind(manager, (struct sockaddr *)&address,
-             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))),
-        0);
+    assert_int_equal(bind(manager, (struct sockaddr *)&address,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))),
+                     0);
     setenv("NOTIFY_SOCKET", name, 1);
     cn_platform_notify("READY=1\nSTATUS=training");
     assert_int_equal(recv(manager, got, sizeof(got), MSG_DONTWAIT), 23);
