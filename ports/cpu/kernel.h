@@ -71,6 +71,9 @@ struct cpu_kernels {
 #define cpu_dropout CPU_NAME(dropout)
 #define cpu_cross_entropy CPU_NAME(cross_entropy)
 #define cpu_mse CPU_NAME(mse)
+#define cpu_binary_entropy CPU_NAME(binary_entropy)
+#define cpu_huber CPU_NAME(huber)
+#define cpu_mean_loss CPU_NAME(mean_loss)
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
@@ -97,4 +100,7 @@ size_t cpu_batch_norm_shown(const struct cn_call *call);
 void cpu_dropout(const struct cpu_task *task);
 void cpu_cross_entropy(const struct cpu_task *task);
 void cpu_mse(const struct cpu_task *task);
+void cpu_binary_entropy(const struct cpu_task *task);
+void cpu_huber(const struct cpu_task *task);
+void cpu_mean_loss(const struct cpu_task *task);
 #endif

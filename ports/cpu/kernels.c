@@ -23,6 +23,9 @@ const struct cpu_kernels CPU_NAME(kernels) = {
             [CN_OP_BATCH_NORM_GRAD] = {cpu_batch_norm_grad, NULL, cpu_batch_norm_shown},
             [CN_OP_DROPOUT] = {.run = cpu_dropout},
             [CN_OP_CROSS_ENTROPY] = {cpu_cross_entropy, NULL},
+            [CN_OP_BINARY_ENTROPY] = {cpu_binary_entropy, NULL},
             [CN_OP_MSE] = {cpu_mse, NULL},
+            [CN_OP_HUBER] = {cpu_huber, NULL},
+            [CN_OP_MEAN_LOSS] = {cpu_mean_loss, NULL},
         },
 };

@@ -13,7 +13,7 @@ cn_err cn_autodiff_loss(struct cn_graph *graph, enum cn_loss loss)
     size_t outputs = value.words;
     cn_err err;
 
-    node.call.loss.outputs = outputs;
+    node.call.loss = (struct cn_loss_call){.outputs = outputs, .rows = 1, .ignore = INT32_MIN};
     node.in[0] = graph->output;
     value.root = CN_GRAPH_NONE;
     value.kind = CN_VALUE_ACTIVATION;
@@ -354,7 +354,6 @@ static cn_err walk_back(struct cn_autodiff *diff)
 {
     struct cn_graph *graph = diff->graph;
 
-    mark_needed(diff);
     diff->gradient[cn_graph_root(graph, graph->output)] = graph->nodes[graph->loss].out[0];
     for (size_t i = graph->loss; i-- > 0;) {
         struct cn_node node = graph->nodes[i]; // a copy: emitting may move the list
@@ -385,6 +384,7 @@ cn_err cn_autodiff_run(struct cn_graph *graph)
     if (diff.needed && diff.gradient && diff.written) {
         for (size_t i = 0; i < count; i++)
             diff.gradient[i] = CN_GRAPH_NONE;
+        mark_needed(&diff);
         err = cn_autodiff_statistics(&diff);
         if (!err)
             err = walk_back(&diff);

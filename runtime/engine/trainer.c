@@ -228,7 +228,8 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     trainer->fresh = true;
     trainer->hyper = (struct cn_hyper){.learning_rate = config->learning_rate,
                                        .momentum = config->momentum,
-                                       .weight_decay = config->weight_decay};
+                                       .weight_decay = config->weight_decay,
+                                       .seed = config->seed};
     err = open_trainer(trainer, onnx, config, diag);
     if (err) {
         cn_trainer_close(trainer);
@@ -336,6 +337,11 @@ static cn_err unmap_gradients(struct cn_trainer *trainer)
         return CN_OK;
     trainer->mapped = false;
     return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
+}
+
+void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
+{
+    trainer->hyper.first_sample = first_sample;
 }
 
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,

@@ -356,14 +356,16 @@ struct cn_attention {
 
 // A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
 // gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
-// element (r, c) at r + c * rows when classes_first, else r * outputs + c; a row's weight is its
-// class's, 0 for the label ignore; the target is 1 - smoothing at the label plus
-// smoothing / outputs everywhere. The others: the mean over outputs, weight 1. Huber: quadratic up
-// to delta, as PyTorch's HuberLoss; delta 0 is L1. MEAN_LOSS: the loss is the mean of y.
+// element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
+// of its label's class, 0 for the label ignore; weight * loss = -sum_c w_c t_c log softmax_c, where
+// the target t is 1 - smoothing at the label plus smoothing / outputs everywhere (as PyTorch has
+// it); labels are within [0, outputs) or ignore. The others: the mean over outputs, weight 1.
+// Binary entropy: targets in [0, 1]. Huber: quadratic up to delta, as PyTorch's HuberLoss; delta 0
+// is L1. MEAN_LOSS: the loss is the mean of y.
 struct cn_loss_call {
-    size_t outputs, rows;
+    size_t outputs, rows; // rows is at least 1, and 1 for all but cross-entropy
     bool classes_first;
-    int32_t ignore;
+    int32_t ignore; // INT32_MIN for none
     float smoothing, delta;
 };
 

@@ -460,6 +460,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     cn_err err;
 
     session->held.epoch = epoch->view.view.epoch;
+    session->seat = epoch->view.view.ranks[epoch->view.view.rank];
     err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);

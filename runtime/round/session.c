@@ -77,6 +77,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .learning_rate = (float)config->job->learning_rate,
         .momentum = (float)config->job->momentum,
         .weight_decay = (float)config->job->weight_decay,
+        .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;
@@ -231,6 +232,8 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
 
     for (uint32_t i = 0; i < job->accumulate && !err; i++) {
         cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        cn_trainer_draw(session->trainer,
+                        ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
         err = cn_trainer_accumulate(session->trainer, &session->batch, metrics);
     }
     return err;
