@@ -141,8 +141,8 @@ static bool is_plain(const struct cn_graph *graph, const struct cn_node *node)
 {
     const struct cn_combine *op = &node->call.combine;
 
-    return op->rank == 1 && op->a[0] == 1 && op->b[0] == 1 &&
-           graph->values[node->in[0]].batched && graph->values[node->in[1]].batched;
+    return op->rank == 1 && op->a[0] == 1 && op->b[0] == 1 && graph->values[node->in[0]].batched &&
+           graph->values[node->in[1]].batched;
 }
 
 // Normalized + residual: the normalization moves to where the other side is known.
