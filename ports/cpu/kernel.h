@@ -48,6 +48,8 @@ struct cpu_kernels {
 
 #define cpu_matmul CPU_NAME(matmul)
 #define cpu_matmul_workspace CPU_NAME(matmul_workspace)
+#define cpu_products CPU_NAME(products)
+#define cpu_products_workspace CPU_NAME(products_workspace)
 #define cpu_conv CPU_NAME(conv)
 #define cpu_conv_workspace CPU_NAME(conv_workspace)
 #define cpu_conv_grad_input CPU_NAME(conv_grad_input)
@@ -83,6 +85,8 @@ struct cpu_kernels {
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
+void cpu_products(const struct cpu_task *task);
+size_t cpu_products_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv(const struct cpu_task *task);
 size_t cpu_conv_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv_grad_input(const struct cpu_task *task);
