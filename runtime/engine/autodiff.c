@@ -42,6 +42,7 @@ cn_err cn_autodiff_activation(struct cn_autodiff *diff, uint32_t like, uint32_t 
 
     value.kind = CN_VALUE_ACTIVATION;
     value.root = CN_GRAPH_NONE;
+    value.transposed = value.integers = false;
     return cn_graph_add_value(diff->graph, &value, index);
 }
 
@@ -123,7 +124,7 @@ static cn_err agree_on_write(struct cn_autodiff *diff, struct cn_node *node,
 
     node->call.write = CN_WRITE_SET;
     for (size_t i = 0; i < count; i++) {
-        if (node->out[i] == CN_GRAPH_NONE || diff->graph->values[node->out[i]].batched)
+        if (node->out[i] == CN_GRAPH_NONE || !cn_graph_is_shared(&diff->graph->values[node->out[i]]))
             continue;
         differ = differ || (!first && write[i] != node->call.write);
         node->call.write = first ? write[i] : node->call.write;
@@ -133,7 +134,7 @@ static cn_err agree_on_write(struct cn_autodiff *diff, struct cn_node *node,
         return CN_OK;
     node->call.write = CN_WRITE_ADD;
     for (size_t i = 0; !err && i < count; i++)
-        if (node->out[i] != CN_GRAPH_NONE && !diff->graph->values[node->out[i]].batched)
+        if (node->out[i] != CN_GRAPH_NONE && cn_graph_is_shared(&diff->graph->values[node->out[i]]))
             err = clear_output(diff, node->out[i], write[i]);
     return err;
 }
