@@ -263,6 +263,7 @@ static void write_status(struct daemon *daemon, const struct cn_run_state *state
     cn_err err = cn_status_write(daemon->setup.settings->state, daemon->roster, state, now_ms);
     if (err)
         cn_log(CN_LOG_DEBUG, "run", "%s: %s", CN_STATUS_FILE, cn_err_text(err));
+    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the daemon does
 }
 
 // True when every group that was heard has the last version and all boards are silent, or had their
@@ -337,6 +338,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     daemon->started_ms = cn_platform_now_ms();
     daemon->over_at_start = state.phase == CN_RUN_ENDED;
     bool left_before = daemon->over_at_start && was_left(daemon);
+    cn_platform_notify("READY=1");
     while (!atomic_load(stop) && !err) {
         err = tick(daemon, &state);
         if (state.phase == CN_RUN_ENDED && !stay &&
@@ -350,6 +352,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     if (!err && state.phase == CN_RUN_ENDED)
         err = cn_report_summary(&daemon->report, &state, &daemon->setup.model.layout,
                                 daemon->setup.settings->state);
+    cn_platform_notify("STOPPING=1");
     cn_report_clear(&daemon->report);
     if (err) {
         fprintf(stderr, "round %" PRIu32 ": %s\n", state.round, cn_err_text(err));

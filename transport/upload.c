@@ -408,3 +408,17 @@ const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload)
 {
     return upload->phase == FINISHED ? &upload->status : NULL;
 }
+
+// A resumed upload sends less than the frame.
+void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample)
+{
+    uint32_t sent = upload->flight.next_order - 1;
+    uint32_t chunks = sent < upload->flight.count ? sent : upload->flight.count;
+    uint64_t size = (uint64_t)chunks * upload->transfer.chunk_size;
+
+    *sample = (struct cn_measure_sample){
+        .size = size < upload->frame.size ? size : upload->frame.size,
+        .chunks = chunks,
+        .sent = sent,
+    };
+}

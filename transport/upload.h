@@ -11,6 +11,7 @@
 #include "runtime/port/link.h"
 #include "transport/call.h"
 #include "transport/flight.h"
+#include "transport/measure.h"
 
 struct cn_upload;
 
@@ -37,3 +38,6 @@ bool cn_upload_is_stale(const struct cn_upload *upload);
 
 // The verdict, or NULL while there is none.
 const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload);
+
+// What was sent of it, without the time.
+void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ports/cpu/flat.h"
+#include "ports/cpu/flat_program.h"
 #include "ports/cpu/isa.h"
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/lanes.h"
@@ -14,6 +14,7 @@
 
 struct cn_compute_program {
     size_t count;
+    double *sums; // owned; of flat calls
     struct cn_call calls[];
 };
 
@@ -32,7 +33,9 @@ struct cpu {
     size_t words[CN_ARENA_COUNT];      // as planned
     size_t lane_words[CN_ARENA_COUNT]; // from one lane's to the next's; 0 for what they share
     struct lane_result *results;       // owned
-    bool diverged;
+    struct cn_compute_result flat;     // of flat calls
+    double *shown;                     // owned; what lanes show each other, two turns of it
+    size_t shown_stride;               // doubles of a lane
 
     // The current run, read by all lanes.
     const struct cn_compute_program *program;
@@ -55,6 +58,7 @@ static void cpu_close(struct cn_compute *device)
     for (int i = 0; i < CN_ARENA_COUNT; i++)
         free(cpu->arena[i]);
     free(cpu->results);
+    free(cpu->shown);
     free(cpu);
 }
 
@@ -66,6 +70,8 @@ static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute
 
     if (!config->threads || config->threads > 1024)
         return CN_EINVAL;
+    if (config->precision != CN_PRECISION_FLOAT32)
+        return CN_ENOTSUP;
     kernels = cpu_isa_choose();
     if (!kernels)
         return CN_ENOTSUP;
@@ -75,6 +81,7 @@ static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute
     cpu->base.ops = &cn_compute_cpu;
     cpu->kernels = kernels;
     cpu->lanes = config->threads;
+    cpu->flat.finite = true;
     cpu->results = aligned_alloc(ALIGNMENT, cpu->lanes * sizeof(*cpu->results));
     err = cpu->results ? cpu_lanes_open(cpu->lanes, &cpu->threads) : CN_ENOMEM;
     if (err) {
@@ -162,13 +169,42 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
     return CN_OK;
 }
 
+// Makes room for what lanes show each other in these calls.
+static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t count)
+{
+    size_t largest = 0, stride, bytes;
+    double *shown;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct cpu_kernel *kernel = &cpu->kernels->ops[calls[i].op];
+        size_t words =
+            calls[i].op < CN_OP_BATCH_COUNT && kernel->shown ? kernel->shown(&calls[i]) : 0;
+
+        largest = words > largest ? words : largest;
+    }
+    stride = (largest + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
+    if (stride <= cpu->shown_stride)
+        return CN_OK;
+    if (stride < largest || __builtin_mul_overflow(stride, 2 * (size_t)cpu->lanes, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(*shown), &bytes))
+        return CN_ENOMEM;
+    shown = aligned_alloc(ALIGNMENT, bytes);
+    if (!shown)
+        return CN_ENOMEM;
+    free(cpu->shown);
+    cpu->shown = shown;
+    cpu->shown_stride = stride;
+    return CN_OK;
+}
+
 static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls, size_t count,
                           struct cn_compute_program **prepared)
 {
     struct cn_compute_program *program;
-    size_t size;
+    size_t size, sums;
 
-    (void)device;
+    if (reserve_shown(cpu_of(device), calls, count))
+        return CN_ENOMEM;
     if (__builtin_mul_overflow(count, sizeof(*calls), &size) ||
         __builtin_add_overflow(size, sizeof(*program), &size))
         return CN_ENOMEM;
@@ -176,8 +212,17 @@ static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls
     if (!program)
         return CN_ENOMEM;
     program->count = count;
+    program->sums = NULL;
     if (count)
         memcpy(program->calls, calls, count * sizeof(*calls));
+    sums = cpu_flat_program_sums(calls, count);
+    if (sums) {
+        program->sums = calloc(sums, sizeof(*program->sums));
+        if (!program->sums) {
+            free(program);
+            return CN_ENOMEM;
+        }
+    }
     *prepared = program;
     return CN_OK;
 }
@@ -185,6 +230,8 @@ static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls
 static void cpu_release(struct cn_compute *device, struct cn_compute_program *program)
 {
     (void)device;
+    if (program)
+        free(program->sums);
     free(program);
 }
 
@@ -224,9 +271,16 @@ static void run_batch_lane(void *context, uint32_t lane)
     size_t first = share(cpu->hyper->samples, lane, cpu->lanes);
     size_t samples = share(cpu->hyper->samples, lane + 1, cpu->lanes) - first;
     struct cpu_task task = {
+        .hyper = cpu->hyper,
+        .first = first,
         .result = &cpu->results[lane].result,
         .err = &cpu->results[lane].err,
+        .threads = cpu->threads,
+        .lane = lane,
+        .lanes = cpu->lanes,
+        .shown_stride = cpu->shown_stride,
     };
+    unsigned meetings = 0;
 
     for (size_t i = 0; i < cpu->program->count; i++) {
         const struct cn_call *call = &cpu->program->calls[i];
@@ -240,75 +294,29 @@ static void run_batch_lane(void *context, uint32_t lane)
         task.workspace = place(cpu, &call->workspace, lane, 0);
         task.add =
             call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
+        // Two turns: a lane that is through with one meeting may already write for the next, while
+        // another still reads. It cannot be two ahead.
+        if (cpu->kernels->ops[call->op].shown)
+            task.shown = cpu->shown + meetings++ % 2 * cpu->lanes * cpu->shown_stride;
         cpu->kernels->ops[call->op].run(&task);
     }
 }
 
-// A lane's range of the words of an arena.
-static size_t range_of(const struct cpu *cpu, enum cn_arena arena, uint32_t lane, size_t *first)
+static void run_flat(struct cpu *cpu, const struct cn_compute_program *program)
 {
-    *first = share(cpu->words[arena], lane, cpu->lanes);
-    return share(cpu->words[arena], lane + 1, cpu->lanes) - *first;
-}
+    struct cpu_flat_arenas arenas = {
+        .gradients = cpu->arena[CN_ARENA_GRADIENTS],
+        .weights = cpu->arena[CN_ARENA_WEIGHTS],
+        .first = cpu->arena[CN_ARENA_OPTIMIZER],
+        .second = cpu->arena[CN_ARENA_SECOND],
+        .base = cpu->arena[CN_ARENA_BASE],
+        .gradient_words = cpu->words[CN_ARENA_GRADIENTS],
+        .lane_words = cpu->lane_words[CN_ARENA_GRADIENTS],
+        .lanes = cpu->lanes,
+    };
 
-static void sum_lanes_lane(void *context, uint32_t lane)
-{
-    struct cpu *cpu = context;
-    size_t first;
-    size_t count = range_of(cpu, CN_ARENA_GRADIENTS, lane, &first);
-    float *total = cpu->arena[CN_ARENA_GRADIENTS] + first;
-
-    for (uint32_t i = 1; i < cpu->lanes; i++)
-        cpu_flat_add(total, total + i * cpu->lane_words[CN_ARENA_GRADIENTS], count);
-}
-
-static void check_lane(void *context, uint32_t lane)
-{
-    struct cpu *cpu = context;
-    size_t first;
-    size_t count = range_of(cpu, CN_ARENA_GRADIENTS, lane, &first);
-
-    cpu->results[lane].result.finite =
-        cpu_flat_finite(cpu->arena[CN_ARENA_GRADIENTS] + first, count);
-}
-
-static void sgd_lane(void *context, uint32_t lane)
-{
-    struct cpu *cpu = context;
-    size_t first;
-    size_t count = range_of(cpu, CN_ARENA_GRADIENTS, lane, &first);
-
-    cpu_flat_sgd(cpu->hyper, cpu->arena[CN_ARENA_GRADIENTS] + first,
-                 cpu->arena[CN_ARENA_WEIGHTS] + first, cpu->arena[CN_ARENA_OPTIMIZER] + first,
-                 count);
-}
-
-static void run_sgd(struct cpu *cpu)
-{
-    bool finite = true;
-
-    cpu_lanes_run(cpu->threads, check_lane, cpu);
-    for (uint32_t i = 0; i < cpu->lanes; i++)
-        finite = finite && cpu->results[i].result.finite;
-    if (finite)
-        cpu_lanes_run(cpu->threads, sgd_lane, cpu);
-    else
-        cpu->diverged = true;
-}
-
-static void run_flat(struct cpu *cpu)
-{
-    for (size_t i = 0; i < cpu->program->count; i++)
-        switch (cpu->program->calls[i].op) {
-        case CN_OP_SUM_LANES:
-            cpu_lanes_run(cpu->threads, sum_lanes_lane, cpu);
-            break;
-        case CN_OP_SGD:
-            run_sgd(cpu);
-            break;
-        default:
-            assert(false); // a batch call in a flat program
-        }
+    cpu_flat_program_run(cpu->threads, &arenas, program->calls, program->count, cpu->hyper,
+                         program->sums, &cpu->flat);
 }
 
 static cn_err cpu_run(struct cn_compute *device, struct cn_compute_program *program,
@@ -323,7 +331,7 @@ static cn_err cpu_run(struct cn_compute *device, struct cn_compute_program *prog
     if (program->calls[0].op < CN_OP_BATCH_COUNT)
         cpu_lanes_run(cpu->threads, run_batch_lane, cpu);
     else
-        run_flat(cpu);
+        run_flat(cpu, program);
     return CN_OK;
 }
 
@@ -332,14 +340,15 @@ static cn_err cpu_wait(struct cn_compute *device, struct cn_compute_result *resu
     struct cpu *cpu = cpu_of(device);
     cn_err err = CN_OK;
 
-    *result = (struct cn_compute_result){.finite = !cpu->diverged};
+    *result = cpu->flat;
     for (uint32_t i = 0; i < cpu->lanes; i++) {
         result->loss += cpu->results[i].result.loss;
+        result->weight += cpu->results[i].result.weight;
         result->correct += cpu->results[i].result.correct;
         err = err ? err : cpu->results[i].err;
         cpu->results[i] = (struct lane_result){0};
     }
-    cpu->diverged = false;
+    cpu->flat = (struct cn_compute_result){.finite = true};
     return err;
 }
 

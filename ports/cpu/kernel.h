@@ -4,23 +4,34 @@
 // port picks a table when it opens. Nothing outside this directory includes this file.
 #pragma once
 
+#include "ports/cpu/lanes.h"
 #include "runtime/port/compute.h"
 
 struct cpu_task {
     const struct cn_call *call;
+    const struct cn_hyper *hyper;
     size_t samples;                  // of this lane, may be 0
+    size_t first;                    // of them, its number in the batch
     const float *in[CN_CALL_INPUTS]; // first sample of this lane; NULL when left out
     float *out[CN_CALL_OUTPUTS];
     float *workspace;
     bool add;                         // the call's cn_write, resolved
     struct cn_compute_result *result; // of this lane
     cn_err *err;                      // of this lane; what wait returns
+
+    // For the few ops that need the whole batch: what each lane shows to the others. A lane writes
+    // its own part, meets the others, and may then read all parts until the end of the call.
+    struct cpu_lanes *threads;
+    uint32_t lane, lanes;
+    double *shown;       // of lane 0
+    size_t shown_stride; // from one lane's to the next's
 };
 
 // Indexed by cn_op. workspace gives words for a lane.
 struct cpu_kernel {
     void (*run)(const struct cpu_task *task);
     size_t (*workspace)(const struct cn_call *call, size_t samples); // NULL: none
+    size_t (*shown)(const struct cn_call *call); // doubles of a lane; NULL: lanes do not meet
 };
 
 struct cpu_kernels {
@@ -65,8 +76,15 @@ struct cpu_kernels {
 #define cpu_gather_grad CPU_NAME(gather_grad)
 #define cpu_products CPU_NAME(products)
 #define cpu_products_workspace CPU_NAME(products_workspace)
+#define cpu_batch_norm CPU_NAME(batch_norm)
+#define cpu_batch_norm_grad CPU_NAME(batch_norm_grad)
+#define cpu_batch_norm_shown CPU_NAME(batch_norm_shown)
+#define cpu_dropout CPU_NAME(dropout)
 #define cpu_cross_entropy CPU_NAME(cross_entropy)
 #define cpu_mse CPU_NAME(mse)
+#define cpu_binary_entropy CPU_NAME(binary_entropy)
+#define cpu_huber CPU_NAME(huber)
+#define cpu_mean_loss CPU_NAME(mean_loss)
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
@@ -97,6 +115,13 @@ void cpu_norm_grad_affine(const struct cpu_task *task);
 void cpu_gather(const struct cpu_task *task);
 void cpu_gather_grad(const struct cpu_task *task);
 size_t cpu_products_workspace(const struct cn_call *call, size_t samples);
+void cpu_batch_norm(const struct cpu_task *task);
+void cpu_batch_norm_grad(const struct cpu_task *task);
+size_t cpu_batch_norm_shown(const struct cn_call *call);
+void cpu_dropout(const struct cpu_task *task);
 void cpu_cross_entropy(const struct cpu_task *task);
 void cpu_mse(const struct cpu_task *task);
+void cpu_binary_entropy(const struct cpu_task *task);
+void cpu_huber(const struct cpu_task *task);
+void cpu_mean_loss(const struct cpu_task *task);
 #endif

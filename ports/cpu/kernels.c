@@ -29,7 +29,13 @@ const struct cpu_kernels CPU_NAME(kernels) = {
             [CN_OP_NORM_GRAD_AFFINE] = {cpu_norm_grad_affine, NULL},
             [CN_OP_GATHER] = {cpu_gather, NULL},
             [CN_OP_GATHER_GRAD] = {cpu_gather_grad, NULL},
+            [CN_OP_BATCH_NORM] = {cpu_batch_norm, NULL, cpu_batch_norm_shown},
+            [CN_OP_BATCH_NORM_GRAD] = {cpu_batch_norm_grad, NULL, cpu_batch_norm_shown},
+            [CN_OP_DROPOUT] = {.run = cpu_dropout},
             [CN_OP_CROSS_ENTROPY] = {cpu_cross_entropy, NULL},
+            [CN_OP_BINARY_ENTROPY] = {cpu_binary_entropy, NULL},
             [CN_OP_MSE] = {cpu_mse, NULL},
+            [CN_OP_HUBER] = {cpu_huber, NULL},
+            [CN_OP_MEAN_LOSS] = {cpu_mean_loss, NULL},
         },
 };

@@ -44,7 +44,10 @@ struct cn_value {
     uint32_t root; // the value whose memory it shares; its own index when it has memory itself
     bool padded;   // zeros are still to be thought around its planes, as many as:
     uint32_t pad_before[2], pad_after[2];
-    size_t offset; // parameter, gradient: words in the row; constant, shape: first of its pool
+    size_t offset;    // parameter, gradient: words in the row; constant, shape: first of its pool
+    bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
+    size_t parameter; // gradient: the offset of its parameter
+    float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
 };
 
 struct cn_node {

@@ -22,6 +22,7 @@ static const struct op {
     {"Add", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"And", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"AveragePool", 1, 1, cn_import_pool, PADDED},
+    {"BatchNormalization", 5, 5, cn_import_batch_norm, 0},
     {"Cast", 1, 1, cn_import_cast, ANY_BATCH},
     {"Ceil", 1, 1, cn_import_map, ANY_BATCH},
     {"Celu", 1, 1, cn_import_celu, ANY_BATCH},
@@ -263,6 +264,8 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
         value.dims[d] = tensor->dims[d];
     if (*parameter < layout->tensor_count && tensor->type == CN_ONNX_FLOAT && tensor->count) {
         value.kind = CN_VALUE_PARAM;
+        value.frozen = layout->tensors[*parameter].frozen ||
+                       layout->tensors[*parameter].class == CN_TENSOR_STAT;
         value.offset = layout->tensors[(*parameter)++].offset;
     } else if (tensor->type == CN_ONNX_FLOAT) { // empty
         value.kind = CN_VALUE_CONST;

@@ -79,4 +79,4 @@ cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_where;      // _maps
 cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast;
 cn_import_fn cn_import_flatten, cn_import_reshape, cn_import_unsqueeze; // _views
 cn_import_fn cn_import_squeeze, cn_import_identity;
-cn_import_fn cn_import_dropout; // _dropout
+cn_import_fn cn_import_batch_norm, cn_import_dropout; // _norm

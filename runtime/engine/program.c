@@ -254,6 +254,23 @@ void cn_program_deinit(struct cn_program *program)
     *program = (struct cn_program){0};
 }
 
+void cn_program_evaluate(struct cn_program *program)
+{
+    static const struct cn_operand none = {.arena = CN_ARENA_NONE};
+
+    for (size_t i = 0; i < program->loss; i++) {
+        struct cn_call *call = &program->calls[i];
+
+        if (call->op == CN_OP_BATCH_NORM) {
+            call->batch_norm.frozen = true;
+            call->out[2] = call->out[3] = none;
+        } else if (call->op == CN_OP_DROPOUT) {
+            call->dropout.rate = 0;
+        }
+    }
+    program->calls[program->loss].out[0] = none;
+}
+
 cn_err cn_program_memory(const struct cn_program *program, uint32_t lanes, uint64_t *bytes)
 {
     uint64_t total = 0;

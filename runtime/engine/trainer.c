@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/apply.h"
 #include "runtime/engine/autodiff.h"
 #include "runtime/engine/import.h"
 #include "runtime/engine/passes.h"
@@ -76,28 +77,35 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
     trainer->label_words = graph->values[graph->labels].words;
 }
 
-static cn_err prepare_flat(struct cn_trainer *trainer, enum cn_op op,
-                           struct cn_compute_program **program)
+static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *graph)
 {
-    struct cn_call call = {.op = op};
+    const struct cn_call sum = {.op = CN_OP_SUM_LANES};
+    const struct cn_apply_rule rule = {.op = CN_OP_SGD};
+    struct cn_call *calls;
+    size_t count;
+    cn_err err = trainer->ops->prepare(trainer->device, &sum, 1, &trainer->sum);
 
-    return trainer->ops->prepare(trainer->device, &call, 1, program);
+    if (!err)
+        err = cn_apply_build(graph, &rule, &calls, &count);
+    if (err)
+        return err;
+    err = trainer->ops->prepare(trainer->device, calls, count, &trainer->apply);
+    free(calls);
+    return err;
 }
 
-static cn_err prepare(struct cn_trainer *trainer, struct cn_program *program)
+static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
+                      struct cn_program *program)
 {
     const struct cn_compute_ops *ops = trainer->ops;
     cn_err err = ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
 
     if (err)
         return err;
-    // Evaluation is the forward pass and a loss that writes no gradient, in the same places.
-    program->calls[program->loss].out[0] = (struct cn_operand){.arena = CN_ARENA_NONE};
+    cn_program_evaluate(program);
     err = ops->prepare(trainer->device, program->calls, program->loss + 1, &trainer->evaluate);
     if (!err)
-        err = prepare_flat(trainer, CN_OP_SUM_LANES, &trainer->sum);
-    if (!err)
-        err = prepare_flat(trainer, CN_OP_SGD, &trainer->apply);
+        err = prepare_flat(trainer, graph);
     return err;
 }
 
@@ -172,7 +180,7 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     if (!err)
         err = trainer->ops->reserve(trainer->device, &program.sizes, config->batch);
     if (!err)
-        err = prepare(trainer, &program);
+        err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
     if (!err)
         err = write_arena(trainer, CN_ARENA_CONSTANTS, graph->constants, graph->constant_count);
@@ -220,7 +228,8 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     trainer->fresh = true;
     trainer->hyper = (struct cn_hyper){.learning_rate = config->learning_rate,
                                        .momentum = config->momentum,
-                                       .weight_decay = config->weight_decay};
+                                       .weight_decay = config->weight_decay,
+                                       .seed = config->seed};
     err = open_trainer(trainer, onnx, config, diag);
     if (err) {
         cn_trainer_close(trainer);
@@ -330,6 +339,11 @@ static cn_err unmap_gradients(struct cn_trainer *trainer)
     return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
 }
 
+void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
+{
+    trainer->hyper.first_sample = first_sample;
+}
+
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics)
 {
@@ -408,6 +422,7 @@ cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
     if (!err)
         err = sum_gradient(trainer);
     hyper.gradient_scale = (float)(1 / samples);
+    hyper.statistic_scale = hyper.gradient_scale;
     if (!err)
         err = trainer->ops->run(trainer->device, trainer->apply, &hyper);
     if (!err)

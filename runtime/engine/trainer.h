@@ -18,6 +18,7 @@ struct cn_trainer_config {
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
     enum cn_loss loss;
     float learning_rate, momentum, weight_decay;
+    uint64_t seed;         // of what is drawn at random, see cn_trainer_draw
     uint64_t memory_limit; // bytes for everything this trainer allocates; 0 for no limit
 };
 
@@ -45,6 +46,10 @@ cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
+
+// Dropout draws from (seed, number of the sample): the next batch starts with sample number
+// first_sample, which no other batch of the run should share. 0 when this is never called.
+void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample);
 
 // Forward and backward on one micro-batch; adds its gradient to the step's and its loss to metrics.
 // CN_EDIVERGED when the loss is not finite: the step's gradient is then useless, the weights

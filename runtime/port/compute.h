@@ -12,8 +12,9 @@
 // adds up the gradients.
 //
 // Promises of every port: work is done in call order; with the same inputs, lanes and device the
-// bits are the same; CN_OP_SGD is exact IEEE 754 arithmetic in the order given below, without
-// contraction, so that all boards of a group, of whatever kind, keep identical weights.
+// bits are the same; from CN_OP_CLIP on, flat calls are exact IEEE 754 arithmetic in the order
+// given below, without contraction, so that all boards of a group, of whatever kind, keep identical
+// weights.
 // Sizes: operands are arrays of 4-byte words (float32, or int32 where said), counted in words.
 // Threading: one thread at a time per device.
 #pragma once
@@ -79,7 +80,7 @@ enum cn_op {
                             //                    y, saved, [dmean, dvariance]
                             //                              struct cn_batch_norm
     CN_OP_BATCH_NORM_GRAD,  // dy, x, gamma, saved, [y]
-                            //                    [dx], dgamma, dbeta, [dresidual]
+                            //                    [dx], [dgamma], [dbeta], [dresidual]
     CN_OP_DROPOUT,          // x                  y         struct cn_dropout; its own gradient
     CN_OP_GATHER,           // x, index           y         struct cn_gather; index: int32
     CN_OP_GATHER_GRAD,      // dy, index          dx
@@ -100,11 +101,11 @@ enum cn_op {
 
     CN_OP_SUM_LANES =
         CN_OP_BATCH_COUNT, // adds the gradients of all lanes into the first, clears the rest
-    CN_OP_CHECK,     // all gradients must be finite, else the optimizer calls after it do nothing
-    CN_OP_CLIP,      // adds the squares of a range; the sum scales the gradients, see cn_hyper.clip
-    CN_OP_SGD,       // struct cn_range, as the rest; with gradients, weights, optimizer
+    CN_OP_CHECK,     // all gradients must be finite, else the calls after it in the run do nothing
+    CN_OP_CLIP,      // struct cn_range, as the rest; see cn_hyper.clip
+    CN_OP_SGD,       // with gradients, weights, optimizer
     CN_OP_ADAM,      // with the second moment too
-    CN_OP_STATISTIC, // weights of batch normalization: w = w + momentum * (g - w)
+    CN_OP_STATISTIC, // running statistics of batch normalization; only weights and gradients
     CN_OP_COUNT,
 };
 
@@ -275,11 +276,11 @@ struct cn_norm {
     float epsilon;
 };
 
-// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds, for
-// each channel, the mean and 1 / sqrt(variance + epsilon) that were used; it belongs to the lane,
-// not to a sample. dmean and dvariance (unbiased) are in the gradients: each lane adds its share,
-// so that over all lanes they sum to samples times the statistic of the batch; CN_OP_STATISTIC uses
-// them.
+// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds the
+// means of all channels, then all 1 / sqrt(variance + epsilon) that were used, where a variance
+// below 0 counts as 0; it belongs to the lane, not to a sample. dmean and dvariance (unbiased) are
+// in the gradients: each lane adds its share, so that over all lanes they sum to samples times the
+// statistic of the batch; CN_OP_STATISTIC uses them.
 struct cn_batch_norm {
     size_t channels, inner;
     float epsilon;
@@ -357,14 +358,16 @@ struct cn_attention {
 
 // A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
 // gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
-// element (r, c) at r + c * rows when classes_first, else r * outputs + c; a row's weight is its
-// class's, 0 for the label ignore; the target is 1 - smoothing at the label plus
-// smoothing / outputs everywhere. The others: the mean over outputs, weight 1. Huber: quadratic up
-// to delta, as PyTorch's HuberLoss; delta 0 is L1. MEAN_LOSS: the loss is the mean of y.
+// element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
+// of its label's class, 0 for the label ignore; weight * loss = -sum_c w_c t_c log softmax_c, where
+// the target t is 1 - smoothing at the label plus smoothing / outputs everywhere (as PyTorch has
+// it); labels are within [0, outputs) or ignore. The others: the mean over outputs, weight 1.
+// Binary entropy: targets in [0, 1]. Huber: quadratic up to delta, as PyTorch's HuberLoss; delta 0
+// is L1. MEAN_LOSS: the loss is the mean of y.
 struct cn_loss_call {
-    size_t outputs, rows;
+    size_t outputs, rows; // rows is at least 1, and 1 for all but cross-entropy
     bool classes_first;
-    int32_t ignore;
+    int32_t ignore; // INT32_MIN for none
     float smoothing, delta;
 };
 
@@ -421,7 +424,7 @@ struct cn_hyper {
     uint64_t first_sample; // its number in the run; every sample of every batch has its own
 
     // Each operation below is rounded to float32, in the order written; nothing is contracted.
-    // g = gradient * gradient_scale * c; c is left out without CLIP. proximal: g = g + proximal *
+    // g = gradient * gradient_scale; with CLIP before it, g = g * c. proximal: g = g + proximal *
     // (w - base).
     // SGD: d = g + weight_decay * w; v = momentum * v + d; d = nesterov ? d + momentum * v : v;
     // w = w - learning_rate * d.
@@ -429,11 +432,16 @@ struct cn_hyper {
     // weight_decay) * w; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * (g * g);
     // w = w - (learning_rate / correction1) * m / (sqrt(v) / correction2 + epsilon), where
     // correction1 = 1 - beta1^t and correction2 = sqrt(1 - beta2^t) are given.
+    // STATISTIC: s = gradient * statistic_scale; w = w + momentum * (s - w), with its range's
+    // momentum.
     float gradient_scale, learning_rate, momentum, weight_decay;
     float proximal, correction1, correction2;
+    float statistic_scale; // 1 / samples; the gradient's may be 1 / weight
 
-    // c = min(1, clip / (norm + 1e-6)); norm = |gradient * gradient_scale| over all ranges of CLIP.
-    // Squares are float64; 256 neighbours are added in order, then 256 of the sums, and so on.
+    // c = min(1, clip / (norm + 1e-6)), in float32; norm = |gradient * gradient_scale| over all
+    // ranges of CLIP, which come before those of the optimizer. The squares of float32 numbers are
+    // added as float64: from 0, 256 neighbours in order, then 256 neighbours of these sums, until
+    // one is left for each range; those are added in call order. norm is the root, rounded.
     float clip;
 };
 
@@ -443,11 +451,22 @@ struct cn_compute_result {
     double weight;    // of all rows or samples that the loss counted
     uint64_t correct; // cross-entropy: rows with a weight whose first largest output is the label
     bool finite;      // false when a gradient was found that is not
-    double norm;      // of the gradient, by CLIP
+    double norm;      // of the gradient, before the last CLIP
+    bool overflow;    // not finite because of float16's scale, now halved: drop the step and go on
+};
+
+// How the factors of MATMUL, PRODUCTS and convolutions are rounded before they are multiplied.
+// Sums, every other op and all that is stored stay float32. With float16 the port scales the loss
+// itself; gradients are unscaled once SUM_LANES has run.
+enum cn_precision {
+    CN_PRECISION_FLOAT32,
+    CN_PRECISION_BFLOAT16,
+    CN_PRECISION_FLOAT16,
 };
 
 struct cn_compute_config {
-    uint32_t threads; // for a device that has them, at least 1
+    uint32_t threads;            // for a device that has them, at least 1
+    enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
 };
 
 // Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its

@@ -39,3 +39,7 @@ unsigned cn_platform_cpu_count(void);
 
 // Peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);
+
+// Tells the service manager that started this program: "READY=1", "WATCHDOG=1", "STATUS=text",
+// "STOPPING=1", or several lines of them. Does nothing without such a manager.
+void cn_platform_notify(const char *state);

@@ -113,14 +113,14 @@ static cn_err heal(struct cn_epoch *epoch)
     if (err)
         goto release;
     cn_put_u64(header, state.size);
-    err = collective->ops->broadcast(collective, source, header, sizeof(header));
+    err = cn_broadcast(collective, source, header, sizeof(header));
     if (err)
         goto release;
     size = cn_get_u64(header);
     err = size > state.limit ? CN_ERANGE : cn_buffer_resize(&state, (size_t)size);
     if (err)
         goto release;
-    err = collective->ops->broadcast(collective, source, state.data, state.size);
+    err = cn_broadcast(collective, source, state.data, state.size);
     if (!err && !giving)
         err = cn_session_take(session, state.data, state.size);
 
@@ -375,7 +375,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
         if (!command->bytes)
             return CN_ENOMEM;
     }
-    err = collective->ops->broadcast(collective, 0, command->bytes, version.size);
+    err = cn_broadcast(collective, 0, command->bytes, version.size);
     if (err)
         return err;
     memcpy(version.digest, command->digest, CN_DIGEST_SIZE);
@@ -448,7 +448,7 @@ static cn_err next_command(struct cn_epoch *epoch, struct command *command)
             return err;
         put_command(command, bytes);
     }
-    err = collective->ops->broadcast(collective, 0, bytes, sizeof(bytes));
+    err = cn_broadcast(collective, 0, bytes, sizeof(bytes));
     if (!err && !leads)
         get_command(bytes, command);
     return err;
@@ -460,6 +460,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     cn_err err;
 
     session->held.epoch = epoch->view.view.epoch;
+    session->seat = epoch->view.view.ranks[epoch->view.view.rank];
     err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);

@@ -439,6 +439,7 @@ static void update_status(struct node *node, uint64_t now)
                                sizeof(status->group));
     node->link->ops->stats(node->link, &status->bytes);
     cn_status_file_write(node->config.store, node->config.settings, status);
+    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
 }
 
 static cn_err run_loop(struct node *node)
@@ -446,6 +447,7 @@ static cn_err run_loop(struct node *node)
     const struct cn_node_config *config = &node->config;
     cn_err err = enlist(node);
 
+    cn_platform_notify("READY=1");
     while (!err && node->result == CN_EAGAIN) {
         if (atomic_load(config->stop))
             return CN_ECANCELED;
@@ -492,6 +494,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         err = open_link(node);
     if (!err)
         err = run_loop(node);
+    cn_platform_notify("STOPPING=1");
     if (node->link)
         stop_worker(node);
     cn_node_group_deinit(&node->group);

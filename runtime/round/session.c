@@ -77,6 +77,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .learning_rate = (float)config->job->learning_rate,
         .momentum = (float)config->job->momentum,
         .weight_decay = (float)config->job->weight_decay,
+        .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;
@@ -231,6 +232,8 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
 
     for (uint32_t i = 0; i < job->accumulate && !err; i++) {
         cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        cn_trainer_draw(session->trainer,
+                        ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
         err = cn_trainer_accumulate(session->trainer, &session->batch, metrics);
     }
     return err;
@@ -245,7 +248,7 @@ static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective 
     err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
     if (err)
         return err;
     return cn_trainer_apply(session->trainer, samples);
@@ -269,7 +272,7 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     sums[DIVERGED] = local ? 1 : 0;
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
-    err = collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
     if (err)
         goto discard;
     flags->knocked = sums[KNOCKED] > 0;
@@ -342,7 +345,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
             cn_log(CN_LOG_WARN, "session", "the update cannot be stored: %s; trying again",
                    cn_err_text(err));
         failed = err ? 1 : 0;
-        err = collective->ops->all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
+        err = cn_all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
         if (err)
             return err;
         if (failed > 0 && is_stopped(session, DISK_RETRY_MS))
@@ -358,7 +361,7 @@ static cn_err compare_with_leader(struct cn_session *session, struct cn_collecti
     cn_err err;
 
     memcpy(digest, session->held.frame_digest, CN_DIGEST_SIZE);
-    err = collective->ops->broadcast(collective, 0, digest, sizeof(digest));
+    err = cn_broadcast(collective, 0, digest, sizeof(digest));
     if (err)
         return err;
     return memcmp(digest, session->held.frame_digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;

@@ -38,6 +38,7 @@ struct cn_session {
     const struct cn_layout *layout; // of the trainer
     struct cn_batch batch;          // room for one micro-batch
     struct cn_checkpoint held;
+    uint32_t seat;     // of this board in its group, whoever else is there
     uint64_t saved_ms; // when the checkpoint was last saved
     bool disk_full;    // said so already
 };

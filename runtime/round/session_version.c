@@ -92,7 +92,7 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     sums[0] = (float)metrics.loss;
     sums[1] = (float)metrics.correct;
     sums[2] = (float)metrics.count;
-    return collective->ops->all_reduce(collective, CN_REDUCE_SUM, sums, 3);
+    return cn_all_reduce(collective, CN_REDUCE_SUM, sums, 3);
 }
 
 // An application on the board loads this file; it is never half written.

@@ -182,6 +182,8 @@ void trial_check(struct trial *trial, const char *name)
             if (fabs(result.loss - trial->loss * times) > TOLERANCE * (1 + fabs(trial->loss)))
                 fail_msg("%s: loss %g, wanted %g", name, result.loss, trial->loss);
             assert_true(result.correct == trial->correct * times);
+            if (trial->weight > 0)
+                assert_true(fabs(result.weight - trial->weight * times) < 1e-4);
             memcpy(before, trial->data[CN_CALL_INPUTS], size);
             run_trial(trial_ports[p], thread_counts[t], trial, times, &result);
             assert_memory_equal(before, trial->data[CN_CALL_INPUTS], size);

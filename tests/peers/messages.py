@@ -91,7 +91,8 @@ class Rules:
 
     def check_map(self, value, rule, where):
         refuse(type(value) is not dict, "%s is no map" % where)
-        fields = re.findall(r"(\d+) => ((?:\[.*?\)\]|[^,])+),", rule)
+        fields = re.findall(r"(\? )?(\d+) => ((?:\[.*?\)\]|[^,])+),", rule)
+        fields = [(key, part) for optional, key, part in fields if not optional or int(key) in value]
         refuse(list(value) != [int(key) for key, _ in fields], "%s has the keys %s" % (where, list(value)))
         for key, part in fields:
             self.check(value[int(key)], part, "%s %s" % (where, key))

@@ -1,3 +1,8 @@
+#include "ports/posix/crc32c.h"
+
+#include <string.h>
+
+#include "ports/posix/cpu_features.h"
 #include "runtime/base/bytes.h"
 
 // Polynomial 0x82f63b78 (reflected). Row n has the remainders of four bits with n times four zero
@@ -65,11 +70,8 @@ static uint32_t add_word(uint32_t first, uint32_t second)
     return crc;
 }
 
-uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size)
+static uint32_t crc_table(uint32_t crc, const uint8_t *bytes, size_t size)
 {
-    const uint8_t *bytes = data;
-
-    crc = ~crc;
     for (; size >= 8; size -= 8, bytes += 8)
         crc = add_word(crc ^ cn_get_u32(bytes), cn_get_u32(bytes + 4));
     for (; size; size--) {
@@ -77,5 +79,42 @@ uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size)
         crc = crc >> 4 ^ table[0][crc & 15];
         crc = crc >> 4 ^ table[0][crc & 15];
     }
-    return ~crc;
+    return crc;
+}
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+
+#define TARGET __attribute__((target("sse4.2")))
+#define CRC_8(crc, word) ((uint32_t)_mm_crc32_u64(crc, word))
+#define CRC_1(crc, byte) _mm_crc32_u8(crc, byte)
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+
+#define TARGET // the file is compiled for it
+#define CRC_8(crc, word) __crc32cd(crc, word)
+#define CRC_1(crc, byte) __crc32cb(crc, byte)
+#endif
+
+#if defined(TARGET)
+TARGET static uint32_t crc_fast(uint32_t crc, const uint8_t *bytes, size_t size)
+{
+    for (; size >= 8; size -= 8, bytes += 8) {
+        uint64_t word;
+
+        memcpy(&word, bytes, sizeof(word));
+        crc = CRC_8(crc, word);
+    }
+    for (; size; size--)
+        crc = CRC_1(crc, *bytes++);
+    return crc;
+}
+#else
+#define crc_fast crc_table
+#endif
+
+uint32_t cn_crc32c_add(uint32_t crc, const void *data, size_t size)
+{
+    return cn_cpu_features() & CN_CPU_CRC ? ~crc_fast(~crc, data, size)
+                                          : ~crc_table(~crc, data, size);
 }
