@@ -6,12 +6,12 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/update/residual.h"
+#include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000
 
-static cn_err allocate(float **array, size_t total)
+cn_err cn_session_allocate(float **array, size_t total)
 {
     if (*array)
         return CN_OK;
@@ -98,38 +98,11 @@ static uint64_t steps_before(const struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;
 
-    if (!held->round)
-        return 0;
-    return (uint64_t)(held->round - 1) * session->config.job->local_steps + held->step;
-}
+    const struct cn_job *job = session->config.job;
+    uint32_t most =
+        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 
-static cn_err allocate_optimizer(struct cn_session *session)
-{
-    struct cn_checkpoint *held = &session->held;
-    cn_err err = allocate(&held->optimizer, held->total);
-
-    if (!err && cn_trainer_has_second(session->trainer))
-        err = allocate(&held->second, held->total);
-    return err;
-}
-
-static void release_optimizer(struct cn_checkpoint *held)
-{
-    release(&held->optimizer);
-    release(&held->second);
-    held->updates = 0;
-}
-
-// Brings the optimizer's state from the trainer into the checkpoint.
-static cn_err keep_optimizer(struct cn_session *session)
-{
-    struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
-
-    if (err || !cn_trainer_has_second(session->trainer))
-        return err;
-    held->updates = cn_trainer_updates(session->trainer);
-    return cn_trainer_get_second(session->trainer, held->second);
+    return held->round ? (uint64_t)(held->round - 1) * most + held->step : 0;
 }
 
 // A stored state leaves out arrays of zeros.
@@ -140,9 +113,9 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     cn_err err = CN_OK;
 
     if (held->phase != CN_PHASE_EMPTY)
-        err = allocate(&held->residual, held->total);
+        err = cn_session_allocate(&held->residual, held->total);
     if (!err && held->phase == CN_PHASE_TRAIN)
-        err = allocate_optimizer(session);
+        err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -218,32 +191,12 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
+    free(session->spectrum);
     cn_batch_deinit(&session->batch);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
     free(session);
-}
-
-cn_err cn_session_begin(struct cn_session *session, uint32_t round)
-{
-    struct cn_checkpoint *held = &session->held;
-    cn_err err;
-
-    if (!session->config.job->keep_optimizer)
-        release_optimizer(held);
-    err = allocate(&held->weights, held->total);
-    if (!err)
-        err = allocate_optimizer(session);
-    if (err)
-        return err;
-    held->phase = CN_PHASE_TRAIN;
-    held->round = round;
-    held->step = 0;
-    held->samples = 0;
-    held->train_loss = 0;
-    memcpy(held->weights, held->base, held->total * sizeof(float));
-    return cn_session_load_trainer(session);
 }
 
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
@@ -260,6 +213,8 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
 
     for (uint32_t i = 0; i < job->accumulate && !err; i++) {
         cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        cn_trainer_draw(session->trainer,
+                        ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
         err = cn_trainer_accumulate(session->trainer, &session->batch, metrics);
     }
     return err;
@@ -301,12 +256,18 @@ static void name_fault(struct cn_session *session)
                held->step + 1, what);
 }
 
+static void add_step_time(struct cn_session *session, double elapsed_s)
+{
+    session->step_s += session->step_s > 0 ? (elapsed_s - session->step_s) / 8 : elapsed_s;
+}
+
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
     enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, FIELDS };
     uint32_t fields = session->weighted ? FIELDS : WEIGHT;
     struct cn_metrics metrics = {0};
+    uint64_t begun_us = cn_platform_now_us();
     float sums[FIELDS];
     cn_err local, err;
 
@@ -335,6 +296,7 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     if (err)
         goto discard;
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
+    add_step_time(session, 1e-6 * (double)(cn_platform_now_us() - begun_us));
     return CN_OK;
 
 discard:
@@ -346,34 +308,7 @@ discard:
 
 bool cn_session_round_done(const struct cn_session *session)
 {
-    return session->held.step >= session->config.job->local_steps;
-}
-
-// change = weights - base + residual, encoded; what compression leaves out becomes next_residual.
-static cn_err encode(struct cn_session *session, struct cn_buffer *frame)
-{
-    struct cn_checkpoint *held = &session->held;
-    struct cn_update_header header = {
-        .run = held->run,
-        .round = held->round,
-        .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
-        .rule = session->config.job->up,
-    };
-    cn_err err;
-
-    snprintf(header.group, sizeof(header.group), "%s", session->config.group);
-    memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
-    err = allocate(&held->change, held->total);
-    if (!err)
-        err = allocate(&held->next_residual, held->total);
-    if (!err)
-        err = cn_trainer_get_weights(session->trainer, held->change);
-    if (err)
-        return err;
-    for (size_t i = 0; i < held->total; i++)
-        held->change[i] -= held->base[i];
-    return cn_residual_encode(&header, session->layout, held->change, held->residual,
-                              held->next_residual, frame);
+    return session->held.step >= session->held.steps;
 }
 
 // Waits for wait_ms or until the node is told to stop.
@@ -425,7 +360,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_err err;
 
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
-    err = encode(session, &frame);
+    err = cn_session_encode(session, &frame);
     if (err) {
         cn_buffer_deinit(&frame);
         return err;
@@ -436,9 +371,9 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
     release(&held->weights);
     if (session->config.job->keep_optimizer)
-        err = keep_optimizer(session);
+        err = cn_session_keep_momentum(session);
     else
-        release_optimizer(held);
+        cn_session_release_optimizer(session);
     if (err)
         return err;
     err = compare_with_leader(session, collective);
@@ -448,15 +383,18 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
 }
 
 cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
-                         const uint8_t accepted[CN_DIGEST_SIZE])
+                         const uint8_t accepted[CN_DIGEST_SIZE], double spare)
 {
     struct cn_checkpoint *held = &session->held;
     bool counts =
         verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
     float *residual = counts ? held->next_residual : held->change;
 
+    if (verdict != CN_VERDICT_REJECTED)
+        cn_rate_guard_add(&held->guard, verdict == CN_VERDICT_LATE ? -1 : spare);
     free(held->residual);
     held->residual = residual;
+    held->residual_version = held->version;
     if (counts)
         free(held->change);
     else
@@ -476,15 +414,16 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     cn_err err;
 
     if (keep) {
-        err = cn_trainer_get_weights(session->trainer, held->weights);
+        err = cn_session_change(session, held->weights);
         if (err)
             return err;
         for (size_t i = 0; i < held->total; i++)
-            held->residual[i] += held->weights[i] - held->base[i];
+            held->residual[i] += held->weights[i];
+        held->residual_version = held->version;
     }
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
-    release_optimizer(held);
+    cn_session_release_optimizer(session);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
@@ -501,7 +440,7 @@ cn_err cn_session_snapshot(struct cn_session *session)
     err = cn_trainer_get_weights(session->trainer, held->weights);
     if (err)
         return err;
-    return keep_optimizer(session);
+    return cn_session_keep_optimizer(session);
 }
 
 static bool below_reserve(const struct cn_session *session)

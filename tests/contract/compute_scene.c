@@ -77,10 +77,11 @@ static void place_operands(struct scene *scene, uint32_t lane_samples,
 
 static struct cn_operand operand_of(const struct scene *scene, int index)
 {
-    const struct scene_operand *operand = &scene->operands[index];
+    const struct scene_operand *operand;
 
     if (index == SCENE_NONE)
         return (struct cn_operand){.arena = CN_ARENA_NONE};
+    operand = &scene->operands[index];
     return (struct cn_operand){.arena = operand->arena,
                                .offset = operand->offset,
                                .stride = operand->batched ? operand->words : 0};
