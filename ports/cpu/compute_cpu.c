@@ -118,6 +118,13 @@ static bool window_fits(const struct cn_window *w)
                                 limit / w->kernel[0] / w->kernel[1];
 }
 
+// The reset before the product and gradients of the first state are no exporter's.
+static bool recurrent_is_possible(const struct cn_call *call)
+{
+    return (call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after) &&
+           call->out[2].arena == CN_ARENA_NONE && call->out[3].arena == CN_ARENA_NONE;
+}
+
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                         size_t *workspace)
 {
@@ -129,6 +136,9 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
         return CN_OK;
     if (call->op >= CN_OP_CONV && call->op <= CN_OP_AVERAGE_POOL_GRAD &&
         call->op != CN_OP_BIAS_GRAD && !window_fits(&call->window))
+        return CN_ENOTSUP;
+    if ((call->op == CN_OP_RECURRENT || call->op == CN_OP_RECURRENT_GRAD) &&
+        !recurrent_is_possible(call))
         return CN_ENOTSUP;
     kernel = &cpu->kernels->ops[call->op];
     if (!kernel->run)

@@ -49,6 +49,8 @@ struct cpu_kernels {
 
 #define cpu_matmul CPU_NAME(matmul)
 #define cpu_matmul_workspace CPU_NAME(matmul_workspace)
+#define cpu_products CPU_NAME(products)
+#define cpu_products_workspace CPU_NAME(products_workspace)
 #define cpu_conv CPU_NAME(conv)
 #define cpu_conv_workspace CPU_NAME(conv_workspace)
 #define cpu_conv_grad_input CPU_NAME(conv_grad_input)
@@ -80,6 +82,14 @@ struct cpu_kernels {
 #define cpu_batch_norm_grad CPU_NAME(batch_norm_grad)
 #define cpu_batch_norm_shown CPU_NAME(batch_norm_shown)
 #define cpu_dropout CPU_NAME(dropout)
+#define cpu_recurrent CPU_NAME(recurrent)
+#define cpu_recurrent_workspace CPU_NAME(recurrent_workspace)
+#define cpu_recurrent_grad CPU_NAME(recurrent_grad)
+#define cpu_recurrent_grad_workspace CPU_NAME(recurrent_grad_workspace)
+#define cpu_resize CPU_NAME(resize)
+#define cpu_resize_grad CPU_NAME(resize_grad)
+#define cpu_extreme CPU_NAME(extreme)
+#define cpu_extreme_grad CPU_NAME(extreme_grad)
 #define cpu_cross_entropy CPU_NAME(cross_entropy)
 #define cpu_mse CPU_NAME(mse)
 #define cpu_binary_entropy CPU_NAME(binary_entropy)
@@ -88,6 +98,8 @@ struct cpu_kernels {
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
+void cpu_products(const struct cpu_task *task);
+size_t cpu_products_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv(const struct cpu_task *task);
 size_t cpu_conv_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv_grad_input(const struct cpu_task *task);
@@ -119,6 +131,14 @@ void cpu_batch_norm(const struct cpu_task *task);
 void cpu_batch_norm_grad(const struct cpu_task *task);
 size_t cpu_batch_norm_shown(const struct cn_call *call);
 void cpu_dropout(const struct cpu_task *task);
+void cpu_recurrent(const struct cpu_task *task);
+size_t cpu_recurrent_workspace(const struct cn_call *call, size_t samples);
+void cpu_recurrent_grad(const struct cpu_task *task);
+size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples);
+void cpu_resize(const struct cpu_task *task);
+void cpu_resize_grad(const struct cpu_task *task);
+void cpu_extreme(const struct cpu_task *task);
+void cpu_extreme_grad(const struct cpu_task *task);
 void cpu_cross_entropy(const struct cpu_task *task);
 void cpu_mse(const struct cpu_task *task);
 void cpu_binary_entropy(const struct cpu_task *task);

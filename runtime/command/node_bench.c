@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/port/platform.h"
 
@@ -88,7 +89,8 @@ static cn_err time_steps(struct cn_trainer *trainer, const struct cn_batch *batc
 }
 
 static cn_err measure(const struct cn_compute_ops *compute, const struct cn_settings *settings,
-                      const struct cn_mapping *model, struct cn_diag *diag, struct figures *figures)
+                      const struct cn_onnx_file *model, struct cn_diag *diag,
+                      struct figures *figures)
 {
     struct cn_trainer_config config = {
         .compute = compute,
@@ -154,19 +156,19 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
     const struct cn_compute_ops *compute = cn_command_compute(ports, settings->device);
     static struct cn_diag diag;
     struct figures figures = {0};
-    struct cn_mapping model;
+    struct cn_onnx_file model;
     cn_err err;
 
     if (!compute)
         return CN_EXIT_FAILED;
     cn_diag_init(&diag);
-    err = cn_platform_map(settings->model, CN_ONNX_FILE_MAX, &model);
+    err = cn_onnx_file_open(settings->model, &diag, &model);
     if (err) {
-        fprintf(stderr, "error: model %s: %s\n", settings->model, cn_err_text(err));
+        cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
     err = measure(compute, settings, &model, &diag, &figures);
-    cn_platform_unmap(&model);
+    cn_onnx_file_close(&model);
     cn_command_print_diag(&diag);
     if (err) {
         if (diag.count == 0)

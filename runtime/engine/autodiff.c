@@ -5,32 +5,6 @@
 
 #include "runtime/engine/autodiff_private.h"
 
-cn_err cn_autodiff_loss(struct cn_graph *graph, enum cn_loss loss)
-{
-    bool classes = loss == CN_LOSS_CROSS_ENTROPY;
-    struct cn_node node = cn_graph_node(classes ? CN_OP_CROSS_ENTROPY : CN_OP_MSE);
-    struct cn_value value = graph->values[graph->output];
-    size_t outputs = value.words;
-    cn_err err;
-
-    node.call.loss = (struct cn_loss_call){.outputs = outputs, .rows = 1, .ignore = INT32_MIN};
-    node.in[0] = graph->output;
-    value.root = CN_GRAPH_NONE;
-    value.kind = CN_VALUE_ACTIVATION;
-    err = cn_graph_add_value(graph, &value, &node.out[0]);
-    if (err)
-        return err;
-    value.kind = CN_VALUE_LABELS;
-    if (classes)
-        value.rank = 1;
-    err = cn_graph_add_value(graph, &value, &graph->labels);
-    if (err)
-        return err;
-    node.in[1] = graph->labels;
-    graph->loss = graph->node_count;
-    return cn_graph_add_node(graph, &node);
-}
-
 bool cn_autodiff_needs(const struct cn_autodiff *diff, uint32_t value)
 {
     return value != CN_GRAPH_NONE && diff->needed[cn_graph_root(diff->graph, value)];

@@ -29,13 +29,14 @@ struct cn_sample_shape {
     enum cn_loss loss;
     uint32_t rank; // dims of one sample, without the batch
     uint64_t dims[8];
-    uint64_t outputs; // elements of one output: classes, or targets of MSE
+    uint64_t outputs; // elements of one output: classes, or targets
+    uint64_t rows;    // labels of a sample, of so many classes each
 };
 
 struct cn_batch {
     float *inputs;   // room for count * input elements
-    int32_t *labels; // cross-entropy: count class numbers
-    float *targets;  // MSE: count * outputs
+    int32_t *labels; // cross-entropy: count * rows class numbers
+    float *targets;  // else: count * outputs
     uint32_t count;  // samples; a last held-out batch may be shorter
 };
 

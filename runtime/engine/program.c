@@ -178,11 +178,13 @@ static void resolve(struct builder *builder)
 static cn_err plan_batch(struct builder *builder)
 {
     const struct cn_graph *graph = builder->graph;
-    size_t input, labels;
+    size_t input, labels, words = 0;
 
+    if (graph->labels != CN_GRAPH_NONE)
+        words = graph->values[graph->labels].words;
     if (cn_size_multiply(graph->values[graph->input].words, builder->batch, &input) ||
-        cn_size_multiply(graph->values[graph->labels].words, builder->batch, &labels) ||
-        input > SIZE_MAX / 8 || labels > SIZE_MAX / 8)
+        cn_size_multiply(words, builder->batch, &labels) || input > SIZE_MAX / 8 ||
+        labels > SIZE_MAX / 8)
         return CN_ENOMEM;
     builder->program->labels =
         (input + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;

@@ -170,12 +170,16 @@ static cn_err do_round(struct alone *alone)
     struct cn_checkpoint *held = &session->held;
     uint64_t begun_us = cn_platform_now_us();
     uint32_t first_step = 0;
+    struct cn_round_order order = {
+        .round = held->round + 1,
+        .steps = alone->config->settings->job.local_steps,
+    };
     double steps, train_loss;
     cn_err err;
 
     if (held->phase == CN_PHASE_TRAIN)
         first_step = held->step;
-    else if ((err = cn_session_begin(session, held->round + 1)))
+    else if ((err = cn_session_begin(session, &order)))
         return err;
     err = train_round(alone);
     if (err)

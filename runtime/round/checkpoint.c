@@ -6,10 +6,10 @@
 
 #include "runtime/port/crypto.h"
 
-#define HEADER_SIZE 264
+#define HEADER_SIZE 304
 #define ARRAY_COUNT 6
 
-static const uint8_t magic[8] = "cairnck1"; // the digit is CN_CHECKPOINT_VERSION
+static const uint8_t magic[8] = "cairnck2"; // the digit is CN_CHECKPOINT_VERSION
 
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
 static const char *const slot_names[2] = {"checkpoint.a", "checkpoint.b"};
@@ -123,6 +123,14 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u64(header + 216, checkpoint->total);
     cn_put_u64(header + 224, frame_size);
     memcpy(header + 232, checkpoint->frame_digest, CN_DIGEST_SIZE);
+    cn_put_u32(header + 264, (uint32_t)checkpoint->rule.mode);
+    cn_put_u32(header + 268, checkpoint->rule.value_bits);
+    put_double(header + 272, checkpoint->rule.density);
+    put_double(header + 280, checkpoint->guard.factor);
+    cn_put_u32(header + 288, checkpoint->guard.streak);
+    cn_put_u32(header + 292, checkpoint->steps);
+    cn_put_u32(header + 296, checkpoint->residual_version);
+    cn_put_u32(header + 300, 0);
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -209,6 +217,12 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .held_out_count = cn_get_u64(header + 200),
         .resets = cn_get_u64(header + 208),
         .total = (size_t)cn_get_u64(header + 216),
+        .rule = {.mode = (enum cn_update_mode)cn_get_u32(header + 264),
+                 .value_bits = cn_get_u32(header + 268),
+                 .density = get_double(header + 272)},
+        .guard = {get_double(header + 280), cn_get_u32(header + 288)},
+        .steps = cn_get_u32(header + 292),
+        .residual_version = cn_get_u32(header + 296),
     };
     memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
@@ -232,6 +246,11 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
                     " and a frame of %" PRIu64 " bytes is no state",
                     phase, presence, frame_size);
+        return CN_EFORMAT;
+    }
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) != 0) {
+        cn_diag_add(diag, "checkpoint: mode %" PRIu32 " or what is not in use, expected 0 to 7",
+                    cn_get_u32(bytes + 264));
         return CN_EFORMAT;
     }
     if (total > total_limit || frame_size > frame_limit) {

@@ -12,8 +12,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/diag.h"
 #include "runtime/port/store.h"
+#include "runtime/update/rate.h"
 
-#define CN_CHECKPOINT_VERSION 1
+#define CN_CHECKPOINT_VERSION 2
 
 enum cn_phase {
     CN_PHASE_EMPTY, // nothing but the run is known; no arrays
@@ -44,6 +45,12 @@ struct cn_checkpoint {
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     uint64_t resets; // residuals lost and set to zero, for status
+
+    // Of the round: how its update will be written, and its steps.
+    struct cn_update_rule rule;
+    uint32_t steps;
+    struct cn_rate_guard guard;
+    uint32_t residual_version; // base of the last round that the residual is of
 
     // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;

@@ -6,12 +6,12 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/update/residual.h"
+#include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000
 
-static cn_err allocate(float **array, size_t total)
+cn_err cn_session_allocate(float **array, size_t total)
 {
     if (*array)
         return CN_OK;
@@ -112,9 +112,9 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     cn_err err = CN_OK;
 
     if (held->phase != CN_PHASE_EMPTY)
-        err = allocate(&held->residual, held->total);
+        err = cn_session_allocate(&held->residual, held->total);
     if (!err && held->phase == CN_PHASE_TRAIN)
-        err = allocate(&held->optimizer, held->total);
+        err = cn_session_allocate(&held->optimizer, held->total);
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -185,6 +185,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
+    free(session->spectrum);
     free(session->batch.inputs);
     free(session->batch.labels);
     free(session->batch.targets);
@@ -194,32 +195,13 @@ void cn_session_close(struct cn_session *session)
     free(session);
 }
 
-cn_err cn_session_begin(struct cn_session *session, uint32_t round)
-{
-    struct cn_checkpoint *held = &session->held;
-    cn_err err;
-
-    err = allocate(&held->weights, held->total);
-    if (!err)
-        err = allocate(&held->optimizer, held->total);
-    if (err)
-        return err;
-    held->phase = CN_PHASE_TRAIN;
-    held->round = round;
-    held->step = 0;
-    held->samples = 0;
-    held->train_loss = 0;
-    memcpy(held->weights, held->base, held->total * sizeof(float));
-    if (!session->config.job->keep_optimizer)
-        memset(held->optimizer, 0, held->total * sizeof(float));
-    return cn_session_load_trainer(session);
-}
-
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
 static uint64_t first_batch(const struct cn_session *session)
 {
     const struct cn_job *job = session->config.job;
-    uint64_t steps = (uint64_t)(session->held.round - 1) * job->local_steps + session->held.step;
+    uint32_t most =
+        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    uint64_t steps = (uint64_t)(session->held.round - 1) * most + session->held.step;
 
     return steps * job->accumulate;
 }
@@ -254,11 +236,17 @@ static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective 
     return cn_trainer_apply(session->trainer, samples);
 }
 
+static void add_step_time(struct cn_session *session, double elapsed_s)
+{
+    session->step_s += session->step_s > 0 ? (elapsed_s - session->step_s) / 8 : elapsed_s;
+}
+
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
     enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, FIELDS };
     struct cn_metrics metrics = {0};
+    uint64_t begun_us = cn_platform_now_us();
     float sums[FIELDS];
     cn_err local, err;
 
@@ -286,6 +274,7 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     session->held.step++;
     session->held.samples += (uint64_t)sums[SAMPLES];
     session->held.train_loss += (double)sums[LOSS];
+    add_step_time(session, 1e-6 * (double)(cn_platform_now_us() - begun_us));
     return CN_OK;
 
 discard:
@@ -295,34 +284,7 @@ discard:
 
 bool cn_session_round_done(const struct cn_session *session)
 {
-    return session->held.step >= session->config.job->local_steps;
-}
-
-// change = weights - base + residual, encoded; what compression leaves out becomes next_residual.
-static cn_err encode(struct cn_session *session, struct cn_buffer *frame)
-{
-    struct cn_checkpoint *held = &session->held;
-    struct cn_update_header header = {
-        .run = held->run,
-        .round = held->round,
-        .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
-        .rule = session->config.job->up,
-    };
-    cn_err err;
-
-    snprintf(header.group, sizeof(header.group), "%s", session->config.group);
-    memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
-    err = allocate(&held->change, held->total);
-    if (!err)
-        err = allocate(&held->next_residual, held->total);
-    if (!err)
-        err = cn_trainer_get_weights(session->trainer, held->change);
-    if (err)
-        return err;
-    for (size_t i = 0; i < held->total; i++)
-        held->change[i] -= held->base[i];
-    return cn_residual_encode(&header, session->layout, held->change, held->residual,
-                              held->next_residual, frame);
+    return session->held.step >= session->held.steps;
 }
 
 // Waits for wait_ms or until the node is told to stop.
@@ -374,7 +336,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_err err;
 
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
-    err = encode(session, &frame);
+    err = cn_session_encode(session, &frame);
     if (err) {
         cn_buffer_deinit(&frame);
         return err;
@@ -385,7 +347,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
     release(&held->weights);
     if (session->config.job->keep_optimizer)
-        err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+        err = cn_session_keep_momentum(session);
     else
         release(&held->optimizer);
     if (err)
@@ -397,15 +359,18 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
 }
 
 cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
-                         const uint8_t accepted[CN_DIGEST_SIZE])
+                         const uint8_t accepted[CN_DIGEST_SIZE], double spare)
 {
     struct cn_checkpoint *held = &session->held;
     bool counts =
         verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
     float *residual = counts ? held->next_residual : held->change;
 
+    if (verdict != CN_VERDICT_REJECTED)
+        cn_rate_guard_add(&held->guard, verdict == CN_VERDICT_LATE ? -1 : spare);
     free(held->residual);
     held->residual = residual;
+    held->residual_version = held->version;
     if (counts)
         free(held->change);
     else
@@ -425,11 +390,12 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     cn_err err;
 
     if (keep) {
-        err = cn_trainer_get_weights(session->trainer, held->weights);
+        err = cn_session_change(session, held->weights);
         if (err)
             return err;
         for (size_t i = 0; i < held->total; i++)
-            held->residual[i] += held->weights[i] - held->base[i];
+            held->residual[i] += held->weights[i];
+        held->residual_version = held->version;
     }
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
