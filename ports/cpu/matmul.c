@@ -169,3 +169,51 @@ size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples)
     (void)samples;
     return INNER_BLOCK * TILE_COLS;
 }
+
+static struct matrix leading_view(const float *data, size_t leading, bool transpose)
+{
+    return (struct matrix){(float *)(uintptr_t)data, transpose ? 1 : leading,
+                           transpose ? leading : 1};
+}
+
+static void clear_matrix(const struct product *product)
+{
+    for (size_t i = 0; i < product->rows; i++)
+        memset(product->c.data + i * product->c.row, 0, product->cols * sizeof(float));
+}
+
+// A result that all samples share, or that the matrices of a sample do, is a sum.
+void cpu_products(const struct cpu_task *task)
+{
+    const struct cn_products *op = &task->call->products;
+    const struct cn_operand *c_of = &task->call->out[0];
+    struct product product = {
+        .rows = op->rows, .inner = op->inner, .cols = op->cols, .alpha = op->alpha};
+
+    product.c = leading_view(task->out[0], op->leading_c, false);
+    for (size_t i = 0; !task->samples && !task->add && i < op->count; i++) {
+        product.c.data = task->out[0] + i * op->stride_c;
+        clear_matrix(&product);
+    }
+    for (size_t n = 0; n < task->samples; n++)
+        for (size_t i = 0; i < op->count; i++) {
+            struct product one = product;
+
+            one.a = leading_view(task->in[0] + n * task->call->in[0].stride + i * op->stride_a,
+                                 op->leading_a, op->transpose_a);
+            one.b = leading_view(task->in[1] + n * task->call->in[1].stride + i * op->stride_b,
+                                 op->leading_b, op->transpose_b);
+            one.c.data = task->out[0] + n * c_of->stride + i * op->stride_c;
+            one.add = task->add || (n && !c_of->stride) || (i && !op->stride_c);
+            if (better_transposed(&one))
+                one = transposed(&one);
+            multiply(&one, task->workspace);
+        }
+}
+
+size_t cpu_products_workspace(const struct cn_call *call, size_t samples)
+{
+    (void)call;
+    (void)samples;
+    return INNER_BLOCK * TILE_COLS;
+}

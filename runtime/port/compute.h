@@ -47,7 +47,8 @@ struct cn_operand {
 };
 
 // The ops of a call and its operands; [x] may be left out. An output that all samples share
-// (stride 0) is a sum over the samples of the lane.
+// (stride 0) is a sum over the samples of the lane. A call none of whose operands has a stride is
+// done once, also by a lane without samples.
 enum cn_op {
     //                       in                    out
     CN_OP_MATMUL,            // a, b, [bias]       c         struct cn_matmul
@@ -143,7 +144,8 @@ struct cn_bias {
 };
 
 // Independent products of matrices: count for each sample. Matrix number i starts i * stride words
-// after the first; rows follow at leading words. A stride of 0 repeats an operand.
+// after the first; rows follow at leading words. A stride of 0 repeats an operand; stride_c = 0 adds
+// the products up.
 struct cn_products {
     size_t count, rows, inner, cols;
     bool transpose_a, transpose_b;
