@@ -163,7 +163,7 @@ static int parse_profile(const struct cn_order *order, struct cn_profile **profi
     base = slash ? slash + 1 : relative;
     snprintf(name, sizeof(name), "%.*s(%s)", (int)(base - relative), relative, order->name);
     snprintf(text, sizeof(text),
-             "schema: cairn/site/v1\nextends: \"./%s\"\nname: %s\nstate: /var/lib/cairn\n"
+             "schema: cairn/site/v1\nextends: \"./%s\"\nname: \"%s\"\nstate: /var/lib/cairn\n"
              "aggregator: {key: " CN_PAYLOAD_ETC "/node.key}\n",
              base, order->name);
     if (cn_profile_parse(name, text, strlen(text), &diag, profile) ||
