@@ -23,15 +23,10 @@ static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entro
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
-<<<<<<< HEAD
-static const char *const lans[] = {"untrusted", "trusted", NULL};
-static const char *const modes[] = {"raw32", "q8", "topk", NULL};
-=======
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
->>>>>>> main
 
 const struct cn_schema_row cn_schema[] = {
     {"schema", CN_VALUE_LINK, BOARD | SITE | JOB, .uses = CN_USE_ALL,
