@@ -19,7 +19,6 @@ const struct cpu_kernels CPU_NAME(kernels) = {
             [CN_OP_MAP_GRAD] = {cpu_map_grad, NULL},
             [CN_OP_COMBINE] = {cpu_combine, NULL},
             [CN_OP_COMBINE_GRAD] = {cpu_combine_grad, NULL},
-            [CN_OP_PRODUCTS] = {cpu_products, cpu_products_workspace},
             [CN_OP_WHERE] = {cpu_where, NULL},
             [CN_OP_COPY] = {cpu_copy, NULL},
             [CN_OP_FILL] = {cpu_fill, NULL},
