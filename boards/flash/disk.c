@@ -97,8 +97,7 @@ static bool find_holder(const char *folder, char *holder, size_t size)
     return found;
 }
 
-static void find_use(const char *root, const char *folder, const char *name,
-                     struct cn_disk *device)
+static void find_use(const char *root, const char *folder, const char *name, struct cn_disk *device)
 {
     char number[32], what[128];
 

@@ -89,8 +89,15 @@ static int enrol_there(const struct cn_order *order, const struct place *place, 
 
 static int enrol_here(const struct cn_order *order, const struct place *place, const char *path)
 {
-    const char *argv[] = {PROGRAM, "enroll", place->profile, order->name, "-o", path,
-                          order->group ? "--group" : NULL, order->group, NULL};
+    const char *argv[] = {PROGRAM,
+                          "enroll",
+                          place->profile,
+                          order->name,
+                          "-o",
+                          path,
+                          order->group ? "--group" : NULL,
+                          order->group,
+                          NULL};
     struct cn_process_result result;
     cn_err err = cn_process_run(argv, -1, &result);
     int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;

@@ -30,7 +30,8 @@ static const char plan_help[] =
     "make. Writes nothing and enrols nobody. --base IMAGE (not packed) is checked as well.\n"
     "\n"
     "  --base IMAGE       the vendor's image\n"
-    "  --partition P      its root, by name, label or number, when it cannot be told\n" CN_ORDER_HELP;
+    "  --partition P      its root, by name, label or number, when it cannot be "
+    "told\n" CN_ORDER_HELP;
 
 // Everything up to the first byte that is written for good.
 static int prepare(const struct cn_order *order, const struct cn_payload *payload, const char *path,
@@ -86,8 +87,8 @@ static int make_image(const struct cn_order *order, const struct cn_workspace *s
         unlink(order->out);
         return code;
     }
-    cn_talk_step("done", "%s is ready: %llu MiB for %s", order->out,
-                 (unsigned long long)size >> 20, order->name);
+    cn_talk_step("done", "%s is ready: %llu MiB for %s", order->out, (unsigned long long)size >> 20,
+                 order->name);
     return CN_EXIT_DONE;
 }
 
@@ -102,9 +103,10 @@ static int run_image(const struct cn_ports *ports, int argc, char **argv)
     if (code)
         return code;
     if (!order.base || !order.out || order.positional) {
-        cn_talk_error(NULL, "%s", order.positional ? "an image is given with --base"
-                                  : order.base     ? "-o OUT is missing"
-                                                   : "--base is missing");
+        cn_talk_error(NULL, "%s",
+                      order.positional ? "an image is given with --base"
+                      : order.base     ? "-o OUT is missing"
+                                       : "--base is missing");
         return CN_EXIT_USAGE;
     }
     code = cn_workspace_open(&space) ? CN_EXIT_FAILED : make_image(&order, &space);

@@ -24,7 +24,8 @@
 static const char help[] =
     "Usage: cairn-flash write IMAGE DEVICE [--yes] [--fixed] [--dry-run] [--json]\n"
     "\n"
-    "Writes an image made by 'cairn-flash image' to a card, checks the image first, reads the card\n"
+    "Writes an image made by 'cairn-flash image' to a card, checks the image first, reads the "
+    "card\n"
     "back and compares. Refuses, with exit code 4, a device that is in use, that is a partition,\n"
     "or that cannot be taken out. Exits with 5 when the card does not hold what was written.\n"
     "\n"
@@ -53,7 +54,8 @@ static int check_device(const struct options *options, const struct cn_manifest_
     if (stat(options->path, &info))
         return refuse(NULL, options->path, strerror(errno));
     if (!S_ISBLK(info.st_mode))
-        return refuse("a card is a device such as /dev/sdb", options->path, "it is no block device");
+        return refuse("a card is a device such as /dev/sdb", options->path,
+                      "it is no block device");
     if (!cn_disk_examine("", major(info.st_rdev), minor(info.st_rdev), device))
         return refuse(NULL, options->path, "the kernel does not describe it");
     if (device->partition)
@@ -191,16 +193,16 @@ static int write_image(const struct options *options, const struct cn_manifest_f
     }
     code = cn_manifest_file_verify(manifest, from, options->image, "check the image");
     if (code)
-        cn_talk_error("make the image again", "%s is damaged; nothing was written",
-                      options->image);
+        cn_talk_error("make the image again", "%s is damaged; nothing was written", options->image);
     if (!code)
         code = confirm(options, &device, manifest->name);
     if (!code && !options->dry_run)
         code = write_card(options, manifest, &device, from);
     close(from);
     if (!code)
-        cn_talk_step("done", options->dry_run ? "%s can take the image of %s"
-                                              : "%s is ready for %s; take it out",
+        cn_talk_step("done",
+                     options->dry_run ? "%s can take the image of %s"
+                                      : "%s is ready for %s; take it out",
                      options->path, manifest->name);
     return code;
 }

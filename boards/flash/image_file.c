@@ -20,8 +20,7 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
 {
     uint8_t *head = calloc(1, CN_PARTITION_HEAD);
     ssize_t got = head ? pread(file, head, CN_PARTITION_HEAD, 0) : -1;
-    cn_err err = got < 0 ? CN_EIO
-                         : cn_partition_read(head, (size_t)got, image->size, table);
+    cn_err err = got < 0 ? CN_EIO : cn_partition_read(head, (size_t)got, image->size, table);
 
     free(head);
     if (err == CN_ENOTFOUND) { // perhaps a file system without a table
@@ -69,8 +68,8 @@ static bool is_wanted(const struct cn_partition *partition, const struct cn_supe
 }
 
 // The partition that wanted names, or the one that vendors call so, or the only one.
-static size_t choose(const struct cn_partition_table *table, const struct cn_superblock *superblocks,
-                     const char *wanted)
+static size_t choose(const struct cn_partition_table *table,
+                     const struct cn_superblock *superblocks, const char *wanted)
 {
     static const char *const usual[] = {"APP", "rootfs", "root", "writable", "cloudimg-rootfs"};
     const char *const *names = wanted ? &wanted : usual;

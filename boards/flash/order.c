@@ -7,23 +7,30 @@
 #include "runtime/base/name.h"
 #include "runtime/command/command.h"
 
-enum option_code { DEB = 1, ADD, BOARD, SITE, NAME, GATEWAY, GROUP, KEY, BASE, PARTITION, REPLACE, JSON, DRY };
+enum option_code {
+    DEB = 1,
+    ADD,
+    BOARD,
+    SITE,
+    NAME,
+    GATEWAY,
+    GROUP,
+    KEY,
+    BASE,
+    PARTITION,
+    REPLACE,
+    JSON,
+    DRY
+};
 
 static const struct option known[] = {
-    {"deb", required_argument, NULL, DEB},
-    {"add", required_argument, NULL, ADD},
-    {"board", required_argument, NULL, BOARD},
-    {"site", required_argument, NULL, SITE},
-    {"name", required_argument, NULL, NAME},
-    {"gateway", required_argument, NULL, GATEWAY},
-    {"group", required_argument, NULL, GROUP},
-    {"key", required_argument, NULL, KEY},
-    {"base", required_argument, NULL, BASE},
-    {"partition", required_argument, NULL, PARTITION},
-    {"replace", no_argument, NULL, REPLACE},
-    {"json", no_argument, NULL, JSON},
-    {"dry-run", no_argument, NULL, DRY},
-    {0},
+    {"deb", required_argument, NULL, DEB},     {"add", required_argument, NULL, ADD},
+    {"board", required_argument, NULL, BOARD}, {"site", required_argument, NULL, SITE},
+    {"name", required_argument, NULL, NAME},   {"gateway", required_argument, NULL, GATEWAY},
+    {"group", required_argument, NULL, GROUP}, {"key", required_argument, NULL, KEY},
+    {"base", required_argument, NULL, BASE},   {"partition", required_argument, NULL, PARTITION},
+    {"replace", no_argument, NULL, REPLACE},   {"json", no_argument, NULL, JSON},
+    {"dry-run", no_argument, NULL, DRY},       {0},
 };
 
 static bool append(const char **list, size_t *count, size_t limit, const char *what)
@@ -39,8 +46,8 @@ static bool append(const char **list, size_t *count, size_t limit, const char *w
 static bool take(struct cn_order *order, int code)
 {
     const char **const texts[] = {
-        [BOARD] = &order->board,     [SITE] = &order->site,   [NAME] = &order->name,
-        [GATEWAY] = &order->gateway, [GROUP] = &order->group, [KEY] = &order->key,
+        [BOARD] = &order->board,     [SITE] = &order->site,           [NAME] = &order->name,
+        [GATEWAY] = &order->gateway, [GROUP] = &order->group,         [KEY] = &order->key,
         [BASE] = &order->base,       [PARTITION] = &order->partition,
     };
 
@@ -72,11 +79,11 @@ static bool take(struct cn_order *order, int code)
 
 static int require(const struct cn_order *order)
 {
-    const char *missing = !order->site              ? "--site"
-                          : !order->name            ? "--name"
-                          : !order->package_count   ? "--deb"
+    const char *missing = !order->site                   ? "--site"
+                          : !order->name                 ? "--name"
+                          : !order->package_count        ? "--deb"
                           : order->gateway || order->key ? NULL
-                                                    : "--gateway (or --key)";
+                                                         : "--gateway (or --key)";
 
     if (missing)
         cn_talk_error("--help describes the options", "%s is missing", missing);

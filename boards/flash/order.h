@@ -28,17 +28,17 @@ struct cn_order {
 };
 
 // The lines of --help for these options.
-#define CN_ORDER_HELP \
-    "  --deb FILE         package to install, up to 4 times in order\n" \
-    "  --site FILE        profile of the site; paths in it are paths on the board\n" \
-    "  --name NAME        name of this board\n" \
-    "  --board TYPE       the site's profile must be of this type of board\n" \
-    "  --gateway PROFILE  enrol at the aggregator of this profile, here or at ssh://HOST/PATH\n" \
-    "  --group G          group to enrol in; default: a group of its own\n" \
-    "  --key FILE         instead of --gateway: a key that was made before\n" \
-    "  --add FILE:PATH    another file, readable by all on the board, up to 16 times\n" \
-    "  --replace          over the profile and key of a board that are there already\n" \
-    "  --dry-run          say what would be done, write nothing\n" \
+#define CN_ORDER_HELP                                                                              \
+    "  --deb FILE         package to install, up to 4 times in order\n"                            \
+    "  --site FILE        profile of the site; paths in it are paths on the board\n"               \
+    "  --name NAME        name of this board\n"                                                    \
+    "  --board TYPE       the site's profile must be of this type of board\n"                      \
+    "  --gateway PROFILE  enrol at the aggregator of this profile, here or at ssh://HOST/PATH\n"   \
+    "  --group G          group to enrol in; default: a group of its own\n"                        \
+    "  --key FILE         instead of --gateway: a key that was made before\n"                      \
+    "  --add FILE:PATH    another file, readable by all on the board, up to 16 times\n"            \
+    "  --replace          over the profile and key of a board that are there already\n"            \
+    "  --dry-run          say what would be done, write nothing\n"                                 \
     "  --json             one object a line\n"
 
 // Reads the options. Returns CN_EXIT_DONE or what to exit with, after saying why.

@@ -35,8 +35,8 @@ static cn_err add(struct cn_partition_table *table, uint32_t number, uint64_t fi
         return CN_EFORMAT;
     if (first > disk_size / SECTOR || sectors > disk_size / SECTOR - first)
         return CN_ERANGE;
-    *partition = (struct cn_partition){
-        .number = number, .offset = first * SECTOR, .size = sectors * SECTOR};
+    *partition =
+        (struct cn_partition){.number = number, .offset = first * SECTOR, .size = sectors * SECTOR};
     table->count++;
     return CN_OK;
 }

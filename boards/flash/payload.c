@@ -19,7 +19,8 @@ static const char firstboot[] =
     "# Installs the packages of this folder, once, if they are whole. Made by cairn-flash.\n"
     "cd " CN_PAYLOAD_SEED " && [ -f SHA256SUMS ] || exit 0\n"
     "if ! sha256sum -c SHA256SUMS; then\n"
-    "    echo 'cairn-firstboot: a package is damaged; nothing is installed. Flash the card again.'\n"
+    "    echo 'cairn-firstboot: a package is damaged; nothing is installed. Flash the card "
+    "again.'\n"
     "    exit 1\n"
     "fi\n"
     "export DEBIAN_FRONTEND=noninteractive\n"
@@ -130,7 +131,8 @@ static bool paths_are_absolute(const struct cn_order *order, const struct cn_set
     }
     if (relative)
         cn_talk_error("write it as an absolute path, such as /data/images.npy",
-                      "%s: '%s' is a path on this machine, not on the board", order->site, relative);
+                      "%s: '%s' is a path on this machine, not on the board", order->site,
+                      relative);
     return !relative;
 }
 
@@ -161,7 +163,7 @@ static int parse_profile(const struct cn_order *order, struct cn_profile **profi
     base = slash ? slash + 1 : relative;
     snprintf(name, sizeof(name), "%.*s(%s)", (int)(base - relative), relative, order->name);
     snprintf(text, sizeof(text),
-             "schema: cairn/site/v1\nextends: \"./%s\"\nname: %s\nstate: /var/lib/cairn\n"
+             "schema: cairn/site/v1\nextends: \"./%s\"\nname: \"%s\"\nstate: /var/lib/cairn\n"
              "aggregator: {key: " CN_PAYLOAD_ETC "/node.key}\n",
              base, order->name);
     if (cn_profile_parse(name, text, strlen(text), &diag, profile) ||
@@ -332,8 +334,9 @@ void cn_payload_print(const struct cn_payload *payload)
     char digest[2 * CN_DIGEST_SIZE + 1];
 
     for (size_t i = 0; i < payload->package_count; i++)
-        cn_talk_step("package", "%s %s (%s), installed at the first boot", payload->packages[i].name,
-                     payload->packages[i].version, payload->packages[i].architecture);
+        cn_talk_step("package", "%s %s (%s), installed at the first boot",
+                     payload->packages[i].name, payload->packages[i].version,
+                     payload->packages[i].architecture);
     for (size_t i = 0; i < payload->count; i++) {
         cn_hex(digest, payload->files[i].digest, CN_DIGEST_SIZE);
         cn_talk_step("file", "%04o %10llu %.12s %s", payload->files[i].mode,

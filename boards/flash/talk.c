@@ -86,7 +86,8 @@ void cn_talk_progress(const char *work, uint64_t done, uint64_t total, uint64_t 
         return;
     talk.drawn_ms = now_ms;
     if (talk.json) {
-        printf("{\"event\":\"progress\",\"work\":\"%s\",\"done\":%llu,\"total\":%llu,\"left_s\":%.0f}\n",
+        printf("{\"event\":\"progress\",\"work\":\"%s\",\"done\":%llu,\"total\":%llu,\"left_s\":%."
+               "0f}\n",
                work, (unsigned long long)done, (unsigned long long)total, left_s);
         fflush(stdout);
         return;

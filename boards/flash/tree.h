@@ -1,7 +1,7 @@
 // tree.h - puts a payload into a folder that is the root of a board: L4T's rootfs, a mounted card.
 //
-// Links in the tree are followed as the board would follow them: "/etc" in it means the tree's, never
-// this machine's (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6).
+// Links in the tree are followed as the board would follow them: "/etc" in it means the tree's,
+// never this machine's (openat2(2) with RESOLVE_IN_ROOT, Linux 5.6).
 #pragma once
 
 #include "boards/flash/payload.h"

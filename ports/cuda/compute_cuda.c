@@ -123,8 +123,8 @@ static bool seen_before(const struct cn_compute_program *program, size_t call, i
     return false;
 }
 
-// Kernels and libraries work on the largest batch; the samples that a run does not have repeat those
-// it has.
+// Kernels and libraries work on the largest batch; the samples that a run does not have repeat
+// those it has.
 static cn_err repeat_samples(struct cuda *cuda, const struct cn_compute_program *program)
 {
     for (size_t i = 0; i < program->count; i++)
@@ -268,11 +268,11 @@ static cn_err cuda_run(struct cn_compute *device, struct cn_compute_program *pro
     args.next = *hyper;
     err = cuda_launch_blocks(cuda, CUDA_KERNEL_begin, &args, 1);
     if (!err)
-        err = program->graph
-                  ? cuda_check(cuda,
-                               cuda->library.driver.graph_launch(program->graph, cuda->stream),
-                               "cuGraphLaunch")
-                  : queue(cuda, program);
+        err =
+            program->graph
+                ? cuda_check(cuda, cuda->library.driver.graph_launch(program->graph, cuda->stream),
+                             "cuGraphLaunch")
+                : queue(cuda, program);
     for (int i = 0; i < CN_ARENA_COUNT; i++)
         cuda->arenas[i].stale = cuda->arenas[i].stale || program->writes[i];
     if (err && !cuda->failed)

@@ -16,9 +16,9 @@ struct cuda_conv {
     enum cn_op op;
     struct cn_window window;
     uint32_t samples;
-    struct dnn_plan plan; // plan.plan is NULL: own kernels
-    size_t buffer[DNN_ROLES];   // words before a role's buffer; SIZE_MAX: used where it lies
-    size_t library;             // words before the library's
+    struct dnn_plan plan;     // plan.plan is NULL: own kernels
+    size_t buffer[DNN_ROLES]; // words before a role's buffer; SIZE_MAX: used where it lies
+    size_t library;           // words before the library's
     size_t words;
     struct cuda_conv *next;
 };
@@ -169,7 +169,8 @@ static struct cn_bias shape_of(const struct cn_window *w, uint32_t samples, int 
 }
 
 // Moves a tensor between its place and its buffer.
-static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, float *buffer, bool in)
+static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, float *buffer,
+                   bool in)
 {
     struct roles roles = roles_of(args->call.op);
     struct cuda_args moved = *args;

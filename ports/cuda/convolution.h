@@ -1,9 +1,10 @@
-// convolution.h - convolutions and their gradients: cuDNN where it is there and can, else the port's
-// kernels.
+// convolution.h - convolutions and their gradients: cuDNN where it is there and can, else the
+// port's kernels.
 //
 // A plan is found when the engine asks for the workspace, and kept until the device closes. Only
-// plans that repeat to the bit are taken, and with float32 only those that do not round the factors.
-// With 16 bits, tensors are packed as n x plane x channels; float32 stays n x channels x plane.
+// plans that repeat to the bit are taken, and with float32 only those that do not round the
+// factors. With 16 bits, tensors are packed as n x plane x channels; float32 stays n x channels x
+// plane.
 #pragma once
 
 #include "ports/cuda/device.h"

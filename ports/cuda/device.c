@@ -156,8 +156,7 @@ cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
     if (err)
         return err;
     read_limits(cuda);
-    err = cuda_check(cuda,
-                     cuda->library.driver.context_retain(&cuda->context, cuda->device),
+    err = cuda_check(cuda, cuda->library.driver.context_retain(&cuda->context, cuda->device),
                      "cuDevicePrimaryCtxRetain");
     if (!err)
         err = cuda_check(cuda, cuda->library.driver.context_set(cuda->context), "cuCtxSetCurrent");

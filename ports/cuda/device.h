@@ -34,15 +34,15 @@ struct cuda {
     cublasLtHandle_t blas; // NULL: own kernels
     cudnnHandle_t dnn;
     enum cn_precision precision;
-    bool unified;           // host and GPU share the memory
-    bool managed;           // and it may be cached by both
-    uint32_t threads;       // of a block
-    uint32_t grid;          // the largest that is useful
-    uint32_t samples;       // the largest batch
+    bool unified;     // host and GPU share the memory
+    bool managed;     // and it may be cached by both
+    uint32_t threads; // of a block
+    uint32_t grid;    // the largest that is useful
+    uint32_t samples; // the largest batch
     struct cuda_arena arenas[CN_ARENA_COUNT];
-    CUdeviceptr staging;    // a batch on its way; 0 when unified
+    CUdeviceptr staging; // a batch on its way; 0 when unified
     CUdeviceptr state, hyper;
-    CUdeviceptr squares[2]; // sums of CLIP
+    CUdeviceptr squares[2];    // sums of CLIP
     struct cuda_state *result; // pinned
     struct cuda_conv *convs;   // all plans
     cn_err failed;             // the first error since the last wait

@@ -212,8 +212,8 @@ static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
         {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle},
     };
     int64_t needed = 0, count = 0;
-    cudnnBackendDescriptor_t made = make(dnn, plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
-                                         attributes, LENGTH(attributes));
+    cudnnBackendDescriptor_t made =
+        make(dnn, plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes, LENGTH(attributes));
 
     if (!made)
         return false;
@@ -229,23 +229,22 @@ static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
 }
 
 // The library's proposals, best first; the first that will do becomes the plan.
-static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle,
-                   cudnnBackendDescriptor_t graph, enum cn_precision precision, size_t workspace,
-                   cudnnBackendHeurMode_t mode, struct dnn_plan *plan)
+static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBackendDescriptor_t graph,
+                   enum cn_precision precision, size_t workspace, cudnnBackendHeurMode_t mode,
+                   struct dnn_plan *plan)
 {
     const struct attribute attributes[] = {
         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph},
         {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},
     };
     cudnnBackendDescriptor_t choices[CHOICES] = {0};
-    cudnnBackendDescriptor_t advice = make(dnn, plan, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
-                                           attributes, LENGTH(attributes));
+    cudnnBackendDescriptor_t advice =
+        make(dnn, plan, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, attributes, LENGTH(attributes));
     int64_t count = 0, made = 0;
 
     if (!advice)
         return;
-    while (made < CHOICES &&
-           !dnn->describe(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[made]))
+    while (made < CHOICES && !dnn->describe(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[made]))
         made++;
     if (dnn->get(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &count,
                  choices))
@@ -303,8 +302,8 @@ cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const stru
         {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace},
     };
     struct dnn_plan once = {0};
-    cudnnBackendDescriptor_t pack = make(dnn, &once, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
-                                         attributes, LENGTH(attributes));
+    cudnnBackendDescriptor_t pack =
+        make(dnn, &once, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, attributes, LENGTH(attributes));
     cudnnStatus_t status;
 
     if (!pack)

@@ -17,8 +17,7 @@ DEVICE uint32_t index_step(void)
 
 DEVICE bool adds(const struct cuda_args *a)
 {
-    return a->call.write == CN_WRITE_ADD ||
-           (a->call.write == CN_WRITE_STEP && !a->hyper->first);
+    return a->call.write == CN_WRITE_ADD || (a->call.write == CN_WRITE_STEP && !a->hyper->first);
 }
 
 DEVICE void put(float *place, float value, bool add)

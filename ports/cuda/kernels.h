@@ -35,13 +35,13 @@ struct cuda_args {
     float *in[CN_CALL_INPUTS]; // NULL when left out
     float *out[CN_CALL_OUTPUTS];
     float *workspace;
-    struct cn_hyper *hyper;   // of this run
+    struct cn_hyper *hyper; // of this run
     struct cuda_state *state;
-    uint32_t samples;         // the largest batch: what per-sample outputs are computed for
-    uint32_t parts;           // into how many pieces a sum is cut; see the kernel
-    bool wide;                // a row is the work of a block, not of a warp
-    bool clipped;             // the optimizer applies the factor of CLIP
-    struct cn_hyper next;     // begin
+    uint32_t samples;     // the largest batch: what per-sample outputs are computed for
+    uint32_t parts;       // into how many pieces a sum is cut; see the kernel
+    bool wide;            // a row is the work of a block, not of a warp
+    bool clipped;         // the optimizer applies the factor of CLIP
+    struct cn_hyper next; // begin
 };
 
 // X(name)

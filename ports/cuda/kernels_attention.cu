@@ -3,9 +3,9 @@
 // (Milakov and Gimelshein, 2018; Dao et al., 2022). saved has log(sum exp(score)) of each q row.
 #include "ports/cuda/kernel_common.h"
 
-#define CHUNK 32       // columns of a tile of rows in shared memory
-#define OWN 8          // words of a row of the result that a lane keeps: width <= 256
-#define TILE_PITCH 33  // words of a row of the tile: no bank conflicts
+#define CHUNK 32      // columns of a tile of rows in shared memory
+#define OWN 8         // words of a row of the result that a lane keeps: width <= 256
+#define TILE_PITCH 33 // words of a row of the tile: no bank conflicts
 
 // A matrix of one head: row r starts r * leading words after base.
 struct rows {
@@ -61,7 +61,8 @@ DEVICE void write_row(float *row, const float result[OWN], float factor, uint32_
         row[c] = result[i] * factor;
 }
 
-// A head of a sample and the row that is this warp's. Blocks take CUDA_THREADS / 32 rows of one head.
+// A head of a sample and the row that is this warp's. Blocks take CUDA_THREADS / 32 rows of one
+// head.
 struct head {
     uint32_t n, number, row, last; // last: the last row of the block
     bool active;                   // the row exists
@@ -87,8 +88,8 @@ DEVICE struct head head_of(const struct cn_attention *op, uint32_t block, uint32
     return head;
 }
 
-DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head *head, size_t stride,
-                           size_t leading, size_t count, size_t width)
+DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head *head,
+                           size_t stride, size_t leading, size_t count, size_t width)
 {
     struct rows m;
 
@@ -152,8 +153,8 @@ KERNEL(attention)
 
         for (uint32_t first = 0; first < k_end(op, &head); first += CUDA_WARP) {
             float dot = tile_dot(own, &k, first);
-            float score = masked_score(op, a.in[3], dot, head.row,
-                                       first + thread_index() % CUDA_WARP);
+            float score =
+                masked_score(op, a.in[3], dot, head.row, first + thread_index() % CUDA_WARP);
             float share = online_add(&o, score, &shrink);
 
             for (uint32_t i = 0; i < OWN; i++)
@@ -190,7 +191,8 @@ KERNEL(attention_grad_query)
         struct rows q = rows_of(&a, 1, &head, op->stride_q, op->leading_q, op->q_rows, op->width);
         struct rows k = rows_of(&a, 2, &head, op->stride_k, op->leading_k, op->k_rows, op->width);
         struct rows v = rows_of(&a, 3, &head, op->stride_v, op->leading_v, op->k_rows, op->v_width);
-        struct rows dy = rows_of(&a, 0, &head, op->stride_y, op->leading_y, op->q_rows, op->v_width);
+        struct rows dy =
+            rows_of(&a, 0, &head, op->stride_y, op->leading_y, op->q_rows, op->v_width);
         struct rows y = rows_of(&a, 4, &head, op->stride_y, op->leading_y, op->q_rows, op->v_width);
         const float *own_q = head.active ? q.base + head.row * q.leading : 0;
         const float *own_dy = head.active ? dy.base + head.row * dy.leading : 0;
@@ -231,7 +233,8 @@ KERNEL(attention_grad_key)
         struct rows q = rows_of(&a, 1, &head, op->stride_q, op->leading_q, op->q_rows, op->width);
         struct rows k = rows_of(&a, 2, &head, op->stride_k, op->leading_k, op->k_rows, op->width);
         struct rows v = rows_of(&a, 3, &head, op->stride_v, op->leading_v, op->k_rows, op->v_width);
-        struct rows dy = rows_of(&a, 0, &head, op->stride_y, op->leading_y, op->q_rows, op->v_width);
+        struct rows dy =
+            rows_of(&a, 0, &head, op->stride_y, op->leading_y, op->q_rows, op->v_width);
         const float *own_k = head.active ? k.base + head.row * k.leading : 0;
         const float *own_v = head.active ? v.base + head.row * v.leading : 0;
         size_t numbers = ((size_t)head.n * op->heads + head.number) * op->q_rows;

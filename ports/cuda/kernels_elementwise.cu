@@ -1,10 +1,10 @@
 // Maps, broadcasting arithmetic, copies, fills and dropout: a thread computes an output.
 #include "ports/cuda/kernel_common.h"
 
-#define ROOT_HALF 0.70710678118654752f      // 1 / sqrt(2)
-#define DENSITY_SCALE 0.39894228040143268f  // 1 / sqrt(2 pi)
-#define ERF_SLOPE 1.1283791670955126f       // 2 / sqrt(pi)
-#define TANH_SCALE 0.79788456080286536f     // sqrt(2 / pi), of GELU's approximation
+#define ROOT_HALF 0.70710678118654752f     // 1 / sqrt(2)
+#define DENSITY_SCALE 0.39894228040143268f // 1 / sqrt(2 pi)
+#define ERF_SLOPE 1.1283791670955126f      // 2 / sqrt(pi)
+#define TANH_SCALE 0.79788456080286536f    // sqrt(2 / pi), of GELU's approximation
 #define TANH_CUBE 0.044715f
 
 DEVICE float sigmoid(float x)
@@ -535,7 +535,8 @@ KERNEL(extreme)
                 size *= dim;
                 place += index * op->y[d];
             }
-            if (j == 0 || (op->kind == CN_EXTREME_MAX ? x[element] > x[best] : x[element] < x[best]) ||
+            if (j == 0 ||
+                (op->kind == CN_EXTREME_MAX ? x[element] > x[best] : x[element] < x[best]) ||
                 x[element] != x[element])
                 best = element;
         }

@@ -2,7 +2,7 @@
 // contract asks for, those of the CPU: each operation is rounded once, in the order written there.
 #include "ports/cuda/kernel_common.h"
 
-#define GROUP 256     // numbers that are added before their sum is, see struct cn_hyper
+#define GROUP 256        // numbers that are added before their sum is, see struct cn_hyper
 #define SCALE_STEPS 2000 // steps without overflow before float16's scale is doubled
 #define SCALE_MAX 16777216.0f
 
@@ -116,8 +116,7 @@ KERNEL(squares)
         double sum = 0;
 
         for (uint32_t j = i * GROUP; j < end; j++) {
-            double g =
-                (double)exact_multiply(a.in[0][op->gradients + j], a.hyper->gradient_scale);
+            double g = (double)exact_multiply(a.in[0][op->gradients + j], a.hyper->gradient_scale);
 
             sum = exact_add_double(sum, exact_multiply_double(g, g));
         }

@@ -25,8 +25,8 @@ KERNEL(gather)
         uint32_t n = i / size, rest = i % size;
         uint32_t o = rest / (count * inner), at = rest / inner % count;
         uint32_t row = row_of(&a, a.in[1][n * a.call.in[1].stride + at]);
-        float x = a.in[0][n * a.call.in[0].stride + ((size_t)o * op->rows + row) * inner +
-                          rest % inner];
+        float x =
+            a.in[0][n * a.call.in[0].stride + ((size_t)o * op->rows + row) * inner + rest % inner];
 
         put(&a.out[0][n * a.call.out[0].stride + rest], x, add);
     }
@@ -42,8 +42,8 @@ KERNEL(gather_elements)
     for (uint32_t i = first_index(); i < total; i += index_step()) {
         uint32_t n = i / size, rest = i % size, o = rest / (count * inner);
         uint32_t row = row_of(&a, a.in[1][n * a.call.in[1].stride + rest]);
-        float x = a.in[0][n * a.call.in[0].stride + ((size_t)o * op->rows + row) * inner +
-                          rest % inner];
+        float x =
+            a.in[0][n * a.call.in[0].stride + ((size_t)o * op->rows + row) * inner + rest % inner];
 
         put(&a.out[0][n * a.call.out[0].stride + rest], x, add);
     }

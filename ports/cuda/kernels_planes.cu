@@ -109,8 +109,8 @@ DEVICE uint32_t taps_inside(const struct cn_window *w, int axis, uint32_t o)
 
 DEVICE float average_share(const struct cn_window *w, uint32_t y, uint32_t x)
 {
-    uint32_t count = w->count_pads ? w->kernel[0] * w->kernel[1]
-                                   : taps_inside(w, 0, y) * taps_inside(w, 1, x);
+    uint32_t count =
+        w->count_pads ? w->kernel[0] * w->kernel[1] : taps_inside(w, 0, y) * taps_inside(w, 1, x);
 
     return 1 / (float)count;
 }
@@ -131,8 +131,8 @@ KERNEL(average_pool)
             for (uint32_t kx = 0; kx < w->kernel[1]; kx++)
                 if (tap_inside(w, 0, at.y, ky, &row) && tap_inside(w, 1, at.x, kx, &col))
                     sum += x[row * w->in[1] + col];
-        put(&a.out[0][plane_of(&at, channels, w->out, a.call.out[0].stride) + at.y * w->out[1] +
-                      at.x],
+        put(&a.out[0]
+                  [plane_of(&at, channels, w->out, a.call.out[0].stride) + at.y * w->out[1] + at.x],
             sum * average_share(w, at.y, at.x), add);
     }
 }
@@ -153,7 +153,8 @@ KERNEL(average_pool_grad)
             for (uint32_t kx = 0; kx < w->kernel[1]; kx++)
                 if (output_of_tap(w, 0, at.y, ky, &row) && output_of_tap(w, 1, at.x, kx, &col))
                     sum += dy[row * w->out[1] + col] * average_share(w, row, col);
-        put(&a.out[0][plane_of(&at, channels, w->in, a.call.out[0].stride) + at.y * w->in[1] + at.x],
+        put(&a.out[0]
+                  [plane_of(&at, channels, w->in, a.call.out[0].stride) + at.y * w->in[1] + at.x],
             sum, add);
     }
 }
@@ -271,8 +272,8 @@ KERNEL(resize_grad)
             for (uint32_t x = left; x < right; x++)
                 sum += of_row * blend_share(op, 1, x, at.x) * dy[y * op->out[1] + x];
         }
-        put(&a.out[0][plane_of(&at, op->channels, op->in, a.call.out[0].stride) +
-                      at.y * op->in[1] + at.x],
+        put(&a.out[0][plane_of(&at, op->channels, op->in, a.call.out[0].stride) + at.y * op->in[1] +
+                      at.x],
             sum, add);
     }
 }

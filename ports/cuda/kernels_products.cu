@@ -3,8 +3,9 @@
 #include "ports/cuda/kernel_common.h"
 
 #define TILE 32
-#define PITCH 33                              // words of a row of a tile: no bank conflicts
-#define OF_THREAD (TILE * TILE / CUDA_PRODUCT_THREADS) // elements of a tile for a thread of products
+#define PITCH 33 // words of a row of a tile: no bank conflicts
+#define OF_THREAD                                                                                  \
+    (TILE * TILE / CUDA_PRODUCT_THREADS) // elements of a tile for a thread of products
 
 // A product as this kernel sees it: element (i, k) of a is at i * a_row + k * a_col, and so on.
 struct product {
@@ -43,13 +44,12 @@ DEVICE void load_tile(float *tile, const float *m, uint32_t first, uint32_t coun
         uint32_t row = step == 1 ? i % TILE : i / TILE, k = step == 1 ? i / TILE : i % TILE;
         bool inside = first + row < count && from + k < inner;
 
-        tile[row * PITCH + k] =
-            inside ? m[(first + row) * step + (from + k) * inner_step] : 0;
+        tile[row * PITCH + k] = inside ? m[(first + row) * step + (from + k) * inner_step] : 0;
     }
 }
 
-// A block of CUDA_PRODUCT_THREADS computes a tile of a matrix. parts is the count of samples; a result that
-// they share is their sum, one after the other.
+// A block of CUDA_PRODUCT_THREADS computes a tile of a matrix. parts is the count of samples; a
+// result that they share is their sum, one after the other.
 KERNEL(products)
 {
     SHARED float left[TILE * PITCH], right[TILE * PITCH];
@@ -90,8 +90,8 @@ KERNEL(products)
     }
 }
 
-// After a product or convolution: out[0] = relu(out[0] + scale * in[2]), for rows x channels x inner
-// in all (bias.rows counts all samples); a NaN stays.
+// After a product or convolution: out[0] = relu(out[0] + scale * in[2]), for rows x channels x
+// inner in all (bias.rows counts all samples); a NaN stays.
 KERNEL(bias_relu)
 {
     const struct cn_bias *op = &a.call.bias;
@@ -135,8 +135,8 @@ KERNEL(conv)
 
     for (uint32_t i = first_index(); i < total; i += index_step()) {
         struct element e = element_of(i, w->channels_out, w->out);
-        const float *x = a.in[0] + ((size_t)e.n * w->channels_in +
-                                    e.channel / group_out * group_in) * plane;
+        const float *x =
+            a.in[0] + ((size_t)e.n * w->channels_in + e.channel / group_out * group_in) * plane;
         const float *weight = a.in[1] + (size_t)e.channel * group_in * taps;
         float sum = 0;
 
@@ -169,8 +169,7 @@ KERNEL(conv_grad_input)
         struct element e = element_of(i, w->channels_in, w->in);
         uint32_t first = e.channel / group_in * group_out;
         const float *dy = a.in[0] + ((size_t)e.n * w->channels_out + first) * plane;
-        const float *weight =
-            a.in[1] + ((size_t)first * group_in + e.channel % group_in) * taps;
+        const float *weight = a.in[1] + ((size_t)first * group_in + e.channel % group_in) * taps;
         float sum = 0;
 
         for (uint32_t ky = 0; ky < w->kernel[0]; ky++)

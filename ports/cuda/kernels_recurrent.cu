@@ -80,7 +80,8 @@ DEVICE void lstm_unit(const struct recurrent_step *s, const float *dot, uint32_t
     s->y[j] = out * tanhf(cell);
 }
 
-// The update and reset gates; with reset_after the hidden gate too, else it needs r * h of all units.
+// The update and reset gates; with reset_after the hidden gate too, else it needs r * h of all
+// units.
 DEVICE void gru_gates(const struct cuda_args *a, const struct recurrent_step *s, const float *dot,
                       uint32_t j)
 {
@@ -133,10 +134,10 @@ DEVICE void recurrent_unit(const struct cuda_args *a, const struct recurrent_ste
     float dot[4];
 
     for (uint32_t g = 0; g < gates; g++)
-        dot[g] = g == 2 && op->kind == CN_RECURRENT_GRU && !op->reset_after
-                     ? 0
-                     : recurrent_dot(a->workspace, s->before, g * hidden + j, gates * hidden,
-                                     hidden);
+        dot[g] =
+            g == 2 && op->kind == CN_RECURRENT_GRU && !op->reset_after
+                ? 0
+                : recurrent_dot(a->workspace, s->before, g * hidden + j, gates * hidden, hidden);
     if (op->kind == CN_RECURRENT_LSTM)
         lstm_unit(s, dot, j, hidden);
     else if (op->kind == CN_RECURRENT_GRU)

@@ -346,8 +346,8 @@ DEVICE float batch_norm_dy(const struct cuda_args *a, size_t dy, size_t y)
     return a->call.batch_norm.relu && !(a->in[4][y] > 0) ? 0 : a->in[0][dy];
 }
 
-// A block finds a channel's sums of dy and dy h, h = (x - mean) inverse: dbeta and dgamma. They go to
-// the workspace too, side by side.
+// A block finds a channel's sums of dy and dy h, h = (x - mean) inverse: dbeta and dgamma. They go
+// to the workspace too, side by side.
 KERNEL(batch_norm_grad_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;

@@ -1,7 +1,7 @@
 // library.h - the functions of NVIDIA's libraries that this port calls, found when it opens.
 //
-// Nothing is linked: a program with this port starts on a machine without a GPU. The names are those
-// that CUDA 12.6 and cuDNN 9.3 export, so later ones have them too. Tests fill in the tables
+// Nothing is linked: a program with this port starts on a machine without a GPU. The names are
+// those that CUDA 12.6 and cuDNN 9.3 export, so later ones have them too. Tests fill in the tables
 // themselves.
 #pragma once
 

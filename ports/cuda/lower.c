@@ -6,11 +6,11 @@
 #include "ports/cuda/device.h"
 #include "ports/cuda/products.h"
 
-#define WIDE 512        // a row of that many elements is the work of a block
-#define PARTS 32        // pieces of a long sum over rows
-#define SHORT_SUM 64    // a sum that one thread may do
-#define MANY_SUMS 4096  // so many that each may be one thread's
-#define HEAD_MAX 256    // width of an attention head
+#define WIDE 512       // a row of that many elements is the work of a block
+#define PARTS 32       // pieces of a long sum over rows
+#define SHORT_SUM 64   // a sum that one thread may do
+#define MANY_SUMS 4096 // so many that each may be one thread's
+#define HEAD_MAX 256   // width of an attention head
 #define WORDS_MAX INT32_MAX
 
 // Saturates, so that what overflows is too large too.
@@ -40,8 +40,8 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-// How an op is done. elements: of a sample, the largest operand's. threads: that the kernel has work
-// for.
+// How an op is done. elements: of a sample, the largest operand's. threads: that the kernel has
+// work for.
 struct lowering {
     cn_err (*lower)(struct cuda *cuda, struct cuda_args *args);
     uint64_t (*elements)(const struct cn_call *call);
@@ -53,8 +53,8 @@ static uint64_t matmul_elements(const struct cn_call *call)
 {
     const struct cn_matmul *op = &call->matmul;
 
-    return most(times(op->rows, op->inner), most(times(op->inner, op->cols),
-                                                 times(op->rows, op->cols)));
+    return most(times(op->rows, op->inner),
+                most(times(op->inner, op->cols), times(op->rows, op->cols)));
 }
 
 static uint64_t products_elements(const struct cn_call *call)
@@ -260,7 +260,8 @@ static cn_err lower_softmax(struct cuda *cuda, struct cuda_args *args)
 static cn_err lower_norm(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_norm *op = &args->call.norm;
-    enum cuda_kernel kernel = args->call.op == CN_OP_NORM ? CUDA_KERNEL_norm : CUDA_KERNEL_norm_grad;
+    enum cuda_kernel kernel =
+        args->call.op == CN_OP_NORM ? CUDA_KERNEL_norm : CUDA_KERNEL_norm_grad;
 
     return launch_rows(cuda, kernel, args, op->rows * samples_of(args), op->cols);
 }
@@ -424,8 +425,8 @@ static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
     blocks = blocks > CUDA_LOSS_BLOCKS ? CUDA_LOSS_BLOCKS : blocks;
     blocks = blocks > cuda->grid ? cuda->grid : blocks;
     args->parts = (uint32_t)blocks;
-    err = cuda_launch_blocks(cuda, entropy ? CUDA_KERNEL_cross_entropy : CUDA_KERNEL_mean_loss, args,
-                             blocks);
+    err = cuda_launch_blocks(cuda, entropy ? CUDA_KERNEL_cross_entropy : CUDA_KERNEL_mean_loss,
+                             args, blocks);
     return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_loss_finish, args, 1);
 }
 
@@ -483,8 +484,8 @@ static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args)
 {
     const struct lowering *how = &lowerings[args->call.op];
 
-    return cuda_launch_threads(cuda, how->kernel, args, how->elements(&args->call) *
-                                                            samples_of(args));
+    return cuda_launch_threads(cuda, how->kernel, args,
+                               how->elements(&args->call) * samples_of(args));
 }
 
 cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t samples,

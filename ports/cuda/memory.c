@@ -3,8 +3,8 @@
 // A GPU with memory of its own: each arena that the host may see has a pinned copy; map brings what
 // the device wrote, unmap sends it back. A batch goes through a buffer on the device, so that its
 // copy can run beside the work on the batch before. A GPU that shares the host's memory: one memory
-// for both, nothing is copied. Batches and outputs are pinned there, the host may fill the one while
-// the GPU works; the rest is managed memory, which both may cache.
+// for both, nothing is copied. Batches and outputs are pinned there, the host may fill the one
+// while the GPU works; the rest is managed memory, which both may cache.
 #include <assert.h>
 #include <stdint.h>
 
@@ -26,11 +26,11 @@ static cn_err allocate(struct cuda *cuda, size_t bytes, CUdeviceptr *memory)
 
 static cn_err allocate_pinned(struct cuda *cuda, size_t bytes, void **memory)
 {
-    cn_err err = cuda_check(cuda,
-                            cuda->library.driver.allocate_host(memory, bytes,
-                                                               CU_MEMHOSTALLOC_PORTABLE |
-                                                                   CU_MEMHOSTALLOC_DEVICEMAP),
-                            "cuMemHostAlloc");
+    cn_err err =
+        cuda_check(cuda,
+                   cuda->library.driver.allocate_host(
+                       memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                   "cuMemHostAlloc");
 
     if (err)
         *memory = NULL;
@@ -43,9 +43,9 @@ static cn_err share_arena(struct cuda *cuda, struct cuda_arena *arena, size_t by
     cn_err err;
 
     if (managed) {
-        err = cuda_check(cuda,
-                         driver->allocate_managed(&arena->device, bytes, CU_MEM_ATTACH_GLOBAL),
-                         "cuMemAllocManaged");
+        err =
+            cuda_check(cuda, driver->allocate_managed(&arena->device, bytes, CU_MEM_ATTACH_GLOBAL),
+                       "cuMemAllocManaged");
         if (err)
             arena->device = 0;
         else
@@ -157,10 +157,10 @@ cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena which, void **host)
     err = cuda_check(cuda, driver->stream_wait(cuda->stream), "cuStreamSynchronize");
     if (err || arena->same || !arena->stale || !arena->words)
         return err;
-    err = cuda_check(cuda,
-                     driver->copy_out(arena->host, arena->device, arena->words * sizeof(float),
-                                      cuda->stream),
-                     "cuMemcpyDtoHAsync");
+    err = cuda_check(
+        cuda,
+        driver->copy_out(arena->host, arena->device, arena->words * sizeof(float), cuda->stream),
+        "cuMemcpyDtoHAsync");
     if (!err)
         err = cuda_check(cuda, driver->stream_wait(cuda->stream), "cuStreamSynchronize");
     arena->stale = err != CN_OK;

@@ -87,15 +87,14 @@ static cublasStatus_t describe_matrix(struct cuda *cuda, uint64_t rows, uint64_t
 {
     const struct cuda_blas *blas = &cuda->library.blas;
     int32_t batches = (int32_t)count;
-    cublasStatus_t status =
-        blas->matrix_create(layout, CUDA_R_32F, rows, cols, (int64_t)leading);
+    cublasStatus_t status = blas->matrix_create(layout, CUDA_R_32F, rows, cols, (int64_t)leading);
 
     if (status) {
         *layout = NULL;
         return status;
     }
-    status = blas->matrix_set(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches,
-                              sizeof(batches));
+    status =
+        blas->matrix_set(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof(batches));
     if (!status)
         status = blas->matrix_set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
                                   sizeof(stride));
@@ -105,8 +104,8 @@ static cublasStatus_t describe_matrix(struct cuda *cuda, uint64_t rows, uint64_t
 // The largest power of 2 up to 256 that divides an address and, for batches, the way to the next.
 static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leading)
 {
-    uint64_t bits = (uintptr_t)pointer | ((uint64_t)stride * sizeof(float)) |
-                    (leading * sizeof(float)) | 256;
+    uint64_t bits =
+        (uintptr_t)pointer | ((uint64_t)stride * sizeof(float)) | (leading * sizeof(float)) | 256;
 
     return (uint32_t)(bits & -bits);
 }
@@ -158,7 +157,8 @@ static cublasStatus_t describe(struct cuda *cuda, const struct product *p, struc
     if (!status)
         status = describe_matrix(cuda, a_rows, a_cols, p->leading_a, p->count, p->stride_a, &d->b);
     if (!status)
-        status = describe_matrix(cuda, p->cols, p->rows, p->leading_c, p->count, p->stride_c, &d->c);
+        status =
+            describe_matrix(cuda, p->cols, p->rows, p->leading_c, p->count, p->stride_c, &d->c);
     if (!status)
         status = describe_wish(cuda, p, d);
     return status;
@@ -184,9 +184,9 @@ static cn_err multiply(struct cuda *cuda, const struct product *p, float *worksp
         forget(cuda, &d);
         return CN_ENOTSUP;
     }
-    status = blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c,
-                            d.c, p->c, d.c, &found.algo, workspace, found.workspaceSize,
-                            cuda->stream);
+    status =
+        blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c, d.c,
+                       p->c, d.c, &found.algo, workspace, found.workspaceSize, cuda->stream);
     forget(cuda, &d);
     if (status) {
         cn_log(CN_LOG_ERROR, "cuda", "cublasLtMatmul: status %d", (int)status);
@@ -223,8 +223,8 @@ static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t
 
     if (!args->in[2] && !op->relu)
         return CN_OK;
-    bias.call.bias = (struct cn_bias){
-        .rows = rows, .channels = op->cols, .inner = 1, .scale = op->bias_scale};
+    bias.call.bias =
+        (struct cn_bias){.rows = rows, .channels = op->cols, .inner = 1, .scale = op->bias_scale};
     bias.wide = op->relu;
     return cuda_launch_threads(cuda, CUDA_KERNEL_bias_relu, &bias, rows * op->cols);
 }
@@ -275,8 +275,8 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
     return err ? err : add_bias(cuda, args, p.rows);
 }
 
-// A call of PRODUCTS as batches: of all matrices where they lie evenly, else of the samples for each
-// matrix. false when a result is the sum of several.
+// A call of PRODUCTS as batches: of all matrices where they lie evenly, else of the samples for
+// each matrix. false when a result is the sum of several.
 static bool batches_of(const struct cuda_args *args, struct product *p, size_t *calls,
                        size_t next[3])
 {

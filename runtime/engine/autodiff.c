@@ -97,7 +97,8 @@ static cn_err agree_on_write(struct cn_autodiff *diff, struct cn_node *node,
 
     node->call.write = CN_WRITE_SET;
     for (size_t i = 0; i < count; i++) {
-        if (node->out[i] == CN_GRAPH_NONE || !cn_graph_is_shared(&diff->graph->values[node->out[i]]))
+        if (node->out[i] == CN_GRAPH_NONE ||
+            !cn_graph_is_shared(&diff->graph->values[node->out[i]]))
             continue;
         differ = differ || (!first && write[i] != node->call.write);
         node->call.write = first ? write[i] : node->call.write;

@@ -6,10 +6,10 @@
 
 struct cn_autodiff {
     struct cn_graph *graph;
-    bool *needed;       // by root: a parameter, or computed from one
-    uint32_t *gradient; // by root: the value that holds the gradient so far
+    bool *needed;        // by root: a parameter, or computed from one
+    uint32_t *gradient;  // by root: the value that holds the gradient so far
     uint32_t *assembled; // by root: that value, if copies put it together and nobody else has it
-    bool *written;      // by root of a parameter: some node has written its gradient
+    bool *written;       // by root of a parameter: some node has written its gradient
 };
 
 typedef cn_err cn_autodiff_fn(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy);

@@ -25,9 +25,9 @@ enum {
 // An initializer whose data lies elsewhere.
 struct external {
     struct cn_text name;
-    bool found;         // it does
-    size_t size;        // bytes, by type and dims
-    size_t kept;        // bytes of the message that stay
+    bool found;  // it does
+    size_t size; // bytes, by type and dims
+    size_t kept; // bytes of the message that stay
     char file[LOCATION_SIZE];
     uint64_t offset, length; // length 0: not said
 };
@@ -39,8 +39,7 @@ struct joiner {
     bool malformed; // left as it is: the decoder says where
 };
 
-static cn_err refuse(struct joiner *joiner, const struct external *external,
-                     const char *problem)
+static cn_err refuse(struct joiner *joiner, const struct external *external, const char *problem)
 {
     int shown = external->name.size < NAME_SHOWN ? (int)external->name.size : NAME_SHOWN;
 
@@ -78,8 +77,7 @@ static cn_err parse_number(struct cn_text text, uint64_t *number)
     return CN_OK;
 }
 
-static cn_err take_entry(struct joiner *joiner, struct cn_wire entry,
-                         struct external *external)
+static cn_err take_entry(struct joiner *joiner, struct cn_wire entry, struct external *external)
 {
     struct cn_text key = {0}, value = {0};
     struct cn_wire_field field;
@@ -116,8 +114,7 @@ static cn_err multiply_dims(const struct cn_wire_field *field, size_t *count)
 }
 
 // Looks a tensor over.
-static cn_err scan_tensor(struct joiner *joiner, struct cn_wire tensor,
-                          struct external *external)
+static cn_err scan_tensor(struct joiner *joiner, struct cn_wire tensor, struct external *external)
 {
     struct cn_wire rest = tensor;
     struct cn_wire_field field;
@@ -227,8 +224,8 @@ static cn_err append_tensor(struct joiner *joiner, struct cn_wire tensor,
 }
 
 // Goes over a graph. With write unset only its new size is found, and whether any data is external.
-static cn_err join_graph(struct joiner *joiner, struct cn_wire graph, bool write,
-                         size_t *size, bool *found)
+static cn_err join_graph(struct joiner *joiner, struct cn_wire graph, bool write, size_t *size,
+                         bool *found)
 {
     struct cn_wire_field field;
     cn_err err = CN_OK;
@@ -296,8 +293,8 @@ cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_
         cn_diag_add(diag, "%s: %s", path, cn_err_text(err));
         return err;
     }
-    err = join_model(&joiner, (struct cn_wire){file->mapping.data,
-                                               file->mapping.data + file->mapping.size});
+    err = join_model(&joiner,
+                     (struct cn_wire){file->mapping.data, file->mapping.data + file->mapping.size});
     if (err == CN_ERANGE)
         cn_diag_add(diag, "%s: with its external data it is larger than %llu bytes", path,
                     CN_ONNX_FILE_MAX);

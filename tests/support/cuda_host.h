@@ -1,4 +1,5 @@
-// cuda_host.h - a GPU that is not there: the tables of ports/cuda filled with functions for the host.
+// cuda_host.h - a GPU that is not there: the tables of ports/cuda filled with functions for the
+// host.
 //
 // The port above them is the real one: its memory, its captured programs, its descriptors. Kernels
 // are the real text, compiled as C; the driver, cuBLASLt and cuDNN are doubles that check what they

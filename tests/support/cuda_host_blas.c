@@ -58,9 +58,10 @@ static cublasStatus_t host_destroy(cublasLtHandle_t handle)
 static cublasStatus_t host_product_create(cublasLtMatmulDesc_t *made, cublasComputeType_t compute,
                                           cudaDataType_t scale)
 {
-    struct product product = {
-        .compute = compute, .of_a = CUBLAS_OP_N, .of_b = CUBLAS_OP_N,
-        .end = CUBLASLT_EPILOGUE_DEFAULT};
+    struct product product = {.compute = compute,
+                              .of_a = CUBLAS_OP_N,
+                              .of_b = CUBLAS_OP_N,
+                              .end = CUBLASLT_EPILOGUE_DEFAULT};
 
     if (scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -216,17 +217,18 @@ static float element(const struct matrix *m, const float *at, bool transposed, u
 static void run_multiplication(const void *context)
 {
     const struct multiplication *m = context;
-    bool bias = m->product.end == CUBLASLT_EPILOGUE_BIAS ||
-                m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
-    bool relu = m->product.end == CUBLASLT_EPILOGUE_RELU ||
-                m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
+    bool bias =
+        m->product.end == CUBLASLT_EPILOGUE_BIAS || m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
+    bool relu =
+        m->product.end == CUBLASLT_EPILOGUE_RELU || m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
     bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
     uint64_t inner = of_a ? m->a.rows : m->a.cols;
 
     for (int32_t n = 0; n < m->c.count; n++)
         for (uint64_t col = 0; col < m->c.cols; col++)
             for (uint64_t row = 0; row < m->c.rows; row++) {
-                float *c = m->at_c + n * m->c.stride + (int64_t)(row + col * (uint64_t)m->c.leading);
+                float *c =
+                    m->at_c + n * m->c.stride + (int64_t)(row + col * (uint64_t)m->c.leading);
                 float sum = 0;
 
                 for (uint64_t k = 0; k < inner; k++)

@@ -52,7 +52,8 @@ static cudnnStatus_t host_set_stream(cudnnHandle_t handle, cudaStream_t stream)
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t host_describe(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made)
+static cudnnStatus_t host_describe(cudnnBackendDescriptorType_t type,
+                                   cudnnBackendDescriptor_t *made)
 {
     struct descriptor *d = calloc(1, sizeof(*d));
 
@@ -145,22 +146,24 @@ struct names {
 
 static const struct names *names_of(cudnnBackendDescriptorType_t type)
 {
-    static const struct names forward = {
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-    static const struct names input = {
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    static const struct names weight = {
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    static const struct names forward = {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    static const struct names input = {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    static const struct names weight = {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 
     switch (type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
@@ -187,7 +190,8 @@ static bool shapes_fit(const struct descriptor *window, const struct descriptor 
 
     for (int i = 0; i < 2; i++) {
         int64_t reach = (number(weight, dims, 2 + i) - 1) *
-                            number(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, i) + 1;
+                            number(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, i) +
+                        1;
         int64_t padded = number(x, dims, 2 + i) +
                          number(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, i) +
                          number(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, i);
@@ -196,7 +200,8 @@ static bool shapes_fit(const struct descriptor *window, const struct descriptor 
             number(y, dims, 2 + i))
             return false;
     }
-    return number(x, dims, 0) == number(y, dims, 0) && number(weight, dims, 0) == number(y, dims, 1) &&
+    return number(x, dims, 0) == number(y, dims, 0) &&
+           number(weight, dims, 0) == number(y, dims, 1) &&
            number(x, dims, 1) % number(weight, dims, 1) == 0;
 }
 
@@ -273,9 +278,9 @@ static cudnnStatus_t host_get(cudnnBackendDescriptor_t const made, cudnnBackendA
                               cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count,
                               void *values)
 {
-    static const cudnnBackendNumericalNote_t notes[ENGINES] = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
-                                                               CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
-                                                               CUDNN_NUMERICAL_NOTE_FFT};
+    static const cudnnBackendNumericalNote_t notes[ENGINES] = {
+        CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+        CUDNN_NUMERICAL_NOTE_FFT};
     const struct descriptor *d = made;
     int64_t workspace = WORKSPACE;
     void **parts = values;

@@ -1,7 +1,7 @@
 // The kernels of ports/cuda on the host: the same text compiled as C, a block's threads as fibers.
 //
-// A thread runs until it waits for its warp or its block; the next one follows. A kernel whose first
-// thread never waits has no need of fibers: the other threads run one after the other.
+// A thread runs until it waits for its warp or its block; the next one follows. A kernel whose
+// first thread never waits has no need of fibers: the other threads run one after the other.
 #include "ports/cuda/kernels.cu"
 
 #include <stdio.h>

@@ -26,11 +26,11 @@ static size_t ops_after_passes(const struct net *net, enum cn_op *ops, struct cn
     return graph->node_count;
 }
 
-static const struct net block = {
-    "4,5,5",
-    {NORM, "weight w 4,4,3,3", "Conv x w -> c pads=1,1,1,1",
-     "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01", "weight u 4,4,1,1",
-     "Conv x u -> s", "Add n s -> a", "Relu a -> r", "GlobalAveragePool r -> p", "Flatten p -> y"}};
+static const struct net block = {"4,5,5",
+                                 {NORM, "weight w 4,4,3,3", "Conv x w -> c pads=1,1,1,1",
+                                  "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01",
+                                  "weight u 4,4,1,1", "Conv x u -> s", "Add n s -> a",
+                                  "Relu a -> r", "GlobalAveragePool r -> p", "Flatten p -> y"}};
 
 static void a_normalization_takes_the_residual_and_the_relu(void **state)
 {
