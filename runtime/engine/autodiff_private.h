@@ -6,10 +6,10 @@
 
 struct cn_autodiff {
     struct cn_graph *graph;
-    bool *needed;       // by root: a parameter, or computed from one
-    uint32_t *gradient; // by root: the value that holds the gradient so far
+    bool *needed;        // by root: a parameter, or computed from one
+    uint32_t *gradient;  // by root: the value that holds the gradient so far
     uint32_t *assembled; // by root: that value, if copies put it together and nobody else has it
-    bool *written;      // by root of a parameter: some node has written its gradient
+    bool *written;       // by root of a parameter: some node has written its gradient
 };
 
 typedef cn_err cn_autodiff_fn(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy);
@@ -57,3 +57,7 @@ cn_autodiff_fn cn_autodiff_copy, cn_autodiff_fill, cn_autodiff_gather;
 
 // _rows:
 cn_autodiff_fn cn_autodiff_products, cn_autodiff_softmax, cn_autodiff_norm;
+
+// _planes and _recurrent:
+cn_autodiff_fn cn_autodiff_conv_transpose, cn_autodiff_resize, cn_autodiff_extreme;
+cn_autodiff_fn cn_autodiff_recurrent;
