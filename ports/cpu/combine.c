@@ -136,8 +136,7 @@ void cpu_where(const struct cpu_task *task)
         for (size_t r = 0; r < rows; r++, walk_next(&walk, op), c += cols) {
             const float *a = task->in[0] + n * task->call->in[0].stride + walk.a;
             const float *b = task->in[1] + n * task->call->in[1].stride + walk.b;
-            const float *condition =
-                task->in[2] + n * task->call->in[2].stride + walk.condition;
+            const float *condition = task->in[2] + n * task->call->in[2].stride + walk.condition;
 
             for (size_t i = 0; i < cols; i++)
                 c[i] = condition[i * step] != 0 ? a[i * a_step] : b[i * b_step];
@@ -261,9 +260,10 @@ void cpu_combine_grad(const struct cpu_task *task)
     size_t rows = row_count(op), cols = op->dims[op->rank - 1];
     size_t stride = task->call->out[0].stride, last = op->rank - 1;
     const float *a = op->where ? NULL : task->in[1], *b = task->in[2];
-    struct grad_row row = {
-        .op = op, .a_step = op->a[last], .b_step = op->b[last],
-        .condition_step = op->condition[last]};
+    struct grad_row row = {.op = op,
+                           .a_step = op->a[last],
+                           .b_step = op->b[last],
+                           .condition_step = op->condition[last]};
 
     if (!task->add)
         memset(task->out[0], 0,

@@ -49,6 +49,8 @@ struct cpu_kernels {
 
 #define cpu_matmul CPU_NAME(matmul)
 #define cpu_matmul_workspace CPU_NAME(matmul_workspace)
+#define cpu_products CPU_NAME(products)
+#define cpu_products_workspace CPU_NAME(products_workspace)
 #define cpu_conv CPU_NAME(conv)
 #define cpu_conv_workspace CPU_NAME(conv_workspace)
 #define cpu_conv_grad_input CPU_NAME(conv_grad_input)
@@ -74,8 +76,6 @@ struct cpu_kernels {
 #define cpu_norm_grad_affine CPU_NAME(norm_grad_affine)
 #define cpu_gather CPU_NAME(gather)
 #define cpu_gather_grad CPU_NAME(gather_grad)
-#define cpu_products CPU_NAME(products)
-#define cpu_products_workspace CPU_NAME(products_workspace)
 #define cpu_batch_norm CPU_NAME(batch_norm)
 #define cpu_batch_norm_grad CPU_NAME(batch_norm_grad)
 #define cpu_batch_norm_shown CPU_NAME(batch_norm_shown)
@@ -96,6 +96,8 @@ struct cpu_kernels {
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
+void cpu_products(const struct cpu_task *task);
+size_t cpu_products_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv(const struct cpu_task *task);
 size_t cpu_conv_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv_grad_input(const struct cpu_task *task);
@@ -111,7 +113,6 @@ void cpu_map(const struct cpu_task *task);
 void cpu_map_grad(const struct cpu_task *task);
 void cpu_combine(const struct cpu_task *task);
 void cpu_combine_grad(const struct cpu_task *task);
-void cpu_products(const struct cpu_task *task);
 void cpu_where(const struct cpu_task *task);
 void cpu_copy(const struct cpu_task *task);
 void cpu_fill(const struct cpu_task *task);
@@ -122,7 +123,6 @@ void cpu_norm_grad(const struct cpu_task *task);
 void cpu_norm_grad_affine(const struct cpu_task *task);
 void cpu_gather(const struct cpu_task *task);
 void cpu_gather_grad(const struct cpu_task *task);
-size_t cpu_products_workspace(const struct cn_call *call, size_t samples);
 void cpu_batch_norm(const struct cpu_task *task);
 void cpu_batch_norm_grad(const struct cpu_task *task);
 size_t cpu_batch_norm_shown(const struct cn_call *call);

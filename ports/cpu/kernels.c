@@ -6,6 +6,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .ops =
         {
             [CN_OP_MATMUL] = {cpu_matmul, cpu_matmul_workspace},
+            [CN_OP_PRODUCTS] = {cpu_products, cpu_products_workspace},
             [CN_OP_CONV] = {cpu_conv, cpu_conv_workspace},
             [CN_OP_CONV_GRAD_INPUT] = {cpu_conv_grad_input, cpu_conv_grad_input_workspace},
             [CN_OP_CONV_GRAD_WEIGHT] = {cpu_conv_grad_weight, cpu_conv_grad_weight_workspace},
@@ -18,7 +19,6 @@ const struct cpu_kernels CPU_NAME(kernels) = {
             [CN_OP_MAP_GRAD] = {cpu_map_grad, NULL},
             [CN_OP_COMBINE] = {cpu_combine, NULL},
             [CN_OP_COMBINE_GRAD] = {cpu_combine_grad, NULL},
-            [CN_OP_PRODUCTS] = {cpu_products, cpu_products_workspace},
             [CN_OP_WHERE] = {cpu_where, NULL},
             [CN_OP_COPY] = {cpu_copy, NULL},
             [CN_OP_FILL] = {cpu_fill, NULL},

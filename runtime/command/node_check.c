@@ -68,7 +68,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
                          struct cn_diag *diag)
 {
     struct cn_trainer_config config = {
-        .compute = ports->computes[0],
+        .compute = cn_command_compute(ports, CN_DEVICE_AUTO),
         .threads = cn_platform_cpu_count(),
         .batch = CHECK_BATCH,
         .loss = CN_LOSS_MSE, // takes an output of any shape

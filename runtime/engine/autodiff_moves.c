@@ -151,7 +151,8 @@ static cn_err add_to_parameter(struct cn_autodiff *diff, const struct part *from
 
 // Sums a dense part over the samples, if to is for all of them, and over the dims along which to
 // repeats. What is left is a dense part with the other dims, in dims.
-static cn_err sum_repeats(struct cn_autodiff *diff, struct part *from, struct part *to, size_t *dims)
+static cn_err sum_repeats(struct cn_autodiff *diff, struct part *from, struct part *to,
+                          size_t *dims)
 {
     struct cn_node node = cn_graph_node(CN_OP_COMBINE_GRAD);
     struct cn_combine *op = &node.call.combine;
@@ -204,8 +205,8 @@ cn_err cn_autodiff_copy(struct cn_autodiff *diff, const struct cn_node *forward,
     struct part from = {.value = dy, .rank = copy->rank, .dims = copy->dims};
     struct part to = {.value = forward->in[0], .rank = copy->rank, .dims = copy->dims};
     size_t dims[CN_COMBINE_RANK_MAX];
-    bool sums = cn_graph_is_shared(&graph->values[to.value]) &&
-                !cn_graph_is_shared(&graph->values[dy]);
+    bool sums =
+        cn_graph_is_shared(&graph->values[to.value]) && !cn_graph_is_shared(&graph->values[dy]);
     cn_err err;
 
     if (!cn_autodiff_needs(diff, to.value))

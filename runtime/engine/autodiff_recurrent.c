@@ -72,13 +72,13 @@ cn_err cn_autodiff_recurrent(struct cn_autodiff *diff, const struct cn_node *for
         err = cn_autodiff_share(diff, forward->in[0], node.out[0]);
     seen = op->kind == CN_RECURRENT_GRU ? node.out[1] : node.out[0];
     if (!err)
-        err = cn_autodiff_bias(diff,
-                               (struct cn_bias){.rows = op->steps,
-                                                .channels = diff->graph->values[seen].words /
-                                                            op->steps,
-                                                .inner = 1,
-                                                .scale = 1},
-                               seen, forward->in[2]);
+        err = cn_autodiff_bias(
+            diff,
+            (struct cn_bias){.rows = op->steps,
+                             .channels = diff->graph->values[seen].words / op->steps,
+                             .inner = 1,
+                             .scale = 1},
+            seen, forward->in[2]);
     if (err || !cn_autodiff_needs(diff, forward->in[1]))
         return err;
     return emit_weight(diff, forward, seen);

@@ -40,6 +40,10 @@ struct cn_batch {
     uint32_t count;  // samples; a last held-out batch may be shorter
 };
 
+// Takes the memory of a batch of at most size samples; deinit accepts zeros.
+cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch);
+void cn_batch_deinit(struct cn_batch *batch);
+
 enum cn_split {
     CN_SPLIT_TRAIN,
     CN_SPLIT_HELD_OUT,

@@ -92,8 +92,7 @@ static cn_err emit_pieces(struct cn_import_node *node, const float *fill,
     if (fill) {
         struct cn_node call = cn_graph_node(CN_OP_FILL);
 
-        call.call.fill =
-            (struct cn_fill){.value = *fill, .count = node->graph->values[out].words};
+        call.call.fill = (struct cn_fill){.value = *fill, .count = node->graph->values[out].words};
         call.out[0] = out;
         err = cn_graph_add_node(node->graph, &call);
     }
@@ -222,7 +221,8 @@ void cn_import_broadcast_strides(const struct cn_graph *graph, const struct cn_v
 
     cn_graph_sample_dims(graph, operand, dims);
     for (uint32_t d = result->rank; d-- > 0;) {
-        uint64_t size = d + operand->rank < result->rank ? 1 : dims[d + operand->rank - result->rank];
+        uint64_t size =
+            d + operand->rank < result->rank ? 1 : dims[d + operand->rank - result->rank];
 
         strides[d] = size == 1 ? 0 : stride;
         stride *= size;

@@ -25,8 +25,7 @@ static cn_err gather_dims(struct cn_import_node *node, const struct cn_value *x,
     if (index->batched)
         result->batch_axis = axis + index->batch_axis;
     else if (x->batched)
-        result->batch_axis =
-            x->batch_axis < axis ? x->batch_axis : x->batch_axis + index->rank - 1;
+        result->batch_axis = x->batch_axis < axis ? x->batch_axis : x->batch_axis + index->rank - 1;
     return CN_OK;
 }
 

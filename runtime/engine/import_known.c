@@ -316,9 +316,8 @@ cn_err cn_import_known_combine(struct cn_import_node *node, const struct cn_comb
     struct cn_value values[3] = {graph->values[in[0]], graph->values[in[1]]}, c;
     const ptrdiff_t *const strides[3] = {(const ptrdiff_t *)op->a, (const ptrdiff_t *)op->b,
                                          where ? (const ptrdiff_t *)op->condition : NULL};
-    bool integers =
-        (values[0].kind == CN_VALUE_SHAPE && values[1].kind == CN_VALUE_SHAPE) ||
-        (!where && op->kind >= CN_COMBINE_EQUAL);
+    bool integers = (values[0].kind == CN_VALUE_SHAPE && values[1].kind == CN_VALUE_SHAPE) ||
+                    (!where && op->kind >= CN_COMBINE_EQUAL);
     struct walk walk = {0};
     cn_err err = cn_import_known_room(node, like, integers, &c);
 

@@ -41,8 +41,7 @@ static const struct map {
 
 cn_err cn_import_map(struct cn_import_node *node)
 {
-    const struct cn_onnx_attribute *approximate =
-        cn_onnx_attribute_find(node->node, "approximate");
+    const struct cn_onnx_attribute *approximate = cn_onnx_attribute_find(node->node, "approximate");
     const struct map *map = maps;
     struct cn_map call;
 
@@ -66,22 +65,14 @@ static const struct pair {
     enum cn_combine_kind kind;
     bool swapped;
 } pairs[] = {
-    {"Add", CN_COMBINE_ADD, false},
-    {"And", CN_COMBINE_AND, false},
-    {"Div", CN_COMBINE_DIV, false},
-    {"Equal", CN_COMBINE_EQUAL, false},
-    {"Greater", CN_COMBINE_LESS, true},
-    {"GreaterOrEqual", CN_COMBINE_LESS_EQUAL, true},
-    {"Less", CN_COMBINE_LESS, false},
-    {"LessOrEqual", CN_COMBINE_LESS_EQUAL, false},
-    {"Max", CN_COMBINE_MAX, false},
-    {"Min", CN_COMBINE_MIN, false},
-    {"Mul", CN_COMBINE_MUL, false},
-    {"Or", CN_COMBINE_OR, false},
-    {"PRelu", CN_COMBINE_PRELU, false},
-    {"Pow", CN_COMBINE_POWER, false},
-    {"Sub", CN_COMBINE_SUB, false},
-    {"Sum", CN_COMBINE_ADD, false},
+    {"Add", CN_COMBINE_ADD, false},     {"And", CN_COMBINE_AND, false},
+    {"Div", CN_COMBINE_DIV, false},     {"Equal", CN_COMBINE_EQUAL, false},
+    {"Greater", CN_COMBINE_LESS, true}, {"GreaterOrEqual", CN_COMBINE_LESS_EQUAL, true},
+    {"Less", CN_COMBINE_LESS, false},   {"LessOrEqual", CN_COMBINE_LESS_EQUAL, false},
+    {"Max", CN_COMBINE_MAX, false},     {"Min", CN_COMBINE_MIN, false},
+    {"Mul", CN_COMBINE_MUL, false},     {"Or", CN_COMBINE_OR, false},
+    {"PRelu", CN_COMBINE_PRELU, false}, {"Pow", CN_COMBINE_POWER, false},
+    {"Sub", CN_COMBINE_SUB, false},     {"Sum", CN_COMBINE_ADD, false},
 };
 
 // Max, Min and Sum take any number of operands.
@@ -96,8 +87,8 @@ cn_err cn_import_arithmetic(struct cn_import_node *node)
     for (size_t i = 1; !err && i < node->in_count; i++) {
         uint32_t a = node->out, b = node->in[i];
 
-        err = cn_import_emit_combine(node, pair->kind, pair->swapped ? b : a,
-                                     pair->swapped ? a : b, &node->out);
+        err = cn_import_emit_combine(node, pair->kind, pair->swapped ? b : a, pair->swapped ? a : b,
+                                     &node->out);
     }
     return err;
 }

@@ -167,8 +167,8 @@ struct slice {
 static cn_err read_slice(const struct cn_import_node *node, struct slice *slice)
 {
     size_t ends, axes, steps;
-    cn_err err = cn_import_numbers(node, 1, "starts", slice->starts, CN_GRAPH_RANK_MAX,
-                                   &slice->count);
+    cn_err err =
+        cn_import_numbers(node, 1, "starts", slice->starts, CN_GRAPH_RANK_MAX, &slice->count);
 
     if (!err)
         err = cn_import_numbers(node, 2, "ends", slice->ends, CN_GRAPH_RANK_MAX, &ends);
@@ -222,8 +222,8 @@ cn_err cn_import_slice(struct cn_import_node *node)
         err = cn_import_axis(node, slice.axes[i], x.rank, &axis);
         if (err)
             return err;
-        slice_axis((int64_t)x.dims[axis], slice.starts[i],
-                   slice.ends[i], clamp(slice.steps[i], -INT32_MAX, INT32_MAX), &first, &count);
+        slice_axis((int64_t)x.dims[axis], slice.starts[i], slice.ends[i],
+                   clamp(slice.steps[i], -INT32_MAX, INT32_MAX), &first, &count);
         if (first == 0 && (uint64_t)count == x.dims[axis] && slice.steps[i] == 1)
             continue;
         if (x.batched && axis == x.batch_axis)
@@ -444,8 +444,8 @@ cn_err cn_import_tile(struct cn_import_node *node)
     if (count != x.rank)
         return cn_import_refuse(node, "%zu repeats of rank %u", count, x.rank);
     for (uint32_t d = 0; d < x.rank; d++) {
-        if (repeats[d] < 1 || __builtin_mul_overflow(x.dims[d], (uint64_t)repeats[d],
-                                                     &result.dims[d]))
+        if (repeats[d] < 1 ||
+            __builtin_mul_overflow(x.dims[d], (uint64_t)repeats[d], &result.dims[d]))
             return cn_import_refuse(node, "%lld repeats", (long long)repeats[d]);
         if (x.batched && d == x.batch_axis && repeats[d] != 1)
             return cn_import_refuse(node, "the batch cannot be repeated");

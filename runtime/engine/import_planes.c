@@ -46,8 +46,7 @@ static cn_err read_mode(const struct cn_import_node *node, struct cn_resize *op)
         return cn_import_refuse(node, "mode '%.*s'; nearest and linear are supported",
                                 (int)mode->s.size, mode->s.data);
     else if (!op->round && !cn_text_equal(nearest->s, "floor"))
-        return cn_import_refuse(node, "nearest_mode '%.*s'", (int)nearest->s.size,
-                                nearest->s.data);
+        return cn_import_refuse(node, "nearest_mode '%.*s'", (int)nearest->s.size, nearest->s.data);
     if (cn_import_int(node, "antialias", 0) || cn_import_int(node, "exclude_outside", 0))
         return cn_import_refuse(node, "antialias and exclude_outside are not supported");
     return CN_OK;
@@ -106,10 +105,10 @@ cn_err cn_import_resize(struct cn_import_node *node)
         op->in[i] = flat ? 1 : (uint32_t)x->dims[d];
         op->out[i] = flat ? 1 : (uint32_t)dims[d];
         // PyTorch takes the first element where there is one result; a scale of 1 does.
-        op->scale[i] = flat || (op->out[i] == 1 && mode &&
-                                cn_text_equal(mode->s, "pytorch_half_pixel"))
-                           ? 1
-                           : (float)scales[d];
+        op->scale[i] =
+            flat || (op->out[i] == 1 && mode && cn_text_equal(mode->s, "pytorch_half_pixel"))
+                ? 1
+                : (float)scales[d];
     }
     err = cn_import_output(node, x->rank, dims);
     call.in[0] = node->in[0];
@@ -204,8 +203,7 @@ static cn_err emit_norm(struct cn_import_node *node, const struct cn_norm *op, s
 {
     const struct cn_value x = *cn_import_value(node, 0);
     struct cn_node call = cn_graph_node(CN_OP_NORM);
-    struct cn_value saved = {
-        .rank = 3, .batched = true, .dims = {node->graph->batch, op->rows, 2}};
+    struct cn_value saved = {.rank = 3, .batched = true, .dims = {node->graph->batch, op->rows, 2}};
     cn_err err;
 
     call.call.norm = *op;

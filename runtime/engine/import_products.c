@@ -96,8 +96,7 @@ cn_err cn_import_gemm(struct cn_import_node *node)
         err = cn_import_materialise(node, 0);
     if (err)
         return err;
-    if (!has_plain_columns(cn_import_value(node, 0)) ||
-        !is_shared_matrix(cn_import_value(node, 1)))
+    if (!has_plain_columns(cn_import_value(node, 0)) || !is_shared_matrix(cn_import_value(node, 1)))
         return cn_import_refuse(node,
                                 "the samples must be rows of A, and B a matrix without samples");
     if (cn_import_is_known(cn_import_value(node, 0)) &&

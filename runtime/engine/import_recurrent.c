@@ -102,8 +102,9 @@ static cn_err read_shapes(const struct cn_import_node *node, struct layer *layer
     if (!has_dims(node, W, layer->directions, layer->width, layer->inputs) ||
         !has_dims(node, R, layer->directions, layer->width, layer->op.hidden) ||
         (cn_import_has(node, B) && !has_dims(node, B, layer->directions, 2 * layer->width, 0)))
-        return cn_import_refuse(node, "W, R and B must be weights for %zu directions, %zu inputs "
-                                      "and %zu hidden units",
+        return cn_import_refuse(node,
+                                "W, R and B must be weights for %zu directions, %zu inputs "
+                                "and %zu hidden units",
                                 layer->directions, layer->inputs, layer->op.hidden);
     return CN_OK;
 }
@@ -141,8 +142,9 @@ static cn_err read_first(struct cn_import_node *node, const struct layer *layer,
         return CN_OK;
     value = cn_import_value(node, input);
     if (!cn_import_is_known(value) || value->words != layer->directions * hidden)
-        return cn_import_refuse(node, "the first state must be zeros or constants, the same for all "
-                                      "samples");
+        return cn_import_refuse(node,
+                                "the first state must be zeros or constants, the same for all "
+                                "samples");
     for (size_t i = 0; i < value->words; i++)
         zeros = zeros && cn_import_known_float(node->graph, value, i) == 0;
     for (size_t d = 0; !err && !zeros && d < layer->directions; d++)
@@ -261,14 +263,14 @@ static cn_err define_all_steps(struct cn_import_node *node, const struct layer *
         return cn_graph_add_value(node->graph, &like, &node->out);
     }
     for (size_t d = 0; d < layer->directions; d++)
-        pieces[d] = (struct cn_import_piece){
-            .from = layer->y[d],
-            .copy = {.rank = 2,
-                     .dims = {steps, hidden},
-                     .x = {(ptrdiff_t)hidden, 1},
-                     .y = {(ptrdiff_t)(layer->directions * hidden), 1},
-                     .y_offset = d * hidden,
-                     .scale = 1}};
+        pieces[d] =
+            (struct cn_import_piece){.from = layer->y[d],
+                                     .copy = {.rank = 2,
+                                              .dims = {steps, hidden},
+                                              .x = {(ptrdiff_t)hidden, 1},
+                                              .y = {(ptrdiff_t)(layer->directions * hidden), 1},
+                                              .y_offset = d * hidden,
+                                              .scale = 1}};
     return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->out);
 }
 
@@ -331,7 +333,8 @@ cn_err cn_import_recurrent(struct cn_import_node *node)
         return err;
     if (source->output_count > 2 && source->outputs[2].size &&
         is_read(node->onnx, source->outputs[2]))
-        return cn_import_refuse(node, "its last cell state is used; only the hidden one is supported");
+        return cn_import_refuse(node,
+                                "its last cell state is used; only the hidden one is supported");
     for (size_t d = 0; !err && d < layer.directions; d++)
         err = emit_direction(node, &layer, d);
     if (!err && source->output_count && source->outputs[0].size)

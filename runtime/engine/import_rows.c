@@ -71,10 +71,8 @@ cn_err cn_import_layer_norm(struct cn_import_node *node)
         (node->node->outputs[1].size ||
          (node->node->output_count > 2 && node->node->outputs[2].size)))
         return cn_import_refuse(node, "mean and deviation as outputs are not supported");
-    *op = (struct cn_norm){.cols = 1,
-                           .groups = 1,
-                           .inner = 1,
-                           .epsilon = cn_import_float(node, "epsilon", 1e-5f)};
+    *op = (struct cn_norm){
+        .cols = 1, .groups = 1, .inner = 1, .epsilon = cn_import_float(node, "epsilon", 1e-5f)};
     for (uint32_t d = axis; d < x.rank; d++)
         op->cols *= x.dims[d];
     op->rows = x.words / op->cols;

@@ -172,9 +172,7 @@ cn_err cn_import_trilu(struct cn_import_node *node)
     if (!err)
         err = cn_graph_add_value(node->graph, &mask, &condition);
     if (!err)
-        err = x.kind == CN_VALUE_SHAPE
-                  ? cn_import_add_known(node, &none, &integer, NULL, &zero)
-                  : cn_import_add_known(node, &none, NULL, &real, &zero);
-    return err ? err
-               : cn_import_emit_where(node, condition, node->in[0], zero, &node->out);
+        err = x.kind == CN_VALUE_SHAPE ? cn_import_add_known(node, &none, &integer, NULL, &zero)
+                                       : cn_import_add_known(node, &none, NULL, &real, &zero);
+    return err ? err : cn_import_emit_where(node, condition, node->in[0], zero, &node->out);
 }

@@ -37,6 +37,9 @@ struct cn_metrics { // sums over samples
     uint64_t values; // so many
 };
 
+// A sum of losses that gives the mean, loss / weight, when it is divided by the rows.
+double cn_metrics_row_loss(const struct cn_metrics *metrics);
+
 struct cn_trainer;
 
 // onnx is borrowed for the trainer's life. Unsupported ops come as one list in diag (CN_ENOTSUP).

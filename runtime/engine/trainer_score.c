@@ -98,3 +98,12 @@ double cn_trainer_f1(struct cn_trainer *trainer)
         memset(trainer->classes, 0, trainer->shape.outputs * sizeof(*trainer->classes));
     return present ? sum / (double)present : 0;
 }
+
+double cn_metrics_row_loss(const struct cn_metrics *metrics)
+{
+    double rows = (double)metrics->rows;
+
+    if (!(metrics->weight > 0) || (metrics->weight >= rows && metrics->weight <= rows))
+        return metrics->loss;
+    return metrics->loss * (rows / metrics->weight);
+}

@@ -144,8 +144,8 @@ struct cn_bias {
 };
 
 // Independent products of matrices: count for each sample. Matrix number i starts i * stride words
-// after the first; rows follow at leading words. A stride of 0 repeats an operand; stride_c = 0 adds
-// the products up.
+// after the first; rows follow at leading words. A stride of 0 repeats an operand; stride_c = 0
+// adds the products up.
 struct cn_products {
     size_t count, rows, inner, cols;
     bool transpose_a, transpose_b;
