@@ -46,7 +46,7 @@ static const struct cn_message_field register_fields[] = {
 static const struct cn_message_schema register_schema = SCHEMA(register_fields);
 
 static const struct cn_message_field rule_fields[] = {
-    NUMBER(1, cn_update_rule, mode, 0, CN_UPDATE_TOPK),
+    NUMBER(1, cn_update_rule, mode, 0, CN_UPDATE_AUTO),
     REAL(2, cn_update_rule, density, 0, 1),
     NUMBER(3, cn_update_rule, value_bits, 0, 8),
 };
@@ -108,6 +108,11 @@ static const struct cn_message_field job_fields[] = {
     NUMBER(24, cn_job, patience, 0, UINT32_MAX),
     REAL(25, cn_job, target_accuracy, 0, 1),
     {.key = 26, .kind = RULES, .offset = offsetof(struct cn_job, rules), .schema = &rules_schema},
+    NUMBER(27, cn_job, local_steps_most, 0, 1u << 30),
+    NUMBER(28, cn_job, warm_up, 0, UINT32_MAX),
+    NUMBER(29, cn_job, stale_rounds, 0, UINT32_MAX),
+    REAL(30, cn_job, stale_decay, 0, 1),
+    NUMBER(31, cn_job, statistics, 0, CN_STATISTICS_LOCAL),
 };
 static const struct cn_message_schema job_schema = SCHEMA(job_fields);
 

@@ -23,8 +23,7 @@ static const uint32_t constants[4 * STEPS] __attribute__((aligned(16))) = {
 
 TARGET static void hash_block(__m128i *abef, __m128i *cdgh, const uint8_t *data)
 {
-    const __m128i big_endian =
-        _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
+    const __m128i big_endian = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
     __m128i first = *abef, second = *cdgh, words[4];
 
 #pragma GCC unroll 16

@@ -384,6 +384,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
 {
     struct cn_errand_request request;
     struct cn_left left;
+    struct cn_link_measure link;
     cn_err err = CN_OK;
 
     if (!node->working)
@@ -393,6 +394,8 @@ static cn_err poll_worker(struct node *node, uint64_t now)
         node->result = CN_EINVAL;
         return CN_OK;
     }
+    node->link->ops->measure(node->link, &link);
+    cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
         stop_worker(node);
         return enlist(node);

@@ -32,7 +32,7 @@ struct bench {
 };
 
 static inline cn_err open_net(struct bench *bench, const struct net *net, enum cn_loss loss,
-                       uint32_t threads)
+                              uint32_t threads)
 {
     struct cn_trainer_config config = {.compute = &cn_compute_cpu,
                                        .threads = threads,

@@ -70,6 +70,11 @@ static struct cn_register_reply sample_manifest(void)
                         .max_weight = 1000000,
                         .patience = 5,
                         .target_accuracy = 0.97,
+                        .local_steps_most = 100,
+                        .warm_up = 3,
+                        .stale_rounds = 3,
+                        .stale_decay = 0.9,
+                        .statistics = CN_STATISTICS_LOCAL,
                     },
             },
     };

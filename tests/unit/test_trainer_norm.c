@@ -11,10 +11,11 @@ static const struct net nets[] = {
       "GlobalAveragePool r -> p", "Flatten p -> y"}},
     {"6",
      {NORM, "weight w 4,6", "Gemm x w -> c transB=1",
-      "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01 momentum=0.7", "Tanh n -> y"}},
+      "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01 momentum=0.7",
+      "Tanh n -> y"}},
     {"4,7",
-     {NORM, "BatchNormalization x g b m v -> n training_mode=1", "weight w 3,4,3",
-      "Conv n w -> c", "Flatten c -> y"}},
+     {NORM, "BatchNormalization x g b m v -> n training_mode=1", "weight w 3,4,3", "Conv n w -> c",
+      "Flatten c -> y"}},
     {"5",
      {"weight w 9,5", "Gemm x w -> h transB=1", "Constant -> r value_float=0.4",
       "Constant -> t value_int=1", "Dropout h r t -> d", "Tanh d -> a", "weight v 4,9",
@@ -24,10 +25,10 @@ static const struct net nets[] = {
 #define NET_COUNT (sizeof(nets) / sizeof(nets[0]))
 
 // Running statistics that do not change.
-static const struct net frozen = {
-    "3,6,5",
-    {NORM, "weight w 4,3,3,3", "Conv x w -> c", "BatchNormalization c g b m v -> n epsilon=0.5",
-     "Relu n -> r", "GlobalAveragePool r -> p", "Flatten p -> y"}};
+static const struct net frozen = {"3,6,5",
+                                  {NORM, "weight w 4,3,3,3", "Conv x w -> c",
+                                   "BatchNormalization c g b m v -> n epsilon=0.5", "Relu n -> r",
+                                   "GlobalAveragePool r -> p", "Flatten p -> y"}};
 
 static void gradients_agree_with_finite_differences(void **state)
 {
@@ -119,10 +120,10 @@ static void running_statistics_move_once_for_each_step(void **state)
 
 static void a_statistic_of_two_nodes_is_refused(void **state)
 {
-    static const struct net net = {
-        "4,7",
-        {NORM, "BatchNormalization x g b m v -> n training_mode=1",
-         "BatchNormalization n g b m v -> o training_mode=1", "Flatten o -> y"}};
+    static const struct net net = {"4,7",
+                                   {NORM, "BatchNormalization x g b m v -> n training_mode=1",
+                                    "BatchNormalization n g b m v -> o training_mode=1",
+                                    "Flatten o -> y"}};
     static struct bench bench;
 
     (void)state;
