@@ -67,6 +67,7 @@ _Static_assert(sizeof(enum cn_loss) == sizeof(uint32_t), "enums are read and wri
     }
 
 #define ANY UINT64_MAX
+#define ANY_ORDER 1 // of ranges, which may also touch and repeat
 #define HUGE 1e30
 
 static const struct field register_fields[] = {
@@ -121,7 +122,7 @@ static const struct field manifest_fields[] = {
     NUMBER(2, cn_register_reply, update_format, 1, UINT32_MAX),
     NUMBER(3, cn_register_reply, graph_ops, 1, UINT32_MAX),
     NUMBER(4, cn_register_reply, chunk_size, 16, CN_CHUNK_MAX),
-    NUMBER(5, cn_register_reply, window, 1, 65536),
+    NUMBER(5, cn_register_reply, window, 1, UINT32_MAX),
     LONG(6, cn_register_reply, manifest.run, 0, ANY),
     NUMBER(7, cn_register_reply, manifest.lineage, 0, UINT32_MAX),
     FIELD(8, NAME, cn_register_reply, manifest.group),
@@ -176,6 +177,13 @@ static const struct field status_fields[] = {
      .max = CN_RANGE_MAX,
      .count_offset = offsetof(struct cn_upload_status, missing_count)},
     FIELD(8, TEXT, cn_upload_status, reason),
+    NUMBER(9, cn_upload_status, known, 0, UINT32_MAX),
+    {.key = 10,
+     .kind = RANGES,
+     .offset = offsetof(struct cn_upload_status, recent),
+     .max = CN_RECENT_MAX,
+     .min = ANY_ORDER,
+     .count_offset = offsetof(struct cn_upload_status, recent_count)},
 };
 static const struct schema status_schema = SCHEMA(status_fields);
 
@@ -379,7 +387,7 @@ static cn_err get_pair(CborValue *value, struct cn_version_range *range)
     return CN_OK;
 }
 
-// Ranges are ascending, not empty, and do not touch.
+// Ranges are not empty; unless any order is allowed they ascend and do not touch.
 static cn_err get_ranges(CborValue *value, const struct field *field, uint8_t *object)
 {
     struct cn_chunk_range *ranges = (struct cn_chunk_range *)(void *)(object + field->offset);
@@ -393,7 +401,7 @@ static cn_err get_ranges(CborValue *value, const struct field *field, uint8_t *o
     pairs = (uint32_t)(count / 2);
     for (size_t i = 0; i < pairs; i++) {
         ranges[i] = (struct cn_chunk_range){numbers[2 * i], numbers[2 * i + 1]};
-        if (!ranges[i].count || (i && ranges[i].first <= end))
+        if (!ranges[i].count || (field->min != ANY_ORDER && i && ranges[i].first <= end))
             return CN_EFORMAT;
         end = (uint64_t)ranges[i].first + ranges[i].count;
         if (end > UINT32_MAX)
@@ -538,22 +546,29 @@ cn_err cn_message_get_declare(const uint8_t *bytes, size_t size, struct cn_decla
 
 cn_err cn_message_put_status(const struct cn_upload_status *message, uint8_t *bytes, size_t *size)
 {
-    if (message->missing_count > CN_RANGE_MAX)
+    if (message->missing_count > CN_RANGE_MAX || message->recent_count > CN_RECENT_MAX)
         return CN_ERANGE;
     return put(&status_schema, message, bytes, size);
+}
+
+static bool ranges_fit(const struct cn_chunk_range *ranges, uint32_t count, uint32_t end)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranges[i].first + ranges[i].count > end)
+            return false;
+    }
+    return true;
 }
 
 cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload_status *message)
 {
     cn_err err = get(&status_schema, bytes, size, message, sizeof(*message));
 
-    if (!err && message->missing_count) {
-        const struct cn_chunk_range *last = &message->missing[message->missing_count - 1];
-
-        if (last->first + last->count > message->chunk_count) {
-            memset(message, 0, sizeof(*message));
-            err = CN_EFORMAT;
-        }
+    if (!err && (message->known > message->chunk_count ||
+                 !ranges_fit(message->missing, message->missing_count, message->chunk_count) ||
+                 !ranges_fit(message->recent, message->recent_count, message->chunk_count))) {
+        memset(message, 0, sizeof(*message));
+        err = CN_EFORMAT;
     }
     return err;
 }
