@@ -90,7 +90,8 @@ static uint32_t pick(struct cn_version_range board, uint32_t min, uint32_t max)
     return highest >= min && highest >= board.min ? highest : 0;
 }
 
-static bool pick_versions(const struct cn_register_request *request,
+// The job says which operators a board needs at least.
+static bool pick_versions(const struct cn_register_request *request, const struct cn_job *job,
                           struct cn_register_reply *manifest, struct cn_coap_reply *reply)
 {
     const struct {
@@ -102,7 +103,8 @@ static bool pick_versions(const struct cn_register_request *request,
         {"protocol", request->protocol, CN_PROTOCOL_MIN, CN_PROTOCOL_MAX, &manifest->protocol},
         {"update format", request->update_format, CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX,
          &manifest->update_format},
-        {"graph ops", request->graph_ops, CN_GRAPH_OPS_MIN, CN_GRAPH_OPS_MAX, &manifest->graph_ops},
+        {"graph ops", request->graph_ops, cn_message_graph_ops(job), CN_GRAPH_OPS_MAX,
+         &manifest->graph_ops},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         *rows[i].picked = pick(rows[i].board, rows[i].min, rows[i].max);
@@ -144,7 +146,7 @@ static void handle_register(void *context, const struct cn_coap_request *request
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed registration");
         return;
     }
-    if (!pick_versions(&message, &answer, reply))
+    if (!pick_versions(&message, resources->job, &answer, reply))
         return;
     note_facts(resources, request->board, &message.facts);
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);

@@ -3,7 +3,8 @@
 
 set(CAIRN_DEPS ${CMAKE_SOURCE_DIR}/build/deps/prefix CACHE PATH "Where the set-up installed the libraries")
 if(NOT EXISTS ${CAIRN_DEPS}/lib/libcoap-3.a)
-    message(FATAL_ERROR "Libraries are missing in ${CAIRN_DEPS}. Run ./check or ./demo once: both set them up.")
+    message(FATAL_ERROR "Libraries are missing in ${CAIRN_DEPS}. Run ./check or ./demo once: both set them up. "
+                        "For another processor: cmake/setup/setup --for boards.")
 endif()
 
 # What mbedTLS was configured with is in its installed headers: cmake/setup/cairn_mbedtls_config.h.
@@ -30,5 +31,7 @@ cairn_import(deps::cjson ${CAIRN_DEPS}/lib/libcjson.a INCLUDE ${CAIRN_DEPS}/incl
 
 find_library(yaml_archive libyaml.a REQUIRED)
 find_library(sqlite_archive libsqlite3.a REQUIRED)
-cairn_import(deps::yaml ${yaml_archive})
-cairn_import(deps::sqlite ${sqlite_archive} LIBS Threads::Threads m ${CMAKE_DL_LIBS})
+find_path(yaml_include yaml.h REQUIRED)
+find_path(sqlite_include sqlite3.h REQUIRED)
+cairn_import(deps::yaml ${yaml_archive} INCLUDE ${yaml_include})
+cairn_import(deps::sqlite ${sqlite_archive} INCLUDE ${sqlite_include} LIBS Threads::Threads m ${CMAKE_DL_LIBS})

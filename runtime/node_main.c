@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "ports/ports.h"
+#include "ports/tcp/collective_tcp.h"
 #include "ports/tcp/peer.h"
-#include "ports/tcp/ring.h"
 #include "runtime/command/command.h"
 #include "transport/board_link.h"
 #include "transport/security.h"

@@ -13,6 +13,7 @@
 #include "transport/coap_client.h"
 #include "transport/download.h"
 #include "transport/link_events.h"
+#include "transport/measure.h"
 #include "transport/upload.h"
 
 #define CHUNK_DEFAULT 1024     // until the aggregator has said
@@ -69,6 +70,8 @@ struct link {
 
     struct cn_download *download;
     struct cn_upload *upload;
+    uint64_t download_us, upload_us; // when they were begun
+    struct cn_link_measure measure;
     uint16_t generation;
     struct cn_download *fetched; // finished; its data lives until the poll after FETCHED
 
@@ -338,14 +341,18 @@ static void check_session(struct link *link, uint64_t now_us)
         cn_upload_reconnected(link->upload);
 }
 
-static void finish_transfers(struct link *link)
+static void finish_transfers(struct link *link, uint64_t now_us)
 {
     const struct cn_upload_status *status;
+    struct cn_measure_sample sample;
     struct cn_link_event *event;
 
     if (link->download && cn_download_state(link->download) == CN_DOWNLOAD_FINISHED) {
         event = push(link, CN_LINK_FETCHED);
         event->data = cn_download_data(link->download, &event->size);
+        cn_download_sample(link->download, &sample);
+        sample.elapsed_us = now_us - link->download_us;
+        cn_measure_down(&link->measure, &sample);
         link->fetched = link->download;
         link->download = NULL;
     } else if (link->download && cn_download_state(link->download) == CN_DOWNLOAD_GONE) {
@@ -356,6 +363,9 @@ static void finish_transfers(struct link *link)
     status = link->upload ? cn_upload_verdict(link->upload) : NULL;
     if (status) {
         event = push(link, CN_LINK_RECEIPT);
+        cn_upload_sample(link->upload, &sample);
+        sample.elapsed_us = now_us - link->upload_us;
+        cn_measure_up(&link->measure, &sample);
         event->verdict = status->verdict;
         memcpy(event->accepted, status->accepted, CN_DIGEST_SIZE);
         snprintf(event->text, sizeof(event->text), "%s", status->reason);
@@ -415,7 +425,8 @@ static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
     tell_state(link);
     check_session(link, now_us);
     drive_us = drive(link, now_us);
-    finish_transfers(link);
+    link->measure.rtt_us = link->rtt.srtt_us ? link->rtt.srtt_us : link->measure.rtt_us;
+    finish_transfers(link, now_us);
     set_timer(link, link->events.count ? 0 : drive_us < wake_us ? drive_us : wake_us, now_us);
     return cn_link_events_pop(&link->events, event);
 }
@@ -490,6 +501,7 @@ static cn_err fetch(struct cn_link *base, const uint8_t digest[CN_DIGEST_SIZE], 
     if (link->download)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_DOWNLOAD);
+    link->download_us = cn_platform_now_us();
     err = cn_download_open(&transfer, digest, size, &link->download);
     set_timer(link, 0, 0);
     return err;
@@ -504,6 +516,7 @@ static cn_err upload(struct cn_link *base, const struct cn_link_upload *frame)
     if (link->upload)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_UPLOAD);
+    link->upload_us = cn_platform_now_us();
     err = cn_upload_open(&transfer, frame, &link->upload);
     set_timer(link, 0, 0);
     return err;
@@ -533,6 +546,11 @@ static void stats(const struct cn_link *base, struct cn_link_stats *result)
 
     link->exchange->ops->stats(link->exchange, &exchange);
     *result = (struct cn_link_stats){exchange.bytes_up, exchange.bytes_down};
+}
+
+static void measure(const struct cn_link *base, struct cn_link_measure *result)
+{
+    *result = ((const struct link *)base)->measure;
 }
 
 static void close_link(struct cn_link *base)
@@ -634,4 +652,5 @@ const struct cn_link_ops cn_board_link = {
     .upload = upload,
     .abandon = abandon,
     .stats = stats,
+    .measure = measure,
 };

@@ -227,3 +227,12 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
     *size = download->size;
     return download->data;
 }
+
+void cn_download_sample(const struct cn_download *download, struct cn_measure_sample *sample)
+{
+    *sample = (struct cn_measure_sample){
+        .size = download->size,
+        .chunks = download->flight.count,
+        .sent = download->flight.next_order - 1,
+    };
+}

@@ -7,6 +7,7 @@
 
 #include "runtime/base/bytes.h"
 #include "transport/flight.h"
+#include "transport/measure.h"
 
 enum cn_download_state {
     CN_DOWNLOAD_RUNNING,
@@ -35,3 +36,6 @@ enum cn_download_state cn_download_state(const struct cn_download *download);
 
 // The content, when finished; valid until close.
 const uint8_t *cn_download_data(const struct cn_download *download, size_t *size);
+
+// What came, without the time.
+void cn_download_sample(const struct cn_download *download, struct cn_measure_sample *sample);

@@ -14,10 +14,10 @@
 // Protocol and format versions this build speaks, oldest and newest.
 #define CN_PROTOCOL_MIN 2
 #define CN_PROTOCOL_MAX 2
-#define CN_UPDATE_FORMAT_MIN 1
-#define CN_UPDATE_FORMAT_MAX 1
+#define CN_UPDATE_FORMAT_MIN 2
+#define CN_UPDATE_FORMAT_MAX 2
 #define CN_GRAPH_OPS_MIN 1
-#define CN_GRAPH_OPS_MAX 1
+#define CN_GRAPH_OPS_MAX 2
 
 struct cn_version_range {
     uint32_t min, max;
@@ -72,6 +72,9 @@ struct cn_upload_status {
     struct cn_chunk_range recent[CN_RECENT_MAX]; // that came last, in that order
     uint32_t recent_count;
 };
+
+// The graph operator set that a board needs for the job: 2 with rules or the losses after mse.
+uint32_t cn_message_graph_ops(const struct cn_job *job);
 
 cn_err cn_message_put_register(const struct cn_register_request *message, uint8_t *bytes,
                                size_t *size);

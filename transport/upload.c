@@ -558,3 +558,17 @@ void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, 
     *retransmissions = upload->flight.retransmissions;
     *spurious = upload->flight.spurious;
 }
+
+// A resumed upload sends less than the frame.
+void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample)
+{
+    uint32_t sent = upload->flight.next_order - 1;
+    uint32_t parcels = sent < upload->flight.count ? sent : upload->flight.count;
+    uint64_t size = (uint64_t)parcels * upload->transfer.parcel_chunks * upload->transfer.chunk_size;
+
+    *sample = (struct cn_measure_sample){
+        .size = size < upload->frame.size ? size : upload->frame.size,
+        .chunks = parcels,
+        .sent = sent,
+    };
+}

@@ -12,6 +12,7 @@
 #include "runtime/port/link.h"
 #include "transport/call.h"
 #include "transport/flight.h"
+#include "transport/measure.h"
 
 struct cn_upload;
 
@@ -43,3 +44,6 @@ const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload)
 
 // Parcels that were sent again, and losses that were none.
 void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, uint64_t *spurious);
+
+// What was sent of it, without the time.
+void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample);

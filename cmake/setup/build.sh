@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2154
 # build.sh - how each library is built from its archive into the new prefix.
 #
-# All are static, with sections of their own so that the linker drops what a program does not use.
+# All are static, with sections of their own so that the linker drops what a program does not use. The
+# caller sets cc, ar and toolchain ("" or cmake's option) for the machine that the libraries are for.
 
 cflags='-O2 -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2'
 
@@ -32,8 +33,9 @@ run_cmake()
 {
     name=$1
     shift
-    cmake -S "$work/$name" -B "$work/$name-build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-        -DCMAKE_C_FLAGS="$cflags" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" \
+    # shellcheck disable=SC2086 # empty or one option
+    cmake -S "$work/$name" -B "$work/$name-build" -G Ninja -DCMAKE_BUILD_TYPE=Release $toolchain \
+        -DCMAKE_C_FLAGS="$cflags" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_FIND_ROOT_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" \
         -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=OFF "$@" &&
         cmake --build "$work/$name-build" --target install
 }
@@ -77,9 +79,9 @@ compile()
     mkdir -p "$work/$name-build"
     for file; do
         # shellcheck disable=SC2086 # a list of words
-        gcc $cflags -c "$file" -o "$work/$name-build/$(basename "$file" .c).o" || return 1
+        $cc $cflags -c "$file" -o "$work/$name-build/$(basename "$file" .c).o" || return 1
     done
-    ar rcs "$prefix/lib/lib$name.a" "$work/$name-build"/*.o
+    $ar rcs "$prefix/lib/lib$name.a" "$work/$name-build"/*.o
 }
 
 build_tinycbor()

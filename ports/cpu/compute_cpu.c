@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ports/cpu/flat.h"
+#include "ports/cpu/flat_program.h"
 #include "ports/cpu/isa.h"
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/lanes.h"
@@ -14,12 +14,14 @@
 
 struct cn_compute_program {
     size_t count;
+    double *sums; // owned; of flat calls
     struct cn_call calls[];
 };
 
 // What a lane adds up, on a cache line of its own.
 struct lane_result {
     struct cn_compute_result result;
+    cn_err err;
 } __attribute__((aligned(ALIGNMENT)));
 
 struct cpu {
@@ -31,7 +33,9 @@ struct cpu {
     size_t words[CN_ARENA_COUNT];      // as planned
     size_t lane_words[CN_ARENA_COUNT]; // from one lane's to the next's; 0 for what they share
     struct lane_result *results;       // owned
-    bool diverged;
+    struct cn_compute_result flat;     // of flat calls
+    double *shown;                     // owned; what lanes show each other, two turns of it
+    size_t shown_stride;               // doubles of a lane
 
     // The current run, read by all lanes.
     const struct cn_compute_program *program;
@@ -54,6 +58,7 @@ static void cpu_close(struct cn_compute *device)
     for (int i = 0; i < CN_ARENA_COUNT; i++)
         free(cpu->arena[i]);
     free(cpu->results);
+    free(cpu->shown);
     free(cpu);
 }
 
@@ -65,6 +70,8 @@ static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute
 
     if (!config->threads || config->threads > 1024)
         return CN_EINVAL;
+    if (config->precision != CN_PRECISION_FLOAT32)
+        return CN_ENOTSUP;
     kernels = cpu_isa_choose();
     if (!kernels)
         return CN_ENOTSUP;
@@ -74,6 +81,7 @@ static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute
     cpu->base.ops = &cn_compute_cpu;
     cpu->kernels = kernels;
     cpu->lanes = config->threads;
+    cpu->flat.finite = true;
     cpu->results = aligned_alloc(ALIGNMENT, cpu->lanes * sizeof(*cpu->results));
     err = cpu->results ? cpu_lanes_open(cpu->lanes, &cpu->threads) : CN_ENOMEM;
     if (err) {
@@ -110,6 +118,13 @@ static bool window_fits(const struct cn_window *w)
                                 limit / w->kernel[0] / w->kernel[1];
 }
 
+// The reset before the product and gradients of the first state are no exporter's.
+static bool recurrent_is_possible(const struct cn_call *call)
+{
+    return (call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after) &&
+           call->out[2].arena == CN_ARENA_NONE && call->out[3].arena == CN_ARENA_NONE;
+}
+
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                         size_t *workspace)
 {
@@ -122,7 +137,12 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
     if (call->op >= CN_OP_CONV && call->op <= CN_OP_AVERAGE_POOL_GRAD &&
         call->op != CN_OP_BIAS_GRAD && !window_fits(&call->window))
         return CN_ENOTSUP;
+    if ((call->op == CN_OP_RECURRENT || call->op == CN_OP_RECURRENT_GRAD) &&
+        !recurrent_is_possible(call))
+        return CN_ENOTSUP;
     kernel = &cpu->kernels->ops[call->op];
+    if (!kernel->run)
+        return CN_ENOTSUP;
     if (kernel->workspace)
         *workspace = kernel->workspace(call, samples);
     return CN_OK;
@@ -159,13 +179,42 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
     return CN_OK;
 }
 
+// Makes room for what lanes show each other in these calls.
+static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t count)
+{
+    size_t largest = 0, stride, bytes;
+    double *shown;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct cpu_kernel *kernel = &cpu->kernels->ops[calls[i].op];
+        size_t words =
+            calls[i].op < CN_OP_BATCH_COUNT && kernel->shown ? kernel->shown(&calls[i]) : 0;
+
+        largest = words > largest ? words : largest;
+    }
+    stride = (largest + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
+    if (stride <= cpu->shown_stride)
+        return CN_OK;
+    if (stride < largest || __builtin_mul_overflow(stride, 2 * (size_t)cpu->lanes, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(*shown), &bytes))
+        return CN_ENOMEM;
+    shown = aligned_alloc(ALIGNMENT, bytes);
+    if (!shown)
+        return CN_ENOMEM;
+    free(cpu->shown);
+    cpu->shown = shown;
+    cpu->shown_stride = stride;
+    return CN_OK;
+}
+
 static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls, size_t count,
                           struct cn_compute_program **prepared)
 {
     struct cn_compute_program *program;
-    size_t size;
+    size_t size, sums;
 
-    (void)device;
+    if (reserve_shown(cpu_of(device), calls, count))
+        return CN_ENOMEM;
     if (__builtin_mul_overflow(count, sizeof(*calls), &size) ||
         __builtin_add_overflow(size, sizeof(*program), &size))
         return CN_ENOMEM;
@@ -173,8 +222,17 @@ static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls
     if (!program)
         return CN_ENOMEM;
     program->count = count;
+    program->sums = NULL;
     if (count)
         memcpy(program->calls, calls, count * sizeof(*calls));
+    sums = cpu_flat_program_sums(calls, count);
+    if (sums) {
+        program->sums = calloc(sums, sizeof(*program->sums));
+        if (!program->sums) {
+            free(program);
+            return CN_ENOMEM;
+        }
+    }
     *prepared = program;
     return CN_OK;
 }
@@ -182,6 +240,8 @@ static cn_err cpu_prepare(struct cn_compute *device, const struct cn_call *calls
 static void cpu_release(struct cn_compute *device, struct cn_compute_program *program)
 {
     (void)device;
+    if (program)
+        free(program->sums);
     free(program);
 }
 
@@ -203,19 +263,40 @@ static size_t share(size_t count, uint32_t lane, uint32_t lanes)
     return count / lanes * lane + count % lanes * lane / lanes;
 }
 
+// True when the call is the same for every sample.
+static bool is_shared(const struct cn_call *call)
+{
+    size_t strides = 0;
+
+    for (int i = 0; i < CN_CALL_INPUTS; i++)
+        strides |= call->in[i].stride;
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        strides |= call->out[i].stride;
+    return !strides;
+}
+
 static void run_batch_lane(void *context, uint32_t lane)
 {
     const struct cpu *cpu = context;
     size_t first = share(cpu->hyper->samples, lane, cpu->lanes);
+    size_t samples = share(cpu->hyper->samples, lane + 1, cpu->lanes) - first;
     struct cpu_task task = {
-        .samples = share(cpu->hyper->samples, lane + 1, cpu->lanes) - first,
+        .hyper = cpu->hyper,
+        .first = first,
         .result = &cpu->results[lane].result,
+        .err = &cpu->results[lane].err,
+        .threads = cpu->threads,
+        .lane = lane,
+        .lanes = cpu->lanes,
+        .shown_stride = cpu->shown_stride,
     };
+    unsigned meetings = 0;
 
     for (size_t i = 0; i < cpu->program->count; i++) {
         const struct cn_call *call = &cpu->program->calls[i];
 
         task.call = call;
+        task.samples = is_shared(call) ? 1 : samples;
         for (int j = 0; j < CN_CALL_INPUTS; j++)
             task.in[j] = place(cpu, &call->in[j], lane, first);
         for (int j = 0; j < CN_CALL_OUTPUTS; j++)
@@ -223,75 +304,29 @@ static void run_batch_lane(void *context, uint32_t lane)
         task.workspace = place(cpu, &call->workspace, lane, 0);
         task.add =
             call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
+        // Two turns: a lane that is through with one meeting may already write for the next, while
+        // another still reads. It cannot be two ahead.
+        if (cpu->kernels->ops[call->op].shown)
+            task.shown = cpu->shown + meetings++ % 2 * cpu->lanes * cpu->shown_stride;
         cpu->kernels->ops[call->op].run(&task);
     }
 }
 
-// A lane's range of the words of an arena.
-static size_t range_of(const struct cpu *cpu, enum cn_arena arena, uint32_t lane, size_t *first)
+static void run_flat(struct cpu *cpu, const struct cn_compute_program *program)
 {
-    *first = share(cpu->words[arena], lane, cpu->lanes);
-    return share(cpu->words[arena], lane + 1, cpu->lanes) - *first;
-}
+    struct cpu_flat_arenas arenas = {
+        .gradients = cpu->arena[CN_ARENA_GRADIENTS],
+        .weights = cpu->arena[CN_ARENA_WEIGHTS],
+        .first = cpu->arena[CN_ARENA_OPTIMIZER],
+        .second = cpu->arena[CN_ARENA_SECOND],
+        .base = cpu->arena[CN_ARENA_BASE],
+        .gradient_words = cpu->words[CN_ARENA_GRADIENTS],
+        .lane_words = cpu->lane_words[CN_ARENA_GRADIENTS],
+        .lanes = cpu->lanes,
+    };
 
-static void sum_lanes_lane(void *context, uint32_t lane)
-{
-    struct cpu *cpu = context;
-    size_t first;
-    size_t count = range_of(cpu, CN_ARENA_GRADIENTS, lane, &first);
-    float *total = cpu->arena[CN_ARENA_GRADIENTS] + first;
-
-    for (uint32_t i = 1; i < cpu->lanes; i++)
-        cpu_flat_add(total, total + i * cpu->lane_words[CN_ARENA_GRADIENTS], count);
-}
-
-static void check_lane(void *context, uint32_t lane)
-{
-    struct cpu *cpu = context;
-    size_t first;
-    size_t count = range_of(cpu, CN_ARENA_GRADIENTS, lane, &first);
-
-    cpu->results[lane].result.finite =
-        cpu_flat_finite(cpu->arena[CN_ARENA_GRADIENTS] + first, count);
-}
-
-static void sgd_lane(void *context, uint32_t lane)
-{
-    struct cpu *cpu = context;
-    size_t first;
-    size_t count = range_of(cpu, CN_ARENA_GRADIENTS, lane, &first);
-
-    cpu_flat_sgd(cpu->hyper, cpu->arena[CN_ARENA_GRADIENTS] + first,
-                 cpu->arena[CN_ARENA_WEIGHTS] + first, cpu->arena[CN_ARENA_OPTIMIZER] + first,
-                 count);
-}
-
-static void run_sgd(struct cpu *cpu)
-{
-    bool finite = true;
-
-    cpu_lanes_run(cpu->threads, check_lane, cpu);
-    for (uint32_t i = 0; i < cpu->lanes; i++)
-        finite = finite && cpu->results[i].result.finite;
-    if (finite)
-        cpu_lanes_run(cpu->threads, sgd_lane, cpu);
-    else
-        cpu->diverged = true;
-}
-
-static void run_flat(struct cpu *cpu)
-{
-    for (size_t i = 0; i < cpu->program->count; i++)
-        switch (cpu->program->calls[i].op) {
-        case CN_OP_SUM_LANES:
-            cpu_lanes_run(cpu->threads, sum_lanes_lane, cpu);
-            break;
-        case CN_OP_SGD:
-            run_sgd(cpu);
-            break;
-        default:
-            assert(false); // a batch call in a flat program
-        }
+    cpu_flat_program_run(cpu->threads, &arenas, program->calls, program->count, cpu->hyper,
+                         program->sums, &cpu->flat);
 }
 
 static cn_err cpu_run(struct cn_compute *device, struct cn_compute_program *program,
@@ -306,22 +341,25 @@ static cn_err cpu_run(struct cn_compute *device, struct cn_compute_program *prog
     if (program->calls[0].op < CN_OP_BATCH_COUNT)
         cpu_lanes_run(cpu->threads, run_batch_lane, cpu);
     else
-        run_flat(cpu);
+        run_flat(cpu, program);
     return CN_OK;
 }
 
 static cn_err cpu_wait(struct cn_compute *device, struct cn_compute_result *result)
 {
     struct cpu *cpu = cpu_of(device);
+    cn_err err = CN_OK;
 
-    *result = (struct cn_compute_result){.finite = !cpu->diverged};
+    *result = cpu->flat;
     for (uint32_t i = 0; i < cpu->lanes; i++) {
         result->loss += cpu->results[i].result.loss;
+        result->weight += cpu->results[i].result.weight;
         result->correct += cpu->results[i].result.correct;
-        cpu->results[i].result = (struct cn_compute_result){0};
+        err = err ? err : cpu->results[i].err;
+        cpu->results[i] = (struct lane_result){0};
     }
-    cpu->diverged = false;
-    return CN_OK;
+    cpu->flat = (struct cn_compute_result){.finite = true};
+    return err;
 }
 
 static cn_err cpu_map_arena(struct cn_compute *device, enum cn_arena arena, void **host)

@@ -36,8 +36,9 @@ struct cpu_lanes {
     uint32_t count;
     unsigned spins;
     int processor; // of lane 0, -1 when lanes are not pinned
-    struct gate start, done;
-    atomic_uint left; // lanes that have not finished this run
+    struct gate start, done, meeting;
+    atomic_uint left;    // lanes that have not finished this run
+    atomic_uint arrived; // lanes at the meeting
     atomic_bool stop;
     void (*work)(void *context, uint32_t lane);
     void *context;
@@ -168,6 +169,7 @@ cn_err cpu_lanes_open(uint32_t count, struct cpu_lanes **opened)
     lanes->count = count;
     gate_init(&lanes->start);
     gate_init(&lanes->done);
+    gate_init(&lanes->meeting);
     choose_processors(lanes);
     err = start_threads(lanes);
     if (err) {
@@ -188,6 +190,7 @@ void cpu_lanes_close(struct cpu_lanes *lanes)
         pthread_join(lanes->lane[i].thread, NULL);
     gate_deinit(&lanes->start);
     gate_deinit(&lanes->done);
+    gate_deinit(&lanes->meeting);
     free(lanes->lane);
     free(lanes);
 }
@@ -222,4 +225,18 @@ void cpu_lanes_run(struct cpu_lanes *lanes, void (*work)(void *context, uint32_t
     gate_move(&lanes->start);
     work(context, 0);
     gate_wait(&lanes->done, seen, lanes->spins);
+}
+
+void cpu_lanes_meet(struct cpu_lanes *lanes)
+{
+    unsigned seen = atomic_load(&lanes->meeting.value);
+
+    if (lanes->count == 1)
+        return;
+    if (atomic_fetch_add(&lanes->arrived, 1) + 1 < lanes->count) {
+        gate_wait(&lanes->meeting, seen, lanes->spins);
+        return;
+    }
+    atomic_store(&lanes->arrived, 0);
+    gate_move(&lanes->meeting);
 }

@@ -17,3 +17,6 @@ void cpu_lanes_close(struct cpu_lanes *lanes);
 // Calls work(context, lane) for every lane and returns when all are done.
 void cpu_lanes_run(struct cpu_lanes *lanes, void (*work)(void *context, uint32_t lane),
                    void *context);
+
+// Called by every lane in the middle of a run: returns when all have called it.
+void cpu_lanes_meet(struct cpu_lanes *lanes);

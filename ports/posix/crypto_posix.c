@@ -10,40 +10,113 @@
 #include <string.h>
 #include <sys/random.h>
 
-_Static_assert(sizeof(mbedtls_sha256_context) <= sizeof(struct cn_sha256),
-               "the library's state must fit the opaque one");
+#include "ports/posix/cpu_features.h"
+#include "ports/posix/crc32c.h"
+#include "ports/posix/sha256_cpu.h"
 
-static mbedtls_sha256_context *context_of(struct cn_sha256 *sha)
+#define BLOCK 64
+
+// With the processor's instructions where it has them, else the library's code.
+struct state {
+    bool fast;
+    union {
+        mbedtls_sha256_context library;
+        struct {
+            uint32_t words[8];
+            uint64_t size;       // bytes so far
+            uint8_t rest[BLOCK]; // those that do not fill a block
+        } own;
+    };
+};
+
+_Static_assert(sizeof(struct state) <= sizeof(struct cn_sha256), "it must fit the opaque one");
+
+static struct state *state_of(struct cn_sha256 *sha)
 {
-    return (mbedtls_sha256_context *)(void *)sha->state;
+    return (struct state *)(void *)sha->state;
 }
 
-// The software SHA-256 cannot fail: its calls return an error only for hardware accelerators.
 void cn_sha256_init(struct cn_sha256 *sha)
 {
+    static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    struct state *state = state_of(sha);
     int failed;
 
-    mbedtls_sha256_init(context_of(sha));
-    failed = mbedtls_sha256_starts(context_of(sha), 0);
+    state->fast = cn_cpu_features() & CN_CPU_SHA;
+    if (state->fast) {
+        memcpy(state->own.words, first, sizeof(first));
+        state->own.size = 0;
+        return;
+    }
+    // The software SHA-256 cannot fail: its calls return an error only for hardware accelerators.
+    mbedtls_sha256_init(&state->library);
+    failed = mbedtls_sha256_starts(&state->library, 0);
     assert(!failed);
     (void)failed;
+}
+
+static void add_fast(struct state *state, const uint8_t *data, size_t size)
+{
+    size_t filled = state->own.size % BLOCK;
+    size_t part = BLOCK - filled < size ? BLOCK - filled : size;
+
+    if (size == 0)
+        return;
+    state->own.size += size;
+    if (filled) {
+        memcpy(state->own.rest + filled, data, part);
+        data += part;
+        size -= part;
+        if (filled + part < BLOCK)
+            return;
+        cn_sha256_cpu_blocks(state->own.words, state->own.rest, 1);
+    }
+    cn_sha256_cpu_blocks(state->own.words, data, size / BLOCK);
+    memcpy(state->own.rest, data + size / BLOCK * BLOCK, size % BLOCK);
 }
 
 void cn_sha256_add(struct cn_sha256 *sha, const void *data, size_t size)
 {
-    int failed = mbedtls_sha256_update(context_of(sha), data, size);
+    struct state *state = state_of(sha);
+    int failed;
 
+    if (state->fast) {
+        add_fast(state, data, size);
+        return;
+    }
+    failed = mbedtls_sha256_update(&state->library, data, size);
     assert(!failed);
     (void)failed;
 }
 
+// A one, zeros, and the number of bits at the end of a block (FIPS 180-4, 5.1.1); then the words.
+static void finish_fast(struct state *state, uint8_t digest[CN_DIGEST_SIZE])
+{
+    static const uint8_t padding[BLOCK] = {0x80};
+    uint64_t bits = __builtin_bswap64(state->own.size * 8);
+    size_t filled = state->own.size % BLOCK;
+
+    add_fast(state, padding, (filled < BLOCK - 8 ? BLOCK - 8 : 2 * BLOCK - 8) - filled);
+    add_fast(state, (const uint8_t *)&bits, sizeof(bits));
+    for (size_t i = 0; i < 8; i++)
+        cn_put_u32(digest + 4 * i, __builtin_bswap32(state->own.words[i]));
+}
+
 void cn_sha256_finish(struct cn_sha256 *sha, uint8_t digest[CN_DIGEST_SIZE])
 {
-    int failed = mbedtls_sha256_finish(context_of(sha), digest);
+    struct state *state = state_of(sha);
+    int failed;
 
+    if (state->fast) {
+        finish_fast(state, digest);
+        cn_crypto_wipe(state, sizeof(*state));
+        return;
+    }
+    failed = mbedtls_sha256_finish(&state->library, digest);
     assert(!failed);
     (void)failed;
-    mbedtls_sha256_free(context_of(sha));
+    mbedtls_sha256_free(&state->library);
 }
 
 void cn_crypto_digest(const void *data, size_t size, uint8_t digest[CN_DIGEST_SIZE])
@@ -83,6 +156,11 @@ cn_err cn_crypto_random(void *data, size_t size)
         size -= (size_t)got;
     }
     return CN_OK;
+}
+
+uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size)
+{
+    return cn_crc32c_add(crc, data, size);
 }
 
 int cn_crypto_compare(const void *a, const void *b, size_t size)

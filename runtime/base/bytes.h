@@ -1,4 +1,4 @@
-// bytes.h - little-endian numbers, CRC, hexadecimal and a growing buffer.
+// bytes.h - little-endian numbers, hexadecimal and a growing buffer.
 //
 // All formats of Cairn are little-endian. cn_put_* and cn_get_* need no alignment.
 #pragma once
@@ -21,9 +21,6 @@ uint16_t cn_get_u16(const uint8_t *from);
 uint32_t cn_get_u32(const uint8_t *from);
 uint64_t cn_get_u64(const uint8_t *from);
 float cn_get_f32(const uint8_t *from);
-
-// CRC-32C (Castagnoli, RFC 3720 B.4), continued from crc; start with 0.
-uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
 
 // Writes 2 * size digits and a terminating 0.
 void cn_hex(char *text, const void *data, size_t size);

@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
@@ -17,10 +18,12 @@ static const char help[] =
     "\n"
     "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
     "  --give-up SECONDS  exit with 1 when the aggregator was away so long (default: never)\n"
+    "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
     const char *profile;
+    const char *key; // NULL: the profile's
     bool until_end;
     uint64_t give_up_ms;
 };
@@ -30,6 +33,7 @@ static int parse(int argc, char **argv, struct options *options)
     static const struct option known[] = {
         {"until-end", no_argument, NULL, 'u'},
         {"give-up", required_argument, NULL, 'g'},
+        {"key", required_argument, NULL, 'k'},
         {0},
     };
     int option;
@@ -39,6 +43,8 @@ static int parse(int argc, char **argv, struct options *options)
 
         if (option == 'u')
             options->until_end = true;
+        else if (option == 'k')
+            options->key = optarg;
         else if (option == 'g')
             options->give_up_ms = strtoull(optarg, &end, 10) * 1000;
         else
@@ -50,6 +56,10 @@ static int parse(int argc, char **argv, struct options *options)
     }
     if (optind + 1 != argc) {
         fputs(help, stderr);
+        return -1;
+    }
+    if (options->key && strlen(options->key) >= CN_PATH_SIZE) {
+        fprintf(stderr, "error: --key: the path is too long\n");
         return -1;
     }
     options->profile = argv[optind];
@@ -104,6 +114,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     struct cn_node_config config = {0};
     struct options options = {0};
     struct cn_profile *profile;
+    static struct cn_settings settings; // large
     static struct cn_diag diag;
     int code;
 
@@ -112,12 +123,15 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     profile = cn_command_load_profile(options.profile, CN_PROFILE_NODE);
     if (!profile)
         return CN_EXIT_PROFILE;
+    settings = *cn_profile_settings(profile);
+    if (options.key)
+        snprintf(settings.key, sizeof(settings.key), "%s", options.key);
     cn_diag_init(&diag);
-    if (ports->load_link_key(cn_profile_settings(profile), &diag, config.link_key)) {
+    if (ports->load_link_key(&settings, &diag, config.link_key)) {
         cn_command_print_diag(&diag);
         code = CN_EXIT_FAILED;
     } else {
-        code = run_node(ports, &options, cn_profile_settings(profile), &config);
+        code = run_node(ports, &options, &settings, &config);
     }
     cn_crypto_wipe(config.link_key, sizeof(config.link_key));
     cn_profile_free(profile);

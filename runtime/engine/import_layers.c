@@ -1,29 +1,10 @@
-// Layers with weights, and pooling.
+// Convolution and pooling.
 #include <limits.h>
 #include <string.h>
 
 #include "runtime/engine/import.h"
 
 #define EXTENT_MAX (1 << 24) // of a dimension of a window or image
-#define PADS_MAX 16          // before and after each of CN_GRAPH_RANK_MAX dimensions
-
-cn_err cn_import_transpose(struct cn_import_node *node)
-{
-    const struct cn_value *value = cn_import_value(node, 0);
-    const struct cn_onnx_attribute *perm = cn_onnx_attribute_find(node->node, "perm");
-    uint64_t dims[2];
-    cn_err err;
-
-    if (value->kind != CN_VALUE_PARAM || value->rank != 2 ||
-        (perm && (perm->count != 2 || perm->ints[0] != 1 || perm->ints[1] != 0)))
-        return cn_import_refuse(node, "only a weight matrix can be transposed");
-    dims[0] = value->dims[1];
-    dims[1] = value->dims[0];
-    err = cn_import_view(node, 2, dims);
-    if (!err)
-        node->graph->values[node->out].transposed ^= true;
-    return err;
-}
 
 static bool is_plain(const struct cn_value *value, enum cn_value_kind kind, uint32_t rank)
 {
@@ -33,72 +14,6 @@ static bool is_plain(const struct cn_value *value, enum cn_value_kind kind, uint
 static bool from_samples(const struct cn_value *value)
 {
     return value->kind == CN_VALUE_ACTIVATION || value->kind == CN_VALUE_INPUT;
-}
-
-// A bias that the product adds by itself: one number for each column.
-static bool is_row(const struct cn_value *value, uint64_t cols)
-{
-    if (value->kind != CN_VALUE_PARAM || value->transposed || value->words != cols)
-        return false;
-    return value->rank == 1 || (value->rank == 2 && value->dims[0] == 1);
-}
-
-// Emits input 0 times a parameter of inner x cols (or transposed) and defines the output.
-static cn_err emit_product(struct cn_import_node *node, struct cn_matmul op, uint32_t rank)
-{
-    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
-    struct cn_node product = cn_graph_node(CN_OP_MATMUL);
-    uint64_t dims[CN_GRAPH_RANK_MAX];
-    cn_err err;
-
-    op.rows = a->words / a->dims[rank - 1];
-    op.inner = a->dims[rank - 1];
-    op.cols = b->dims[op.transpose_b ? 0 : 1];
-    if (b->dims[op.transpose_b ? 1 : 0] != op.inner)
-        return cn_import_refuse(node, "%zu columns times %llu rows", op.inner,
-                                (unsigned long long)b->dims[op.transpose_b ? 1 : 0]);
-    // The memory of a transposed view holds rows and columns the other way round.
-    op.transpose_b ^= b->transposed;
-    product.in[0] = node->in[0];
-    product.in[1] = node->in[1];
-    if (cn_import_has(node, 2)) {
-        if (!is_row(cn_import_value(node, 2), op.cols))
-            return cn_import_refuse(node, "the bias must be a weight with %zu elements", op.cols);
-        product.in[2] = node->in[2];
-    }
-    memcpy(dims, a->dims, sizeof(dims));
-    dims[rank - 1] = op.cols;
-    err = cn_import_output(node, rank, dims);
-    if (err)
-        return err;
-    product.call.matmul = op;
-    product.out[0] = node->out;
-    return cn_graph_add_node(node->graph, &product);
-}
-
-cn_err cn_import_gemm(struct cn_import_node *node)
-{
-    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
-    struct cn_matmul op = {.alpha = cn_import_float(node, "alpha", 1),
-                           .bias_scale = cn_import_float(node, "beta", 1),
-                           .transpose_b = cn_import_int(node, "transB", 0) != 0};
-
-    if (!from_samples(a) || a->rank != 2 || cn_import_int(node, "transA", 0))
-        return cn_import_refuse(node,
-                                "A must be a matrix computed from the samples, the batch first");
-    if (b->kind != CN_VALUE_PARAM || b->rank != 2)
-        return cn_import_refuse(node, "B must be a weight matrix");
-    return emit_product(node, op, 2);
-}
-
-cn_err cn_import_matmul(struct cn_import_node *node)
-{
-    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
-    struct cn_matmul op = {.alpha = 1, .bias_scale = 1};
-
-    if (!from_samples(a) || a->rank < 2 || b->kind != CN_VALUE_PARAM || b->rank != 2)
-        return cn_import_refuse(node, "only samples times a weight matrix is supported");
-    return emit_product(node, op, a->rank);
 }
 
 // Reads one attribute of a window with an element for each of the axes; index 0 of a 1-D window
@@ -324,41 +239,6 @@ static bool has_pads(const struct cn_import_node *node)
     return false;
 }
 
-// Zeros around the planes. They are not made: the window that follows counts them as its own.
-cn_err cn_import_pad(struct cn_import_node *node)
-{
-    const struct cn_value *x = cn_import_value(node, 0);
-    const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
-    int64_t pads[PADS_MAX];
-    uint32_t rank = x->rank;
-    size_t count;
-    cn_err err = cn_import_numbers(node, 1, "pads", pads, PADS_MAX, &count);
-
-    if (err)
-        return err;
-    if ((mode && !cn_text_equal(mode->s, "constant")) || cn_import_float(node, "value", 0) != 0 ||
-        (cn_import_has(node, 2) && (cn_import_value(node, 2)->kind != CN_VALUE_CONST ||
-                                    node->graph->constants[cn_import_value(node, 2)->offset] != 0)))
-        return cn_import_refuse(node, "only padding with zeros is supported");
-    if (!from_samples(x) || rank < 3 || rank > 4 || count != 2 * (size_t)rank)
-        return cn_import_refuse(node, "only height and width of samples can be padded");
-    err = cn_import_view(node, rank, x->dims);
-    for (uint32_t i = 0; !err && i < 2 * rank; i++) {
-        struct cn_value *value = &node->graph->values[node->out];
-        uint32_t axis = i % rank;
-
-        if (pads[i] < 0 || pads[i] > EXTENT_MAX || (axis < 2 && pads[i]))
-            return cn_import_refuse(node, "a pad of %lld in dimension %u", (long long)pads[i],
-                                    axis);
-        value->padded = value->padded || pads[i];
-        if (axis >= 2 && i < rank)
-            value->pad_before[axis + 2 - rank] = (uint32_t)pads[i];
-        else if (axis >= 2)
-            value->pad_after[axis + 2 - rank] = (uint32_t)pads[i];
-    }
-    return err;
-}
-
 cn_err cn_import_pool(struct cn_import_node *node)
 {
     bool average = cn_text_equal(node->node->op, "AveragePool");
@@ -406,32 +286,4 @@ static cn_err emit_plane_average(struct cn_import_node *node)
 cn_err cn_import_global_average_pool(struct cn_import_node *node)
 {
     return emit_plane_average(node);
-}
-
-// The mean over all of height and width, as exporters write global pooling.
-cn_err cn_import_reduce_mean(struct cn_import_node *node)
-{
-    uint32_t rank = cn_import_value(node, 0)->rank;
-    int64_t axes[CN_GRAPH_RANK_MAX];
-    bool marked[CN_GRAPH_RANK_MAX] = {false};
-    size_t count;
-    cn_err err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
-
-    if (err)
-        return err;
-    for (size_t i = 0; i < count; i++) {
-        int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-
-        if (axis < 2 || axis >= rank || marked[axis])
-            return cn_import_refuse(node,
-                                    "axis %lld; only the mean over height and width is supported",
-                                    (long long)axes[i]);
-        marked[axis] = true;
-    }
-    if (rank < 3 || count != rank - 2)
-        return cn_import_refuse(node, "only the mean over height and width is supported");
-    err = emit_plane_average(node);
-    if (!err && !cn_import_int(node, "keepdims", 1))
-        node->graph->values[node->out].rank = 2;
-    return err;
 }

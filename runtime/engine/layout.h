@@ -5,6 +5,7 @@
 // arrives.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,7 @@ struct cn_tensor_info {
     uint64_t dims[8];
     size_t offset; // of the first element, in elements, from the start of the row
     size_t count;  // elements
+    bool frozen;   // not trained in this run; set by the trainer
 };
 
 struct cn_layout {

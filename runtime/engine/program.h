@@ -18,5 +18,9 @@ cn_err cn_program_build(const struct cn_graph *graph, const struct cn_compute_op
                         struct cn_program *program);
 void cn_program_deinit(struct cn_program *program);
 
+// Turns the calls up to the loss, in the same places, into those of an evaluation: no gradient, the
+// running statistics, nothing dropped.
+void cn_program_evaluate(struct cn_program *program);
+
 // Bytes that a device with that many lanes takes for it.
 cn_err cn_program_memory(const struct cn_program *program, uint32_t lanes, uint64_t *bytes);

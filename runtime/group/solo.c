@@ -17,29 +17,12 @@ static void solo_close(struct cn_collective *collective)
     (void)collective;
 }
 
-static cn_err solo_all_reduce(struct cn_collective *collective, enum cn_reduce how, float *data,
-                              size_t count)
+// What one member reduces, gathers or broadcasts is there already.
+static cn_err solo_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     (void)collective;
-    (void)how;
-    (void)data;
-    (void)count;
-    return CN_OK;
-}
-
-static cn_err solo_broadcast(struct cn_collective *collective, uint32_t root, void *data,
-                             size_t size)
-{
-    (void)collective;
-    (void)root;
-    (void)data;
-    (void)size;
-    return CN_OK;
-}
-
-static cn_err solo_barrier(struct cn_collective *collective)
-{
-    (void)collective;
+    if (call->kind == CN_COLLECTIVE_SEND || call->kind == CN_COLLECTIVE_RECEIVE)
+        return CN_EINVAL;
     return CN_OK;
 }
 
@@ -58,9 +41,7 @@ const struct cn_collective_ops cn_collective_solo = {
     .name = "solo",
     .open = solo_open,
     .close = solo_close,
-    .all_reduce = solo_all_reduce,
-    .broadcast = solo_broadcast,
-    .barrier = solo_barrier,
+    .run = solo_run,
     .cancel = solo_cancel,
     .lost = solo_lost,
 };

@@ -47,12 +47,54 @@ struct cn_collective_config {
     int cancel_fd;                // readable: as cancel, also while open runs; -1 for none
 };
 
-struct cn_collective; // a port embeds it as its first member
+// The element types of a reduction. Two-byte floats are added in float32 and rounded to nearest
+// even after each addition.
+enum cn_number {
+    CN_FLOAT32,
+    CN_BFLOAT16,
+    CN_FLOAT16,
+    CN_INT64, // sums wrap
+};
 
 enum cn_reduce {
     CN_REDUCE_SUM,
+    CN_REDUCE_AVERAGE, // the sum divided by the members; integers towards zero
+    CN_REDUCE_MIN,     // these two keep a value that is not a number
     CN_REDUCE_MAX,
 };
+
+// Some of the members of a view, in the order of their ranks. id tells sets apart in messages and
+// errors; the whole group is 0.
+struct cn_set {
+    uint32_t id;
+    uint32_t size;
+    uint32_t ranks[CN_GROUP_MAX]; // of the view, ascending
+};
+
+// Share s of a buffer of count elements over a set of n: [s * count / n, (s + 1) * count / n),
+// where s is a member's place in the set.
+enum cn_collective_kind {
+    CN_COLLECTIVE_ALL_REDUCE = 1, // data: the reduced values, the same bits on all
+    CN_COLLECTIVE_REDUCE_SCATTER, // data: own share has the reduced values, the rest is garbage
+    CN_COLLECTIVE_ALL_GATHER,     // data: each share comes from its owner
+    CN_COLLECTIVE_BROADCAST,      // data: bytes of peer
+    CN_COLLECTIVE_SEND,           // data: bytes to peer, who receives as many
+    CN_COLLECTIVE_RECEIVE,        // data: bytes from peer
+    CN_COLLECTIVE_BARRIER,        // nobody returns before all have called
+};
+
+struct cn_collective_call {
+    enum cn_collective_kind kind;
+    enum cn_reduce how;
+    enum cn_number type;
+    const struct cn_set *set; // borrowed for the call; NULL for the whole group
+    uint32_t peer;            // rank in the view
+    void *data;               // in place, aligned to its type
+    size_t count;             // elements, or bytes where said above
+    uint32_t fingerprint;     // of what the data is for; all members must give the same
+};
+
+struct cn_collective; // a port embeds it as its first member
 
 struct cn_collective_ops {
     const char *name; // as in a profile: "tcp", "nccl"
@@ -63,14 +105,10 @@ struct cn_collective_ops {
                    uint32_t *lost);
     void (*close)(struct cn_collective *collective);
 
-    // In place, count floats.
-    cn_err (*all_reduce)(struct cn_collective *collective, enum cn_reduce how, float *data,
-                         size_t count);
-
-    // size bytes from rank root to all others.
-    cn_err (*broadcast)(struct cn_collective *collective, uint32_t root, void *data, size_t size);
-
-    cn_err (*barrier)(struct cn_collective *collective);
+    // Every member of the set issues the same calls on it in the same order; CN_ECONFLICT, before
+    // any data has changed, when another member is about to do something else, which the log names.
+    // This board is in the set.
+    cn_err (*run)(struct cn_collective *collective, const struct cn_collective_call *call);
 
     // Makes a running call return CN_ECANCELED soon. Callable from any thread.
     void (*cancel)(struct cn_collective *collective);
@@ -82,3 +120,30 @@ struct cn_collective_ops {
 struct cn_collective {
     const struct cn_collective_ops *ops;
 };
+
+// Calls on the whole group, by name.
+
+static inline cn_err cn_all_reduce(struct cn_collective *collective, enum cn_reduce how,
+                                   float *data, size_t count)
+{
+    const struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .how = how, .data = data, .count = count};
+
+    return collective->ops->run(collective, &call);
+}
+
+static inline cn_err cn_broadcast(struct cn_collective *collective, uint32_t root, void *data,
+                                  size_t size)
+{
+    const struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_BROADCAST, .peer = root, .data = data, .count = size};
+
+    return collective->ops->run(collective, &call);
+}
+
+static inline cn_err cn_barrier(struct cn_collective *collective)
+{
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BARRIER};
+
+    return collective->ops->run(collective, &call);
+}

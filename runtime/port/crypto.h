@@ -1,4 +1,5 @@
-// crypto.h - digests, key derivation and random bytes. One implementation per program, linked in.
+// crypto.h - digests, checksums, key derivation and random bytes. One implementation per program,
+// linked in.
 //
 // SHA-256: FIPS 180-4. HKDF: RFC 5869 with SHA-256. Threading: any; no shared state.
 #pragma once
@@ -30,6 +31,9 @@ cn_err cn_crypto_derive(const uint8_t key[CN_KEY_SIZE], const char *label,
 
 // From the kernel's generator; waits until it is seeded.
 cn_err cn_crypto_random(void *data, size_t size);
+
+// CRC-32C (Castagnoli, RFC 3720 B.4), continued from crc; start with 0. A checksum, no digest.
+uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
 
 // Compares in constant time. Returns 0 when equal.
 int cn_crypto_compare(const void *a, const void *b, size_t size);

@@ -121,6 +121,16 @@ struct cn_link_stats {
     uint64_t bytes_up, bytes_down;
 };
 
+// What the link could carry so far, as moving averages; 0 where nothing was measured. It is what
+// the choice of the next update's size follows from (runtime/update/rate.h).
+struct cn_link_measure {
+    double up_bps;           // goodput: bits of payload that arrived in a second
+    double up_deviation_bps; // mean deviation of its samples
+    double down_bps;
+    uint64_t rtt_us;
+    double loss; // share of the transmissions that did not arrive, 0 to 1
+};
+
 struct cn_link; // a port embeds it as its first member
 
 struct cn_link_ops {
@@ -151,6 +161,8 @@ struct cn_link_ops {
     void (*abandon)(struct cn_link *link);
 
     void (*stats)(const struct cn_link *link, struct cn_link_stats *stats);
+
+    void (*measure)(const struct cn_link *link, struct cn_link_measure *measure);
 };
 
 struct cn_link {

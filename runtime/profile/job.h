@@ -10,14 +10,81 @@
 #include "runtime/base/name.h"
 
 enum cn_loss {
-    CN_LOSS_CROSS_ENTROPY, // softmax cross-entropy; labels are class numbers
-    CN_LOSS_MSE,           // mean over the elements of an output; labels have the output's shape
+    CN_LOSS_CROSS_ENTROPY,  // softmax cross-entropy; labels are class numbers
+    CN_LOSS_MSE,            // mean over the elements of an output; labels have the output's shape
+    CN_LOSS_BINARY_ENTROPY, // with logits; labels from 0 to 1, in the output's shape
+    CN_LOSS_HUBER,
+    CN_LOSS_L1,
+    CN_LOSS_OUTPUT, // the model computes it itself
+};
+
+enum cn_optimizer {
+    CN_OPTIMIZER_SGD,
+    CN_OPTIMIZER_ADAM,
+    CN_OPTIMIZER_ADAMW,
+};
+
+enum cn_schedule {
+    CN_SCHEDULE_CONSTANT,
+    CN_SCHEDULE_STEP,   // times factor every so many steps
+    CN_SCHEDULE_COSINE, // half a wave, down to factor * learning_rate with the last step of the run
+};
+
+enum cn_normalize {
+    CN_NORMALIZE_NONE,
+    CN_NORMALIZE_FEATURE, // each element of a sample by its mean and deviation over the samples
+    CN_NORMALIZE_CHANNEL, // each index of the first dimension of a sample
+};
+
+#define CN_WORDS_SIZE 128 // a list as a text, with blanks between its items
+
+// What a job may say beyond the plain case. All zero means the defaults, so that a job without
+// rules reads the same to those who do not know them.
+struct cn_rules {
+    // Of the loss.
+    char output[CN_WORDS_SIZE];  // CN_LOSS_OUTPUT: the name of the output that is the loss
+    char weights[CN_WORDS_SIZE]; // of the classes; "" for 1 each
+    char ignore[CN_WORDS_SIZE];  // labels whose rows do not count
+    bool classes_first;          // [batch, classes, ...] instead of [batch, ..., classes]
+    double smoothing;
+    double delta; // Huber; 0 means 1
+
+    // Of a step.
+    enum cn_optimizer optimizer;
+    bool nesterov;
+    double beta1, beta2, epsilon; // Adam; 0 means 0.9, 0.999, 1e-8
+    enum cn_schedule schedule;
+    uint32_t warm_up; // steps in which the rate rises from 0
+    uint32_t every;   // CN_SCHEDULE_STEP: steps
+    double factor;
+    double clip;                // L2 norm of a gradient; 0 for no limit
+    double proximal;            // FedProx: pull towards the round's first weights
+    char freeze[CN_WORDS_SIZE]; // patterns of tensors that are not trained; * is any text
+
+    // Of the samples.
+    enum cn_normalize normalize;
+    uint32_t window; // rows of a series that make a sample; 0: a row is one
+    uint32_t stride; // rows from one window to the next; 0 means 1
+    bool one_hot;    // class numbers become rows of 0 and 1
+    bool flip;       // images, left to right, every second one
+    uint32_t crop;   // images are moved by up to so many pixels
+    double noise;    // deviation of what is added to inputs
 };
 
 enum cn_update_mode {
     CN_UPDATE_RAW32, // dense float32
-    CN_UPDATE_Q8,    // dense int8 with a scale for each block
+    CN_UPDATE_Q8,    // dense int8 with a scale for each group of 256
     CN_UPDATE_TOPK,  // the largest values only: Rice-coded gaps, signs, log magnitudes
+    CN_UPDATE_BF16,  // dense bfloat16
+    CN_UPDATE_Q4,    // dense int4 with a scale for each group of 256
+    CN_UPDATE_SIGN,  // a bit for each value, and a magnitude for each group of 256
+    CN_UPDATE_AUTO,  // chosen each round by what the link can carry; never in a frame
+    CN_UPDATE_SKIP,  // nothing: all waits in the residual; chosen, never set by a user
+};
+
+enum cn_statistics {
+    CN_STATISTICS_SHARED, // merged like weights
+    CN_STATISTICS_LOCAL,  // each group keeps its own (FedBN)
 };
 
 struct cn_update_rule {
@@ -30,6 +97,7 @@ struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
     enum cn_loss loss;
+    struct cn_rules rules;
 
     char data_set[CN_NAME_SIZE];    // trained on, by each board
     char central_set[CN_NAME_SIZE]; // evaluated by the aggregator; "" for none
@@ -37,16 +105,21 @@ struct cn_job {
     double mean;
     double held_out; // share of a board's samples it never trains on, [0, 0.9]
 
-    uint32_t batch;       // samples of a micro-batch
-    uint32_t accumulate;  // micro-batches of a step
-    uint32_t local_steps; // steps of a round
+    uint32_t batch;            // samples of a micro-batch
+    uint32_t accumulate;       // micro-batches of a step
+    uint32_t local_steps;      // steps of a round
+    uint32_t local_steps_most; // with CN_UPDATE_AUTO: added for a slow link, up to this; 0: none
     double learning_rate;
     double momentum;
     double weight_decay;
     bool keep_optimizer; // across rounds; default is a reset each round
 
     struct cn_update_rule up;   // board to aggregator
-    struct cn_update_rule down; // aggregator to board
+    struct cn_update_rule down; // aggregator to board; never CN_UPDATE_AUTO
+    uint32_t warm_up;           // first rounds in which top-k sends more
+    uint32_t stale_rounds;      // versions after which a residual decays; 0 for never
+    double stale_decay;         // what is kept of it for each version more
+    enum cn_statistics statistics;
 
     uint32_t rounds;        // at most; the run ends after them
     uint32_t quorum;        // groups whose updates make a version

@@ -277,6 +277,21 @@ static void apply_link(struct loader *loader, const struct section *section, con
                         "%s: belongs at the top of a file; expected a key of a job", path);
 }
 
+// "loss: mse" is short for "loss: {kind: mse}".
+static bool apply_kind(struct loader *loader, const struct section *section, const char *path,
+                       const struct cn_yaml_node *node)
+{
+    const struct cn_schema_row *row;
+    char kind[KEY_SIZE];
+
+    if (snprintf(kind, sizeof(kind), "%s.kind", path) >= KEY_SIZE)
+        return false;
+    row = cn_schema_resolve(kind, section->layer);
+    if (row)
+        apply_value(loader, section, path, row, node);
+    return row;
+}
+
 // Depth is bounded by the YAML tree's.
 static void apply_map(struct loader *loader, const struct section *section,
                       const struct cn_yaml_node *map) // NOLINT(misc-no-recursion)
@@ -293,6 +308,8 @@ static void apply_map(struct loader *loader, const struct section *section,
             apply_value(loader, section, path, row, node);
         } else if (!fits || !cn_schema_is_section(path, section->layer)) {
             report_unknown(loader, section, node);
+        } else if (node->type != CN_YAML_MAP && apply_kind(loader, section, path, node)) {
+            continue;
         } else if (node->type != CN_YAML_MAP) {
             cn_report_error(&loader->report, node->mark,
                             "%s: not a section; expected keys below it", path + section->hidden);
@@ -384,6 +401,8 @@ static void load_text(struct loader *loader, const char *path, const char *text,
         profile->settings.has_job = true;
     else
         apply_job(loader);
+    if (profile->settings.job.rules.output[0])
+        profile->settings.job.loss = CN_LOSS_OUTPUT;
     cn_profile_check(profile, &loader->report);
 }
 

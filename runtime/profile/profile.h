@@ -59,6 +59,7 @@ struct cn_settings {
     uint64_t memory_limit;    // bytes for training; 0: no limit
     uint64_t power_mw;        // told to the aggregator; 0: not set
     uint64_t uplink_bps;      // 0: no limit
+    uint64_t round_bytes;     // of an update; 0: no limit
     char state[CN_PATH_SIZE]; // directory of everything this program stores
     uint64_t reserve;         // bytes of disk to leave free
     char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // of the aggregator

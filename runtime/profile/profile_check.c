@@ -93,17 +93,50 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
     const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
     struct cn_mark mark;
 
-    if (job->target_accuracy > 0 && job->loss == CN_LOSS_MSE) {
+    if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
         mark = place(profile, "job.stop.target_accuracy", report);
-        cn_report_error(report, mark,
-                        "stop.target_accuracy: there is no accuracy with 'loss: mse'; expected "
-                        "loss: cross_entropy or stop.patience");
+        cn_report_error(
+            report, mark,
+            "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
+            "it or stop.patience");
     }
     if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0]) {
         mark = place(profile, key, report);
         cn_report_error(report, mark,
                         "%s: nothing to measure on; expected data.held_out or central.set",
                         key + 4);
+    }
+}
+
+// A job travels in one message.
+#define LISTS_MAX 200
+
+static void check_rules(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+    const struct cn_rules *rules = &job->rules;
+    struct cn_mark mark;
+
+    if (strlen(rules->output) + strlen(rules->weights) + strlen(rules->ignore) +
+            strlen(rules->freeze) >
+        LISTS_MAX) {
+        mark = place(profile, rules->freeze[0] ? "job.train.freeze" : "job.loss.weights", report);
+        cn_report_error(report, mark,
+                        "train.freeze, loss.weights, loss.ignore: too long for a message; "
+                        "expected %d characters together",
+                        LISTS_MAX);
+    }
+    if (job->loss == CN_LOSS_OUTPUT && !rules->output[0]) {
+        mark = place(profile, "job.loss.kind", report);
+        cn_report_error(report, mark, "loss: which output is not said; expected {output: NAME}");
+    }
+    if (rules->schedule == CN_SCHEDULE_STEP && !rules->every) {
+        mark = place(profile, "job.train.schedule.kind", report);
+        cn_report_error(report, mark, "train.schedule: step without every; expected a count");
+    }
+    if (rules->nesterov && !(job->momentum > 0)) {
+        mark = place(profile, "job.train.nesterov", report);
+        cn_report_error(report, mark, "train.nesterov: without momentum; expected train.momentum");
     }
 }
 
@@ -133,6 +166,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
     check_hardware(profile, report);
     if (profile->settings.has_job) {
         check_stop(profile, report);
+        check_rules(profile, report);
         check_idle(profile, report);
     }
 }

@@ -41,6 +41,7 @@ static const char *noun_of(enum cn_value_type type)
         [CN_VALUE_ADDRESSES] = "host:port or a list of up to 4",
         [CN_VALUE_LISTENS] = "host:port or a list of up to 4",
         [CN_VALUE_MEMBERS] = "a map of up to 16 'name: host:port'",
+        [CN_VALUE_WORDS] = "one or a list, together below 128 characters",
         [CN_VALUE_DATA] = "a map of up to 8 'name: {inputs: FILE, labels: FILE}'",
     };
 
@@ -179,6 +180,29 @@ static void print_data(const struct cn_settings *settings, FILE *stream)
     fputc('}', stream);
 }
 
+static void print_words(const char *words, FILE *stream)
+{
+    if (!*words) {
+        fputs("none", stream);
+        return;
+    }
+    fputc('[', stream);
+    while (*words) {
+        char word[CN_WORDS_SIZE];
+        size_t length = strcspn(words, " ");
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, words);
+        if (strspn(word, "0123456789.-") == length)
+            fputs(word, stream);
+        else
+            cn_value_print_text(word, stream);
+        words += length;
+        words += strspn(words, " ");
+        fputs(*words ? ", " : "", stream);
+    }
+    fputc(']', stream);
+}
+
 static void print_number(const struct cn_schema_row *row, const struct cn_settings *settings,
                          FILE *stream)
 {
@@ -234,6 +258,9 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
         break;
     case CN_VALUE_DATA:
         print_data(settings, stream);
+        break;
+    case CN_VALUE_WORDS:
+        print_words(from, stream);
         break;
     default:
         print_number(row, settings, stream);

@@ -353,6 +353,37 @@ static bool read_plain(const struct reading *reading, const struct cn_yaml_node 
     return read_numeric(reading, node, settings);
 }
 
+// One word or a list of words, kept as a text with blanks between them.
+static bool read_words(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+{
+    const struct cn_yaml_node *item = node->type == CN_YAML_LIST ? node->first : node;
+    size_t length = 0;
+
+    to[0] = '\0';
+    if (node->bad || node->type == CN_YAML_MAP)
+        return !node->bad && reject(reading, node, "");
+    if (node->type == CN_YAML_SCALAR && strcmp(node->text, reading->row->zero) == 0)
+        return true;
+    for (; item; item = node->type == CN_YAML_LIST ? item->next : NULL) {
+        double number = 0;
+        bool numeric = reading->row->max > 0;
+
+        if (!numeric && !is_text(reading, item))
+            return false;
+        if (item->type != CN_YAML_SCALAR || !item->text[0] || strchr(item->text, ' ') ||
+            (numeric && (cn_number_parse(item->text, &number) || number < reading->row->min ||
+                         number > reading->row->max)))
+            return reject(reading, item, "");
+        length += (size_t)snprintf(to + length, CN_WORDS_SIZE - length, "%s%s", length ? " " : "",
+                                   item->text);
+        if (length >= CN_WORDS_SIZE) {
+            to[0] = '\0';
+            return reject(reading, node, "is too long");
+        }
+    }
+    return true;
+}
+
 bool cn_value_read(struct cn_report *report, const char *directory, const char *key,
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings)
@@ -376,6 +407,8 @@ bool cn_value_read(struct cn_report *report, const char *directory, const char *
         return read_members(&reading, node, &settings->group);
     case CN_VALUE_DATA:
         return read_data(&reading, node, settings);
+    case CN_VALUE_WORDS:
+        return read_words(&reading, node, to);
     default:
         return read_plain(&reading, node, settings);
     }

@@ -36,6 +36,7 @@ enum cn_value_type {
     CN_VALUE_LISTENS,   // of the gateway: one or a list
     CN_VALUE_MEMBERS,   // name: address
     CN_VALUE_DATA,      // name: {inputs, labels}
+    CN_VALUE_WORDS,     // char[CN_WORDS_SIZE]: one or a list; numbers where max is not 0
 };
 
 // Bits of enum cn_profile_use.

@@ -384,6 +384,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
 {
     struct cn_errand_request request;
     struct cn_left left;
+    struct cn_link_measure link;
     cn_err err = CN_OK;
 
     if (!node->working)
@@ -393,6 +394,8 @@ static cn_err poll_worker(struct node *node, uint64_t now)
         node->result = CN_EINVAL;
         return CN_OK;
     }
+    node->link->ops->measure(node->link, &link);
+    cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
         stop_worker(node);
         return enlist(node);
@@ -439,6 +442,7 @@ static void update_status(struct node *node, uint64_t now)
                                sizeof(status->group));
     node->link->ops->stats(node->link, &status->bytes);
     cn_status_file_write(node->config.store, node->config.settings, status);
+    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
 }
 
 static cn_err run_loop(struct node *node)
@@ -446,6 +450,7 @@ static cn_err run_loop(struct node *node)
     const struct cn_node_config *config = &node->config;
     cn_err err = enlist(node);
 
+    cn_platform_notify("READY=1");
     while (!err && node->result == CN_EAGAIN) {
         if (atomic_load(config->stop))
             return CN_ECANCELED;
@@ -492,6 +497,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         err = open_link(node);
     if (!err)
         err = run_loop(node);
+    cn_platform_notify("STOPPING=1");
     if (node->link)
         stop_worker(node);
     cn_node_group_deinit(&node->group);

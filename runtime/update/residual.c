@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/update/update_block.h"
+
 static float clip(float value)
 {
     // A value that is not finite stays so: the encoder reports it.
@@ -14,7 +16,7 @@ static float clip(float value)
 
 // Encodes a clipped copy. Values that large are rare, so the copy is made only for them.
 static cn_err encode_clipped(const struct cn_update_header *header, const struct cn_layout *layout,
-                             const float *values, float *decoded, struct cn_buffer *out)
+                             const float *change, float *next, struct cn_buffer *out)
 {
     float *clipped = malloc((layout->total + 1) * sizeof(*clipped));
     cn_err err;
@@ -22,29 +24,35 @@ static cn_err encode_clipped(const struct cn_update_header *header, const struct
     if (!clipped)
         return CN_ENOMEM;
     for (size_t i = 0; i < layout->total; i++)
-        clipped[i] = clip(values[i]);
-    err = cn_update_encode(header, layout, clipped, decoded, out);
+        clipped[i] = clip(change[i]);
+    err = cn_update_encode(header, layout, clipped, next, out);
     free(clipped);
+    for (size_t i = 0; i < layout->total && !err; i++)
+        next[i] = change[i] - next[i];
     return err;
+}
+
+// change += residual. Returns the largest magnitude as bits, in which NaN is the largest of all.
+static uint32_t add_residual(float *change, const float *residual, size_t count)
+{
+    uint32_t largest = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        float sum = change[i] + residual[i];
+        uint32_t magnitude = cn_update_bits(sum) & 0x7fffffffu;
+
+        change[i] = sum;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest;
 }
 
 cn_err cn_residual_encode(const struct cn_update_header *header, const struct cn_layout *layout,
                           float *change, const float *residual, float *next, struct cn_buffer *out)
 {
-    bool fits = true;
-    cn_err err;
+    uint32_t largest = add_residual(change, residual, layout->total);
 
-    for (size_t i = 0; i < layout->total; i++) {
-        change[i] += residual[i];
-        fits &= change[i] >= -CN_UPDATE_VALUE_MAX && change[i] <= CN_UPDATE_VALUE_MAX;
-    }
-    if (fits)
-        err = cn_update_encode(header, layout, change, next, out);
-    else
-        err = encode_clipped(header, layout, change, next, out);
-    if (err)
-        return err;
-    for (size_t i = 0; i < layout->total; i++)
-        next[i] = change[i] - next[i];
-    return CN_OK;
+    if (largest <= cn_update_bits(CN_UPDATE_VALUE_MAX))
+        return cn_update_encode_all(header, layout, change, true, next, out);
+    return encode_clipped(header, layout, change, next, out);
 }

@@ -8,11 +8,47 @@
 
 #define CRC_SIZE 2 // the low half of a CRC-32C
 
-static size_t block_count(const struct cn_tensor_info *tensor, size_t done)
+// The kind of a tensor's blocks: trained with many coordinates, trained with few, a statistic.
+static const enum cn_update_kind kinds[][3] = {
+    [CN_UPDATE_RAW32] = {CN_UPDATE_KIND_RAW, CN_UPDATE_KIND_RAW, CN_UPDATE_KIND_RAW},
+    [CN_UPDATE_Q8] = {CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8},
+    [CN_UPDATE_TOPK] = {CN_UPDATE_KIND_SPARSE, CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8},
+    [CN_UPDATE_BF16] = {CN_UPDATE_KIND_BF16, CN_UPDATE_KIND_BF16, CN_UPDATE_KIND_BF16},
+    [CN_UPDATE_Q4] = {CN_UPDATE_KIND_Q4, CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8},
+    [CN_UPDATE_SIGN] = {CN_UPDATE_KIND_SIGN, CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8},
+    [CN_UPDATE_AUTO] = {CN_UPDATE_KIND_NONE, CN_UPDATE_KIND_NONE, CN_UPDATE_KIND_NONE},
+    [CN_UPDATE_SKIP] = {CN_UPDATE_KIND_NONE, CN_UPDATE_KIND_NONE, CN_UPDATE_KIND_NONE},
+};
+
+// What writes and reads the blocks of a dense kind.
+static const struct {
+    size_t (*encode)(const float *values, size_t count, float *decoded, uint8_t *block);
+    cn_err (*decode)(const uint8_t *bytes, size_t size, size_t count, float *values, size_t *used);
+} dense[] = {
+    [CN_UPDATE_KIND_RAW] = {cn_update_raw_encode, cn_update_raw_decode},
+    [CN_UPDATE_KIND_BF16] = {cn_update_bf16_encode, cn_update_bf16_decode},
+    [CN_UPDATE_KIND_Q8] = {cn_update_q8_encode, cn_update_q8_decode},
+    [CN_UPDATE_KIND_Q4] = {cn_update_q4_encode, cn_update_q4_decode},
+    [CN_UPDATE_KIND_SIGN] = {cn_update_sign_encode, cn_update_sign_decode},
+};
+
+enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
+                                      const struct cn_tensor_info *tensor)
 {
+    if (tensor->class != CN_TENSOR_STAT)
+        return kinds[header->rule.mode][tensor->count < CN_UPDATE_SMALL_COUNT];
+    return header->leave_statistics ? CN_UPDATE_KIND_NONE : kinds[header->rule.mode][2];
+}
+
+// Coordinates of the block that begins at done of a tensor.
+static size_t block_count(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
+                          size_t done)
+{
+    bool thin = rule->mode == CN_UPDATE_TOPK && rule->density < CN_UPDATE_BLOCK_DENSITY;
+    size_t most = thin ? CN_UPDATE_BLOCK_COUNT_MAX : CN_UPDATE_BLOCK_COUNT;
     size_t left = tensor->count - done;
 
-    return left < CN_UPDATE_BLOCK_COUNT ? left : CN_UPDATE_BLOCK_COUNT;
+    return left < most ? left : most;
 }
 
 // Raw blocks are the largest; the others need at most 16 bytes beside their coordinates.
@@ -42,57 +78,85 @@ static cn_err check_values(const float *values, size_t count)
     return largest > cn_update_bits(CN_UPDATE_VALUE_MAX) ? CN_ERANGE : CN_OK;
 }
 
-static size_t encode_block(const struct cn_update_rule *rule, bool is_sparse, const float *values,
-                           size_t count, struct cn_update_pick *pick, float *decoded,
-                           uint8_t *block)
+// In place of decoded: values - decoded.
+static void subtract(const float *values, float *decoded, size_t count)
 {
-    if (is_sparse)
-        return cn_update_sparse_encode(values, count, rule->value_bits, pick, decoded, block);
-    if (rule->mode == CN_UPDATE_RAW32)
-        return cn_update_dense_encode_raw(values, count, decoded, block);
-    return cn_update_dense_encode_q8(values, count, decoded, block);
+    for (size_t i = 0; i < count; i++)
+        decoded[i] = values[i] - decoded[i];
 }
 
-static cn_err encode_tensor(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
-                            const float *values, struct cn_update_pick *pick, float *decoded,
-                            struct cn_buffer *out)
-{
-    bool is_sparse = cn_update_is_sparse(rule, tensor);
+struct encoder {
+    const struct cn_update_header *header;
+    const float *values;
+    bool feedback;
+    float *decoded;
+    struct cn_buffer *out;
+};
 
-    for (size_t done = 0; done < tensor->count; done += CN_UPDATE_BLOCK_COUNT) {
-        uint8_t block[CN_UPDATE_BLOCK_SIZE + CRC_SIZE];
-        size_t start = tensor->offset + done;
-        size_t size = encode_block(rule, is_sparse, values + start, block_count(tensor, done), pick,
-                                   decoded + start, block);
+static cn_err put_block(const struct encoder *encoder, enum cn_update_kind kind, size_t start,
+                        size_t count, struct cn_update_pick *pick)
+{
+    const float *values = encoder->values + start;
+    float *decoded = encoder->decoded + start;
+    uint8_t block[CN_UPDATE_BLOCK_SIZE + CRC_SIZE];
+    size_t size;
+
+    if (kind == CN_UPDATE_KIND_SPARSE)
+        size = cn_update_sparse_encode(values, count, encoder->header->rule.value_bits, pick,
+                                       decoded, block);
+    else
+        size = dense[kind].encode(values, count, decoded, block);
+    cn_put_u16(block + size, (uint16_t)cn_crc32c(0, block, size));
+    if (encoder->feedback)
+        subtract(values, decoded, count);
+    return cn_buffer_append(encoder->out, block, size + CRC_SIZE);
+}
+
+static cn_err put_tensor(const struct encoder *encoder, const struct cn_tensor_info *tensor,
+                         struct cn_update_pick *pick)
+{
+    enum cn_update_kind kind = cn_update_kind_of(encoder->header, tensor);
+    size_t count;
+
+    if (kind == CN_UPDATE_KIND_NONE) {
+        float *decoded = encoder->decoded + tensor->offset;
+
+        memset(decoded, 0, tensor->count * sizeof(float));
+        if (encoder->feedback)
+            memcpy(decoded, encoder->values + tensor->offset, tensor->count * sizeof(float));
+        return CN_OK;
+    }
+    for (size_t done = 0; done < tensor->count; done += count) {
         cn_err err;
 
-        cn_put_u16(block + size, (uint16_t)cn_crc32c(0, block, size));
-        err = cn_buffer_append(out, block, size + CRC_SIZE);
+        count = block_count(&encoder->header->rule, tensor, done);
+        err = put_block(encoder, kind, tensor->offset + done, count, pick);
         if (err)
             return err;
     }
     return CN_OK;
 }
 
-static cn_err encode_tensors(const struct cn_update_rule *rule, const struct cn_layout *layout,
-                             const float *values, float *decoded, struct cn_buffer *out)
+static cn_err put_tensors(const struct encoder *encoder, const struct cn_layout *layout)
 {
     struct cn_update_pick *picks = calloc(layout->tensor_count + 1, sizeof(*picks));
     cn_err err = CN_OK;
 
     if (!picks)
         return CN_ENOMEM;
-    if (rule->mode == CN_UPDATE_TOPK)
-        err = cn_update_select(rule, layout, values, picks);
+    if (encoder->header->rule.mode == CN_UPDATE_TOPK)
+        err = cn_update_select(encoder->header, layout, encoder->values, picks);
     for (size_t t = 0; t < layout->tensor_count && !err; t++)
-        err = encode_tensor(rule, &layout->tensors[t], values, &picks[t], decoded, out);
+        err = put_tensor(encoder, &layout->tensors[t], &picks[t]);
     free(picks);
     return err;
 }
 
-cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_layout *layout,
-                        const float *values, float *decoded, struct cn_buffer *out)
+cn_err cn_update_encode_all(const struct cn_update_header *header, const struct cn_layout *layout,
+                            const float *values, bool feedback, float *decoded,
+                            struct cn_buffer *out)
 {
+    const struct encoder encoder = {header, values, feedback, decoded, out};
     size_t start = out->size;
     uint8_t head[CN_UPDATE_HEADER_SIZE];
     uint8_t digest[CN_DIGEST_SIZE];
@@ -110,7 +174,7 @@ cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_l
     err = cn_buffer_append(out, head, head_size);
     if (err)
         return err;
-    err = encode_tensors(&header->rule, layout, values, decoded, out);
+    err = put_tensors(&encoder, layout);
     if (!err) {
         cn_crypto_digest(out->data + start, out->size - start, digest);
         err = cn_buffer_append(out, digest, sizeof(digest));
@@ -120,22 +184,23 @@ cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_l
     return err;
 }
 
-static cn_err decode_block(const struct cn_update_rule *rule, bool is_sparse, const uint8_t *bytes,
-                           size_t size, size_t count, float *values, size_t *used)
+cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_layout *layout,
+                        const float *values, float *decoded, struct cn_buffer *out)
 {
-    if (is_sparse)
-        return cn_update_sparse_decode(bytes, size, count, rule->value_bits, values, used);
-    if (rule->mode == CN_UPDATE_RAW32)
-        return cn_update_dense_decode_raw(bytes, size, count, values, used);
-    return cn_update_dense_decode_q8(bytes, size, count, values, used);
+    return cn_update_encode_all(header, layout, values, false, decoded, out);
 }
 
 // Decodes one block and its CRC.
-static cn_err get_block(const struct cn_update_rule *rule, bool is_sparse, const uint8_t *bytes,
-                        size_t size, size_t count, float *values, size_t *used)
+static cn_err get_block(const struct cn_update_rule *rule, enum cn_update_kind kind,
+                        const uint8_t *bytes, size_t size, size_t count, float *values,
+                        size_t *used)
 {
-    cn_err err = decode_block(rule, is_sparse, bytes, size, count, values, used);
+    cn_err err;
 
+    if (kind == CN_UPDATE_KIND_SPARSE)
+        err = cn_update_sparse_decode(bytes, size, count, rule->value_bits, values, used);
+    else
+        err = dense[kind].decode(bytes, size, count, values, used);
     if (err)
         return err;
     if (size - *used < CRC_SIZE)
@@ -146,27 +211,57 @@ static cn_err get_block(const struct cn_update_rule *rule, bool is_sparse, const
     return CN_OK;
 }
 
-static cn_err get_tensor(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
-                         const uint8_t *bytes, size_t size, struct cn_diag *diag,
-                         cn_update_visit *visit, void *context, size_t *used)
+// Where decoded values go.
+struct decoder {
+    const struct cn_update_header *header;
+    struct cn_diag *diag;
+    cn_update_visit *visit;
+    void *context;
+};
+
+// A tensor that the frame leaves out does not change.
+static cn_err visit_zeros(const struct decoder *decoder, const struct cn_tensor_info *tensor)
 {
-    bool is_sparse = cn_update_is_sparse(rule, tensor);
+    static const float zeros[CN_UPDATE_BLOCK_COUNT];
+    size_t count;
+
+    for (size_t done = 0; done < tensor->count; done += count) {
+        size_t left = tensor->count - done;
+        cn_err err;
+
+        count = left < CN_UPDATE_BLOCK_COUNT ? left : CN_UPDATE_BLOCK_COUNT;
+        err = decoder->visit(decoder->context, tensor->offset + done, zeros, count);
+        if (err)
+            return err;
+    }
+    return CN_OK;
+}
+
+static cn_err get_tensor(const struct decoder *decoder, const struct cn_tensor_info *tensor,
+                         const uint8_t *bytes, size_t size, size_t *used)
+{
+    enum cn_update_kind kind = cn_update_kind_of(decoder->header, tensor);
+    size_t block = 0;
+    size_t count;
 
     *used = 0;
-    for (size_t done = 0; done < tensor->count; done += CN_UPDATE_BLOCK_COUNT) {
-        float values[CN_UPDATE_BLOCK_COUNT];
-        size_t count = block_count(tensor, done);
+    if (kind == CN_UPDATE_KIND_NONE)
+        return visit_zeros(decoder, tensor);
+    for (size_t done = 0; done < tensor->count; done += count, block++) {
+        float values[CN_UPDATE_BLOCK_COUNT_MAX];
         size_t block_size;
-        cn_err err =
-            get_block(rule, is_sparse, bytes + *used, size - *used, count, values, &block_size);
+        cn_err err;
 
+        count = block_count(&decoder->header->rule, tensor, done);
+        err = get_block(&decoder->header->rule, kind, bytes + *used, size - *used, count, values,
+                        &block_size);
         if (err) {
-            cn_diag_add(diag, "update: block %zu of tensor %s: %s", done / CN_UPDATE_BLOCK_COUNT,
+            cn_diag_add(decoder->diag, "update: block %zu of tensor %s: %s", block,
                         tensor->name ? tensor->name : "?", cn_err_text(err));
             return err;
         }
         *used += block_size;
-        err = visit(context, tensor->offset + done, values, count);
+        err = decoder->visit(decoder->context, tensor->offset + done, values, count);
         if (err)
             return err;
     }
@@ -178,6 +273,7 @@ static cn_err walk(const uint8_t *frame, size_t size, const struct cn_layout *la
                    struct cn_diag *diag, struct cn_update_header *header, cn_update_visit *visit,
                    void *context)
 {
+    const struct decoder decoder = {header, diag, visit, context};
     size_t position;
     cn_err err;
 
@@ -193,8 +289,7 @@ static cn_err walk(const uint8_t *frame, size_t size, const struct cn_layout *la
     for (size_t t = 0; t < layout->tensor_count; t++) {
         size_t used;
 
-        err = get_tensor(&header->rule, &layout->tensors[t], frame + position, size - position,
-                         diag, visit, context, &used);
+        err = get_tensor(&decoder, &layout->tensors[t], frame + position, size - position, &used);
         if (err)
             return err;
         position += used;

@@ -1,6 +1,6 @@
 // update.h - the compressed weight change that travels, up from a group and down to it.
 //
-// A frame is a header, blocks of up to 4096 coordinates that decode alone, and a SHA-256 of all
+// A frame is a header, blocks of coordinates that decode alone, and a SHA-256 of all
 // before it. The format, with test vectors, is runtime/update/UPDATE.md. Encoding uses integers and
 // exact IEEE operations only: every machine makes the same bytes of the same values.
 // Decoding is total: any bytes give finite values of exactly the layout's size, or an error.
@@ -22,8 +22,13 @@ struct cn_update_header {
     char group[CN_NAME_SIZE];     // sender; "" in a frame from the aggregator
     uint8_t base[CN_DIGEST_SIZE]; // digest of the version the change is relative to
     uint64_t weight;              // samples; 1 to CN_UPDATE_WEIGHT_MAX
-    struct cn_update_rule rule;
+    struct cn_update_rule rule;   // not CN_UPDATE_AUTO
+    bool leave_statistics;        // they are not part of the frame: each board keeps its own
+    bool snapshot; // the values are the weights of version .round, not a change of its parent
 };
+
+// "topk"
+const char *cn_update_mode_name(enum cn_update_mode mode);
 
 // The largest frame any rule can give for this layout.
 size_t cn_update_size_max(const struct cn_layout *layout);

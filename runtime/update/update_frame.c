@@ -4,8 +4,21 @@
 #include <string.h>
 
 #define VALUE_BITS_MAX 8
+#define FLAG_SNAPSHOT 1u
+#define FLAG_LEAVE 2u
 
-static const uint8_t magic[8] = "cairnup1"; // the digit is the format's version
+static const uint8_t magic[8] = "cairnup2"; // the digit is the format's version
+
+const char *cn_update_mode_name(enum cn_update_mode mode)
+{
+    static const char *const names[] = {
+        [CN_UPDATE_RAW32] = "raw32", [CN_UPDATE_Q8] = "q8",     [CN_UPDATE_TOPK] = "topk",
+        [CN_UPDATE_BF16] = "bf16",   [CN_UPDATE_Q4] = "q4",     [CN_UPDATE_SIGN] = "sign",
+        [CN_UPDATE_AUTO] = "auto",   [CN_UPDATE_SKIP] = "skip",
+    };
+
+    return names[mode];
+}
 
 static void put_double(uint8_t *to, double value)
 {
@@ -29,7 +42,7 @@ static bool rule_is_valid(const struct cn_update_rule *rule)
 {
     if (rule->mode == CN_UPDATE_TOPK)
         return rule->density > 0 && rule->density <= 1 && rule->value_bits <= VALUE_BITS_MAX;
-    return rule->mode == CN_UPDATE_RAW32 || rule->mode == CN_UPDATE_Q8;
+    return (unsigned)rule->mode <= CN_UPDATE_SIGN || rule->mode == CN_UPDATE_SKIP;
 }
 
 cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
@@ -47,7 +60,7 @@ cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
     bytes[8] = (uint8_t)header->rule.mode;
     bytes[9] = is_topk ? (uint8_t)header->rule.value_bits : 0;
     bytes[10] = (uint8_t)group_size;
-    bytes[11] = 0;
+    bytes[11] = (uint8_t)(header->snapshot * FLAG_SNAPSHOT | header->leave_statistics * FLAG_LEAVE);
     cn_put_u32(bytes + 12, header->round);
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->weight);
@@ -63,8 +76,8 @@ static cn_err get_rule(const uint8_t *bytes, struct cn_diag *diag, struct cn_upd
 {
     static const uint8_t zeros[8];
 
-    if (bytes[8] > CN_UPDATE_TOPK) {
-        cn_diag_add(diag, "update: mode %u, expected 0 to 2", bytes[8]);
+    if (bytes[8] > CN_UPDATE_SKIP || bytes[8] == CN_UPDATE_AUTO) {
+        cn_diag_add(diag, "update: mode %u, expected 0 to 5 or 7", bytes[8]);
         return CN_EFORMAT;
     }
     *rule = (struct cn_update_rule){.mode = (enum cn_update_mode)bytes[8],
@@ -102,8 +115,9 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
     cn_err err;
 
     *header = (struct cn_update_header){0};
-    if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0 || bytes[11]) {
-        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 1", size);
+    if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0 ||
+        bytes[11] & ~(FLAG_SNAPSHOT | FLAG_LEAVE)) {
+        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 2", size);
         return CN_EFORMAT;
     }
     err = get_rule(bytes, diag, &header->rule);
@@ -112,6 +126,8 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
     err = get_group(bytes, size, diag, header);
     if (err)
         return err;
+    header->snapshot = bytes[11] & FLAG_SNAPSHOT;
+    header->leave_statistics = bytes[11] & FLAG_LEAVE;
     header->round = cn_get_u32(bytes + 12);
     header->run = cn_get_u64(bytes + 16);
     header->weight = cn_get_u64(bytes + 24);

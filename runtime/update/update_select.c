@@ -74,10 +74,11 @@ static void pick_for_tensor(const struct cn_update_rule *rule, const float *valu
     *pick = pick_largest(histogram, floor);
 }
 
-cn_err cn_update_select(const struct cn_update_rule *rule, const struct cn_layout *layout,
+cn_err cn_update_select(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, struct cn_update_pick *picks)
 {
     struct histogram *histogram = calloc(1, sizeof(*histogram));
+    const struct cn_update_rule *rule = &header->rule;
     struct cn_update_pick model;
     size_t candidates = 0;
     size_t ties_left;
@@ -87,7 +88,7 @@ cn_err cn_update_select(const struct cn_update_rule *rule, const struct cn_layou
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (!cn_update_is_sparse(rule, tensor))
+        if (cn_update_kind_of(header, tensor) != CN_UPDATE_KIND_SPARSE)
             continue;
         histogram_add(histogram, values + tensor->offset, tensor->count);
         candidates += tensor->count;
@@ -97,7 +98,7 @@ cn_err cn_update_select(const struct cn_update_rule *rule, const struct cn_layou
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (cn_update_is_sparse(rule, tensor))
+        if (cn_update_kind_of(header, tensor) == CN_UPDATE_KIND_SPARSE)
             pick_for_tensor(rule, values + tensor->offset, tensor->count, &model, &ties_left,
                             histogram, &picks[t]);
     }

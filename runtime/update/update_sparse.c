@@ -6,16 +6,16 @@
 #include "runtime/update/update_block.h"
 #include "runtime/update/update_rice.h"
 
-#define HEAD_SIZE 3 // 13 bits count, 4 bits b of the gaps, 4 bits b of the levels, 3 bits zero
-#define GAP_B_MAX 12
+#define HEAD_SIZE 3 // 15 bits count, 4 bits b of the gaps, 4 bits b of the levels, 1 bit zero
+#define GAP_B_MAX 14
 #define LEVEL_COUNT 256
 
 // What is sent of a block, in the order of the row.
 struct sparse {
     uint32_t count;
-    uint16_t index[CN_UPDATE_BLOCK_COUNT];
-    uint16_t gap[CN_UPDATE_BLOCK_COUNT];
-    uint8_t level[CN_UPDATE_BLOCK_COUNT];
+    uint16_t index[CN_UPDATE_BLOCK_COUNT_MAX];
+    uint16_t gap[CN_UPDATE_BLOCK_COUNT_MAX];
+    uint8_t level[CN_UPDATE_BLOCK_COUNT_MAX];
 };
 
 // The levels of a block: level l stands for bits low + l * step + step / 2.
@@ -133,12 +133,10 @@ static void collect(const float *values, size_t count, struct cn_update_pick *pi
 static uint32_t mean_code(const float *values, const struct sparse *sparse)
 {
     double sum = 0;
-    uint32_t bits;
 
     for (uint32_t i = 0; i < sparse->count; i++)
         sum += (double)cn_update_float(cn_update_bits(values[sparse->index[i]]) & 0x7fffffffu);
-    bits = cn_update_bits((float)(sum / sparse->count));
-    return (bits + 0x3fff + (bits >> CN_UPDATE_CODE_SHIFT & 1)) >> CN_UPDATE_CODE_SHIFT;
+    return cn_update_nearest_code((float)(sum / sparse->count));
 }
 
 static void fit_scale(const float *values, const struct sparse *sparse, struct scale *scale)
@@ -203,7 +201,7 @@ static uint8_t *put_coordinates(const float *values, size_t count, const struct 
 
 static void put_head(uint8_t head[HEAD_SIZE], uint32_t count, unsigned gap_b, unsigned level_b)
 {
-    uint32_t word = count | (uint32_t)gap_b << 13 | (uint32_t)level_b << 17;
+    uint32_t word = count | (uint32_t)gap_b << 15 | (uint32_t)level_b << 19;
 
     head[0] = (uint8_t)word;
     head[1] = (uint8_t)(word >> 8);
@@ -313,9 +311,9 @@ cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, 
     if (size < HEAD_SIZE)
         return CN_EFORMAT;
     head = bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16;
-    sparse.count = head & 0x1fff;
-    gap_b = head >> 13 & 15;
-    level_b = head >> 17 & 15;
+    sparse.count = head & 0x7fff;
+    gap_b = head >> 15 & 15;
+    level_b = head >> 19 & 15;
     if (sparse.count > count || gap_b > GAP_B_MAX || level_b > value_bits)
         return CN_ERANGE;
     memset(values, 0, 4 * count);
@@ -334,7 +332,7 @@ cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, 
     if (err)
         return err;
     *used = size - (size_t)(reader.end - bytes);
-    if (head >> 21 || !is_gap_b(&sparse, gap_b) || level_b != choose_level_b(&sparse, value_bits))
+    if (head >> 23 || !is_gap_b(&sparse, gap_b) || level_b != choose_level_b(&sparse, value_bits))
         return CN_EFORMAT;
     return CN_OK;
 }

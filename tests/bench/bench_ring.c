@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ports/tcp/ring.h"
+#include "ports/tcp/collective_tcp.h"
 #include "runtime/port/platform.h"
 
 #define REPEATS_MAX 1000
@@ -28,7 +28,7 @@ static cn_err measure(struct cn_collective *ring, size_t size, int repeats, uint
         int slot = i - repeats / 10 - 1; // the first ones warm up
         uint64_t begin_us = cn_platform_now_us();
 
-        err = cn_collective_tcp.all_reduce(ring, CN_REDUCE_SUM, data, size / sizeof(float));
+        err = cn_all_reduce(ring, CN_REDUCE_SUM, data, size / sizeof(float));
         if (slot >= 0)
             times_us[slot] = cn_platform_now_us() - begin_us;
     }

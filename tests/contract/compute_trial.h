@@ -22,7 +22,7 @@ struct trial {
     uint32_t samples;
     float *data[OPERANDS];    // of all samples
     double *wanted[OPERANDS]; // outputs by the reference
-    double loss;
+    double loss, weight;      // weight 0 is not compared
     uint64_t correct;
 };
 

@@ -1,5 +1,4 @@
-// Elementwise work, losses and the optimizer, on every compute port. The optimizer is compared to
-// the bit.
+// Elementwise work and losses, on every compute port.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,108 +33,6 @@ static void every_entry_of_every_port_is_filled_in(void **state)
     }
 }
 
-static double map_value(const struct cn_map *op, double x)
-{
-    switch (op->kind) {
-    case CN_MAP_RELU:
-        return x < 0 ? 0 : x;
-    case CN_MAP_LEAKY_RELU:
-        return x < 0 ? (double)op->alpha * x : x;
-    case CN_MAP_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case CN_MAP_TANH:
-        return tanh(x);
-    case CN_MAP_SCALE:
-        break;
-    }
-    return (double)op->alpha * x;
-}
-
-static double map_slope(const struct cn_map *op, double y)
-{
-    switch (op->kind) {
-    case CN_MAP_RELU:
-        return y > 0 ? 1 : 0;
-    case CN_MAP_LEAKY_RELU:
-        return y > 0 ? 1 : (double)op->alpha;
-    case CN_MAP_SIGMOID:
-        return y * (1 - y);
-    case CN_MAP_TANH:
-        return 1 - y * y;
-    case CN_MAP_SCALE:
-        break;
-    }
-    return (double)op->alpha;
-}
-
-static void maps_and_their_gradients_are_right(void **state)
-{
-    (void)state;
-    for (int kind = CN_MAP_RELU; kind <= CN_MAP_SCALE; kind++)
-        for (int gradient = 0; gradient < 2; gradient++) {
-            struct trial trial = {.samples = 7};
-            struct cn_map op = {.kind = (enum cn_map_kind)kind, .alpha = 0.2f, .count = 19};
-
-            trial.call.op = gradient ? CN_OP_MAP_GRAD : CN_OP_MAP;
-            trial.call.map = op;
-            trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){19, true};
-            if (gradient)
-                trial.extent[1] = trial.extent[0];
-            trial_init(&trial);
-            for (size_t i = 0; i < 7 * 19; i++) {
-                double x = (double)trial.data[0][i];
-
-                trial.wanted[CN_CALL_INPUTS][i] =
-                    gradient ? x * map_slope(&op, (double)trial.data[1][i]) : map_value(&op, x);
-            }
-            trial_check(&trial, "map");
-            trial_deinit(&trial);
-        }
-}
-
-// A sample of dims 2 x 3 x 5; a is whole or repeats, b is a row of 3 along the middle.
-static void check_combine(enum cn_combine_kind kind, bool gradient, bool a_batched)
-{
-    struct cn_combine op = {.kind = kind,
-                            .rank = 3,
-                            .dims = {2, 3, 5},
-                            .a = {15, 5, 1},
-                            .b = {0, 1, 0},
-                            .scale = gradient && kind == CN_COMBINE_SUB ? -1 : 1};
-    struct trial trial = {.call = {.op = gradient ? CN_OP_COMBINE_GRAD : CN_OP_COMBINE},
-                          .samples = 4};
-    struct extent whole = {30, true};
-
-    trial.call.combine = op;
-    trial.extent[0] = gradient ? whole : (struct extent){30, a_batched};
-    trial.extent[1] = (struct extent){gradient && kind != CN_COMBINE_MUL ? 0 : 3, false};
-    trial.extent[CN_CALL_INPUTS] = gradient ? (struct extent){30, a_batched} : whole;
-    trial_init(&trial);
-    for (size_t n = 0; n < 4; n++)
-        for (size_t i = 0; i < 30; i++) {
-            size_t shared = a_batched ? n * 30 + i : i;
-            double b = trial.extent[1].words ? (double)trial.data[1][i / 5 % 3] : 1;
-            double a = (double)trial.data[0][gradient ? n * 30 + i : shared];
-
-            if (gradient)
-                trial.wanted[CN_CALL_INPUTS][shared] += (double)op.scale * a * b;
-            else
-                trial.wanted[CN_CALL_INPUTS][n * 30 + i] = kind == CN_COMBINE_ADD   ? a + b
-                                                           : kind == CN_COMBINE_SUB ? a - b
-                                                                                    : a * b;
-        }
-    trial_check(&trial, "combine");
-    trial_deinit(&trial);
-}
-
-static void arithmetic_repeats_operands_and_sums_their_gradients(void **state)
-{
-    (void)state;
-    for (int kind = CN_COMBINE_ADD; kind <= CN_COMBINE_MUL; kind++)
-        for (int i = 0; i < 4; i++)
-            check_combine((enum cn_combine_kind)kind, i & 1, i & 2);
-}
-
 static void bias_gradients_sum_rows_and_planes(void **state)
 {
     (void)state;
@@ -153,146 +50,142 @@ static void bias_gradients_sum_rows_and_planes(void **state)
     }
 }
 
-static void reference_cross_entropy(struct trial *trial, size_t outputs)
+// Element (row, c) of the logits.
+static size_t logit(const struct cn_loss_call *op, size_t row, size_t c)
 {
-    for (size_t n = 0; n < trial->samples; n++) {
-        const float *x = trial->data[0] + n * outputs;
-        int32_t label = (int32_t)(n * 5 % outputs);
-        double sum = 0;
-        size_t best = 0;
+    size_t sample = row / op->rows * op->rows * op->outputs, r = row % op->rows;
 
-        memcpy(&trial->data[1][n], &label, sizeof(label));
-        for (size_t j = 0; j < outputs; j++) {
-            sum += exp((double)x[j]);
-            best = x[j] > x[best] ? j : best;
-        }
-        trial->loss += log(sum) - (double)x[label];
-        trial->correct += best == (size_t)label;
-        for (size_t j = 0; j < outputs; j++)
-            trial->wanted[CN_CALL_INPUTS][n * outputs + j] =
-                exp((double)x[j]) / sum - (j == (size_t)label);
-    }
+    return sample + (op->classes_first ? r + c * op->rows : r * op->outputs + c);
 }
 
-static void losses_and_their_gradients_are_right(void **state)
+// The sum of -w_c t_c log softmax_c, and its slope by the softmax's definition.
+static void reference_row(struct trial *trial, size_t row, size_t label)
 {
-    struct trial entropy = {.call = {.op = CN_OP_CROSS_ENTROPY, .loss = {10}}, .samples = 9};
-    struct trial mse = {.call = {.op = CN_OP_MSE, .loss = {6}}, .samples = 9};
+    const struct cn_loss_call *op = &trial->call.loss;
+    const float *weights = trial->extent[2].words ? trial->data[2] : NULL;
+    double sum = 0, shares = 0;
+    size_t best = 0;
 
-    (void)state;
-    entropy.extent[0] = entropy.extent[CN_CALL_INPUTS] = (struct extent){10, true};
-    entropy.extent[1] = (struct extent){1, true};
-    trial_init(&entropy);
-    reference_cross_entropy(&entropy, 10);
-    trial_check(&entropy, "cross-entropy");
-    trial_deinit(&entropy);
-
-    mse.extent[0] = mse.extent[1] = mse.extent[CN_CALL_INPUTS] = (struct extent){6, true};
-    trial_init(&mse);
-    for (size_t i = 0; i < 9 * 6; i++) {
-        double difference = (double)mse.data[0][i] - (double)mse.data[1][i];
-
-        mse.loss += difference * difference / 6;
-        mse.wanted[CN_CALL_INPUTS][i] = 2 * difference / 6;
+    for (size_t c = 0; c < op->outputs; c++) {
+        sum += exp((double)trial->data[0][logit(op, row, c)]);
+        if (trial->data[0][logit(op, row, c)] > trial->data[0][logit(op, row, best)])
+            best = c;
     }
-    trial_check(&mse, "mse");
-    trial_deinit(&mse);
-}
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t c = 0; c < op->outputs; c++) {
+            double x = (double)trial->data[0][logit(op, row, c)];
+            double share = (c == label ? 1 - (double)op->smoothing : 0) +
+                           (double)op->smoothing / (double)op->outputs;
 
-// One step of the optimizer over all its numbers; finite says what the port must find.
-static void run_sgd(const struct cn_compute_ops *ops, uint32_t threads, float *arrays[3],
-                    size_t count, const struct cn_hyper *hyper, bool finite)
-{
-    static const enum cn_arena arenas[] = {CN_ARENA_GRADIENTS, CN_ARENA_WEIGHTS,
-                                           CN_ARENA_OPTIMIZER};
-    struct cn_compute_config config = {.threads = threads};
-    struct cn_compute_sizes sizes = {0};
-    struct cn_compute_result result;
-    struct cn_compute *device;
-    void *host;
-
-    assert_int_equal(ops->open(&config, &device), CN_OK);
-    for (int i = 0; i < 3; i++)
-        sizes.words[arenas[i]] = count;
-    assert_int_equal(ops->reserve(device, &sizes, 1), CN_OK);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(ops->map(device, arenas[i], &host), CN_OK);
-        memcpy(host, arrays[i], count * sizeof(float));
-        assert_int_equal(ops->unmap(device, arenas[i]), CN_OK);
-    }
-    trial_run_flat(ops, device, CN_OP_SGD, hyper);
-    assert_int_equal(ops->wait(device, &result), CN_OK);
-    assert_int_equal(result.finite, finite);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(ops->map(device, arenas[i], &host), CN_OK);
-        memcpy(arrays[i], host, count * sizeof(float));
-        assert_int_equal(ops->unmap(device, arenas[i]), CN_OK);
-    }
-    ops->close(device);
-}
-
-#define SGD_COUNT 1003
-
-// volatile keeps the compiler of the test from contracting or reordering.
-static void the_optimizer_is_exact_to_the_bit(void **state)
-{
-    const struct cn_hyper hyper = {
-        .gradient_scale = 0.031f, .learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f};
-    float wanted[3][SGD_COUNT], values[3][SGD_COUNT];
-    float *arrays[3] = {values[0], values[1], values[2]};
-
-    (void)state;
-    for (size_t p = 0; p < trial_port_count; p++)
-        for (uint32_t threads = 1; threads < 4; threads++) {
-            for (size_t i = 0; i < SGD_COUNT; i++) {
-                volatile float g, decay, keep, step;
-
-                for (int j = 0; j < 3; j++)
-                    values[j][i] = wanted[j][i] = trial_next_value();
-                g = wanted[0][i] * hyper.gradient_scale;
-                decay = hyper.weight_decay * wanted[1][i];
-                decay = g + decay;
-                keep = hyper.momentum * wanted[2][i];
-                wanted[2][i] = keep + decay;
-                step = hyper.learning_rate * wanted[2][i];
-                wanted[1][i] = wanted[1][i] - step;
+            share *= weights ? (double)weights[c] : 1;
+            if (pass == 0) {
+                shares += share;
+                trial->loss += share * (log(sum) - x);
+            } else {
+                trial->wanted[CN_CALL_INPUTS][logit(op, row, c)] = shares * exp(x) / sum - share;
             }
-            run_sgd(trial_ports[p], threads, arrays, SGD_COUNT, &hyper, true);
-            assert_memory_equal(values[1], wanted[1], sizeof(wanted[1]));
-            assert_memory_equal(values[2], wanted[2], sizeof(wanted[2]));
         }
+    trial->weight += weights ? (double)weights[label] : 1;
+    trial->correct += best == label;
 }
 
-static void a_gradient_that_is_not_finite_changes_nothing(void **state)
+static void check_cross_entropy(struct cn_loss_call op, bool weighted)
 {
-    static const float bad[] = {INFINITY, -INFINITY, NAN};
-    const struct cn_hyper hyper = {.gradient_scale = 1, .learning_rate = 0.1f};
-    float values[3][SGD_COUNT], before[3][SGD_COUNT];
-    float *arrays[3] = {values[0], values[1], values[2]};
+    struct trial trial = {.call = {.op = CN_OP_CROSS_ENTROPY}, .samples = 9};
 
+    trial.call.loss = op;
+    trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){op.rows * op.outputs, true};
+    trial.extent[1] = (struct extent){op.rows, true};
+    trial.extent[2] = (struct extent){weighted ? op.outputs : 0, false};
+    trial_init(&trial);
+    for (size_t c = 0; weighted && c < op.outputs; c++)
+        trial.data[2][c] = 0.5f + fabsf(trial.data[2][c]);
+    for (size_t row = 0; row < 9 * op.rows; row++) {
+        int32_t label = (int32_t)(row * 5 % op.outputs);
+
+        memcpy(&trial.data[1][row], &label, sizeof(label));
+        if (label != op.ignore)
+            reference_row(&trial, row, (size_t)label);
+    }
+    trial_check(&trial, "cross-entropy");
+    trial_deinit(&trial);
+}
+
+static void cross_entropy_counts_rows_weights_and_smoothed_targets(void **state)
+{
     (void)state;
-    for (size_t p = 0; p < trial_port_count; p++)
-        for (size_t i = 0; i < 3; i++) {
-            for (size_t j = 0; j < 3 * SGD_COUNT; j++)
-                values[j / SGD_COUNT][j % SGD_COUNT] = trial_next_value();
-            values[0][i * 500] = bad[i];
-            memcpy(before, values, sizeof(before));
-            run_sgd(trial_ports[p], 2, arrays, SGD_COUNT, &hyper, false);
-            assert_memory_equal(values[1], before[1], sizeof(before[1]));
-            assert_memory_equal(values[2], before[2], sizeof(before[2]));
-        }
+    check_cross_entropy((struct cn_loss_call){.outputs = 10, .rows = 1, .ignore = INT32_MIN},
+                        false);
+    for (int i = 0; i < 16; i++)
+        check_cross_entropy((struct cn_loss_call){.outputs = 7,
+                                                  .rows = 5,
+                                                  .classes_first = i & 1,
+                                                  .ignore = i & 2 ? 3 : INT32_MIN,
+                                                  .smoothing = i & 4 ? 0.1f : 0},
+                            i & 8);
+}
+
+static double value_loss(enum cn_op op, double delta, double y, double target, double *slope)
+{
+    double d = y - target, sigmoid = 1 / (1 + exp(-y));
+
+    switch (op) {
+    case CN_OP_BINARY_ENTROPY:
+        *slope = sigmoid - target;
+        return -target * log(sigmoid) - (1 - target) * log(1 - sigmoid);
+    case CN_OP_MSE:
+        *slope = 2 * d;
+        return d * d;
+    case CN_OP_HUBER:
+        *slope = delta > 0 ? fmax(-delta, fmin(delta, d)) : (d > 0) - (d < 0);
+        if (!(delta > 0))
+            return fabs(d);
+        return fabs(d) <= delta ? d * d / 2 : delta * (fabs(d) - delta / 2);
+    default:
+        *slope = 1;
+        return y;
+    }
+}
+
+static void check_value_loss(enum cn_op op, float delta)
+{
+    struct trial trial = {.call = {.op = op}, .samples = 9, .weight = 9};
+
+    trial.call.loss = (struct cn_loss_call){.outputs = 6, .rows = 1, .delta = delta};
+    trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){6, true};
+    trial.extent[1] = (struct extent){op == CN_OP_MEAN_LOSS ? 0 : 6, true};
+    trial_init(&trial);
+    for (size_t i = 0; i < 9 * 6; i++) {
+        double slope;
+
+        if (op == CN_OP_BINARY_ENTROPY)
+            trial.data[1][i] = fabsf(trial.data[1][i]);
+        trial.loss += value_loss(op, (double)delta, (double)trial.data[0][i],
+                                 (double)trial.data[1][i], &slope) /
+                      6;
+        trial.wanted[CN_CALL_INPUTS][i] = slope / 6;
+    }
+    trial_check(&trial, "loss of values");
+    trial_deinit(&trial);
+}
+
+static void losses_of_values_and_their_gradients_are_right(void **state)
+{
+    (void)state;
+    check_value_loss(CN_OP_MSE, 0);
+    check_value_loss(CN_OP_BINARY_ENTROPY, 0);
+    check_value_loss(CN_OP_HUBER, 0);
+    check_value_loss(CN_OP_HUBER, 0.3f);
+    check_value_loss(CN_OP_MEAN_LOSS, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_entry_of_every_port_is_filled_in),
-        cmocka_unit_test(maps_and_their_gradients_are_right),
-        cmocka_unit_test(arithmetic_repeats_operands_and_sums_their_gradients),
         cmocka_unit_test(bias_gradients_sum_rows_and_planes),
-        cmocka_unit_test(losses_and_their_gradients_are_right),
-        cmocka_unit_test(the_optimizer_is_exact_to_the_bit),
-        cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(cross_entropy_counts_rows_weights_and_smoothed_targets),
+        cmocka_unit_test(losses_of_values_and_their_gradients_are_right),
     };
 
     if (!kernels_present())

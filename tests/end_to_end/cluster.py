@@ -135,7 +135,7 @@ class Cluster:
         build = os.path.abspath(build)
         self.node = os.path.join(build, "cairn-node")
         self.aggregator = os.path.join(build, "cairn-aggregator")
-        self.groups = groups or GROUPS
+        self.groups = GROUPS if groups is None else groups
         self.job = {**JOB, **job}
         self.boards = [board for members in self.groups.values() for board in members]
         self.keep = keep

@@ -117,7 +117,7 @@ def frame_of(now, group, weight=100, values=None, name=None):
     """A raw32 frame for the open round."""
     values = values or [0.001] * TOTAL
     name = (name or group).encode()
-    data = b"cairnup1" + bytes([0, 0, len(name), 0]) + struct.pack("<IQ", now[4], now[1])
+    data = b"cairnup2" + bytes([0, 0, len(name), 0]) + struct.pack("<IQ", now[4], now[1])
     data += struct.pack("<QQQ", weight, TOTAL, 0) + now[8] + name
     at = 0
     for size in SIZES:

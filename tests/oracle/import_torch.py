@@ -64,14 +64,14 @@ ACCEPTED = {
     "pooled-flatten": (pooled(nn.Flatten()), IMAGE, (EVAL, TRAINING)),
     "pooled-view": (pooled(View(lambda x: x.view(x.size(0), -1))), IMAGE, (EVAL, TRAINING)),
     "pooled-squeeze": (pooled(View(lambda x: x.squeeze(-1).squeeze(-1))), IMAGE, (EVAL, TRAINING)),
-    "dropped": (dropped(), (64,), (EVAL,)),
-    "normalised": (normalised(), IMAGE, (EVAL,)),
+    "dropped": (dropped(), (64,), (EVAL, TRAINING)),
+    "normalised": (normalised(), IMAGE, (EVAL, TRAINING)),
 }
 
 # name: (module, dims of a sample, forms, what the message names)
 REFUSED = {
-    "dropped": (dropped(), (64,), (TRAINING,), ("Dropout", "0.2", "training mode")),
-    "normalised": (normalised(), IMAGE, (TRAINING,), ("BatchNormalization", "not supported")),
+    "sorted": (nn.Sequential(nn.Linear(64, 8), View(lambda x: x.topk(3)[0])), (64,),
+               (EVAL, TRAINING), ("TopK", "not supported")),
 }
 
 

@@ -91,7 +91,8 @@ class Rules:
 
     def check_map(self, value, rule, where):
         refuse(type(value) is not dict, "%s is no map" % where)
-        fields = re.findall(r"(\d+) => ((?:\[.*?\)\]|[^,])+),", rule)
+        fields = re.findall(r"(\? )?(\d+) => ((?:\[.*?\)\]|[^,])+),", rule)
+        fields = [(key, part) for optional, key, part in fields if not optional or int(key) in value]
         refuse(list(value) != [int(key) for key, _ in fields], "%s has the keys %s" % (where, list(value)))
         for key, part in fields:
             self.check(value[int(key)], part, "%s %s" % (where, key))
@@ -145,7 +146,7 @@ EXAMPLES = [
     ("manifest", {1: 2, 2: 1, 3: 1, 4: 64, 5: 262144, 6: RUN, 7: 1, 8: "hall-2", 9: digest(0x11), 10: 4711, 11: {
         1: "digits", 2: 7, 3: 0, 4: "digits", 5: "", 6: 0.0625, 7: 0.0, 8: 0.1, 9: 32, 10: 1, 11: 20, 12: 0.05,
         13: 0.9, 14: 0.0001, 15: False, 16: {1: 2, 2: 0.01, 3: 4}, 17: {1: 1, 2: 1.0, 3: 0}, 18: 100, 19: 2,
-        20: 1.5, 21: 600000, 22: 10.0, 23: 1000000, 24: 5, 25: 0.97}}),
+        20: 1.5, 21: 600000, 22: 10.0, 23: 1000000, 24: 5, 25: 0.97, 27: 100, 28: 3, 29: 3, 30: 0.9, 31: 1}}),
     ("round", {1: RUN, 2: 1, 3: 0, 4: 5, 5: 123456, 6: True, 7: 4, 8: digest(0x22), 9: 100088, 10: digest(0x33),
                11: digest(0x44), 12: 2000, 13: 4, 14: True, 15: digest(0x55)}),
     ("declare", {1: RUN, 2: 5, 3: 3000, 4: digest(0x66), 5: digest(0x22), 6: 12.5, 7: 90, 8: 100, 9: 0.25}),

@@ -1,6 +1,6 @@
 """A second implementation of update frames, written from runtime/update/UPDATE.md alone.
 
-usage: update.py DIRECTORY   (makes and reads every vector of tests/data/update)
+usage: update.py [--make] DIRECTORY   (makes and reads every vector of tests/data/update; --make writes the frames)
 
 Values are array("f"). A sum, product or quotient of float32 numbers computed as float64 and rounded once
 to float32 is what float32 arithmetic gives, so `floats` of exact or float64 results is that arithmetic.
@@ -14,10 +14,11 @@ import sys
 from array import array
 from typing import NamedTuple
 
-RAW32, Q8, TOPK = range(3)
+RAW32, Q8, TOPK, BF16, Q4, SIGN, _, SKIP = range(8)
 PARAM, STATISTIC = range(2)
-BLOCK, GROUP, SPARSE = 4096, 256, 1024
-CODE_MIN, CODE_MAX, SCALE_MAX, LARGEST = 0x0100, 0x8300, 0x7C03, 16.0
+BLOCK, THIN_BLOCK, THIN, GROUP, SMALL = 4096, 16384, 0.002, 256, 1024
+SNAPSHOT, LEAVE = 1, 2
+CODE_MIN, CODE_MAX, LARGEST = 0x0100, 0x8300, 16.0
 NAME = re.compile("[a-z0-9][a-z0-9._-]{0,62}")
 HEADER = struct.Struct("<8sBBBBIQQQQ32s")
 
@@ -40,6 +41,7 @@ class Header(NamedTuple):
     weight: int
     density: float
     base: bytes
+    flags: int = 0
 
 
 def floats(values):
@@ -80,17 +82,32 @@ def checksum(data):
     return (~crc & 0xFFFF).to_bytes(2, "little")
 
 
-def is_sparse(mode, tensor):
+# The kind of block of a tensor: trained and large, trained and small, a statistic
+KINDS = {
+    RAW32: ("raw", "raw", "raw"),
+    BF16: ("bf16", "bf16", "bf16"),
+    Q8: ("q8", "q8", "q8"),
+    Q4: ("q4", "q8", "q8"),
+    SIGN: ("sign", "q8", "q8"),
+    TOPK: ("sparse", "q8", "q8"),
+    SKIP: (None, None, None),
+}
+
+
+def kind_of(header, tensor):
     count, kind = tensor
-    return mode == TOPK and kind == PARAM and count >= SPARSE
+    if kind == STATISTIC:
+        return None if header.flags & LEAVE else KINDS[header.mode][2]
+    return KINDS[header.mode][count < SMALL]
 
 
-def blocks(tensors):
-    """(tensor, first element in the row, elements) of each block."""
+def blocks(header, tensors):
+    """(kind, first element in the row, elements) of each block; kind None is not written."""
+    most = THIN_BLOCK if header.mode == TOPK and header.density < THIN else BLOCK
     start = 0
     for tensor in tensors:
-        for done in range(0, tensor[0], BLOCK):
-            yield tensor, start + done, min(BLOCK, tensor[0] - done)
+        for done in range(0, tensor[0], most):
+            yield kind_of(header, tensor), start + done, min(most, tensor[0] - done)
         start += tensor[0]
 
 
@@ -161,36 +178,107 @@ def level_parameter(levels, value_bits):
 # Blocks
 
 
-def put_q8(values):
+def groups(count):
+    return [min(GROUP, count - start) for start in range(0, count, GROUP)]
+
+
+def take(data, at, count):
+    refuse(at + count > len(data), "a block ends early")
+    return data[at : at + count], at + count
+
+
+def scale_of(largest, steps):
+    code = (bits_of([largest / steps])[0] + 0x7FFF) >> 15
+    return code if code >= CODE_MIN else 0
+
+
+def put_steps(values, limit, pack):
     out = bytearray()
     for start in range(0, len(values), GROUP):
         part = values[start : start + GROUP]
-        code = (bits_of([max(map(abs, part)) / 127])[0] + 0x7FFF) >> 15
-        if code < CODE_MIN:
-            out += bytes(2)
-            continue
-        scale = value_of(code)
-        steps = [round(quotient) for quotient in floats(value / scale for value in part)]
-        out += struct.pack("<H%db" % len(part), code, *steps)
+        code = scale_of(max(map(abs, part)), limit)
+        out += code.to_bytes(2, "little")
+        if code:
+            scale = value_of(code)
+            out += pack([round(quotient) for quotient in floats(value / scale for value in part)])
     return bytes(out)
 
 
-def get_q8(data, at, count):
+def get_scale(data, at, steps):
+    raw, at = take(data, at, 2)
+    code = int.from_bytes(raw, "little")
+    refuse(code and not CODE_MIN <= code <= scale_of(LARGEST, steps), "a scale out of range")
+    return code, at
+
+
+def get_steps(data, at, count, limit, size_of, unpack):
     values = []
-    while len(values) < count:
-        part = min(GROUP, count - len(values))
-        refuse(at + 2 > len(data), "a block ends early")
-        code = struct.unpack_from("<H", data, at)[0]
-        at += 2
+    for part in groups(count):
+        code, at = get_scale(data, at, limit)
         if code == 0:
             values += [0.0] * part
             continue
-        refuse(not CODE_MIN <= code <= SCALE_MAX, "a scale out of range")
-        refuse(at + part > len(data), "a block ends early")
-        steps = struct.unpack_from("<%db" % part, data, at)
-        refuse(max(map(abs, steps)) != 127, "a group without 127")
+        raw, at = take(data, at, size_of(part))
+        steps = unpack(raw, part)
+        refuse(max(map(abs, steps)) != limit, "a group without its largest step")
         values += [max(-LARGEST, min(LARGEST, step * value_of(code))) for step in steps]
-        at += part
+    return values, at
+
+
+def pack_q8(steps):
+    return struct.pack("<%db" % len(steps), *steps)
+
+
+def unpack_q8(raw, count):
+    return struct.unpack("<%db" % count, raw)
+
+
+def pack_q4(steps):
+    steps = steps + [0] * (len(steps) % 2)
+    return bytes(low & 15 | (high & 15) << 4 for low, high in zip(steps[::2], steps[1::2]))
+
+
+def unpack_q4(raw, count):
+    halves = [half for byte in raw for half in (byte & 15, byte >> 4)]
+    steps = [half - 16 if half > 7 else half for half in halves]
+    refuse(any(steps[count:]), "bits behind the last step")
+    return steps[:count]
+
+
+def put_sign(values):
+    out = bytearray()
+    for start in range(0, len(values), GROUP):
+        part = values[start : start + GROUP]
+        code = mean_code(floats(map(abs, part)))
+        out += code.to_bytes(2, "little")
+        if code:
+            bits = sum(sign >> 31 << i for i, sign in enumerate(bits_of(part)))
+            out += bits.to_bytes((len(part) + 7) // 8, "little")
+    return bytes(out)
+
+
+def get_sign(data, at, count):
+    values = []
+    for part in groups(count):
+        code, at = get_scale(data, at, 1)
+        if code == 0:
+            values += [0.0] * part
+            continue
+        raw, at = take(data, at, (part + 7) // 8)
+        bits = int.from_bytes(raw, "little")
+        refuse(bits >> part, "bits behind the last sign")
+        values += [-value_of(code) if bits >> i & 1 else value_of(code) for i in range(part)]
+    return values, at
+
+
+def put_bf16(values):
+    return struct.pack("<%dH" % len(values), *((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 for bits in bits_of(values)))
+
+
+def get_bf16(data, at, count):
+    raw, at = take(data, at, 2 * count)
+    values = [float_of(high << 16) for high in struct.unpack("<%dH" % count, raw)]
+    refuse(not all(abs(value) <= LARGEST for value in values), "a value out of range")
     return values, at
 
 
@@ -199,7 +287,8 @@ def mean_code(magnitudes):
     for magnitude in magnitudes:
         total += magnitude
     bits = bits_of([total / len(magnitudes)])[0]
-    return (bits + 0x3FFF + (bits >> 15 & 1)) >> 15
+    code = (bits + 0x3FFF + (bits >> 15 & 1)) >> 15
+    return code if code >= CODE_MIN else 0
 
 
 def level_step(low, high, value_bits):
@@ -229,7 +318,7 @@ def put_sparse(values, sent, value_bits):
         if value_bits:
             out.put_rice(level, (1 << value_bits) - 1, d)
         free -= gap
-    return (len(sent) | b << 13 | d << 17).to_bytes(3, "little") + codes + out.data()
+    return (len(sent) | b << 15 | d << 19).to_bytes(3, "little") + codes + out.data()
 
 
 def get_codes(data, at, value_bits):
@@ -246,8 +335,8 @@ def get_sparse(data, at, count, value_bits):
     values = [0.0] * count
     refuse(at + 3 > len(data), "a block ends early")
     head = int.from_bytes(data[at : at + 3], "little")
-    sent, b, d = head & 0x1FFF, head >> 13 & 15, head >> 17 & 15
-    refuse(head >> 21 or sent > count or (not sent and head), "head of a block")
+    sent, b, d = head & 0x7FFF, head >> 15 & 15, head >> 19 & 15
+    refuse(head >> 23 or sent > count or (not sent and head), "head of a block")
     at += 3
     if not sent:
         return values, at
@@ -268,10 +357,26 @@ def get_sparse(data, at, count, value_bits):
 
 
 def get_raw(data, at, count):
-    refuse(at + 4 * count > len(data), "a block ends early")
-    values = struct.unpack_from("<%df" % count, data, at)
+    raw, at = take(data, at, 4 * count)
+    values = struct.unpack("<%df" % count, raw)
     refuse(not all(abs(value) <= LARGEST for value in values), "a value out of range")
-    return values, at + 4 * count
+    return values, at
+
+
+PUT = {
+    "raw": lambda values: values.tobytes(),
+    "bf16": put_bf16,
+    "q8": lambda values: put_steps(values, 127, pack_q8),
+    "q4": lambda values: put_steps(values, 7, pack_q4),
+    "sign": put_sign,
+}
+GET = {
+    "raw": get_raw,
+    "bf16": get_bf16,
+    "q8": lambda data, at, count: get_steps(data, at, count, 127, lambda part: part, unpack_q8),
+    "q4": lambda data, at, count: get_steps(data, at, count, 7, lambda part: (part + 1) // 2, unpack_q4),
+    "sign": get_sign,
+}
 
 
 # What is sent
@@ -287,18 +392,18 @@ def largest(codes, indices, count):
     return sorted(candidates, key=lambda index: (-codes[index], index))[:count]
 
 
-def select(density, tensors, values):
+def select(header, tensors, values):
     """The indices in the row of all that sparse blocks send."""
     codes = [(bits & 0x7FFFFFFF) >> 15 for bits in bits_of(values)]
     rows, start = [], 0
     for tensor in tensors:
-        if is_sparse(TOPK, tensor):
+        if kind_of(header, tensor) == "sparse":
             rows.append(range(start, start + tensor[0]))
         start += tensor[0]
     everywhere = [index for row in rows for index in row]
-    chosen = set(largest(codes, everywhere, share(density, len(everywhere))))
+    chosen = set(largest(codes, everywhere, share(header.density, len(everywhere))))
     for row in rows:
-        least = (share(density, len(row)) + 9) // 10
+        least = (share(header.density, len(row)) + 9) // 10
         if sum(index in chosen for index in row) < least:
             chosen.update(largest(codes, row, least))
     return chosen
@@ -309,28 +414,27 @@ def select(density, tensors, values):
 
 def encode(header, tensors, values):
     sparse = header.mode == TOPK
-    chosen = select(header.density, tensors, values) if sparse else ()
+    chosen = select(header, tensors, values) if sparse else ()
     group = header.group.encode()
     frame = bytearray(HEADER.pack(
-        b"cairnup1", header.mode, header.value_bits if sparse else 0, len(group), 0, header.round, header.run,
+        b"cairnup2", header.mode, header.value_bits if sparse else 0, len(group), header.flags, header.round, header.run,
         header.weight, len(values), struct.unpack("<Q", struct.pack("<d", header.density if sparse else 0))[0],
         header.base) + group)
-    for tensor, start, count in blocks(tensors):
+    for kind, start, count in blocks(header, tensors):
         part = values[start : start + count]
-        if header.mode == RAW32:
-            block = part.tobytes()
-        elif is_sparse(header.mode, tensor):
+        if kind == "sparse":
             block = put_sparse(part, [i for i in range(count) if start + i in chosen], header.value_bits)
-        else:
-            block = put_q8(part)
-        frame += block + checksum(block)
+        elif kind:
+            block = PUT[kind](part)
+        if kind:
+            frame += block + checksum(block)
     return bytes(frame + hashlib.sha256(frame).digest())
 
 
 def get_header(frame, tensors):
     refuse(len(frame) < HEADER.size + 32, "too short")
-    magic, mode, value_bits, size, zero, number, run, weight, count, density, base = HEADER.unpack_from(frame)
-    refuse(magic != b"cairnup1" or mode > TOPK or zero, "header")
+    magic, mode, value_bits, size, flags, number, run, weight, count, density, base = HEADER.unpack_from(frame)
+    refuse(magic != b"cairnup2" or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE), "header")
     refuse(value_bits > (8 if mode == TOPK else 0), "bits of a magnitude")
     refuse(HEADER.size + size + 32 > len(frame), "name of the group")
     refuse(not 1 <= weight <= 1 << 31, "weight")
@@ -339,7 +443,7 @@ def get_header(frame, tensors):
     refuse(density if mode != TOPK else not 0 < share_of_all <= 1, "density")
     group = frame[HEADER.size : HEADER.size + size].decode("latin-1")
     refuse(group and not NAME.fullmatch(group), "name of the group")
-    return Header(mode, value_bits, group, number, run, weight, share_of_all, base)
+    return Header(mode, value_bits, group, number, run, weight, share_of_all, base, flags)
 
 
 def decode(frame, tensors):
@@ -347,14 +451,15 @@ def decode(frame, tensors):
     header = get_header(frame, tensors)
     refuse(hashlib.sha256(frame[:-32]).digest() != frame[-32:], "digest")
     data, at, values = frame[:-32], HEADER.size + len(header.group), []
-    for tensor, _, count in blocks(tensors):
+    for kind, _, count in blocks(header, tensors):
+        if not kind:
+            values += [0.0] * count
+            continue
         start = at
-        if header.mode == RAW32:
-            block, at = get_raw(data, at, count)
-        elif is_sparse(header.mode, tensor):
+        if kind == "sparse":
             block, at = get_sparse(data, at, count, header.value_bits)
         else:
-            block, at = get_q8(data, at, count)
+            block, at = GET[kind](data, at, count)
         refuse(data[at : at + 2] != checksum(data[start:at]), "checksum of a block")
         at += 2
         values += block
@@ -365,29 +470,39 @@ def decode(frame, tensors):
 # Test vectors
 
 
-def check_vector(directory, tensors, values, line):
-    name, mode, value_bits, density, digest = line.split()
+def check_vector(directory, tensors, values, line, make):
+    name, mode, value_bits, density, flags, digest = line.split()
+    group = "" if name in ("down", "snapshot") else "north"
+    header = Header(int(mode), int(value_bits), group, 5, 0x0123456789ABCDEF, 1200, float(density), b"\xab" * 32,
+                    int(flags))
+    if make:
+        with open("%s/%s.frame" % (directory, name), "wb") as file:
+            file.write(encode(header, tensors, values))
     with open("%s/%s.frame" % (directory, name), "rb") as file:
         frame = file.read()
-    group = "" if name == "down" else "north"
-    header = Header(int(mode), int(value_bits), group, 5, 0x0123456789ABCDEF, 1200, float(density), b"\xab" * 32)
     found, decoded = decode(frame, tensors)
     refuse(found != header, "%s: header %s" % (name, found))
-    refuse(hashlib.sha256(decoded.tobytes()).hexdigest() != digest, "%s decodes to something else" % name)
+    made = hashlib.sha256(decoded.tobytes()).hexdigest()
     refuse(encode(header, tensors, values) != frame, "%s: the values give another frame" % name)
+    if make:
+        return " ".join((name, mode, value_bits, density, flags, made)) + "\n"
+    refuse(made != digest, "%s decodes to something else" % name)
+    return line
 
 
-def main(directory):
+def main(directory, make):
     with open(directory + "/layout.txt") as file:
         tensors = [tuple(map(int, line.split())) for line in file]
     with open(directory + "/values.f32", "rb") as file:
         values = array("f", file.read())
     with open(directory + "/vectors.txt") as file:
         lines = file.readlines()
-    for line in lines:
-        check_vector(directory, tensors, values, line)
+    lines = [check_vector(directory, tensors, values, line, make) for line in lines]
+    if make:
+        with open(directory + "/vectors.txt", "w") as file:
+            file.writelines(lines)
     print("%d vectors made and read" % len(lines))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[-1], "--make" in sys.argv[1:-1])

@@ -55,7 +55,7 @@ static void fake_register(void *context, const struct cn_coap_request *request,
     struct cn_register_request message;
     struct cn_register_reply answer = {
         .protocol = CN_PROTOCOL_MAX,
-        .update_format = 1,
+        .update_format = 2,
         .graph_ops = 1,
         .chunk_size = FAKE_CHUNK,
         .window = 4096,

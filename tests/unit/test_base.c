@@ -1,4 +1,4 @@
-// Bytes, CRC, names and random numbers.
+// Bytes, names and random numbers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,21 +11,6 @@
 #include "runtime/base/diag.h"
 #include "runtime/base/name.h"
 #include "runtime/base/random.h"
-
-static void crc_gives_the_check_value_of_its_standard(void **state)
-{
-    (void)state;
-    assert_int_equal(cn_crc32c(0, "123456789", 9), 0xe3069283u);
-    assert_int_equal(cn_crc32c(cn_crc32c(0, "1234", 4), "56789", 5), 0xe3069283u);
-    uint8_t bytes[32]; // RFC 3720, B.4
-    memset(bytes, 0, sizeof(bytes));
-    assert_int_equal(cn_crc32c(0, bytes, 32), 0x8a9136aau);
-    memset(bytes, 0xff, sizeof(bytes));
-    assert_int_equal(cn_crc32c(0, bytes, 32), 0x62a8ab43u);
-    for (uint8_t i = 0; i < 32; i++)
-        bytes[i] = i;
-    assert_int_equal(cn_crc32c(0, bytes, 32), 0x46dd794eu);
-}
 
 static void hex_takes_exactly_the_digits_it_needs(void **state)
 {
@@ -114,7 +99,6 @@ static void diagnostics_count_beyond_what_they_keep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc_gives_the_check_value_of_its_standard),
         cmocka_unit_test(hex_takes_exactly_the_digits_it_needs),
         cmocka_unit_test(a_buffer_keeps_its_limit),
         cmocka_unit_test(names_are_safe_as_files_and_segments),

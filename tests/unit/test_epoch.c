@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "ports/tcp/ring.h"
+#include "ports/tcp/collective_tcp.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch.h"
 #include "runtime/update/version.h"
@@ -185,20 +185,11 @@ static bool dies(struct cn_collective *collective)
     return mortal->calls_left-- == 0;
 }
 
-static cn_err mortal_all_reduce(struct cn_collective *collective, enum cn_reduce how, float *data,
-                                size_t count)
+static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct cn_collective *ring = ((struct mortal *)collective)->ring;
 
-    return dies(collective) ? CN_ECANCELED : ring->ops->all_reduce(ring, how, data, count);
-}
-
-static cn_err mortal_broadcast(struct cn_collective *collective, uint32_t root, void *data,
-                               size_t size)
-{
-    struct cn_collective *ring = ((struct mortal *)collective)->ring;
-
-    return dies(collective) ? CN_ECANCELED : ring->ops->broadcast(ring, root, data, size);
+    return dies(collective) ? CN_ECANCELED : ring->ops->run(ring, call);
 }
 
 static void mortal_cancel(struct cn_collective *collective)
@@ -210,8 +201,7 @@ static void mortal_cancel(struct cn_collective *collective)
 
 static const struct cn_collective_ops mortal_ops = {
     .name = "mortal",
-    .all_reduce = mortal_all_reduce,
-    .broadcast = mortal_broadcast,
+    .run = mortal_run,
     .cancel = mortal_cancel,
 };
 

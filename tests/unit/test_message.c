@@ -70,6 +70,11 @@ static struct cn_register_reply sample_manifest(void)
                         .max_weight = 1000000,
                         .patience = 5,
                         .target_accuracy = 0.97,
+                        .local_steps_most = 100,
+                        .warm_up = 3,
+                        .stale_rounds = 3,
+                        .stale_decay = 0.9,
+                        .statistics = CN_STATISTICS_LOCAL,
                     },
             },
     };
@@ -184,6 +189,27 @@ static void messages_survive_a_round_trip(void **state)
     assert_int_equal(status_back.recent[1].first, 12);
 }
 
+static void rules_travel_when_there_are_any(void **state)
+{
+    struct cn_register_reply plain = sample_manifest(), rules = plain, back;
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t plain_size, size;
+
+    (void)state;
+    rules.manifest.job.rules.optimizer = CN_OPTIMIZER_ADAMW;
+    rules.manifest.job.rules.clip = 0.5;
+    snprintf(rules.manifest.job.rules.freeze, CN_WORDS_SIZE, "conv*.weight bias");
+    assert_int_equal(cn_message_put_manifest(&plain, bytes, &plain_size), CN_OK);
+    assert_int_equal(cn_message_put_manifest(&rules, bytes, &size), CN_OK);
+    assert_true(size > plain_size);
+    assert_int_equal(cn_message_get_manifest(bytes, size, &back), CN_OK);
+    assert_int_equal(back.manifest.job.rules.optimizer, CN_OPTIMIZER_ADAMW);
+    assert_true(back.manifest.job.rules.clip == 0.5);
+    assert_string_equal(back.manifest.job.rules.freeze, "conv*.weight bias");
+    assert_int_equal(cn_message_graph_ops(&plain.manifest.job), 1);
+    assert_int_equal(cn_message_graph_ops(&rules.manifest.job), 2);
+}
+
 static void the_largest_messages_fit(void **state)
 {
     struct cn_upload_status status = {.decided = true, .chunk_count = UINT32_MAX};
@@ -215,15 +241,12 @@ static void the_largest_messages_fit(void **state)
 // PROTOCOL.md without white space, so that its lines may break anywhere.
 static char *read_protocol(void)
 {
-    char path[4096];
     char *text = calloc(1, 1 << 20);
     FILE *file;
     size_t used = 0;
     int c;
 
-    snprintf(path, sizeof(path), "%.*s../../transport/PROTOCOL.md",
-             (int)(sizeof(__FILE__) - sizeof("test_message.c")), __FILE__);
-    file = fopen(path, "rb");
+    file = fopen(CAIRN_TEST_DATA "/../../transport/PROTOCOL.md", "rb");
     assert_non_null(file);
     assert_non_null(text);
     while ((c = fgetc(file)) != EOF && used < (1 << 20) - 1) {
@@ -362,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_survive_a_round_trip),
+        cmocka_unit_test(rules_travel_when_there_are_any),
         cmocka_unit_test(the_largest_messages_fit),
         cmocka_unit_test(the_examples_of_the_protocol_are_what_the_code_makes),
         cmocka_unit_test(malformed_messages_are_refused),

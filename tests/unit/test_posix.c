@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <mbedtls/sha256.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,44 @@ static void digests_and_derived_keys_equal_known_ones(void **state)
     assert_string_equal(text, dtls);
 }
 
+static void crc_gives_the_check_value_of_its_standard(void **state)
+{
+    (void)state;
+    assert_int_equal(cn_crc32c(0, "123456789", 9), 0xe3069283u);
+    assert_int_equal(cn_crc32c(cn_crc32c(0, "1234", 4), "56789", 5), 0xe3069283u);
+    uint8_t bytes[32]; // RFC 3720, B.4
+    memset(bytes, 0, sizeof(bytes));
+    assert_int_equal(cn_crc32c(0, bytes, 32), 0x8a9136aau);
+    memset(bytes, 0xff, sizeof(bytes));
+    assert_int_equal(cn_crc32c(0, bytes, 32), 0x62a8ab43u);
+    for (uint8_t i = 0; i < 32; i++)
+        bytes[i] = i;
+    assert_int_equal(cn_crc32c(0, bytes, 32), 0x46dd794eu);
+}
+
+// The digests come from mbedTLS, whatever instructions this processor has.
+static void a_digest_does_not_depend_on_how_the_bytes_are_cut(void **state)
+{
+    static uint8_t bytes[1000];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 151 + i / 7);
+    for (size_t size = 0; size <= sizeof(bytes); size += size < 200 ? 1 : 37) {
+        uint8_t expected[CN_DIGEST_SIZE], found[CN_DIGEST_SIZE];
+        struct cn_sha256 sha;
+
+        assert_int_equal(mbedtls_sha256(bytes, size, expected, 0), 0);
+        cn_sha256_init(&sha);
+        for (size_t done = 0, part; done < size; done += part) {
+            part = size - done < size % 67 + 1 ? size - done : size % 67 + 1;
+            cn_sha256_add(&sha, bytes + done, part);
+        }
+        cn_sha256_finish(&sha, found);
+        assert_memory_equal(found, expected, CN_DIGEST_SIZE);
+    }
+}
+
 static void the_clock_goes_forward(void **state)
 {
     uint64_t before = cn_platform_now_us();
@@ -190,6 +229,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(names_cannot_leave_the_directory, make_directory,
                                         remove_directory),
         cmocka_unit_test(digests_and_derived_keys_equal_known_ones),
+        cmocka_unit_test(crc_gives_the_check_value_of_its_standard),
+        cmocka_unit_test(a_digest_does_not_depend_on_how_the_bytes_are_cut),
         cmocka_unit_test(the_clock_goes_forward),
     };
 

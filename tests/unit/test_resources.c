@@ -258,7 +258,7 @@ static void registration_picks_the_highest_common_versions(void **state)
     struct cn_coap_reply reply;
     struct cn_register_reply manifest;
     struct cn_register_request request = {
-        .protocol = {1, 9}, .update_format = {1, 1}, .graph_ops = {1, 1}, .facts.cpu_count = 1};
+        .protocol = {1, 9}, .update_format = {1, 2}, .graph_ops = {1, 1}, .facts.cpu_count = 1};
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size;
     assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);

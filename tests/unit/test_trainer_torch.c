@@ -185,6 +185,17 @@ static struct cn_batch batch_of(const struct torch_case *test, size_t step)
                              .count = test->batch};
 }
 
+// PyTorch has no gradient for statistics; ours are compared by what they do to the weights.
+static void clear_statistics(const struct torch_case *test, float *gradients)
+{
+    const struct cn_layout *layout = cn_trainer_layout(test->trainer);
+
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (layout->tensors[i].class == CN_TENSOR_STAT)
+            memset(gradients + layout->tensors[i].offset, 0,
+                   layout->tensors[i].count * sizeof(*gradients));
+}
+
 // Compares values * scale with the recorded ones, relative to the largest.
 static void compare(const struct torch_case *test, const char *what, const float *values,
                     double scale, double tolerance)
@@ -208,7 +219,7 @@ static void compare(const struct torch_case *test, const char *what, const float
 static void run_case(char *line, unsigned threads)
 {
     struct torch_case test = {0};
-    float *values;
+    float *values, *copy;
 
     open_case(&test, line, threads);
     for (size_t step = 0; step < test.steps; step++) {
@@ -221,7 +232,11 @@ static void run_case(char *line, unsigned threads)
                      metrics.loss / test.batch, step, test.losses[step]);
         if (step == 0) {
             assert_int_equal(cn_trainer_gradients(test.trainer, &values), CN_OK);
-            compare(&test, "gradients", values, 1.0 / test.batch, 2e-5);
+            copy = malloc(test.total * sizeof(*copy));
+            memcpy(copy, values, test.total * sizeof(*copy));
+            clear_statistics(&test, copy);
+            compare(&test, "gradients", copy, 1.0 / test.batch, 2e-5);
+            free(copy);
         }
         assert_int_equal(cn_trainer_apply(test.trainer, test.batch), CN_OK);
     }
@@ -240,9 +255,6 @@ static void run_all(unsigned threads)
 
     assert_non_null(lines);
     while (fgets(line, sizeof(line), lines)) {
-        // BatchNormalization is not supported yet.
-        if (!strncmp(line, "batch-norm ", 11))
-            continue;
         run_case(line, threads);
         cases++;
     }

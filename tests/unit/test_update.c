@@ -27,6 +27,11 @@ static const struct cn_update_rule rules[] = {
     {.mode = CN_UPDATE_TOPK, .density = 0.1, .value_bits = 8},
     {.mode = CN_UPDATE_TOPK, .density = 1.0, .value_bits = 3},
     {.mode = CN_UPDATE_TOPK, .density = 1e-9, .value_bits = 1},
+    {.mode = CN_UPDATE_TOPK, .density = 0.0019, .value_bits = 2}, // larger blocks
+    {.mode = CN_UPDATE_BF16},
+    {.mode = CN_UPDATE_Q4},
+    {.mode = CN_UPDATE_SIGN},
+    {.mode = CN_UPDATE_SKIP},
 };
 #define RULE_COUNT (sizeof(rules) / sizeof(rules[0]))
 
@@ -204,6 +209,8 @@ static void one_huge_value_among_zeros_is_sent(void **state)
     expect_round_trips(f);
     for (size_t r = 0; r < RULE_COUNT; r++) {
         f->header.rule = rules[r];
+        if (rules[r].mode == CN_UPDATE_SIGN || rules[r].mode == CN_UPDATE_SKIP)
+            continue; // it counts in the mean of its group, or waits
         encode(f);
         assert_true(f->decoded[4321] >= -16.0f && f->decoded[4321] < -15.9f);
     }
@@ -344,6 +351,57 @@ static void a_rule_or_weight_that_no_frame_can_hold_is_refused(void **state)
     assert_int_equal(f->frame.size, 0);
 }
 
+static void statistics_that_are_left_out_do_not_change(void **state)
+{
+    struct fixture *f = *state;
+    size_t whole;
+
+    cn_test_fill(f->values, f->layout.total, 12, 0.1f);
+    for (size_t r = 0; r < RULE_COUNT; r++) {
+        f->header.rule = rules[r];
+        f->header.leave_statistics = false;
+        encode(f);
+        whole = f->frame.size;
+        f->header.leave_statistics = true;
+        encode(f);
+        assert_true(f->frame.size < whole || rules[r].mode == CN_UPDATE_SKIP);
+        assert_int_equal(check(f), CN_OK);
+        for (size_t t = 0; t < f->layout.tensor_count; t++) {
+            const struct cn_tensor_info *tensor = &f->layout.tensors[t];
+
+            for (size_t i = 0; tensor->class == CN_TENSOR_STAT && i < tensor->count; i++)
+                assert_true(f->decoded[tensor->offset + i] == 0);
+        }
+    }
+}
+
+static void each_dense_mode_is_as_close_as_its_bits_allow(void **state)
+{
+    static const struct {
+        enum cn_update_mode mode;
+        double error; // of the energy
+    } modes[] = {{CN_UPDATE_RAW32, 0},  {CN_UPDATE_BF16, 1e-5}, {CN_UPDATE_Q8, 1e-4},
+                 {CN_UPDATE_Q4, 0.025}, {CN_UPDATE_SIGN, 0.45}, {CN_UPDATE_SKIP, 1}};
+    struct fixture *f = *state;
+
+    cn_test_fill(f->values, f->layout.total, 13, 0.1f);
+    for (size_t m = 0; m < sizeof(modes) / sizeof(modes[0]); m++) {
+        double energy = 0;
+        double error = 0;
+
+        f->header.rule = (struct cn_update_rule){.mode = modes[m].mode};
+        encode(f);
+        for (size_t i = 0; i < f->layout.total; i++) {
+            double left = (double)f->values[i] - (double)f->decoded[i];
+
+            energy += (double)f->values[i] * (double)f->values[i];
+            error += left * left;
+        }
+        assert_true(error <= modes[m].error * energy);
+        assert_true(error >= 0.2 * modes[m].error * energy); // the bound is one
+    }
+}
+
 static void a_frame_cut_short_or_longer_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -393,12 +451,15 @@ static void a_sealed_frame_with_impossible_numbers_is_refused(void **state)
         size_t offset;
         uint8_t value;
     } lies[] = {
-        {7, '2'},   // format
-        {8, 3},     // mode
+        {7, '1'},   // format
+        {8, 6},     // mode
+        {8, 8},     // mode
+        {8, 4},     // another mode
         {9, 9},     // value bits
         {10, 0},    // no group: its name is read as a block
         {10, 64},   // a name too long
-        {11, 1},    // reserved
+        {11, 4},    // reserved
+        {11, 2},    // statistics are left out, but there
         {27, 1},    // weight beyond 2^31 (with the high half)
         {30, 1},    // weight
         {32, 0},    // total
@@ -411,7 +472,7 @@ static void a_sealed_frame_with_impossible_numbers_is_refused(void **state)
         encode(f);
         f->frame.data[lies[i].offset] = lies[i].value;
         seal(f);
-        if (i == 6)
+        if (lies[i].offset == 27)
             assert_int_equal(check(f), CN_OK); // 2^24 + 1200 samples are possible
         else
             assert_int_not_equal(check(f), CN_OK);
@@ -436,6 +497,8 @@ int main(void)
         TEST(applying_a_frame_adds_what_was_decoded),
         TEST(a_value_that_cannot_travel_leaves_the_buffer_as_it_was),
         TEST(a_rule_or_weight_that_no_frame_can_hold_is_refused),
+        TEST(statistics_that_are_left_out_do_not_change),
+        TEST(each_dense_mode_is_as_close_as_its_bits_allow),
         TEST(a_frame_cut_short_or_longer_is_refused),
         TEST(a_flipped_bit_is_found),
         TEST(a_sealed_frame_with_impossible_numbers_is_refused),

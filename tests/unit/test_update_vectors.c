@@ -33,13 +33,19 @@ static uint8_t *read_file(const char *name, size_t *size)
     return data;
 }
 
-static void expect_vector(const char *name, const struct cn_update_rule *rule,
+static void expect_vector(const char *name, const struct cn_update_rule *rule, unsigned flags,
                           const char *decoded_digest)
 {
     static float values[TOTAL], decoded[TOTAL];
     struct cn_layout layout = cn_test_layout(tensors, 4);
     struct cn_update_header header = {
-        .run = 0x0123456789abcdef, .round = 5, .weight = 1200, .rule = *rule};
+        .run = 0x0123456789abcdef,
+        .round = 5,
+        .weight = 1200,
+        .rule = *rule,
+        .snapshot = flags & 1,
+        .leave_statistics = flags & 2,
+    };
     uint8_t digest[CN_DIGEST_SIZE];
     char text[2 * CN_DIGEST_SIZE + 1];
     char file_name[64];
@@ -48,7 +54,7 @@ static void expect_vector(const char *name, const struct cn_update_rule *rule,
     size_t size;
 
     memset(header.base, 0xab, CN_DIGEST_SIZE);
-    if (strcmp(name, "down") != 0)
+    if (strcmp(name, "down") != 0 && strcmp(name, "snapshot") != 0)
         memcpy(header.group, "north", 6);
     expected = read_file("values.f32", &size);
     assert_int_equal(size, sizeof(values));
@@ -80,17 +86,18 @@ static void every_vector_is_made_to_the_byte(void **state)
         char name[32];
         char digest[65];
         unsigned mode;
+        unsigned flags;
         struct cn_update_rule rule;
 
-        assert_int_equal(sscanf(line, "%31s %u %u %lf %64s", name, &mode, &rule.value_bits,
-                                &rule.density, digest),
-                         5);
+        assert_int_equal(sscanf(line, "%31s %u %u %lf %u %64s", name, &mode, &rule.value_bits,
+                                &rule.density, &flags, digest),
+                         6);
         rule.mode = (enum cn_update_mode)mode;
-        expect_vector(name, &rule, digest);
+        expect_vector(name, &rule, flags, digest);
         count++;
     }
     fclose(list);
-    assert_int_equal(count, 7);
+    assert_int_equal(count, 14);
 }
 
 int main(void)

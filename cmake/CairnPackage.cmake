@@ -1,0 +1,177 @@
+# What an installation has beside the programs, and the Debian packages: cairn-node, cairn-aggregator,
+# cairn-flash and cairn-boards (data). "cpack --config build/NAME/CPackConfig.cmake -B DIR" makes them.
+include(GNUInstallDirs)
+
+set(package_source ${CMAKE_SOURCE_DIR}/cmake/package)
+set(package_build ${CMAKE_BINARY_DIR}/package)
+set(CAIRN_MAINTAINER "The Cairn contributors <contributors@cairn.invalid>" CACHE STRING "Of the packages")
+
+# All times in packages and documents, so that the same source gives the same bytes.
+if(DEFINED ENV{SOURCE_DATE_EPOCH})
+    set(cairn_epoch $ENV{SOURCE_DATE_EPOCH})
+else()
+    execute_process(COMMAND git -c safe.directory=* log -1 --format=%ct WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+                    OUTPUT_VARIABLE cairn_epoch OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+if(NOT cairn_epoch)
+    set(cairn_epoch 1700000000)
+endif()
+set(ENV{SOURCE_DATE_EPOCH} ${cairn_epoch})
+string(TIMESTAMP cairn_day "%Y-%m-%d" UTC)
+string(TIMESTAMP cairn_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64)
+    set(package_architecture arm64)
+    set(package_sysroot ${CMAKE_SOURCE_DIR}/build/deps/sysroot-arm64)
+else()
+    set(package_architecture amd64)
+    set(package_sysroot "")
+endif()
+
+# cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz.
+function(cairn_document package name)
+    set(out ${package_build}/${package}/${name}.gz)
+    add_custom_command(OUTPUT ${out}
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${package_build}/${package}
+        COMMAND ${ARGN} > ${package_build}/${package}/${name}
+        COMMAND gzip -9nf ${package_build}/${package}/${name}
+        DEPENDS ${package_source}/make_man ${package_source}/make_sbom ${package_source}/make_changelog
+                ${CMAKE_SOURCE_DIR}/CHANGELOG.md
+        VERBATIM)
+    set_property(GLOBAL APPEND PROPERTY cairn_documents ${out})
+endfunction()
+
+# What each package has in /usr/share/doc.
+function(cairn_package_documents package)
+    set(doc ${CMAKE_INSTALL_DATADIR}/doc/${package})
+    cairn_document(${package} changelog
+        ${package_source}/make_changelog ${PROJECT_VERSION} ${CAIRN_MAINTAINER} ${cairn_date})
+    install(FILES ${package_build}/${package}/changelog.gz ${package_source}/copyright
+            DESTINATION ${doc} COMPONENT ${package})
+endfunction()
+
+# cairn_package(PACKAGE SUMMARY): a program's manual page, bill of materials and completion.
+function(cairn_package package summary)
+    cairn_package_documents(${package})
+    cairn_document(${package} ${package}.1 ${package_source}/make_man ${PROJECT_VERSION} ${cairn_day}
+        ${package} ${summary} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${package}>)
+    cairn_document(${package} sbom.spdx.json ${package_source}/make_sbom ${package} ${PROJECT_VERSION}
+        ${package_architecture} ${cairn_epoch} ${package_sysroot})
+    install(FILES ${package_build}/${package}/${package}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+            COMPONENT ${package})
+    install(FILES ${package_build}/${package}/sbom.spdx.json.gz
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${package})
+    # Linked statically on purpose; lintian asks for an override then.
+    set(overrides "${package}: embedded-library *\n")
+    if(package STREQUAL cairn-flash) # it reads the one of an image, which no tool of dpkg can
+        string(APPEND overrides "${package}: uses-dpkg-database-directly *\n")
+    endif()
+    file(WRITE ${package_build}/${package}/overrides "${overrides}")
+    install(FILES ${package_build}/${package}/overrides RENAME ${package}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT ${package})
+    install(FILES ${package_source}/completion.bash RENAME ${package}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${package})
+endfunction()
+
+# cairn_service(PACKAGE): its unit, options and maintainer scripts. What they say is set by the caller:
+# state, state_files, own_files, newest.
+function(cairn_service package)
+    set(unit ${package}.service)
+    set(version ${PROJECT_VERSION})
+    string(REPLACE /var/lib/ /var/lib/private/ private ${state})
+    install(FILES ${package_source}/${unit} DESTINATION lib/systemd/system COMPONENT ${package})
+    install(FILES ${package_source}/${package}.default DESTINATION /etc/default RENAME ${package}
+            COMPONENT ${package})
+    foreach(script preinst postinst prerm postrm)
+        configure_file(${package_source}/${script}.in ${package_build}/${package}/control/${script} @ONLY
+                       FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+                                        WORLD_READ WORLD_EXECUTE)
+    endforeach()
+    file(WRITE ${package_build}/${package}/control/conffiles "/etc/default/${package}\n")
+    string(TOUPPER ${package} upper)
+    set(control preinst postinst prerm postrm conffiles)
+    list(TRANSFORM control PREPEND ${package_build}/${package}/control/)
+    set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${control}" PARENT_SCOPE)
+endfunction()
+
+file(STRINGS ${CMAKE_SOURCE_DIR}/runtime/round/checkpoint.h newest REGEX "define CN_CHECKPOINT_VERSION")
+string(REGEX REPLACE "[^0-9]*([0-9]+).*" "\\1" newest "${newest}")
+set(state /var/lib/cairn)
+set(state_files "${state}/checkpoint.a ${state}/checkpoint.b")
+set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key")
+cairn_package(cairn-node "train a model on this board, with others or alone")
+cairn_service(cairn-node)
+install(FILES ${package_source}/gpu.conf DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node/examples
+        COMPONENT cairn-node)
+cairn_document(cairn-node PROFILES.md cat ${CMAKE_SOURCE_DIR}/runtime/profile/PROFILES.md)
+install(FILES ${package_build}/cairn-node/PROFILES.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node
+        COMPONENT cairn-node)
+
+file(STRINGS ${CMAKE_SOURCE_DIR}/aggregator/ledger.c newest REGEX "PRAGMA user_version=")
+string(REGEX REPLACE ".*user_version=([0-9]+).*" "\\1" newest "${newest}")
+set(state /var/lib/cairn-aggregator)
+set(state_files ${state}/ledger.sqlite)
+set(own_files /etc/cairn/gateway.yaml)
+cairn_package(cairn-aggregator "run rounds and merge the updates of many boards")
+cairn_service(cairn-aggregator)
+
+cairn_package(cairn-flash "put Cairn on boards and wait until they have joined")
+
+cairn_package_documents(cairn-boards)
+file(GLOB boards RELATIVE ${CMAKE_SOURCE_DIR}/boards CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/boards/*/board.yaml)
+foreach(board ${boards})
+    get_filename_component(folder ${board} DIRECTORY)
+    install(FILES boards/${board} boards/${folder}/README.md
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/cairn/boards/${folder} COMPONENT cairn-boards)
+endforeach()
+
+get_property(documents GLOBAL PROPERTY cairn_documents)
+add_custom_target(cairn_documents ALL DEPENDS ${documents})
+add_dependencies(cairn_documents cairn-node cairn-aggregator cairn-flash)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME cairn)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_ALL cairn-node cairn-aggregator cairn-flash cairn-boards)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${CAIRN_MAINTAINER})
+set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${package_architecture})
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_STRIP_EXECUTABLE ${CMAKE_STRIP})
+set(CPACK_PROJECT_CONFIG_FILE ${package_build}/cpack.cmake)
+file(WRITE ${package_build}/cpack.cmake "set(ENV{SOURCE_DATE_EPOCH} ${cairn_epoch})\n")
+
+set(libc "libc6 (>= 2.34)") # tests/linkage holds the programs to it
+set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_NAME cairn-node)
+set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_DEPENDS ${libc})
+set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_RECOMMENDS "cairn-boards")
+set(CPACK_COMPONENT_CAIRN-NODE_DESCRIPTION "training of a shared model on an edge board
+cairn-node trains on the data of one board, with the boards of its LAN and an
+aggregator on a gateway. Only compressed updates leave the board. It may be
+stopped at any instruction and goes on with the same model.")
+set(CPACK_DEBIAN_CAIRN-AGGREGATOR_PACKAGE_NAME cairn-aggregator)
+set(CPACK_DEBIAN_CAIRN-AGGREGATOR_PACKAGE_DEPENDS ${libc})
+set(CPACK_DEBIAN_CAIRN-AGGREGATOR_PACKAGE_RECOMMENDS "cairn-boards")
+set(CPACK_COMPONENT_CAIRN-AGGREGATOR_DESCRIPTION "rounds of federated training, for a gateway
+cairn-aggregator runs the rounds of a training job, keeps a durable ledger of
+the boards' updates, merges them and serves the versions of the model.")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_NAME cairn-flash)
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_DEPENDS "${libc}, e2fsprogs")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_RECOMMENDS "cairn-boards, openssh-client, xz-utils, zstd")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_SUGGESTS "cairn-aggregator")
+set(CPACK_COMPONENT_CAIRN-FLASH_DESCRIPTION "puts Cairn on edge boards and verifies it
+cairn-flash injects the packages, the profile and the key of a board into a
+vendor's image, writes cards and reads them back, prepares a root folder or a
+running board, and waits until the aggregator has heard the board.")
+set(CPACK_DEBIAN_CAIRN-BOARDS_PACKAGE_NAME cairn-boards)
+set(CPACK_DEBIAN_CAIRN-BOARDS_PACKAGE_ARCHITECTURE all)
+set(CPACK_COMPONENT_CAIRN-BOARDS_DESCRIPTION "types of boards that Cairn knows
+What each type of board is (memory, power, sensors, storage), as profiles that
+ a site's profile extends, and notes on how to install it.")
+include(CPack)

@@ -1,0 +1,18 @@
+# Toolchain of the preset arm64: Debian's cross compiler and the sysroot made by "setup --for boards".
+# Tests run under qemu-user, without binfmt_misc.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+
+get_filename_component(cairn_sysroot ${CMAKE_CURRENT_LIST_DIR}/../build/deps/sysroot-arm64 ABSOLUTE)
+list(APPEND CMAKE_FIND_ROOT_PATH ${cairn_sysroot})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+
+find_program(qemu_user NAMES qemu-aarch64-static qemu-aarch64)
+if(qemu_user)
+    set(CMAKE_CROSSCOMPILING_EMULATOR ${qemu_user} -L /usr/aarch64-linux-gnu)
+endif()

@@ -1,0 +1,490 @@
+// README.md explains the order of the chunks of a ring, PROTOCOL.md what is on the wire.
+#include "ports/tcp/collective_tcp.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "ports/tcp/mesh.h"
+#include "ports/tcp/stream.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
+#include "runtime/group/reduce.h"
+#include "runtime/port/platform.h"
+
+#define HANDSHAKE_MS 2000
+#define HEADER_SIZE 24  // PROTOCOL.md
+#define DIRECT_MAX 8192 // bytes that every member sends to every other one instead of around a ring
+#define SETS_MAX 64     // sets with a sequence of their own at a time
+#define DESCRIPTION_SIZE 160
+
+struct sequence {
+    uint32_t set;
+    uint32_t number; // of the last call
+};
+
+struct tcp {
+    struct cn_collective base;
+    struct cn_pair_config pairs;
+    struct cn_view view;
+    struct cn_mesh mesh;
+    struct cn_set whole;
+    uint32_t progress_timeout_ms;
+    atomic_bool canceled;
+    int cancel_fd; // readable once canceled
+    int stop_fd;   // the caller's, for the same; -1 for none
+    bool dead;
+    uint32_t lost; // index in the member list
+    struct sequence sequences[SETS_MAX];
+    uint32_t sequence_count;
+    uint8_t *direct; // owned: what the others sent, DIRECT_MAX for each
+    struct cn_exchange exchange;
+};
+
+// A call and this board's place in it.
+struct job {
+    const struct cn_collective_call *call;
+    const struct cn_set *set;
+    uint32_t place; // of this board in the set
+    uint32_t number;
+    size_t element; // bytes
+    uint32_t timeout_ms;
+    char doing[DESCRIPTION_SIZE];
+};
+
+static uint32_t member_of(const struct tcp *tcp, uint32_t rank)
+{
+    return tcp->view.ranks[rank];
+}
+
+// Ends the collective. Closing all pairs is how the other members learn of it.
+static cn_err fail(struct tcp *tcp, uint32_t lost, cn_err err)
+{
+    tcp->dead = true;
+    tcp->lost = lost;
+    cn_mesh_close(&tcp->mesh);
+    return err;
+}
+
+static struct cn_exchange *begin(struct tcp *tcp, const struct job *job)
+{
+    struct cn_exchange *exchange = &tcp->exchange;
+
+    exchange->count = 0;
+    exchange->type = job->call->type;
+    exchange->how = job->call->how;
+    exchange->members = job->set->size;
+    exchange->names = tcp->pairs.members;
+    exchange->doing = job->doing;
+    exchange->timeout_ms = job->timeout_ms;
+    exchange->stop_fds[0] = tcp->cancel_fd;
+    exchange->stop_fds[1] = tcp->stop_fd;
+    exchange->canceled = &tcp->canceled;
+    return exchange;
+}
+
+// The stream to the member at a place of the set; places wrap around.
+static struct cn_stream *stream_to(struct tcp *tcp, const struct job *job, uint32_t place)
+{
+    uint32_t rank = job->set->ranks[place % job->set->size];
+
+    return cn_exchange_stream(&tcp->exchange, tcp->mesh.pairs[rank], member_of(tcp, rank));
+}
+
+static cn_err finish(struct tcp *tcp)
+{
+    cn_err err = cn_exchange_run(&tcp->exchange);
+
+    return err ? fail(tcp, tcp->exchange.lost, err) : CN_OK;
+}
+
+static void write_header(const struct job *job, uint8_t header[HEADER_SIZE])
+{
+    const struct cn_collective_call *call = job->call;
+    bool directed = call->kind == CN_COLLECTIVE_SEND || call->kind == CN_COLLECTIVE_RECEIVE;
+
+    // Both ends of a message say the same.
+    header[0] = (uint8_t)(directed ? CN_COLLECTIVE_SEND : call->kind);
+    header[1] = (uint8_t)call->how;
+    header[2] = (uint8_t)call->type;
+    header[3] = (uint8_t)(call->kind == CN_COLLECTIVE_BROADCAST ? call->peer : 0);
+    cn_put_u32(header + 4, directed ? 0 : job->number);
+    cn_put_u64(header + 8, call->count);
+    cn_put_u32(header + 16, job->set->id);
+    cn_put_u32(header + 20, call->fingerprint);
+}
+
+// "call 7 of set 0: all-reduce of 64 float32, fingerprint 1a2b"
+static void describe(const uint8_t header[HEADER_SIZE], char text[DESCRIPTION_SIZE])
+{
+    static const char *const kinds[] = {"nothing",   "all-reduce", "reduce-scatter", "all-gather",
+                                        "broadcast", "message",    "message",        "barrier"};
+    static const char *const types[] = {"float32", "bfloat16", "float16", "int64"};
+    const char *kind = header[0] < sizeof(kinds) / sizeof(kinds[0]) ? kinds[header[0]] : "unknown";
+    const char *type = header[2] < sizeof(types) / sizeof(types[0]) ? types[header[2]] : "unknown";
+
+    snprintf(text, DESCRIPTION_SIZE,
+             "call %u of set %u: %s of %llu %s (reduction %u, root %u, fingerprint %x)",
+             cn_get_u32(header + 4), cn_get_u32(header + 16), kind,
+             (unsigned long long)cn_get_u64(header + 8), type, header[1], header[3],
+             cn_get_u32(header + 20));
+}
+
+static cn_err compare(struct tcp *tcp, uint32_t member, const uint8_t ours[HEADER_SIZE],
+                      const uint8_t theirs[HEADER_SIZE])
+{
+    char mine[DESCRIPTION_SIZE], other[DESCRIPTION_SIZE];
+
+    if (memcmp(ours, theirs, HEADER_SIZE) == 0)
+        return CN_OK;
+    describe(ours, mine);
+    describe(theirs, other);
+    cn_log(CN_LOG_ERROR, "collective", "%s is at %s; %s (this board) is at %s",
+           tcp->pairs.members[member].name, other, tcp->pairs.members[tcp->pairs.self].name, mine);
+    return fail(tcp, member, CN_ECONFLICT);
+}
+
+// Sends our header to the places in sends and receives theirs from those in receives (bits), so
+// that calls that differ end here, before a byte of data has changed.
+static cn_err exchange_headers(struct tcp *tcp, const struct job *job, uint32_t receives,
+                               uint32_t sends)
+{
+    uint8_t ours[HEADER_SIZE], theirs[CN_GROUP_MAX][HEADER_SIZE];
+    cn_err err;
+
+    write_header(job, ours);
+    begin(tcp, job);
+    for (uint32_t p = 0; p < job->set->size; p++) {
+        if (sends >> p & 1)
+            cn_flow_add(&stream_to(tcp, job, p)->out, ours, HEADER_SIZE, CN_ARRIVAL_COPY);
+        if (receives >> p & 1)
+            cn_flow_add(&stream_to(tcp, job, p)->in, theirs[p], HEADER_SIZE, CN_ARRIVAL_COPY);
+    }
+    err = finish(tcp);
+    for (uint32_t p = 0; !err && p < job->set->size; p++)
+        if (receives >> p & 1)
+            err = compare(tcp, member_of(tcp, job->set->ranks[p]), ours, theirs[p]);
+    return err;
+}
+
+static uint32_t place_after(const struct job *job, uint32_t steps)
+{
+    return (job->place + steps) % job->set->size;
+}
+
+// Adds share number share, which may be counted beyond the set's size, to a flow.
+static void add_share(const struct job *job, struct cn_flow *flow, uint32_t share,
+                      enum cn_arrival arrival)
+{
+    uint32_t size = job->set->size;
+    size_t first;
+    size_t count = cn_reduce_share(job->call->count, size, share % size, &first);
+
+    cn_flow_add(flow, (uint8_t *)job->call->data + first * job->element, count * job->element,
+                arrival);
+}
+
+// Steps [from, to) of the ring's 2 * (size - 1). Step k sends share place - k - 1 and receives
+// share place - k - 2, which is what step k + 1 sends. The first size - 1 steps reduce, after which
+// each member has its own share; the others copy.
+static cn_err run_ring(struct tcp *tcp, const struct job *job, uint32_t from, uint32_t to)
+{
+    uint32_t size = job->set->size;
+    uint32_t next = place_after(job, 1), prev = place_after(job, size - 1);
+    struct cn_stream *in, *out;
+    cn_err err = exchange_headers(tcp, job, 1u << prev, 1u << next);
+
+    if (err)
+        return err;
+    begin(tcp, job);
+    in = stream_to(tcp, job, prev);
+    out = stream_to(tcp, job, next);
+    for (uint32_t k = from; k < to; k++) {
+        uint32_t share = job->place + 2 * size - k - 1;
+
+        add_share(job, &out->out, share, CN_ARRIVAL_COPY);
+        add_share(job, &in->in, share - 1,
+                  k + 2 < size    ? CN_ARRIVAL_REDUCE
+                  : k + 2 == size ? CN_ARRIVAL_FINISH
+                                  : CN_ARRIVAL_COPY);
+    }
+    out->after = &in->in;
+    out->credit = out->out.spans[0].size;
+    return finish(tcp);
+}
+
+// Everyone sends everything to everyone and reduces by itself, in the order of the set.
+static cn_err run_direct(struct tcp *tcp, const struct job *job)
+{
+    const struct cn_collective_call *call = job->call;
+    uint32_t all = (uint32_t)((1ull << job->set->size) - 1) & ~(1u << job->place);
+    size_t bytes = call->count * job->element;
+    uint8_t *result = tcp->direct;
+    cn_err err = exchange_headers(tcp, job, all, all);
+
+    if (err)
+        return err;
+    begin(tcp, job);
+    for (uint32_t p = 0; p < job->set->size; p++) {
+        uint8_t *slot = tcp->direct + (size_t)p * DIRECT_MAX;
+
+        if (p == job->place) {
+            memcpy(slot, call->data, bytes);
+            continue;
+        }
+        cn_flow_add(&stream_to(tcp, job, p)->out, call->data, bytes, CN_ARRIVAL_COPY);
+        cn_flow_add(&stream_to(tcp, job, p)->in, slot, bytes, CN_ARRIVAL_COPY);
+    }
+    err = finish(tcp);
+    if (err)
+        return err;
+    for (uint32_t p = 1; p < job->set->size; p++)
+        cn_reduce_into(call->type, call->how, result, tcp->direct + (size_t)p * DIRECT_MAX,
+                       call->count);
+    cn_reduce_finish(call->type, call->how, result, call->count, job->set->size);
+    memcpy(call->data, result, bytes);
+    return CN_OK;
+}
+
+static cn_err run_all_reduce(struct tcp *tcp, const struct job *job)
+{
+    if (job->call->count * job->element <= DIRECT_MAX)
+        return run_direct(tcp, job);
+    return run_ring(tcp, job, 0, 2 * (job->set->size - 1));
+}
+
+// From the root around the ring; the member before the root only receives.
+static cn_err run_broadcast(struct tcp *tcp, const struct job *job, uint32_t root)
+{
+    const struct cn_collective_call *call = job->call;
+    uint32_t size = job->set->size;
+    bool receives = job->place != root, sends = place_after(job, 1) != root;
+    uint32_t next = place_after(job, 1), prev = place_after(job, size - 1);
+    struct cn_stream *in = NULL, *out;
+    cn_err err = exchange_headers(tcp, job, receives ? 1u << prev : 0, sends ? 1u << next : 0);
+
+    if (err)
+        return err;
+    begin(tcp, job);
+    if (receives) {
+        in = stream_to(tcp, job, prev);
+        cn_flow_add(&in->in, call->data, call->count, CN_ARRIVAL_COPY);
+    }
+    if (sends) {
+        out = stream_to(tcp, job, next);
+        cn_flow_add(&out->out, call->data, call->count, CN_ARRIVAL_COPY);
+        out->after = in ? &in->in : NULL;
+    }
+    return finish(tcp);
+}
+
+static cn_err run_message(struct tcp *tcp, const struct job *job, uint32_t peer)
+{
+    const struct cn_collective_call *call = job->call;
+    bool sends = call->kind == CN_COLLECTIVE_SEND;
+    cn_err err = exchange_headers(tcp, job, 1u << peer, 1u << peer);
+
+    if (err)
+        return err;
+    begin(tcp, job);
+    if (sends)
+        cn_flow_add(&stream_to(tcp, job, peer)->out, call->data, call->count, CN_ARRIVAL_COPY);
+    else
+        cn_flow_add(&stream_to(tcp, job, peer)->in, call->data, call->count, CN_ARRIVAL_COPY);
+    return finish(tcp);
+}
+
+static cn_err run_barrier(struct tcp *tcp, const struct job *job)
+{
+    uint32_t all = (uint32_t)((1ull << job->set->size) - 1) & ~(1u << job->place);
+
+    return exchange_headers(tcp, job, all, all);
+}
+
+// The place of a rank in a set, or the set's size.
+static uint32_t place_of(const struct cn_set *set, uint32_t rank)
+{
+    uint32_t p = 0;
+
+    while (p < set->size && set->ranks[p] != rank)
+        p++;
+    return p;
+}
+
+// The number of the next call on a set.
+static cn_err next_number(struct tcp *tcp, uint32_t set, uint32_t *number)
+{
+    uint32_t i = 0;
+
+    while (i < tcp->sequence_count && tcp->sequences[i].set != set)
+        i++;
+    if (i == SETS_MAX)
+        return CN_ERANGE;
+    if (i == tcp->sequence_count)
+        tcp->sequences[tcp->sequence_count++] = (struct sequence){.set = set};
+    *number = ++tcp->sequences[i].number;
+    return CN_OK;
+}
+
+static cn_err check(const struct tcp *tcp, const struct job *job)
+{
+    const struct cn_set *set = job->set;
+
+    if (set->size < 1 || set->size > tcp->view.size || job->place == set->size)
+        return CN_EINVAL;
+    for (uint32_t p = 0; p < set->size; p++)
+        if (set->ranks[p] >= tcp->view.size || (p && set->ranks[p] <= set->ranks[p - 1]))
+            return CN_EINVAL;
+    return CN_OK;
+}
+
+static cn_err run_call(struct tcp *tcp, const struct cn_collective_call *call, uint32_t timeout_ms)
+{
+    const struct cn_set *set = call->set ? call->set : &tcp->whole;
+    struct job job = {.call = call,
+                      .set = set,
+                      .place = place_of(set, tcp->view.rank),
+                      .element = cn_number_size(call->type),
+                      .timeout_ms = timeout_ms};
+    uint32_t peer = place_of(set, call->peer);
+    uint8_t header[HEADER_SIZE];
+    cn_err err = check(tcp, &job);
+
+    if (err)
+        return err;
+    if (tcp->dead)
+        return CN_EPEER;
+    err = next_number(tcp, set->id, &job.number);
+    if (err)
+        return err;
+    if (set->size == 1 || (!call->count && call->kind != CN_COLLECTIVE_BARRIER))
+        return CN_OK;
+    write_header(&job, header);
+    describe(header, job.doing);
+    switch (call->kind) {
+    case CN_COLLECTIVE_ALL_REDUCE:
+        return run_all_reduce(tcp, &job);
+    case CN_COLLECTIVE_REDUCE_SCATTER:
+        return run_ring(tcp, &job, 0, set->size - 1);
+    case CN_COLLECTIVE_ALL_GATHER:
+        return run_ring(tcp, &job, set->size - 1, 2 * (set->size - 1));
+    case CN_COLLECTIVE_BROADCAST:
+        return peer < set->size ? run_broadcast(tcp, &job, peer) : CN_EINVAL;
+    case CN_COLLECTIVE_SEND:
+    case CN_COLLECTIVE_RECEIVE:
+        return peer < set->size && peer != job.place ? run_message(tcp, &job, peer) : CN_EINVAL;
+    case CN_COLLECTIVE_BARRIER:
+        break;
+    }
+    return run_barrier(tcp, &job);
+}
+
+static cn_err tcp_run(struct cn_collective *collective, const struct cn_collective_call *call)
+{
+    struct tcp *tcp = (struct tcp *)collective;
+
+    return run_call(tcp, call, tcp->progress_timeout_ms);
+}
+
+static void tcp_cancel(struct cn_collective *collective)
+{
+    struct tcp *tcp = (struct tcp *)collective;
+
+    atomic_store(&tcp->canceled, true);
+    (void)eventfd_write(tcp->cancel_fd, 1); // can only fail when it is readable already
+}
+
+static uint32_t tcp_lost(const struct cn_collective *collective)
+{
+    return ((const struct tcp *)collective)->lost;
+}
+
+static void tcp_close(struct cn_collective *collective)
+{
+    struct tcp *tcp = (struct tcp *)collective;
+
+    if (!tcp)
+        return;
+    cn_mesh_close(&tcp->mesh);
+    if (tcp->cancel_fd >= 0)
+        close(tcp->cancel_fd);
+    free(tcp->direct);
+    free(tcp);
+}
+
+// Connects all, and returns when all have connected.
+static cn_err connect_all(struct tcp *tcp, uint32_t timeout_ms)
+{
+    const struct cn_collective_call barrier = {.kind = CN_COLLECTIVE_BARRIER};
+    uint64_t deadline_ms = cn_platform_now_ms() + timeout_ms;
+    uint64_t now_ms;
+    cn_err err =
+        cn_mesh_open(&tcp->pairs, &tcp->view, deadline_ms, tcp->stop_fd, &tcp->mesh, &tcp->lost);
+
+    if (err)
+        return err;
+    now_ms = cn_platform_now_ms();
+    return run_call(tcp, &barrier, now_ms < deadline_ms ? (uint32_t)(deadline_ms - now_ms) : 1);
+}
+
+static void configure(struct tcp *tcp, const struct cn_collective_config *config)
+{
+    tcp->base.ops = &cn_collective_tcp;
+    tcp->stop_fd = config->cancel_fd;
+    tcp->view = config->view;
+    tcp->progress_timeout_ms = config->progress_timeout_ms;
+    tcp->lost = UINT32_MAX;
+    tcp->whole.size = config->view.size;
+    for (uint32_t r = 0; r < config->view.size; r++)
+        tcp->whole.ranks[r] = r;
+    tcp->pairs = (struct cn_pair_config){
+        .members = config->members,
+        .count = config->member_count,
+        .self = config->view.ranks[config->view.rank],
+        .purpose = CN_PAIR_DATA,
+        .epoch = config->view.epoch,
+        .handshake_ms = HANDSHAKE_MS,
+        .silence_ms = config->progress_timeout_ms,
+    };
+}
+
+static cn_err tcp_open(const struct cn_collective_config *config, struct cn_collective **collective,
+                       uint32_t *lost)
+{
+    struct tcp *tcp = calloc(1, sizeof(*tcp));
+    cn_err err = CN_OK;
+
+    assert(config->view.size >= 1 && config->view.size <= CN_GROUP_MAX);
+    *lost = UINT32_MAX;
+    if (!tcp)
+        return CN_ENOMEM;
+    configure(tcp, config);
+    tcp->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->cancel_fd < 0)
+        err = cn_err_from_errno(errno);
+    tcp->direct = malloc((size_t)config->view.size * DIRECT_MAX);
+    if (!tcp->direct)
+        err = CN_ENOMEM;
+    if (!err && config->view.size > 1)
+        err = connect_all(tcp, config->open_timeout_ms);
+    if (err) {
+        *lost = tcp->lost;
+        tcp_close(&tcp->base);
+        return err;
+    }
+    *collective = &tcp->base;
+    return CN_OK;
+}
+
+const struct cn_collective_ops cn_collective_tcp = {
+    .name = "tcp",
+    .open = tcp_open,
+    .close = tcp_close,
+    .run = tcp_run,
+    .cancel = tcp_cancel,
+    .lost = tcp_lost,
+};

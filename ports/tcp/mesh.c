@@ -1,0 +1,252 @@
+#include "ports/tcp/mesh.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/port/platform.h"
+
+#define RETRY_MS 20      // between attempts to connect, doubled up to
+#define RETRY_MAX_MS 320 // this
+#define CANDIDATES 16    // accepted connections that have not said who they are
+
+// A rank below this one, on its way to being connected.
+struct call {
+    struct cn_pair *pair; // NULL while waiting for the next attempt
+    uint64_t at_ms;
+    uint32_t retry_ms;
+};
+
+struct meeting {
+    const struct cn_pair_config *config;
+    const struct cn_view *view;
+    struct cn_mesh *mesh;
+    int listener, cancel_fd;
+    uint64_t deadline_ms;
+    struct call calls[CN_GROUP_MAX];        // by rank
+    cn_err errors[CN_GROUP_MAX];            // by rank: why its last attempt failed
+    struct cn_pair *candidates[CANDIDATES]; // NULL: free; overwritten in turn
+    uint32_t next_candidate;
+};
+
+// A member in a later epoch means that this view is history; one in an earlier epoch will follow.
+static bool is_stale(const struct meeting *meeting, const struct cn_pair *pair, cn_err err)
+{
+    return err == CN_ESTALE && cn_pair_peer_epoch(pair) > meeting->config->epoch;
+}
+
+static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
+{
+    struct call *call = &meeting->calls[rank];
+    cn_err err = CN_OK;
+    bool stale;
+
+    if (meeting->mesh->pairs[rank] || (!call->pair && now_ms < call->at_ms))
+        return CN_OK;
+    if (!call->pair)
+        err = cn_pair_connect(meeting->config, meeting->view->ranks[rank], &call->pair);
+    if (!err)
+        err = cn_pair_handshake(call->pair);
+    if (!err) {
+        meeting->mesh->pairs[rank] = call->pair;
+        call->pair = NULL;
+    }
+    if (!err || err == CN_EAGAIN)
+        return CN_OK;
+    stale = call->pair && is_stale(meeting, call->pair, err);
+    cn_pair_close(call->pair);
+    call->pair = NULL;
+    meeting->errors[rank] = err;
+    call->at_ms = now_ms + call->retry_ms;
+    if (call->retry_ms < RETRY_MAX_MS)
+        call->retry_ms *= 2;
+    if (err == CN_ENOMEM)
+        return err;
+    return stale ? CN_ESTALE : CN_OK;
+}
+
+static void admit(struct meeting *meeting)
+{
+    struct cn_pair *pair;
+    struct cn_pair **slot;
+
+    // At most one turn of the slots for each call, so that a flood cannot hold up the loop.
+    for (int i = 0; i < CANDIDATES; i++) {
+        if (cn_pair_accept(meeting->config, meeting->listener, &pair))
+            return;
+        slot = &meeting->candidates[meeting->next_candidate++ % CANDIDATES];
+        cn_pair_close(*slot); // the oldest: an idle stranger cannot keep members out
+        *slot = pair;
+    }
+}
+
+// The rank above this one that a member has, or UINT32_MAX.
+static uint32_t caller_rank(const struct meeting *meeting, uint32_t member)
+{
+    for (uint32_t r = meeting->view->rank + 1; r < meeting->view->size; r++)
+        if (meeting->view->ranks[r] == member)
+            return r;
+    return UINT32_MAX;
+}
+
+static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
+{
+    cn_err err = cn_pair_handshake(*candidate);
+    uint32_t rank = caller_rank(meeting, cn_pair_member(*candidate));
+    bool stale;
+
+    if (err == CN_EAGAIN)
+        return CN_OK;
+    if (!err && rank != UINT32_MAX) {
+        cn_pair_close(meeting->mesh->pairs[rank]); // it began again
+        meeting->mesh->pairs[rank] = *candidate;
+        *candidate = NULL;
+        return CN_OK;
+    }
+    stale = is_stale(meeting, *candidate, err);
+    if (rank != UINT32_MAX)
+        meeting->errors[rank] = err;
+    cn_pair_close(*candidate);
+    *candidate = NULL;
+    return stale ? CN_ESTALE : CN_OK;
+}
+
+static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
+{
+    struct pollfd fds[CANDIDATES + CN_GROUP_MAX + 2] = {
+        {.fd = meeting->cancel_fd, .events = POLLIN}, {.fd = meeting->listener, .events = POLLIN}};
+    uint64_t until_ms = now_ms + RETRY_MAX_MS;
+    nfds_t count = 2;
+
+    for (int i = 0; i < CANDIDATES; i++)
+        if (meeting->candidates[i])
+            fds[count++] = (struct pollfd){.fd = cn_pair_descriptor(meeting->candidates[i]),
+                                           .events = cn_pair_events(meeting->candidates[i])};
+    for (uint32_t r = 0; r < meeting->view->rank; r++) {
+        const struct call *call = &meeting->calls[r];
+
+        if (call->pair)
+            fds[count++] = (struct pollfd){.fd = cn_pair_descriptor(call->pair),
+                                           .events = cn_pair_events(call->pair)};
+        else if (!meeting->mesh->pairs[r] && call->at_ms < until_ms)
+            until_ms = call->at_ms;
+    }
+    if (meeting->deadline_ms < until_ms)
+        until_ms = meeting->deadline_ms;
+    (void)poll(fds, count, until_ms > now_ms ? (int)(until_ms - now_ms) : 0);
+    return fds[0].revents ? CN_ECANCELED : CN_OK;
+}
+
+// The first rank that is not connected, or the size of the view.
+static uint32_t first_missing(const struct meeting *meeting)
+{
+    uint32_t r = 0;
+
+    while (r < meeting->view->size && (r == meeting->view->rank || meeting->mesh->pairs[r]))
+        r++;
+    return r;
+}
+
+// A refusal says more than that the time is over.
+static cn_err why_missing(const struct meeting *meeting, uint32_t *rank)
+{
+    for (uint32_t r = 0; r < meeting->view->size; r++) {
+        cn_err err = meeting->errors[r];
+
+        if (!meeting->mesh->pairs[r] && (err == CN_EAUTH || err == CN_ENOTSUP)) {
+            *rank = r;
+            return err;
+        }
+    }
+    *rank = first_missing(meeting);
+    return CN_ETIMEOUT;
+}
+
+// One turn: calls, new connections, answers.
+static cn_err take_turn(struct meeting *meeting, uint64_t now_ms)
+{
+    cn_err err = CN_OK;
+
+    for (uint32_t r = 0; !err && r < meeting->view->rank; r++)
+        err = call_rank(meeting, r, now_ms);
+    if (err)
+        return err;
+    admit(meeting);
+    for (int i = 0; !err && i < CANDIDATES; i++)
+        if (meeting->candidates[i])
+            err = answer(meeting, &meeting->candidates[i]);
+    return err;
+}
+
+static cn_err meet(struct meeting *meeting, uint32_t *rank)
+{
+    *rank = UINT32_MAX;
+    for (;;) {
+        uint64_t now_ms = cn_platform_now_ms();
+        cn_err err = take_turn(meeting, now_ms);
+
+        if (!err && first_missing(meeting) == meeting->view->size)
+            return CN_OK;
+        if (!err && now_ms >= meeting->deadline_ms)
+            return why_missing(meeting, rank);
+        if (!err)
+            err = wait_for_meeting(meeting, now_ms);
+        if (err == CN_ESTALE)
+            *rank = first_missing(meeting);
+        if (err)
+            return err;
+    }
+}
+
+// No handshake succeeds with a member that this board has no key for.
+static void note_missing_keys(struct meeting *meeting)
+{
+    static const uint8_t none[CN_KEY_SIZE];
+
+    for (uint32_t r = 0; r < meeting->view->size; r++)
+        if (r != meeting->view->rank &&
+            !memcmp(meeting->config->members[meeting->view->ranks[r]].pair_key, none, sizeof(none)))
+            meeting->errors[r] = CN_EAUTH;
+}
+
+cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *view,
+                    uint64_t deadline_ms, int cancel_fd, struct cn_mesh *mesh, uint32_t *lost)
+{
+    struct meeting meeting = {.config = config,
+                              .view = view,
+                              .mesh = mesh,
+                              .cancel_fd = cancel_fd,
+                              .deadline_ms = deadline_ms};
+    uint32_t rank;
+    cn_err err;
+
+    *mesh = (struct cn_mesh){0};
+    *lost = UINT32_MAX;
+    note_missing_keys(&meeting);
+    for (uint32_t r = 0; r < view->rank; r++)
+        meeting.calls[r].retry_ms = RETRY_MS;
+    err = cn_pair_listen(config->members[config->self].address, config->port_offset,
+                         &meeting.listener);
+    if (err)
+        return err;
+    err = meet(&meeting, &rank);
+    for (uint32_t r = 0; r < view->rank; r++)
+        cn_pair_close(meeting.calls[r].pair);
+    for (int i = 0; i < CANDIDATES; i++)
+        cn_pair_close(meeting.candidates[i]);
+    close(meeting.listener);
+    if (!err)
+        return CN_OK;
+    if (rank < view->size)
+        *lost = view->ranks[rank];
+    cn_mesh_close(mesh);
+    return err;
+}
+
+void cn_mesh_close(struct cn_mesh *mesh)
+{
+    for (int r = 0; r < CN_GROUP_MAX; r++)
+        cn_pair_close(mesh->pairs[r]);
+    *mesh = (struct cn_mesh){0};
+}

@@ -1,0 +1,243 @@
+#include "ports/tcp/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/group/reduce.h"
+#include "runtime/port/platform.h"
+
+#define STALL_MS 1000 // without a byte, before the log says who is waited for
+
+void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival arrival)
+{
+    assert(flow->count < CN_SPANS);
+    flow->spans[flow->count++] = (struct cn_span){data, size, arrival};
+    flow->total += size;
+}
+
+struct cn_stream *cn_exchange_stream(struct cn_exchange *exchange, struct cn_pair *pair,
+                                     uint32_t member)
+{
+    for (uint32_t i = 0; i < exchange->count; i++)
+        if (exchange->streams[i].pair == pair)
+            return &exchange->streams[i];
+    assert(exchange->count < CN_GROUP_MAX);
+    exchange->streams[exchange->count] = (struct cn_stream){.pair = pair, .member = member};
+    return &exchange->streams[exchange->count++];
+}
+
+static cn_err lose(struct cn_exchange *exchange, const struct cn_stream *stream, cn_err err)
+{
+    exchange->lost = stream->member;
+    return err;
+}
+
+// The rest of the span in progress, or NULL at the end of the flow.
+static struct cn_span *current_span(struct cn_flow *flow)
+{
+    while (flow->at < flow->count && flow->offset == flow->spans[flow->at].size) {
+        flow->at++;
+        flow->offset = 0;
+    }
+    return flow->at < flow->count ? &flow->spans[flow->at] : NULL;
+}
+
+static void pass(struct cn_flow *flow, size_t size)
+{
+    flow->offset += size;
+    flow->done += size;
+}
+
+// Up to where out may be sent now.
+static size_t limit_of(const struct cn_stream *stream)
+{
+    size_t total = stream->out.total;
+
+    if (!stream->after)
+        return total;
+    return stream->credit + stream->after->done < total ? stream->credit + stream->after->done
+                                                        : total;
+}
+
+static cn_err send_some(struct cn_stream *stream)
+{
+    struct cn_span *span = current_span(&stream->out);
+    size_t left = span->size - stream->out.offset;
+    size_t limit = limit_of(stream) - stream->out.done;
+    size_t sent;
+    cn_err err;
+
+    if (left > limit)
+        left = limit;
+    err = cn_pair_send(stream->pair, span->data + stream->out.offset, left, &sent);
+    if (!err)
+        pass(&stream->out, sent);
+    return err;
+}
+
+// Whole elements are reduced; the rest of the last one stays in the scratch.
+static cn_err reduce_some(struct cn_exchange *exchange, struct cn_stream *stream,
+                          const struct cn_span *span)
+{
+    size_t left = span->size - stream->in.offset, element = cn_number_size(exchange->type);
+    uint8_t *into = span->data + stream->in.offset;
+    size_t received, whole;
+    cn_err err;
+
+    if (left > CN_EXCHANGE_SCRATCH)
+        left = CN_EXCHANGE_SCRATCH;
+    err = cn_pair_receive(stream->pair, exchange->scratch + exchange->partial,
+                          left - exchange->partial, &received);
+    if (err)
+        return err;
+    received += exchange->partial;
+    whole = received / element * element;
+    exchange->partial = received - whole;
+    cn_reduce_into(exchange->type, exchange->how, into, exchange->scratch, whole / element);
+    if (span->arrival == CN_ARRIVAL_FINISH)
+        cn_reduce_finish(exchange->type, exchange->how, into, whole / element, exchange->members);
+    memmove(exchange->scratch, exchange->scratch + whole, exchange->partial);
+    pass(&stream->in, whole);
+    return CN_OK;
+}
+
+static cn_err receive_some(struct cn_exchange *exchange, struct cn_stream *stream)
+{
+    struct cn_span *span = current_span(&stream->in);
+    size_t received;
+    cn_err err;
+
+    if (span->arrival != CN_ARRIVAL_COPY)
+        return reduce_some(exchange, stream, span);
+    err = cn_pair_receive(stream->pair, span->data + stream->in.offset,
+                          span->size - stream->in.offset, &received);
+    if (!err)
+        pass(&stream->in, received);
+    return err;
+}
+
+static bool receives(const struct cn_stream *stream)
+{
+    return stream->in.done < stream->in.total;
+}
+
+static bool sends(const struct cn_stream *stream)
+{
+    return stream->out.done < stream->out.total;
+}
+
+// One turn over all streams.
+static cn_err move(struct cn_exchange *exchange, bool *moved, bool *done)
+{
+    *moved = false;
+    *done = true;
+    for (uint32_t i = 0; i < exchange->count; i++) {
+        struct cn_stream *stream = &exchange->streams[i];
+        cn_err err;
+
+        if (stream->out.done < limit_of(stream)) {
+            err = send_some(stream);
+            if (err && err != CN_EAGAIN)
+                return lose(exchange, stream, err);
+            *moved |= !err;
+        }
+        if (receives(stream)) {
+            err = receive_some(exchange, stream);
+            if (err && err != CN_EAGAIN)
+                return lose(exchange, stream, err);
+            *moved |= !err;
+        }
+        *done = *done && !receives(stream) && !sends(stream);
+    }
+    return CN_OK;
+}
+
+// Who is waited for: first one that should send, else one that should take.
+static const struct cn_stream *laggard(const struct cn_exchange *exchange)
+{
+    const struct cn_stream *found = exchange->streams;
+
+    for (uint32_t i = exchange->count; i-- > 0;)
+        if (sends(&exchange->streams[i]))
+            found = &exchange->streams[i];
+    for (uint32_t i = exchange->count; i-- > 0;)
+        if (receives(&exchange->streams[i]))
+            found = &exchange->streams[i];
+    return found;
+}
+
+static cn_err report_stall(struct cn_exchange *exchange, uint32_t silent_ms)
+{
+    const struct cn_stream *stream = laggard(exchange);
+
+    if (silent_ms >= exchange->timeout_ms)
+        return lose(exchange, stream, CN_ETIMEOUT);
+    cn_log(CN_LOG_WARN, "collective", "%s waits for %s since %u ms", exchange->doing,
+           exchange->names[stream->member].name, silent_ms);
+    return CN_OK;
+}
+
+// Waits until a stream can move. *silent_ms counts the time without one.
+static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
+{
+    const short gone = POLLERR | POLLHUP | POLLRDHUP;
+    struct pollfd fds[CN_GROUP_MAX + 2] = {{.fd = exchange->stop_fds[0], .events = POLLIN},
+                                           {.fd = exchange->stop_fds[1], .events = POLLIN}};
+    uint32_t until_ms =
+        *silent_ms < STALL_MS && exchange->timeout_ms > STALL_MS ? STALL_MS : exchange->timeout_ms;
+    int wait_ms = until_ms - *silent_ms > INT32_MAX ? INT32_MAX : (int)(until_ms - *silent_ms);
+    int count;
+
+    for (uint32_t i = 0; i < exchange->count; i++) {
+        const struct cn_stream *stream = &exchange->streams[i];
+        bool ready = stream->out.done < limit_of(stream);
+
+        // A peer that we only wait to send to shows its end here even while there is nothing to
+        // send.
+        fds[i + 2] = (struct pollfd){
+            .fd = receives(stream) || sends(stream) ? cn_pair_descriptor(stream->pair) : -1,
+            .events = (short)((receives(stream) ? POLLIN : 0) | (ready ? POLLOUT : 0) |
+                              (sends(stream) ? POLLRDHUP : 0))};
+    }
+    count = poll(fds, exchange->count + 2, wait_ms);
+    if (count < 0 && errno != EINTR)
+        return CN_EIO;
+    if (count == 0) {
+        *silent_ms = until_ms;
+        return report_stall(exchange, until_ms);
+    }
+    if (fds[1].revents)
+        return CN_ECANCELED;
+    for (uint32_t i = 0; i < exchange->count; i++)
+        if (sends(&exchange->streams[i]) && fds[i + 2].revents & gone)
+            return lose(exchange, &exchange->streams[i], CN_EPEER);
+    return CN_OK;
+}
+
+cn_err cn_exchange_run(struct cn_exchange *exchange)
+{
+    uint32_t silent_ms = 0;
+    bool moved, done;
+
+    exchange->partial = 0;
+    exchange->lost = UINT32_MAX;
+    for (;;) {
+        cn_err err;
+
+        if (atomic_load_explicit(exchange->canceled, memory_order_relaxed))
+            return CN_ECANCELED;
+        err = move(exchange, &moved, &done);
+        if (err || done)
+            return err;
+        if (moved) {
+            silent_ms = 0;
+            continue;
+        }
+        err = wait_for_peers(exchange, &silent_ms);
+        if (err)
+            return err;
+    }
+}

@@ -1,0 +1,18 @@
+// reduce.h - the arithmetic of a reduction, the same on every board and for every port.
+#pragma once
+
+#include "runtime/port/collective.h"
+
+// Bytes of an element.
+size_t cn_number_size(enum cn_number type);
+
+// into[i] = into[i] how from[i]; CN_REDUCE_AVERAGE adds.
+void cn_reduce_into(enum cn_number type, enum cn_reduce how, void *into, const void *from,
+                    size_t count);
+
+// The last step of CN_REDUCE_AVERAGE: data[i] = data[i] / members. Nothing for the others.
+void cn_reduce_finish(enum cn_number type, enum cn_reduce how, void *data, size_t count,
+                      uint32_t members);
+
+// Share number share of count elements over members: see enum cn_collective_kind.
+size_t cn_reduce_share(size_t count, uint32_t members, uint32_t share, size_t *first);

@@ -1,0 +1,84 @@
+#include "tests/contract/collective_group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ports/tcp/collective_tcp.h"
+#include "runtime/port/platform.h"
+
+const struct cn_collective_ops *const group_ops = &cn_collective_tcp;
+
+static void fill_key(uint8_t key[CN_KEY_SIZE], uint32_t a, uint32_t b)
+{
+    memset(key, (int)(1 + (a < b ? a * 16 + b : b * 16 + a)), CN_KEY_SIZE);
+}
+
+// Every process has loopback addresses of its own, so tests can run side by side.
+void group_set_up(struct fixture *fixture, uint32_t size)
+{
+    unsigned pid = (unsigned)getpid();
+
+    memset(fixture, 0, sizeof(*fixture));
+    fixture->size = size;
+    for (uint32_t r = 0; r < size; r++) {
+        struct rank *rank = &fixture->ranks[r];
+
+        for (uint32_t m = 0; m < size; m++) {
+            snprintf(rank->members[m].name, CN_NAME_SIZE, "board-%u", m);
+            snprintf(rank->members[m].address, sizeof(rank->members[m].address),
+                     "127.%u.%u.%u:7400", 100 + (pid >> 12) % 100, (pid >> 4) & 255,
+                     1 + (pid & 15) * RANKS_MAX + m);
+            if (m != r)
+                fill_key(rank->members[m].pair_key, r, m);
+        }
+        rank->config.members = rank->members;
+        rank->config.member_count = size;
+        rank->config.view.epoch = 7;
+        rank->config.view.size = size;
+        rank->config.view.rank = r;
+        for (uint32_t m = 0; m < size; m++)
+            rank->config.view.ranks[m] = m;
+        rank->config.open_timeout_ms = 5000;
+        rank->config.progress_timeout_ms = 5000;
+        rank->config.cancel_fd = -1;
+        rank->data = calloc(COUNT_MAX, sizeof(int64_t));
+        assert_non_null(rank->data);
+    }
+}
+
+void group_tear_down(struct fixture *fixture)
+{
+    for (uint32_t r = 0; r < fixture->size; r++)
+        free(fixture->ranks[r].data);
+}
+
+void group_run_rank(struct rank *rank)
+{
+    uint64_t begin_ms = cn_platform_now_ms();
+
+    rank->err = group_ops->open(&rank->config, &rank->collective, &rank->lost);
+    if (!rank->err) {
+        rank->body(rank);
+        group_ops->close(rank->collective);
+    }
+    rank->took_ms = cn_platform_now_ms() - begin_ms;
+}
+
+static void *rank_main(void *context)
+{
+    group_run_rank(context);
+    return NULL;
+}
+
+void group_run(struct fixture *fixture, void (*body)(struct rank *rank))
+{
+    for (uint32_t r = 0; r < fixture->size; r++) {
+        fixture->ranks[r].body = body;
+        assert_int_equal(
+            pthread_create(&fixture->ranks[r].thread, NULL, rank_main, &fixture->ranks[r]), 0);
+    }
+    for (uint32_t r = 0; r < fixture->size; r++)
+        pthread_join(fixture->ranks[r].thread, NULL);
+}

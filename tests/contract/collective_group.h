@@ -1,0 +1,46 @@
+// collective_group.h - a group of ranks as threads of a test, over every collective of this build.
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka.h needs the four above.
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "runtime/port/collective.h"
+
+#define RANKS_MAX 8
+#define COUNT_MAX 65537
+
+extern const struct cn_collective_ops *const group_ops;
+
+// A rank of a test: its own member list, as each board has its own keys.
+struct rank {
+    struct cn_member members[RANKS_MAX];
+    struct cn_collective_config config;
+    struct cn_collective *collective;
+    pthread_t thread;
+    void (*body)(struct rank *rank);
+    size_t count; // for the body
+    float *data;  // room for COUNT_MAX int64
+    cn_err err;
+    uint32_t lost; // of open
+    uint64_t took_ms;
+};
+
+struct fixture {
+    struct rank ranks[RANKS_MAX];
+    uint32_t size;
+};
+
+void group_set_up(struct fixture *fixture, uint32_t size);
+void group_tear_down(struct fixture *fixture);
+
+// Opens, runs the body and closes.
+void group_run_rank(struct rank *rank);
+
+// All ranks at once, each in a thread.
+void group_run(struct fixture *fixture, void (*body)(struct rank *rank));

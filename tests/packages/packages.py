@@ -1,0 +1,164 @@
+"""The Debian packages: lint, hardening, what they ship, and state across upgrade, downgrade, remove, purge.
+
+usage: packages.py BUILD
+
+Packages are installed into a folder (dpkg --root), so nothing of this machine is touched. A check whose
+tool is missing is said and left out.
+"""
+
+import glob
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+EXPOSURE_MAX = 2.0
+SERVICES = {"cairn-node": "var/lib/cairn", "cairn-aggregator": "var/lib/cairn-aggregator"}
+
+
+PROGRAMS = [*SERVICES, "cairn-flash"]
+
+
+def run(*command, check=True, **options):
+    result = subprocess.run(command, capture_output=True, text=True, **options)
+    if check and result.returncode:
+        raise AssertionError(f"{' '.join(command)}: {result.returncode}\n{result.stdout}{result.stderr}")
+    return result
+
+
+def make_packages(build, folder):
+    run("cpack", "--config", os.path.join(build, "CPackConfig.cmake"), "-B", folder)
+    shutil.rmtree(os.path.join(folder, "_CPack_Packages"), ignore_errors=True)
+    return sorted(glob.glob(os.path.join(folder, "*.deb")))
+
+
+def package_of(packages, name):
+    return next(path for path in packages if os.path.basename(path).startswith(f"{name}_"))
+
+
+def the_packages_are_the_same_when_made_again(build, folder, packages):
+    again = make_packages(build, os.path.join(folder, "again"))
+    assert [os.path.basename(p) for p in again] == [os.path.basename(p) for p in packages]
+    for one, two in zip(packages, again):
+        with open(one, "rb") as a, open(two, "rb") as b:
+            assert a.read() == b.read(), f"{os.path.basename(one)} differs"
+
+
+def lintian_has_no_complaint(packages):
+    if not shutil.which("lintian"):
+        return print("left out: no lintian")
+    result = run("lintian", "--allow-root", "--fail-on", "error,warning", *packages, check=False)
+    assert result.returncode == 0 and not result.stdout.strip(), result.stdout + result.stderr
+
+
+def units_are_confined(folder):
+    if not shutil.which("systemd-analyze"):
+        return print("left out: no systemd-analyze")
+    for name in SERVICES:
+        root = os.path.join(folder, "unpacked", name)
+        unit = os.path.join(root, "usr/lib/systemd/system", f"{name}.service")
+        text = run("systemd-analyze", "security", "--offline=true", "--no-pager", unit).stdout
+        exposure = float(text.strip().splitlines()[-1].split(":")[1].split()[0])
+        print(f"{name}.service: exposure {exposure}")
+        assert exposure <= EXPOSURE_MAX, text
+
+
+def manuals_and_bills_are_readable(folder):
+    for name in PROGRAMS:
+        root = os.path.join(folder, "unpacked", name, "usr/share")
+        bill = run("zcat", os.path.join(root, "doc", name, "sbom.spdx.json.gz")).stdout
+        parts = {p["name"]: p["versionInfo"] for p in json.loads(bill)["packages"]}
+        assert parts["mbedtls"] and parts["libyaml"], parts
+        assert all(parts.values()), parts
+        page = os.path.join(root, "man/man1", f"{name}.1.gz")
+        if shutil.which("man"):
+            result = run("man", "--warnings", "-l", page, env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+            assert not result.stderr and "EXIT STATUS" in result.stdout, result.stderr
+
+
+class Root:
+    """A folder with a package database of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for part in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "tmp"):
+            os.makedirs(os.path.join(folder, part))
+        open(os.path.join(folder, "var/lib/dpkg/status"), "w").close()
+
+    def dpkg(self, *arguments, check=True):
+        return run("dpkg", f"--root={self.folder}", "--log=/dev/null", "--force-not-root", "--force-depends",
+                   "--force-architecture", "--force-bad-path", "--force-script-chrootless", *arguments, check=check)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, content):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "wb") as file:
+            file.write(content)
+
+    def has(self, name):
+        return os.path.exists(self.path(name))
+
+
+def write_state(root, name, version):
+    if name == "cairn-node":
+        root.write("var/lib/cairn/checkpoint.a", f"cairnck{version}".encode() + bytes(300))
+        return
+    os.makedirs(root.path(SERVICES[name]), exist_ok=True)
+    path = root.path(SERVICES[name], "ledger.sqlite")
+    with sqlite3.connect(path) as ledger:
+        ledger.execute(f"PRAGMA user_version={version}")
+
+
+def a_service_keeps_its_state_until_purge(folder, packages, name):
+    root = Root(os.path.join(folder, "root-" + name))
+    package, state = package_of(packages, name), SERVICES[name]
+    profile = "etc/cairn/node.yaml" if name == "cairn-node" else "etc/cairn/gateway.yaml"
+    options = f"etc/default/{name}"
+    root.dpkg("-i", package)
+    root.write(profile, b"schema: cairn/site/v1\n")
+    root.write(options, b"CAIRN_OPTIONS=--log-level debug\n")
+    write_state(root, name, 1)
+    root.dpkg("-i", package)
+    assert root.has(state) and b"debug" in open(root.path(options), "rb").read(), "an upgrade lost something"
+    write_state(root, name, 9)
+    refused = root.dpkg("-i", package, check=False)
+    assert refused.returncode and "format 9" in refused.stderr, "a downgrade was not refused\n" + refused.stderr
+    write_state(root, name, 1)
+    root.dpkg("-i", package)
+    root.dpkg("--remove", name)
+    assert root.has(state) and root.has(profile) and root.has(options), "remove took too much"
+    assert not root.has(f"usr/bin/{name}")
+    root.dpkg("-i", package)
+    root.dpkg("--purge", name)
+    assert not root.has(state) and not root.has(profile) and not root.has(options), "purge left something"
+
+
+def main(build):
+    folder = tempfile.mkdtemp(prefix="cairn-packages-")
+    try:
+        packages = make_packages(build, os.path.join(folder, "once"))
+        for path in packages:
+            print(f"{os.path.getsize(path):9} {os.path.basename(path)}")
+        the_packages_are_the_same_when_made_again(build, folder, packages)
+        lintian_has_no_complaint(packages)
+        for name in PROGRAMS:
+            os.makedirs(os.path.join(folder, "unpacked", name))
+            run("dpkg", "-x", package_of(packages, name), os.path.join(folder, "unpacked", name))
+        units_are_confined(folder)
+        manuals_and_bills_are_readable(folder)
+        for name in SERVICES:
+            a_service_keeps_its_state_until_purge(folder, packages, name)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    if not shutil.which("cpack") or not shutil.which("dpkg"):
+        print("skipped: needs cpack and dpkg")
+        sys.exit(77)
+    main(sys.argv[1])

@@ -1,0 +1,148 @@
+// Models whose forward pass is another one in training: batch normalization and dropout.
+#include "tests/support/kernels_present.h"
+#include "tests/unit/gradient_check.h"
+
+#define NORM "weight g 4", "weight b 4", "weight m 4", "weight v 4"
+
+static const struct net nets[] = {
+    {"3,6,5",
+     {NORM, "weight w 4,3,3,3", "Conv x w -> c",
+      "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01", "Tanh n -> r",
+      "GlobalAveragePool r -> p", "Flatten p -> y"}},
+    {"6",
+     {NORM, "weight w 4,6", "Gemm x w -> c transB=1",
+      "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01 momentum=0.7",
+      "Tanh n -> y"}},
+    {"4,7",
+     {NORM, "BatchNormalization x g b m v -> n training_mode=1", "weight w 3,4,3", "Conv n w -> c",
+      "Flatten c -> y"}},
+    {"5",
+     {"weight w 9,5", "Gemm x w -> h transB=1", "Constant -> r value_float=0.4",
+      "Constant -> t value_int=1", "Dropout h r t -> d", "Tanh d -> a", "weight v 4,9",
+      "Dropout a r t -> e", "Gemm e v -> y transB=1"}},
+};
+
+#define NET_COUNT (sizeof(nets) / sizeof(nets[0]))
+
+// Running statistics that do not change.
+static const struct net frozen = {"3,6,5",
+                                  {NORM, "weight w 4,3,3,3", "Conv x w -> c",
+                                   "BatchNormalization c g b m v -> n epsilon=0.5", "Relu n -> r",
+                                   "GlobalAveragePool r -> p", "Flatten p -> y"}};
+
+static void gradients_agree_with_finite_differences(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++)
+        for (uint32_t threads = 1; threads < 4; threads++) {
+            check_gradients(&nets[i], CN_LOSS_CROSS_ENTROPY, threads, BY_TRAINING);
+            check_gradients(&nets[i], CN_LOSS_MSE, threads, BY_TRAINING);
+        }
+    check_gradients(&frozen, CN_LOSS_MSE, 2, BY_EVALUATION);
+}
+
+static double training_loss(struct bench *bench)
+{
+    struct cn_metrics metrics = {0};
+
+    assert_int_equal(cn_trainer_accumulate(bench->trainer, &bench->batch, &metrics), CN_OK);
+    assert_int_equal(cn_trainer_discard(bench->trainer), CN_OK);
+    return metrics.loss;
+}
+
+static void dropout_follows_the_number_of_the_sample_and_not_the_thread(void **state)
+{
+    static struct bench bench;
+    double loss[2][2];
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(open_net(&bench, &nets[3], CN_LOSS_MSE, 1), CN_OK);
+        loss[i][0] = training_loss(&bench);
+        cn_trainer_draw(bench.trainer, 1000 * i);
+        loss[i][1] = training_loss(&bench);
+        if (i == 0)
+            assert_true(loss[0][0] == loss[0][1]);
+        else
+            assert_true(loss[1][0] != loss[1][1]);
+        close_net(&bench);
+    }
+}
+
+static void an_evaluation_drops_nothing(void **state)
+{
+    static struct bench bench;
+    struct cn_metrics metrics[2] = {{0}};
+
+    (void)state;
+    assert_int_equal(open_net(&bench, &nets[3], CN_LOSS_MSE, 2), CN_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        cn_trainer_draw(bench.trainer, 1000 * i);
+        assert_int_equal(cn_trainer_evaluate(bench.trainer, &bench.batch, &metrics[i]), CN_OK);
+    }
+    assert_true(metrics[0].loss == metrics[1].loss);
+    assert_true(metrics[0].loss != training_loss(&bench));
+    close_net(&bench);
+}
+
+// The statistics of two micro-batches of 3 and 2 samples count once, by samples.
+static void running_statistics_move_once_for_each_step(void **state)
+{
+    static struct bench bench;
+    struct cn_metrics metrics = {0};
+    float weights[512], wanted[4];
+    size_t mean = 8;
+
+    (void)state;
+    assert_int_equal(open_net(&bench, &nets[2], CN_LOSS_MSE, 2), CN_OK);
+    assert_int_equal(cn_trainer_get_weights(bench.trainer, weights), CN_OK);
+    for (size_t c = 0; c < 4; c++) {
+        double sum = 0;
+
+        for (size_t n = 0; n < SAMPLES; n++)
+            for (size_t i = 0; i < 7; i++)
+                sum += (double)bench.inputs[(n * 4 + c) * 7 + i];
+        wanted[c] = weights[mean + c] + 0.1f * ((float)(sum / SAMPLES / 7) - weights[mean + c]);
+    }
+    for (uint32_t first = 0; first < SAMPLES; first += 3) {
+        struct cn_batch part = {.inputs = bench.inputs + (size_t)first * 28,
+                                .targets = bench.targets + (size_t)first * 15,
+                                .count = first ? 2 : 3};
+
+        assert_int_equal(cn_trainer_accumulate(bench.trainer, &part, &metrics), CN_OK);
+    }
+    assert_int_equal(cn_trainer_apply(bench.trainer, SAMPLES), CN_OK);
+    assert_int_equal(cn_trainer_get_weights(bench.trainer, weights), CN_OK);
+    for (size_t c = 0; c < 4; c++)
+        assert_true(fabsf(weights[mean + c] - wanted[c]) < 1e-5f);
+    close_net(&bench);
+}
+
+static void a_statistic_of_two_nodes_is_refused(void **state)
+{
+    static const struct net net = {"4,7",
+                                   {NORM, "BatchNormalization x g b m v -> n training_mode=1",
+                                    "BatchNormalization n g b m v -> o training_mode=1",
+                                    "Flatten o -> y"}};
+    static struct bench bench;
+
+    (void)state;
+    assert_int_equal(open_net(&bench, &net, CN_LOSS_MSE, 1), CN_ENOTSUP);
+    assert_non_null(strstr(cn_diag_first(&bench.diag), "share a running statistic"));
+    close_net(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_finite_differences),
+        cmocka_unit_test(dropout_follows_the_number_of_the_sample_and_not_the_thread),
+        cmocka_unit_test(an_evaluation_drops_nothing),
+        cmocka_unit_test(running_statistics_move_once_for_each_step),
+        cmocka_unit_test(a_statistic_of_two_nodes_is_refused),
+    };
+
+    if (!kernels_present())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
