@@ -36,27 +36,27 @@ struct cn_send_mark {
 
 struct cn_controller {
     enum cn_controller_phase phase;
-    uint64_t rate_limit;       // bytes per second; 0: no limit
-    uint64_t window_max;       // bytes
-    uint32_t unit;             // bytes of a full datagram
-    uint64_t srtt_us;          // a first idea of the round trip, for pacing before any sample
-    double bandwidth;          // bytes per second; 0: no sample yet
+    uint64_t rate_limit; // bytes per second; 0: no limit
+    uint64_t window_max; // bytes
+    uint32_t unit;       // bytes of a full datagram
+    uint64_t srtt_us;    // a first idea of the round trip, for pacing before any sample
+    double bandwidth;    // bytes per second; 0: no sample yet
     double round_rate[CN_CONTROLLER_ROUNDS]; // largest of each round
     uint64_t min_rtt_us, min_rtt_at_us;      // 0: no sample yet
     uint64_t delivered, delivered_us, first_us;
-    uint64_t limited_until; // samples from before this was delivered are of too little data
-    uint64_t rounds, round_end;   // .delivered at which the round is over
+    uint64_t limited_until;     // samples from before this was delivered are of too little data
+    uint64_t rounds, round_end; // .delivered at which the round is over
     uint64_t round_lost, round_delivered, round_rtt_us; // of this round; 0: no sample
-    double loss;                  // share lost without a queue, smoothed
-    double full_rate;             // startup: the rate last time it grew by a quarter
-    unsigned full_rounds;         // startup: rounds since
-    bool full;                    // the link has been filled once
-    unsigned cycle;               // of PROBE_BW
-    uint64_t cycle_us;            // when it began
-    uint64_t probe_end_us;        // PROBE_RTT: 0 until half a window is in flight
-    uint64_t probe_rtt_us;        // smallest seen while probing
-    uint64_t next_us;             // when the next datagram may go
-    uint64_t active_us;           // last sent
+    double loss;                                        // share lost without a queue, smoothed
+    double full_rate;      // startup: the rate last time it grew by a quarter
+    unsigned full_rounds;  // startup: rounds since
+    bool full;             // the link has been filled once
+    unsigned cycle;        // of PROBE_BW
+    uint64_t cycle_us;     // when it began
+    uint64_t probe_end_us; // PROBE_RTT: 0 until half a window is in flight
+    uint64_t probe_rtt_us; // smallest seen while probing
+    uint64_t next_us;      // when the next datagram may go
+    uint64_t active_us;    // last sent
     // The sample that is being put together.
     struct cn_send_mark newest;
     bool sampled;

@@ -564,7 +564,8 @@ void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *
 {
     uint32_t sent = upload->flight.next_order - 1;
     uint32_t parcels = sent < upload->flight.count ? sent : upload->flight.count;
-    uint64_t size = (uint64_t)parcels * upload->transfer.parcel_chunks * upload->transfer.chunk_size;
+    uint64_t size =
+        (uint64_t)parcels * upload->transfer.parcel_chunks * upload->transfer.chunk_size;
 
     *sample = (struct cn_measure_sample){
         .size = size < upload->frame.size ? size : upload->frame.size,

@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 struct cn_link_shape {
-    uint64_t rate_bps;    // 0: no limit
-    uint64_t delay_us;    // one way
-    uint64_t queue_bytes; // more is dropped at the tail; 0: no limit
+    uint64_t rate_bps;     // 0: no limit
+    uint64_t delay_us;     // one way
+    uint64_t queue_bytes;  // more is dropped at the tail; 0: no limit
     uint64_t bucket_bytes; // that may leave at once after a pause
     double loss;           // share lost, each datagram for itself
     double burst_loss;     // share lost in bursts (Gilbert's model) ...

@@ -75,8 +75,8 @@ static void handle_put(void *context, const struct cn_coap_request *request,
                      (uint32_t)strtoul(request->path + 2 * CN_UPLOAD_ID_SIZE + 1, NULL, 10),
                      request->body, request->size, 0))
         abort();
-    gateway->repeats += (request->size + CN_SIM_CHUNK - 1) / CN_SIM_CHUNK -
-                        (gateway->upload->received - received);
+    gateway->repeats +=
+        (request->size + CN_SIM_CHUNK - 1) / CN_SIM_CHUNK - (gateway->upload->received - received);
     reply->code = CN_COAP_SILENT;
     if (!request->wants_reply)
         return;

@@ -185,7 +185,8 @@ int main(void)
         cmocka_unit_test(a_longer_path_is_noticed_by_probing),
         cmocka_unit_test(loss_without_a_queue_is_made_up_for_and_leaves_the_window),
         cmocka_unit_test(after_the_link_was_gone_everything_starts_anew),
-        cmocka_unit_test(after_a_short_pause_the_known_rate_is_used_and_after_a_long_one_half_of_it),
+        cmocka_unit_test(
+            after_a_short_pause_the_known_rate_is_used_and_after_a_long_one_half_of_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

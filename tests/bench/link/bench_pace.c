@@ -42,7 +42,8 @@ int main(int argc, char **argv)
 {
     bool download = argc > 1 && strcmp(argv[1], "download") == 0;
 
-    printf("   bytes Mbit/s   ms   loss     BDPs   share    seconds  again   wrong   drop  twice  bw\n");
+    printf("   bytes Mbit/s   ms   loss     BDPs   share    seconds  again   wrong   drop  twice  "
+           "bw\n");
     for (size_t s = 0; s < 3; s++)
         for (size_t r = 0; r < 3; r++)
             for (size_t t = 0; t < 4; t++)
