@@ -82,6 +82,11 @@ enum cn_update_mode {
     CN_UPDATE_SKIP,  // nothing: all waits in the residual; chosen, never set by a user
 };
 
+enum cn_statistics {
+    CN_STATISTICS_SHARED, // merged like weights
+    CN_STATISTICS_LOCAL,  // each group keeps its own (FedBN)
+};
+
 struct cn_update_rule {
     enum cn_update_mode mode;
     double density;      // top-k: the share of coordinates sent, (0, 1]
@@ -100,16 +105,21 @@ struct cn_job {
     double mean;
     double held_out; // share of a board's samples it never trains on, [0, 0.9]
 
-    uint32_t batch;       // samples of a micro-batch
-    uint32_t accumulate;  // micro-batches of a step
-    uint32_t local_steps; // steps of a round
+    uint32_t batch;            // samples of a micro-batch
+    uint32_t accumulate;       // micro-batches of a step
+    uint32_t local_steps;      // steps of a round
+    uint32_t local_steps_most; // with CN_UPDATE_AUTO: added for a slow link, up to this; 0: none
     double learning_rate;
     double momentum;
     double weight_decay;
     bool keep_optimizer; // across rounds; default is a reset each round
 
     struct cn_update_rule up;   // board to aggregator
-    struct cn_update_rule down; // aggregator to board
+    struct cn_update_rule down; // aggregator to board; never CN_UPDATE_AUTO
+    uint32_t warm_up;           // first rounds in which top-k sends more
+    uint32_t stale_rounds;      // versions after which a residual decays; 0 for never
+    double stale_decay;         // what is kept of it for each version more
+    enum cn_statistics statistics;
 
     uint32_t rounds;        // at most; the run ends after them
     uint32_t quorum;        // groups whose updates make a version

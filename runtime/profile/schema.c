@@ -23,7 +23,10 @@ static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entro
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
-static const char *const modes[] = {"raw32", "q8", "topk", NULL};
+static const char *const lans[] = {"untrusted", "trusted", NULL};
+static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
+static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
+static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
     {"schema", CN_VALUE_LINK, BOARD | SITE | JOB, .uses = CN_USE_ALL,
@@ -53,6 +56,9 @@ const struct cn_schema_row cn_schema[] = {
      .uses = CN_USE_ALL, .about = "free space to leave on the disk of state"},
     {"network.uplink", CN_VALUE_RATE, BOARD | SITE, AT(uplink_bps), 1000, 1e12, "none",
      .initial = "none", .uses = NODE, .about = "what this board may send to the aggregator"},
+    {"network.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(round_bytes), 1024, 64 * TIB, "none",
+     .initial = "none", .uses = NODE,
+     .about = "size of an update, at most; with update.up.mode auto"},
     {"aggregator.address", CN_VALUE_ADDRESSES, SITE, AT(addresses), .example = "192.168.1.10:5684",
      .required = NODE, .uses = NODE,
      .about = "host:port of the aggregator; or a list of up to 4, tried in order"},
@@ -69,6 +75,9 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "5 s", .uses = NODE, .about = "silence of a member that counts as lost"},
+    {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
+     .uses = NODE,
+     .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
     {"data", CN_VALUE_DATA, BOARD | SITE, AT(data),
      .example = "{my-data: {inputs: inputs.npy, labels: labels.npy}}", .required = TRAIN | NODE,
      .uses = CN_USE_ALL, .about = "data sets by the name a job uses: paths of two .npy files each"},
@@ -140,6 +149,9 @@ const struct cn_schema_row cn_schema[] = {
      .uses = TRAIN | GATEWAY, .about = "micro-batches of a step"},
     {"job.train.local_steps", CN_VALUE_COUNT, JOB, AT(job.local_steps), 1, 1e6, .initial = "20",
      .uses = TRAIN | GATEWAY, .about = "steps of a round"},
+    {"job.train.local_steps_max", CN_VALUE_COUNT, JOB, AT(job.local_steps_most), 1, 1e6, "none",
+     .initial = "none", .uses = GATEWAY,
+     .about = "update.up.mode auto adds steps for a slow link, up to this"},
     {"job.train.learning_rate", CN_VALUE_NUMBER, JOB, AT(job.learning_rate), 1e-12, 1000,
      .initial = "0.05", .uses = TRAIN | GATEWAY, .about = "of the optimizer"},
     {"job.train.optimizer", CN_VALUE_CHOICE, JOB, AT(job.rules.optimizer), .choices = optimizers,
@@ -174,18 +186,30 @@ const struct cn_schema_row cn_schema[] = {
      .uses = TRAIN | GATEWAY, .about = "step: of each change; cosine: what is left at the end"},
     {"job.train.keep_optimizer", CN_VALUE_BOOL, JOB, AT(job.keep_optimizer), .initial = "false",
      .uses = TRAIN | GATEWAY, .about = "true: momentum goes on from round to round"},
-    {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = modes,
+    {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = up_modes,
      .initial = "topk", .uses = GATEWAY, .about = "encoding of what a group sends"},
     {"job.update.up.density", CN_VALUE_SHARE, JOB, AT(job.up.density), 1e-6, 1, .initial = "5 %",
      .uses = GATEWAY, .about = "topk: the largest values that are sent"},
     {"job.update.up.value_bits", CN_VALUE_COUNT, JOB, AT(job.up.value_bits), 0, 8, .initial = "2",
      .uses = GATEWAY, .about = "topk: bits of a magnitude"},
-    {"job.update.down.mode", CN_VALUE_CHOICE, JOB, AT(job.down.mode), .choices = modes,
+    {"job.update.down.mode", CN_VALUE_CHOICE, JOB, AT(job.down.mode), .choices = down_modes,
      .initial = "q8", .uses = GATEWAY, .about = "encoding of what the aggregator sends"},
     {"job.update.down.density", CN_VALUE_SHARE, JOB, AT(job.down.density), 1e-6, 1,
      .initial = "5 %", .uses = GATEWAY, .about = "topk: the largest values that are sent"},
     {"job.update.down.value_bits", CN_VALUE_COUNT, JOB, AT(job.down.value_bits), 0, 8,
      .initial = "2", .uses = GATEWAY, .about = "topk: bits of a magnitude"},
+    {"job.update.warm_up", CN_VALUE_COUNT, JOB, AT(job.warm_up), 1, 1000, "none", .initial = "none",
+     .uses = GATEWAY,
+     .about =
+         "first rounds in which topk sends 25 %, 10 %, 4 %, ... up, but never less than density"},
+    {"job.update.stale_rounds", CN_VALUE_COUNT, JOB, AT(job.stale_rounds), 1, 1e6, "none",
+     .initial = "3", .uses = GATEWAY,
+     .about = "versions after which a group's residual counts less"},
+    {"job.update.stale_decay", CN_VALUE_SHARE, JOB, AT(job.stale_decay), 0, 1, .initial = "90 %",
+     .uses = GATEWAY, .about = "what is kept of it for each version more"},
+    {"job.update.statistics", CN_VALUE_CHOICE, JOB, AT(job.statistics), .choices = statistics,
+     .initial = "shared", .uses = GATEWAY,
+     .about = "of batch normalization: merged like weights, or each group keeps its own"},
     {"job.rounds.count", CN_VALUE_COUNT, JOB, AT(job.rounds), 1, 1e6, .initial = "30",
      .uses = TRAIN | GATEWAY, .about = "rounds of a run"},
     {"job.rounds.quorum", CN_VALUE_COUNT, JOB, AT(job.quorum), 1, 10000, .initial = "1",

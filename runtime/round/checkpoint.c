@@ -6,10 +6,10 @@
 
 #include "runtime/port/crypto.h"
 
-#define HEADER_SIZE 264
-#define ARRAY_COUNT 6
+#define HEADER_SIZE 304
+#define ARRAY_COUNT 7
 
-static const uint8_t magic[8] = "cairnck1"; // the digit is CN_CHECKPOINT_VERSION
+static const uint8_t magic[8] = "cairnck2"; // the digit is CN_CHECKPOINT_VERSION
 
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
 static const char *const slot_names[2] = {"checkpoint.a", "checkpoint.b"};
@@ -20,9 +20,9 @@ static const struct {
     bool has_frame;
 } phases[] = {
     [CN_PHASE_EMPTY] = {.required = 0x00, .allowed = 0x00},
-    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x0d},
-    [CN_PHASE_TRAIN] = {.required = 0x03, .allowed = 0x0f},
-    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x3d, .has_frame = true},
+    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x4d},
+    [CN_PHASE_TRAIN] = {.required = 0x03, .allowed = 0x4f},
+    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x7d, .has_frame = true},
 };
 
 static void arrays_of(const struct cn_checkpoint *checkpoint, const float *arrays[ARRAY_COUNT])
@@ -33,6 +33,7 @@ static void arrays_of(const struct cn_checkpoint *checkpoint, const float *array
     arrays[3] = checkpoint->residual;
     arrays[4] = checkpoint->next_residual;
     arrays[5] = checkpoint->change;
+    arrays[6] = checkpoint->second;
 }
 
 void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
@@ -42,6 +43,7 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
     free(checkpoint->base);
     free(checkpoint->weights);
     free(checkpoint->optimizer);
+    free(checkpoint->second);
     free(checkpoint->residual);
     free(checkpoint->next_residual);
     free(checkpoint->change);
@@ -107,7 +109,7 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 36, (uint32_t)checkpoint->phase);
     cn_put_u32(header + 40, checkpoint->round);
     cn_put_u32(header + 44, checkpoint->step);
-    cn_put_u64(header + 48, checkpoint->cursor);
+    cn_put_u64(header + 48, checkpoint->updates);
     cn_put_u64(header + 56, checkpoint->epoch);
     cn_put_u32(header + 64, checkpoint->version);
     cn_put_u32(header + 68, presence);
@@ -123,6 +125,14 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u64(header + 216, checkpoint->total);
     cn_put_u64(header + 224, frame_size);
     memcpy(header + 232, checkpoint->frame_digest, CN_DIGEST_SIZE);
+    cn_put_u32(header + 264, (uint32_t)checkpoint->rule.mode);
+    cn_put_u32(header + 268, checkpoint->rule.value_bits);
+    put_double(header + 272, checkpoint->rule.density);
+    put_double(header + 280, checkpoint->guard.factor);
+    cn_put_u32(header + 288, checkpoint->guard.streak);
+    cn_put_u32(header + 292, checkpoint->steps);
+    cn_put_u32(header + 296, checkpoint->residual_version);
+    cn_put_u32(header + 300, 0);
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -199,7 +209,7 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .phase = (enum cn_phase)cn_get_u32(header + 36),
         .round = cn_get_u32(header + 40),
         .step = cn_get_u32(header + 44),
-        .cursor = cn_get_u64(header + 48),
+        .updates = cn_get_u64(header + 48),
         .epoch = cn_get_u64(header + 56),
         .version = cn_get_u32(header + 64),
         .samples = cn_get_u64(header + 168),
@@ -209,6 +219,12 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .held_out_count = cn_get_u64(header + 200),
         .resets = cn_get_u64(header + 208),
         .total = (size_t)cn_get_u64(header + 216),
+        .rule = {.mode = (enum cn_update_mode)cn_get_u32(header + 264),
+                 .value_bits = cn_get_u32(header + 268),
+                 .density = get_double(header + 272)},
+        .guard = {get_double(header + 280), cn_get_u32(header + 288)},
+        .steps = cn_get_u32(header + 292),
+        .residual_version = cn_get_u32(header + 296),
     };
     memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
@@ -232,6 +248,11 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
                     " and a frame of %" PRIu64 " bytes is no state",
                     phase, presence, frame_size);
+        return CN_EFORMAT;
+    }
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) != 0) {
+        cn_diag_add(diag, "checkpoint: mode %" PRIu32 " or what is not in use, expected 0 to 7",
+                    cn_get_u32(bytes + 264));
         return CN_EFORMAT;
     }
     if (total > total_limit || frame_size > frame_limit) {
@@ -297,6 +318,7 @@ static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint
     float **const arrays[ARRAY_COUNT] = {
         &checkpoint->base,     &checkpoint->weights,       &checkpoint->optimizer,
         &checkpoint->residual, &checkpoint->next_residual, &checkpoint->change,
+        &checkpoint->second,
     };
     uint32_t presence = cn_get_u32(bytes + 68);
     size_t array_size = checkpoint->total * sizeof(float);

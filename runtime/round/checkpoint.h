@@ -12,8 +12,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/diag.h"
 #include "runtime/port/store.h"
+#include "runtime/update/rate.h"
 
-#define CN_CHECKPOINT_VERSION 1
+#define CN_CHECKPOINT_VERSION 2
 
 enum cn_phase {
     CN_PHASE_EMPTY, // nothing but the run is known; no arrays
@@ -31,7 +32,7 @@ struct cn_checkpoint {
     enum cn_phase phase;
     uint32_t round;   // being trained or sent
     uint32_t step;    // local steps done in it
-    uint64_t cursor;  // reserved: zero, not looked at; batches follow from (round, step)
+    uint64_t updates; // that the second moment has seen; 0 without one
     uint64_t epoch;   // of the group, the highest seen
     uint32_t version; // number of the base
     uint8_t graph[CN_DIGEST_SIZE];
@@ -45,11 +46,18 @@ struct cn_checkpoint {
     uint64_t held_out_correct, held_out_count;
     uint64_t resets; // residuals lost and set to zero, for status
 
+    // Of the round: how its update will be written, and its steps.
+    struct cn_update_rule rule;
+    uint32_t steps;
+    struct cn_rate_guard guard;
+    uint32_t residual_version; // base of the last round that the residual is of
+
     // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;
     float *base;
     float *weights;       // TRAIN
     float *optimizer;     // TRAIN, or kept across rounds
+    float *second;        // the same, of optimizers with a second moment
     float *residual;      // of the last decided round
     float *next_residual; // SEND: counts if the frame is accepted
     float *change;        // SEND: w - base of the round, for the residual if it is not

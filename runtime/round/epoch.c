@@ -17,10 +17,10 @@
 enum command_kind {
     COMMAND_IDLE,
     COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
-    COMMAND_BEGIN, // .number is the round
+    COMMAND_BEGIN, // .order
     COMMAND_STEPS, // train the rest of the round and fill the outbox
     COMMAND_ABANDON,
-    COMMAND_DECIDE, // .number is the verdict, .digest what was accepted
+    COMMAND_DECIDE, // .number is the verdict, .digest what was accepted, .spare
     COMMAND_END,
     COMMAND_REFORM, // a member outside knocks
     COMMAND_RESET,  // another run
@@ -32,7 +32,9 @@ struct command {
     uint32_t number;
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE];
-    uint8_t *bytes; // leader, BASE: owned
+    struct cn_round_order order; // .round travels as number
+    double spare;                // as order.rule.density
+    uint8_t *bytes;              // leader, BASE: owned
 };
 
 static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
@@ -43,6 +45,13 @@ static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZ
     cn_put_u32(bytes + 4, command->number);
     cn_put_u64(bytes + 8, command->size);
     memcpy(bytes + 16, command->digest, CN_DIGEST_SIZE);
+    if (command->kind == COMMAND_BEGIN)
+        cn_put_u32(bytes + 4, command->order.round);
+    bytes[2] = (uint8_t)command->order.rule.mode;
+    bytes[3] = (uint8_t)command->order.rule.value_bits;
+    cn_put_u32(bytes + 48, command->order.steps);
+    memcpy(bytes + 56,
+           command->kind == COMMAND_DECIDE ? &command->spare : &command->order.rule.density, 8);
 }
 
 static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *command)
@@ -54,6 +63,12 @@ static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *comma
         .size = cn_get_u64(bytes + 8),
     };
     memcpy(command->digest, bytes + 16, CN_DIGEST_SIZE);
+    command->order.round = command->number;
+    command->order.rule.mode = bytes[2];
+    command->order.rule.value_bits = bytes[3];
+    command->order.steps = cn_get_u32(bytes + 48);
+    memcpy(&command->order.rule.density, bytes + 56, 8);
+    command->spare = command->order.rule.density;
 }
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
@@ -87,6 +102,7 @@ static void tell_progress(struct cn_epoch *epoch)
                                  ? (double)held->held_out_correct / (double)held->held_out_count
                                  : -1,
         .ended = epoch->ended,
+        .backend = epoch->backend,
     };
 
     cn_mailbox_put_progress(epoch->box, &progress);
@@ -221,6 +237,28 @@ static cn_err want_upload(struct cn_epoch *epoch)
     return cn_mailbox_request(epoch->box, &request);
 }
 
+static void plan_begin(struct cn_epoch *epoch, const struct cn_round_info *news,
+                       struct command *command)
+{
+    struct cn_link_measure link;
+
+    cn_mailbox_link(epoch->box, &link);
+    command->kind = COMMAND_BEGIN;
+    cn_session_plan(epoch->session, news->round, &link, news->remaining_ms, &command->order);
+}
+
+// The share of the round's deadline that is left; 0 for a round that is no longer open.
+static double spare_of(struct cn_epoch *epoch)
+{
+    uint64_t deadline_ms = epoch->session->config.job->deadline_ms;
+    struct cn_round_info news;
+
+    if (!deadline_ms || !cn_mailbox_news(epoch->box, &news) ||
+        news.round != epoch->session->held.round)
+        return 0;
+    return (double)news.remaining_ms / (double)deadline_ms;
+}
+
 static void plan_decision(struct command *command, enum cn_verdict verdict, const uint8_t *accepted)
 {
     command->kind = COMMAND_DECIDE;
@@ -234,6 +272,7 @@ static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
 
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_UPLOAD, &answer)) {
         plan_decision(command, answer.verdict, answer.accepted);
+        command->spare = spare_of(epoch);
         free(answer.data);
     } else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD)) {
         return want_upload(epoch);
@@ -262,8 +301,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_FETCH:
         return plan_fetch(epoch, &news, command);
     case CN_DO_BEGIN:
-        command->kind = COMMAND_BEGIN;
-        command->number = news.round;
+        plan_begin(epoch, &news, command);
         return CN_OK;
     case CN_DO_STEP:
         command->kind = COMMAND_STEPS;
@@ -276,6 +314,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_DECIDE:
         cn_mailbox_drop_errand(epoch->box); // its receipt is not needed any more
         plan_decision(command, plan.verdict, plan.accepted);
+        command->spare = spare_of(epoch);
         return CN_OK;
     case CN_DO_END:
         command->kind = COMMAND_END;
@@ -400,7 +439,8 @@ static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
     cn_log(command->number == CN_VERDICT_ACCEPTED ? CN_LOG_INFO : CN_LOG_WARN, "epoch",
            "round %u: update of %zu bytes %s", epoch->session->held.round,
            epoch->session->held.frame_size, verdicts[command->number]);
-    return cn_session_decide(epoch->session, (enum cn_verdict)command->number, command->digest);
+    return cn_session_decide(epoch->session, (enum cn_verdict)command->number, command->digest,
+                             command->spare);
 }
 
 static cn_err obey(struct cn_epoch *epoch, struct command *command)
@@ -416,7 +456,7 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_BEGIN:
         if (session->held.phase != CN_PHASE_BASE)
             return CN_EFORMAT;
-        return cn_session_begin(session, command->number);
+        return cn_session_begin(session, &command->order);
     case COMMAND_STEPS:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/port/platform.h"
+
 cn_err cn_mailbox_init(struct cn_mailbox *box)
 {
     pthread_condattr_t attributes;
@@ -65,6 +67,7 @@ void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *new
 {
     pthread_mutex_lock(&box->lock);
     box->news = *news;
+    box->news_ms = cn_platform_now_ms();
     box->has_news = true;
     wake_worker(box);
     pthread_mutex_unlock(&box->lock);
@@ -72,13 +75,30 @@ void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *new
 
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
 {
+    uint64_t age_ms;
     bool has_news;
 
     pthread_mutex_lock(&box->lock);
     has_news = box->has_news;
     *news = box->news;
+    age_ms = cn_platform_now_ms() - box->news_ms;
     pthread_mutex_unlock(&box->lock);
+    news->remaining_ms -= age_ms < news->remaining_ms ? age_ms : news->remaining_ms;
     return has_news;
+}
+
+void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link)
+{
+    pthread_mutex_lock(&box->lock);
+    box->link = *link; // no reason to wake the worker
+    pthread_mutex_unlock(&box->lock);
+}
+
+void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link)
+{
+    pthread_mutex_lock(&box->lock);
+    *link = box->link;
+    pthread_mutex_unlock(&box->lock);
 }
 
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view)

@@ -51,6 +51,7 @@ struct cn_progress {
     uint32_t rank, size;      // of the group; size 0 while it forms
     double held_out_accuracy; // of the base; negative when not measured
     bool ended;
+    const char *backend; // "tcp", "nccl"; NULL while the group forms
 };
 
 // How an epoch ended.
@@ -72,6 +73,8 @@ struct cn_mailbox {
     bool knocked;
     bool has_news;
     struct cn_round_info news;
+    uint64_t news_ms; // when it came
+    struct cn_link_measure link;
     bool has_view;
     struct cn_membership_view view;
     struct cn_errand_answer answer;
@@ -92,6 +95,7 @@ void cn_mailbox_deinit(struct cn_mailbox *box);
 
 // For the owner.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
+void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link);
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view);
 void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked);
 void cn_mailbox_put_answer(struct cn_mailbox *box,
@@ -107,7 +111,9 @@ void cn_mailbox_drain(struct cn_mailbox *box); // empties the wake pipe
 // For the worker.
 bool cn_mailbox_stopped(struct cn_mailbox *box);
 bool cn_mailbox_knocked(struct cn_mailbox *box);
-bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news); // false: none yet
+// False: none yet. Its remaining time is that of now.
+bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);
+void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link);
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view);
 int cn_mailbox_stop_fd(const struct cn_mailbox *box); // readable once stopped
 // Returns when the owner has put something since the last wait, or after the time-out.

@@ -93,7 +93,9 @@ static cn_err start_worker(struct node *node)
                 .group = node->manifest.group,
             },
         .box = &node->box,
-        .collective = config->ports->collective,
+        .collectives = {.secure = config->ports->collective,
+                        .fast = config->settings->group.lan == CN_LAN_TRUSTED ? config->ports->fast
+                                                                              : NULL},
         .members = node->group.members,
         .member_count = config->settings->group.member_count,
         .timeout_ms = (uint32_t)config->settings->group.timeout_ms,
@@ -384,6 +386,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
 {
     struct cn_errand_request request;
     struct cn_left left;
+    struct cn_link_measure link;
     cn_err err = CN_OK;
 
     if (!node->working)
@@ -393,6 +396,8 @@ static cn_err poll_worker(struct node *node, uint64_t now)
         node->result = CN_EINVAL;
         return CN_OK;
     }
+    node->link->ops->measure(node->link, &link);
+    cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
         stop_worker(node);
         return enlist(node);

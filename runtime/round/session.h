@@ -38,9 +38,15 @@ struct cn_session {
     const struct cn_layout *layout; // of the trainer
     struct cn_batch batch;          // room for one micro-batch
     struct cn_checkpoint held;
-    uint32_t seat;     // of this board in its group, whoever else is there
-    uint64_t saved_ms; // when the checkpoint was last saved
-    bool disk_full;    // said so already
+    bool weighted;              // rows may weigh other than 1 a sample: members say how much
+    double step_loss;           // mean of the last step
+    struct cn_metrics measured; // of the base, on this board's held-out samples
+    double f1;
+    struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
+    double step_s;                     // of a local step, a moving average; 0: not measured
+    uint32_t seat;                     // of this board in its group, whoever else is there
+    uint64_t saved_ms;                 // when the checkpoint was last saved
+    bool disk_full;                    // said so already
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
@@ -68,8 +74,23 @@ cn_err cn_session_check_version(const struct cn_session *session,
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version);
 
-// Weights = base, step 0. Not durable: a kill before the first save begins the round again.
-cn_err cn_session_begin(struct cn_session *session, uint32_t round);
+// What the members of a group agree on before a round: rank 0 makes it for all.
+struct cn_round_order {
+    uint32_t round;
+    uint32_t steps;
+    struct cn_update_rule rule;
+};
+
+// The order for a round: that of the job, or with CN_UPDATE_AUTO what fits into remaining_ms over
+// the link.
+void cn_session_plan(const struct cn_session *session, uint32_t round,
+                     const struct cn_link_measure *link, uint64_t remaining_ms,
+                     struct cn_round_order *order);
+
+// Weights = base, step 0. With CN_UPDATE_AUTO durable, so that the round is resumed with the same
+// order; else a kill before the first save begins the round again, which comes to the same.
+// CN_EFORMAT for an order that no session makes.
+cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order);
 
 struct cn_step_flags {
     bool knocked; // in: this member wants to end the epoch; out: some member does
@@ -93,9 +114,10 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
 // CN_ECANCELED.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
 
-// The outcome of the outbox: the residual takes what was not accepted. Durable.
+// The outcome of the outbox: the residual takes what was not accepted. spare is the share of the
+// deadline that was left. Durable.
 cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
-                         const uint8_t accepted[CN_DIGEST_SIZE]);
+                         const uint8_t accepted[CN_DIGEST_SIZE], double spare);
 
 // Gives a begun round up. keep: what was trained so far goes into the residual. Durable.
 cn_err cn_session_abandon(struct cn_session *session, bool keep);
@@ -112,6 +134,9 @@ cn_err cn_session_snapshot(struct cn_session *session);
 
 // The trainer continues where the held state says.
 cn_err cn_session_load_trainer(struct cn_session *session);
+
+// Puts the group's own statistics into weights of a version, when the job says that they are local.
+void cn_session_localize(const struct cn_session *session, float *weights);
 
 // Largest size of an encoded checkpoint of this model.
 size_t cn_session_state_limit(const struct cn_session *session);

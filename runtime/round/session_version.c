@@ -89,9 +89,11 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
         if (err && err != CN_EDIVERGED)
             return err;
     }
-    sums[0] = (float)metrics.loss;
+    session->measured = metrics;
+    session->f1 = cn_trainer_f1(session->trainer);
+    sums[0] = (float)cn_metrics_row_loss(&metrics);
     sums[1] = (float)metrics.correct;
-    sums[2] = (float)metrics.count;
+    sums[2] = (float)metrics.rows;
     return cn_all_reduce(collective, CN_REDUCE_SUM, sums, 3);
 }
 
@@ -109,6 +111,22 @@ static cn_err publish_model(struct cn_session *session)
     return err;
 }
 
+// The trainer measures a version with the statistics that this group would use.
+static cn_err set_measured(struct cn_session *session, const float *values)
+{
+    size_t size = session->layout->total * sizeof(float);
+    float *local = malloc(size + 1);
+    cn_err err;
+
+    if (!local)
+        return CN_ENOMEM;
+    memcpy(local, values, size);
+    cn_session_localize(session, local);
+    err = cn_trainer_set_weights(session->trainer, local);
+    free(local);
+    return err;
+}
+
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version)
 {
@@ -122,7 +140,7 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         return CN_ENOMEM;
     err = decode_version(session, version, values, &header);
     if (!err)
-        err = cn_trainer_set_weights(session->trainer, values);
+        err = set_measured(session, values);
     if (!err)
         err = measure(session, collective, sums);
     if (err) {

@@ -27,6 +27,9 @@ struct cn_update_header {
     bool snapshot; // the values are the weights of version .round, not a change of its parent
 };
 
+// "topk"
+const char *cn_update_mode_name(enum cn_update_mode mode);
+
 // The largest frame any rule can give for this layout.
 size_t cn_update_size_max(const struct cn_layout *layout);
 

@@ -9,6 +9,17 @@
 
 static const uint8_t magic[8] = "cairnup2"; // the digit is the format's version
 
+const char *cn_update_mode_name(enum cn_update_mode mode)
+{
+    static const char *const names[] = {
+        [CN_UPDATE_RAW32] = "raw32", [CN_UPDATE_Q8] = "q8",     [CN_UPDATE_TOPK] = "topk",
+        [CN_UPDATE_BF16] = "bf16",   [CN_UPDATE_Q4] = "q4",     [CN_UPDATE_SIGN] = "sign",
+        [CN_UPDATE_AUTO] = "auto",   [CN_UPDATE_SKIP] = "skip",
+    };
+
+    return names[mode];
+}
+
 static void put_double(uint8_t *to, double value)
 {
     uint64_t bits;

@@ -192,12 +192,12 @@ def read_version(data):
 # Checkpoints
 
 PHASES = ["empty", "base", "train", "send"]
-ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change"]
+ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
 MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
 MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
        "send": {"optimizer", "residual"}}
-CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32s")
+CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIII")
 
 
 class Checkpoint(NamedTuple):
@@ -209,7 +209,7 @@ class Checkpoint(NamedTuple):
     phase: str
     round: int
     step: int
-    cursor: int
+    updates: int
     epoch: int
     version: int
     arrays: dict
@@ -225,13 +225,21 @@ class Checkpoint(NamedTuple):
     count: int
     frame_size: int
     frame_digest: bytes
+    mode: int
+    value_bits: int
+    density: float
+    factor: float
+    streak: int
+    steps: int
+    residual_version: int
+    zero: int
     frame: bytes = b""
 
 
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse(found.magic != b"cairnck1" or found.size != len(data), "magic or size of a checkpoint")
+    refuse(found.magic != b"cairnck2" or found.size != len(data), "magic or size of a checkpoint")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
     phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]

@@ -38,7 +38,7 @@ static void make_state(enum cn_phase phase, struct cn_checkpoint *made)
         .phase = phase,
         .round = 9,
         .step = 4,
-        .cursor = 1234,
+        .updates = 1234,
         .epoch = 77,
         .version = 8,
         .samples = 640,
@@ -48,6 +48,10 @@ static void make_state(enum cn_phase phase, struct cn_checkpoint *made)
         .held_out_count = 100,
         .resets = 1,
         .total = TOTAL,
+        .rule = {.mode = CN_UPDATE_TOPK, .density = 0.03, .value_bits = 2},
+        .guard = {.factor = 0.5, .streak = 2},
+        .steps = 40,
+        .residual_version = 7,
     };
     memset(made->graph, 1, CN_DIGEST_SIZE);
     memset(made->base_digest, 2, CN_DIGEST_SIZE);
@@ -85,7 +89,7 @@ static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoin
     assert_int_equal(a->phase, b->phase);
     assert_int_equal(a->round, b->round);
     assert_int_equal(a->step, b->step);
-    assert_int_equal(a->cursor, b->cursor);
+    assert_int_equal(a->updates, b->updates);
     assert_int_equal(a->epoch, b->epoch);
     assert_int_equal(a->version, b->version);
     assert_memory_equal(a->graph, b->graph, CN_DIGEST_SIZE);
@@ -97,6 +101,12 @@ static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoin
     assert_int_equal(a->held_out_count, b->held_out_count);
     assert_int_equal(a->resets, b->resets);
     assert_int_equal(a->total, b->total);
+    assert_int_equal(a->rule.mode, b->rule.mode);
+    assert_int_equal(a->rule.value_bits, b->rule.value_bits);
+    assert_true(a->rule.density == b->rule.density && a->guard.factor == b->guard.factor);
+    assert_int_equal(a->guard.streak, b->guard.streak);
+    assert_int_equal(a->steps, b->steps);
+    assert_int_equal(a->residual_version, b->residual_version);
     expect_row(a->base, b->base);
     expect_row(a->weights, b->weights);
     expect_row(a->optimizer, b->optimizer);
@@ -223,7 +233,7 @@ static void a_flipped_bit_anywhere_brings_the_other_slot_back(void **state)
     save_step(f, 1);
     save_step(f, 2);
     bytes = cn_flaky_store_bytes(&f->flaky, "checkpoint.a", &size);
-    for (size_t bit = 0; bit < 8 * size; bit += bit < 8 * 264 ? 1 : 13) {
+    for (size_t bit = 0; bit < 8 * size; bit += bit < 8 * 304 ? 1 : 13) {
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_int_equal(load(f), CN_OK);
         assert_int_equal(f->loaded.step, 1);
@@ -374,9 +384,9 @@ static void a_sealed_state_with_impossible_numbers_is_refused(void **state)
     static const struct {
         size_t offset;
         uint8_t value;
-    } lies[] = {{7, '2'}, {8, 0},   {36, 4},   {36, 2},    {39, 1},  {68, 0x3f},
-                {68, 1},  {71, 1},  {216, 49}, {216, 51},  {223, 1}, {224, 0},
-                {225, 9}, {231, 1}, {232, 0},  {223, 0x40}};
+    } lies[] = {{7, '1'}, {8, 0},   {36, 4},   {36, 2},     {39, 1},  {68, 0x3f},
+                {68, 1},  {71, 1},  {216, 49}, {216, 51},   {223, 1}, {224, 0},
+                {225, 9}, {231, 1}, {232, 0},  {223, 0x40}, {264, 8}, {300, 1}};
     struct fixture *f = *state;
     struct cn_buffer bytes;
 

@@ -1,0 +1,249 @@
+#include "runtime/round/session_update.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/update/residual.h"
+
+// --- the order ---
+
+// In the first rounds everything moves: 25 %, 10 %, 4 % and so on, down to the job's density.
+static double warm_density(const struct cn_job *job, uint32_t round)
+{
+    double density = 0.25;
+
+    for (uint32_t i = 1; i < round && density > job->up.density; i++)
+        density /= 2.5;
+    return round <= job->warm_up && density > job->up.density ? density : job->up.density;
+}
+
+static void plan_auto(const struct cn_session *session, const struct cn_link_measure *link,
+                      uint64_t remaining_ms, struct cn_round_order *order)
+{
+    const struct cn_job *job = session->config.job;
+    uint64_t most = session->config.settings->round_bytes;
+    struct cn_rate_situation situation = {
+        .link = *link,
+        .remaining_s = (double)remaining_ms / 1000,
+        .step_s = session->step_s,
+        .steps = job->local_steps,
+        .steps_most =
+            job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
+        .bytes_most = most ? most : UINT64_MAX,
+        .factor = session->held.guard.factor,
+    };
+    struct cn_rate_spectrum guess;
+    const struct cn_rate_spectrum *spectrum = session->spectrum;
+    struct cn_rate_choice choice;
+
+    if (!spectrum) {
+        cn_rate_guess(session->layout, &guess);
+        spectrum = &guess;
+    }
+    cn_rate_plan(spectrum, &situation, &choice);
+    order->rule = choice.rule;
+    order->steps = choice.steps;
+    cn_log(CN_LOG_INFO, "session",
+           "round %u: %s, density %.2f %%, %u bits: about %llu of %llu bytes, quality %.2f; %u "
+           "steps (%.0f kbit/s up, %.0f s left)",
+           order->round, cn_update_mode_name(choice.rule.mode), 100 * choice.rule.density,
+           choice.rule.value_bits, (unsigned long long)choice.bytes,
+           (unsigned long long)cn_rate_budget(&situation), choice.quality, choice.steps,
+           link->up_bps / 1000, situation.remaining_s);
+}
+
+void cn_session_plan(const struct cn_session *session, uint32_t round,
+                     const struct cn_link_measure *link, uint64_t remaining_ms,
+                     struct cn_round_order *order)
+{
+    const struct cn_job *job = session->config.job;
+
+    *order = (struct cn_round_order){.round = round, .steps = job->local_steps, .rule = job->up};
+    if (job->up.mode == CN_UPDATE_AUTO)
+        plan_auto(session, link, remaining_ms, order);
+    else
+        order->rule.density = warm_density(job, round);
+}
+
+static bool is_possible(const struct cn_session *session, const struct cn_round_order *order)
+{
+    const struct cn_job *job = session->config.job;
+    uint32_t most =
+        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+
+    return order->steps > 0 && order->steps <= most &&
+           (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
+}
+
+// What waited long was meant for weights that are long gone.
+static void decay_residual(struct cn_session *session)
+{
+    const struct cn_job *job = session->config.job;
+    struct cn_checkpoint *held = &session->held;
+    uint32_t stale =
+        held->version > held->residual_version ? held->version - held->residual_version : 0;
+    float kept = 1;
+
+    if (!job->stale_rounds || stale <= job->stale_rounds)
+        return;
+    for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
+        kept *= (float)job->stale_decay;
+    for (size_t i = 0; i < held->total; i++)
+        held->residual[i] *= kept;
+    held->residual_version = held->version;
+    cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
+           100 * (double)kept);
+}
+
+void cn_session_localize(const struct cn_session *session, float *weights)
+{
+    const struct cn_layout *layout = session->layout;
+
+    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual)
+        return;
+    // They are never sent, so all that they differ from the version is in the residual.
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        for (size_t i = 0; tensor->class == CN_TENSOR_STAT && i < tensor->count; i++)
+            weights[tensor->offset + i] += session->held.residual[tensor->offset + i];
+    }
+}
+
+cn_err cn_session_allocate_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->optimizer, held->total);
+
+    if (!err && cn_trainer_has_second(session->trainer))
+        err = cn_session_allocate(&held->second, held->total);
+    return err;
+}
+
+void cn_session_release_optimizer(struct cn_session *session)
+{
+    free(session->held.optimizer);
+    free(session->held.second);
+    session->held.optimizer = session->held.second = NULL;
+    session->held.updates = 0;
+}
+
+cn_err cn_session_keep_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+
+    if (err || !cn_trainer_has_second(session->trainer))
+        return err;
+    held->updates = cn_trainer_updates(session->trainer);
+    return cn_trainer_get_second(session->trainer, held->second);
+}
+
+cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err;
+
+    if (!is_possible(session, order))
+        return CN_EFORMAT;
+    if (!session->config.job->keep_optimizer)
+        cn_session_release_optimizer(session);
+    err = cn_session_allocate(&held->weights, held->total);
+    if (!err)
+        err = cn_session_allocate_optimizer(session);
+    if (!err)
+        err = cn_session_allocate(&held->residual, held->total);
+    if (err)
+        return err;
+    held->phase = CN_PHASE_TRAIN;
+    held->round = order->round;
+    held->steps = order->steps;
+    held->rule = order->rule;
+    held->step = 0;
+    held->samples = 0;
+    held->train_loss = 0;
+    decay_residual(session);
+    memcpy(held->weights, held->base, held->total * sizeof(float));
+    cn_session_localize(session, held->weights);
+    err = cn_session_load_trainer(session);
+    if (err || session->config.job->up.mode != CN_UPDATE_AUTO)
+        return err;
+    return cn_session_save(session, 0);
+}
+
+// --- the frame ---
+
+cn_err cn_session_change(struct cn_session *session, float *to)
+{
+    const struct cn_checkpoint *held = &session->held;
+    const struct cn_layout *layout = session->layout;
+    cn_err err = cn_trainer_get_weights(session->trainer, to);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < held->total; i++)
+        to[i] -= held->base[i];
+    if (session->config.job->statistics != CN_STATISTICS_LOCAL)
+        return CN_OK;
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        for (size_t i = 0; tensor->class == CN_TENSOR_STAT && i < tensor->count; i++)
+            to[tensor->offset + i] -= held->residual[tensor->offset + i];
+    }
+    return CN_OK;
+}
+
+// What the next choice of a rule goes by.
+static void measure_spectrum(struct cn_session *session)
+{
+    if (session->config.job->up.mode != CN_UPDATE_AUTO)
+        return;
+    if (!session->spectrum)
+        session->spectrum = calloc(1, sizeof(*session->spectrum));
+    if (session->spectrum) // without it the choice is a guess
+        cn_rate_measure(session->layout, session->held.change, session->spectrum);
+}
+
+cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    struct cn_update_header header = {
+        .run = held->run,
+        .round = held->round,
+        .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
+        .rule = held->rule,
+        .leave_statistics = session->config.job->statistics == CN_STATISTICS_LOCAL,
+    };
+    cn_err err;
+
+    snprintf(header.group, sizeof(header.group), "%s", session->config.group);
+    memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
+    err = cn_session_allocate(&held->change, held->total);
+    if (!err)
+        err = cn_session_allocate(&held->next_residual, held->total);
+    if (!err)
+        err = cn_session_change(session, held->change);
+    if (err)
+        return err;
+    err = cn_residual_encode(&header, session->layout, held->change, held->residual,
+                             held->next_residual, frame);
+    if (!err)
+        measure_spectrum(session);
+    return err;
+}
+
+cn_err cn_session_keep_momentum(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_keep_optimizer(session);
+
+    if (err || held->rule.mode != CN_UPDATE_TOPK)
+        return err;
+    // What was sent is no longer all in the residual.
+    for (size_t i = 0; i < held->total; i++)
+        held->optimizer[i] = held->next_residual[i] == held->change[i] ? held->optimizer[i] : 0;
+    return CN_OK;
+}

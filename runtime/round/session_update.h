@@ -1,0 +1,23 @@
+// session_update.h - the part of a session between the order for a round and its frame. Private to
+// runtime/round/session*.c.
+#pragma once
+
+#include "runtime/round/session.h"
+
+// A row of zeros unless there is one.
+cn_err cn_session_allocate(float **array, size_t total);
+
+// The optimizer's state of the checkpoint: zeros unless there is one; none; that of the trainer.
+cn_err cn_session_allocate_optimizer(struct cn_session *session);
+void cn_session_release_optimizer(struct cn_session *session);
+cn_err cn_session_keep_optimizer(struct cn_session *session);
+
+// to = what the round trained, less what the residual already has of it.
+cn_err cn_session_change(struct cn_session *session, float *to);
+
+// change + residual, encoded by the rule of the round; what that leaves out becomes next_residual.
+cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame);
+
+// The optimizer's momentum after the round, without that of the values that were sent: they would
+// be sent again by it (momentum-factor masking, Lin et al. 2018).
+cn_err cn_session_keep_momentum(struct cn_session *session);

@@ -1,0 +1,321 @@
+#include "runtime/update/rate.h"
+
+#include <math.h>
+
+#include "runtime/update/update_block.h"
+#include "runtime/update/update_frame.h"
+
+#define BIN_SHIFT 5 // of a code: 256 codes in a power of two, 8 bins
+#define MARGIN 0.15 // of the deadline
+#define GOODPUT_UNKNOWN 64000.0
+#define QUALITY_MIN 0.05
+#define QUALITY_SLACK 0.01
+#define DENSITY_MIN 0.001
+#define DENSITY_MAX 0.25
+#define FACTOR_MIN (1.0 / 64)
+#define FACTOR_MAX 2.0
+#define SPARE_MUCH 0.3
+#define STREAK 3
+#define TRAIN_TO_TRANSFER 3.0
+#define FRAME_BYTES (CN_UPDATE_HEADER_SIZE + CN_DIGEST_SIZE)
+#define GROUP 256.0 // coordinates that share a scale
+
+// The middle of a bin.
+static double magnitude_of(size_t bin)
+{
+    return (double)cn_update_float(((uint32_t)bin << BIN_SHIFT | 1u << (BIN_SHIFT - 1))
+                                   << CN_UPDATE_CODE_SHIFT);
+}
+
+static void begin(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum)
+{
+    *spectrum = (struct cn_rate_spectrum){0};
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+        bool sparse = tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT;
+
+        *(sparse ? &spectrum->total : &spectrum->others) += tensor->count;
+    }
+}
+
+void cn_rate_measure(const struct cn_layout *layout, const float *values,
+                     struct cn_rate_spectrum *spectrum)
+{
+    begin(layout, spectrum);
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (tensor->class != CN_TENSOR_PARAM || tensor->count < CN_UPDATE_SMALL_COUNT)
+            continue;
+        for (size_t i = 0; i < tensor->count; i++) {
+            uint32_t code = cn_update_code(values[tensor->offset + i]);
+            size_t bin = code >> BIN_SHIFT;
+
+            if (code < CN_UPDATE_CODE_MIN)
+                spectrum->zeros++;
+            else
+                spectrum->counts[bin < CN_RATE_BINS ? bin : CN_RATE_BINS - 1]++;
+        }
+    }
+}
+
+void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum)
+{
+    const size_t top = CN_UPDATE_CODE_MAX >> BIN_SHIFT; // 16 widths: e^-16 lies beyond
+    uint64_t left;
+
+    begin(layout, spectrum);
+    left = spectrum->total;
+    for (size_t bin = top; bin > top - 160; bin--) {
+        double above = exp(-magnitude_of(bin));
+        uint64_t wanted = (uint64_t)((1 - above) * (double)spectrum->total);
+
+        // What is not above this bin and not counted yet lies below.
+        spectrum->counts[bin] = left > wanted ? left - wanted : 0;
+        left -= spectrum->counts[bin];
+    }
+    spectrum->zeros = left;
+}
+
+void cn_rate_guard_add(struct cn_rate_guard *guard, double spare)
+{
+    if (guard->factor <= 0)
+        guard->factor = 1;
+    if (spare < 0) {
+        guard->factor = fmax(guard->factor / 2, FACTOR_MIN);
+        guard->streak = 0;
+        return;
+    }
+    guard->streak = spare > SPARE_MUCH ? guard->streak + 1 : 0;
+    if (guard->streak < STREAK)
+        return;
+    guard->factor = fmin(guard->factor * 1.25, FACTOR_MAX);
+    guard->streak = 0;
+}
+
+// Bits a second that can be counted on.
+static double safe_goodput(const struct cn_link_measure *link)
+{
+    if (link->up_bps > 0)
+        return fmax(link->up_bps / 4, link->up_bps - 2 * link->up_deviation_bps);
+    // Links are often slower upwards.
+    return link->down_bps > 0 ? link->down_bps / 4 : GOODPUT_UNKNOWN;
+}
+
+uint64_t cn_rate_budget(const struct cn_rate_situation *situation)
+{
+    double seconds = (1 - MARGIN) * situation->remaining_s - situation->steps * situation->step_s -
+                     2e-6 * (double)situation->link.rtt_us;
+    double bytes = seconds * safe_goodput(&situation->link) / 8 *
+                   (situation->factor > 0 ? situation->factor : 1);
+
+    if (!(bytes > 0))
+        return 0;
+    return bytes < (double)situation->bytes_most ? (uint64_t)bytes : situation->bytes_most;
+}
+
+// Sums over the largest values.
+struct tail {
+    double count, sum, square;
+    size_t lowest, highest; // bins
+};
+
+// The count largest, the last bin in part.
+static struct tail tail_of(const struct cn_rate_spectrum *spectrum, double count)
+{
+    struct tail tail = {0};
+
+    for (size_t bin = CN_RATE_BINS; bin-- > 0 && tail.count < count;) {
+        double here = fmin((double)spectrum->counts[bin], count - tail.count);
+        double magnitude = magnitude_of(bin);
+
+        if (here <= 0)
+            continue;
+        if (tail.count == 0)
+            tail.highest = bin;
+        tail.lowest = bin;
+        tail.count += here;
+        tail.sum += here * magnitude;
+        tail.square += here * magnitude * magnitude;
+    }
+    return tail;
+}
+
+// What one of so many values reaches: about the largest of a group or block of them.
+static size_t largest_of(const struct cn_rate_spectrum *spectrum, double count)
+{
+    return tail_of(spectrum, fmax(1, (double)spectrum->total / count)).lowest;
+}
+
+// The relative error of values rounded to multiples of the largest of a group / steps.
+static double step_error(const struct cn_rate_spectrum *spectrum, const struct tail *all,
+                         double steps)
+{
+    double step = magnitude_of(largest_of(spectrum, GROUP)) / steps;
+
+    return fmin(1, step * step / 12 * (double)spectrum->total / all->square);
+}
+
+// Of values rounded to 2^bits levels between the smallest and the largest sent of a block, or to
+// their mean.
+static double level_error(const struct cn_rate_spectrum *spectrum, const struct tail *sent,
+                          uint32_t bits)
+{
+    size_t highest = largest_of(spectrum, CN_UPDATE_BLOCK_COUNT);
+    double octaves;
+
+    if (bits == 0)
+        return 1 - sent->sum * sent->sum / (sent->count * sent->square);
+    octaves = highest > sent->lowest ? (double)(highest - sent->lowest + 1) / 8 : 1.0 / 8;
+    octaves *= M_LN2 / (double)(1u << bits);
+    return fmin(1, octaves * octaves / 12);
+}
+
+// Bits of a limited Rice code of the gaps at this density (Golomb 1966, Rice 1979).
+static double gap_bits(double density)
+{
+    const double golden = 0.6180339887;
+    double b;
+
+    if (density >= 1)
+        return 0;
+    b = fmax(0, 1 + floor(log2(log(golden) / log1p(-density))));
+    return b + 1 / (1 - pow(1 - density, exp2(b)));
+}
+
+static double sparse_bits(const struct cn_update_rule *rule, double density)
+{
+    double block =
+        density < CN_UPDATE_BLOCK_DENSITY ? CN_UPDATE_BLOCK_COUNT_MAX : CN_UPDATE_BLOCK_COUNT;
+    double head = rule->value_bits ? 76 : 60; // with the checksum and half a byte at the end
+
+    if (!(density > 0))
+        return head / block;
+    return density * (gap_bits(density) + 1 + rule->value_bits) + head / block;
+}
+
+void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_update_rule *rule,
+                   struct cn_rate_choice *choice)
+{
+    const double scale = 16 / GROUP, checksum = 16.0 / CN_UPDATE_BLOCK_COUNT;
+    struct tail all = tail_of(spectrum, (double)spectrum->total);
+    struct tail sent = all;
+    double bits = 0, small_bits = 8 + scale, error = 0, kept = 1;
+
+    switch (rule->mode) {
+    case CN_UPDATE_RAW32:
+        bits = small_bits = 32;
+        break;
+    case CN_UPDATE_BF16:
+        bits = small_bits = 16;
+        error = 1e-6;
+        break;
+    case CN_UPDATE_Q8:
+        bits = 8 + scale;
+        error = step_error(spectrum, &all, 127);
+        break;
+    case CN_UPDATE_Q4:
+        bits = 4 + scale;
+        error = step_error(spectrum, &all, 7);
+        break;
+    case CN_UPDATE_SIGN:
+        bits = 1 + scale;
+        error = 1 - all.sum * all.sum / ((double)spectrum->total * all.square);
+        break;
+    case CN_UPDATE_TOPK:
+        sent = tail_of(spectrum, ceil(rule->density * (double)spectrum->total));
+        bits = sparse_bits(rule, sent.count / (double)spectrum->total) - checksum;
+        kept = sent.square / all.square;
+        error = level_error(spectrum, &sent, rule->value_bits);
+        break;
+    default:
+        small_bits = bits = -checksum;
+        kept = 0;
+        break;
+    }
+    if (!(all.square > 0)) // nothing to keep
+        kept = rule->mode == CN_UPDATE_SKIP ? 0 : 1, error = 0;
+    choice->rule = *rule;
+    choice->quality = kept * (1 - error);
+    choice->bytes = FRAME_BYTES + (uint64_t)(((bits + checksum) * (double)spectrum->total +
+                                              (small_bits + checksum) * (double)spectrum->others) /
+                                             8);
+}
+
+// The largest density whose frame fits. False when none does.
+static bool fit_density(const struct cn_rate_spectrum *spectrum, uint64_t budget,
+                        uint32_t value_bits, struct cn_rate_choice *choice)
+{
+    struct cn_update_rule rule = {CN_UPDATE_TOPK, DENSITY_MIN, value_bits};
+    double low = DENSITY_MIN, high = DENSITY_MAX;
+
+    cn_rate_judge(spectrum, &rule, choice);
+    if (choice->bytes > budget)
+        return false;
+    for (int i = 0; i < 24; i++) {
+        struct cn_rate_choice tried;
+
+        rule.density = i ? (low + high) / 2 : high;
+        cn_rate_judge(spectrum, &rule, &tried);
+        if (tried.bytes <= budget) {
+            low = rule.density;
+            *choice = tried;
+        } else {
+            high = rule.density;
+        }
+        if (low == high)
+            break;
+    }
+    return true;
+}
+
+static bool is_better(const struct cn_rate_choice *tried, const struct cn_rate_choice *best)
+{
+    if (fabs(tried->quality - best->quality) <= QUALITY_SLACK)
+        return tried->bytes < best->bytes;
+    return tried->quality > best->quality;
+}
+
+void cn_rate_choose(const struct cn_rate_spectrum *spectrum, uint64_t budget,
+                    struct cn_rate_choice *choice)
+{
+    static const enum cn_update_mode dense[] = {CN_UPDATE_RAW32, CN_UPDATE_BF16, CN_UPDATE_Q8,
+                                                CN_UPDATE_Q4, CN_UPDATE_SIGN};
+    static const uint32_t value_bits[] = {3, 2, 0};
+    const struct cn_update_rule skip = {.mode = CN_UPDATE_SKIP};
+    struct cn_rate_choice tried;
+
+    cn_rate_judge(spectrum, &skip, choice);
+    for (size_t i = 0; i < sizeof(dense) / sizeof(dense[0]); i++) {
+        const struct cn_update_rule rule = {.mode = dense[i]};
+
+        cn_rate_judge(spectrum, &rule, &tried);
+        if (tried.bytes <= budget && is_better(&tried, choice))
+            *choice = tried;
+    }
+    for (size_t i = 0; i < sizeof(value_bits) / sizeof(value_bits[0]); i++) {
+        if (spectrum->total && fit_density(spectrum, budget, value_bits[i], &tried) &&
+            is_better(&tried, choice))
+            *choice = tried;
+    }
+    if (choice->quality < QUALITY_MIN)
+        cn_rate_judge(spectrum, &skip, choice);
+}
+
+void cn_rate_plan(const struct cn_rate_spectrum *spectrum,
+                  const struct cn_rate_situation *situation, struct cn_rate_choice *choice)
+{
+    double transfer_s, left_s, steps;
+
+    cn_rate_choose(spectrum, cn_rate_budget(situation), choice);
+    transfer_s = 8 * (double)choice->bytes / safe_goodput(&situation->link);
+    choice->steps = situation->steps;
+    if (!(situation->step_s > 0))
+        return;
+    left_s = (1 - MARGIN) * situation->remaining_s - transfer_s;
+    steps = fmin(TRAIN_TO_TRANSFER * transfer_s, left_s) / situation->step_s;
+    if (steps > situation->steps_most)
+        choice->steps = situation->steps_most;
+    else if (steps > situation->steps)
+        choice->steps = (uint32_t)steps;
+}
