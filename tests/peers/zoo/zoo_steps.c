@@ -1,6 +1,7 @@
 // zoo_steps.c - trains a model on samples in file order and leaves its numbers for agree.py.
 //
-//   zoo_steps MODEL.onnx SAMPLES.npy LABELS.npy cross-entropy|mse BATCH STEPS RATE MOMENTUM THREADS OUT
+//   zoo_steps MODEL.onnx SAMPLES.npy LABELS.npy cross-entropy|mse BATCH STEPS RATE MOMENTUM THREADS
+//   OUT
 //
 // Prints "tensor NAME COUNT" for each tensor of the layout and "loss VALUE" for each step; writes
 // OUT.gradients (of the first step, the mean over what the loss counts) and OUT.weights (after the
