@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 
@@ -11,13 +12,14 @@
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
+    "       cairn-node check --ops\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported.\n";
+    "or the list of what is not supported. --ops lists the ONNX operators that are supported.\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -109,19 +111,34 @@ static int check_model(const struct cn_ports *ports, const char *path)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+// One line of names, as the README has it.
+static int print_ops(void)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = cn_import_op_name(i)); i++)
+        printf("%s%s", i ? ", " : "", name);
+    printf("\n");
+    return CN_EXIT_DONE;
+}
+
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"origin", no_argument, NULL, 'o'}, {0}};
+    static const struct option known[] = {
+        {"origin", no_argument, NULL, 'o'}, {"ops", no_argument, NULL, 'l'}, {0}};
     const char *dot;
-    bool origin = false;
+    bool origin = false, ops = false;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'o')
+        if (option != 'o' && option != 'l')
             return CN_EXIT_USAGE;
-        origin = true;
+        origin = origin || option == 'o';
+        ops = ops || option == 'l';
     }
-    if (optind + 1 != argc) {
+    if (ops && optind == argc)
+        return print_ops();
+    if (optind + 1 != argc || ops) {
         fputs(help, stderr);
         return CN_EXIT_USAGE;
     }

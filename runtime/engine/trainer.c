@@ -46,6 +46,7 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
 
     trainer->shape.loss = trainer->loss;
     trainer->shape.rank = input->rank - 1;
+    trainer->shape.integers = input->integers;
     for (uint32_t d = 1; d < input->rank; d++)
         trainer->shape.dims[d - 1] = input->dims[d];
     trainer->shape.outputs = graph->values[graph->output].words;
