@@ -12,6 +12,7 @@
 
 #include "runtime/engine/layout.h"
 #include "runtime/port/compute.h"
+#include "runtime/profile/job.h"
 
 #define CN_GRAPH_NONE UINT32_MAX
 #define CN_GRAPH_RANK_MAX 8
@@ -67,9 +68,10 @@ struct cn_graph {
     size_t number_count, number_capacity;
     float *constants; // of CN_VALUE_CONST
     size_t constant_count, constant_capacity;
-    uint64_t batch;                 // as it stands in dims; 0 before the input is known
-    uint32_t input, output, labels; // labels: CN_GRAPH_NONE when the model computes its loss
-    size_t loss;                    // index of the loss node, once cn_graph_add_loss was called
+    uint64_t batch;                    // as it stands in dims; 0 before the input is known
+    uint32_t input, output, labels;    // labels: CN_GRAPH_NONE when the model computes its loss
+    enum cn_batch_norm_use batch_norm; // set before the import
+    size_t loss;                       // index of the loss node, once cn_graph_add_loss was called
 };
 
 void cn_graph_init(struct cn_graph *graph);

@@ -31,8 +31,10 @@ void cn_trainer_close(struct cn_trainer *trainer)
 static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                           struct cn_diag *diag, struct cn_graph *graph)
 {
-    cn_err err = cn_import(onnx, &trainer->layout, diag, graph);
+    cn_err err;
 
+    graph->batch_norm = trainer->rules.batch_norm;
+    err = cn_import(onnx, &trainer->layout, diag, graph);
     if (!err)
         err = cn_passes_run(graph);
     if (!err)
