@@ -6,6 +6,7 @@
 #include "runtime/command/command.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/profile/quantity.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 

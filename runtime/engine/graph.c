@@ -47,7 +47,8 @@ cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy)
     copy->constant_capacity = graph->constant_count;
     failed = copy_array((void **)&copy->values, graph->value_count, sizeof(*graph->values)) != 0;
     failed |= copy_array((void **)&copy->nodes, graph->node_count, sizeof(*graph->nodes)) != 0;
-    failed |= copy_array((void **)&copy->numbers, graph->number_count, sizeof(*graph->numbers)) != 0;
+    failed |=
+        copy_array((void **)&copy->numbers, graph->number_count, sizeof(*graph->numbers)) != 0;
     failed |= copy_array((void **)&copy->constants, graph->constant_count,
                          sizeof(*graph->constants)) != 0;
     if (failed)

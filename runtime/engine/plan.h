@@ -15,8 +15,7 @@ struct cn_plan_block {
 };
 
 // Gives every block an offset such that blocks alive at the same step do not overlap; *total is the
-// memory they need together. Largest first, each at the lowest place that is free for its life; with
-// more than CN_PLAN_BEST blocks, where that would take long, in the order of their lives, reusing
-// the places of blocks of about their size.
-// CN_ENOMEM, also when the sizes overflow.
+// memory they need together. Largest first, each at the lowest place that is free for its life;
+// with more than CN_PLAN_BEST blocks, where that would take long, in the order of their lives,
+// reusing the places of blocks of about their size. CN_ENOMEM, also when the sizes overflow.
 cn_err cn_plan_place(struct cn_plan_block *blocks, size_t count, size_t *total);

@@ -93,7 +93,7 @@ static void mark_segments(struct recompute *r)
     part = total / sqrt((double)nodes);
     for (size_t i = 0; i < nodes; i++) {
         since += saved_words(r, &r->graph->nodes[i]);
-        r->marked[i] = since < part;
+        r->marked[i] = since < part || is_cheap(r->graph->nodes[i].call.op);
         if (!r->marked[i])
             since = 0;
     }

@@ -13,6 +13,6 @@ enum cn_recompute {
 // In words, for a person: "cheap activations are computed again".
 const char *cn_recompute_text(enum cn_recompute level);
 
-// Changes a graph that has its backward pass. The gradients stay the same to the bit: the same calls
-// see the same numbers.
+// Changes a graph that has its backward pass. The gradients stay the same to the bit: the same
+// calls see the same numbers.
 cn_err cn_recompute(struct cn_graph *graph, enum cn_recompute level);

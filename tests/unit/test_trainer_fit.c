@@ -12,11 +12,11 @@ static const struct net normalized = {
 
 static const struct net plain = {
     "3,8,8",
-    {"weight w 32,3,1,1", "weight u 32,32,1,1", "weight t 4,32,1,1", "Conv x w -> c",
-     "Tanh c -> r", "Constant -> k value_float=0.5", "Constant -> o value_int=1",
-     "Dropout r k o -> q", "Sigmoid q -> s", "Conv s u -> d", "Mul d s -> m", "Tanh m -> j",
-     "Conv j u -> i", "Sigmoid i -> l", "Conv l t -> h",
-     "MaxPool h -> z kernel_shape=2,2 strides=2,2", "GlobalAveragePool z -> p", "Flatten p -> y"}};
+    {"weight w 32,3,1,1", "weight u 32,32,1,1", "weight t 4,32,1,1", "Conv x w -> c", "Tanh c -> r",
+     "Constant -> k value_float=0.5", "Constant -> o value_int=1", "Dropout r k o -> q",
+     "Sigmoid q -> s", "Conv s u -> d", "Mul d s -> m", "Tanh m -> j", "Conv j u -> i",
+     "Sigmoid i -> l", "Conv l t -> h", "MaxPool h -> z kernel_shape=2,2 strides=2,2",
+     "GlobalAveragePool z -> p", "Flatten p -> y"}};
 
 #define ROOM 4096
 
@@ -95,7 +95,6 @@ static void a_model_that_normalizes_over_the_batch_keeps_it_whole(void **state)
         assert_int_equal(plan.batch, SAMPLES);
     }
 }
-
 
 static void a_cut_batch_is_counted_whole_in_an_evaluation(void **state)
 {
