@@ -77,6 +77,9 @@ struct cn_graph {
 void cn_graph_init(struct cn_graph *graph);
 void cn_graph_deinit(struct cn_graph *graph);
 
+// Initialises copy as a copy.
+cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy);
+
 // Adds a copy; words, root and dims are checked or filled in: root when it is CN_GRAPH_NONE.
 // CN_ERANGE when the size overflows or the graph has too many values.
 cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, uint32_t *index);
