@@ -266,9 +266,22 @@ static void write_status(struct daemon *daemon, const struct cn_run_state *state
     cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the daemon does
 }
 
+// Boards need a while to notice that this program was restarted, so shortly after its start all of
+// them are waited for: one that leads its group may be the last to come back.
+static bool awaits_boards(const struct daemon *daemon, uint64_t now_ms)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(daemon->roster, &count);
+    if (now_ms - daemon->started_ms >= LINGER_MS)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!boards[i].heard_ms && !boards[i].enrolled.revoked)
+            return true;
+    return false;
+}
+
 // True when every group that was heard has the last version and all boards are silent, or had their
-// time. A board that was killed at the end is back before that. Boards need a while to notice that
-// this program was restarted, so shortly after its start all groups are waited for.
+// time. A board that was killed at the end is back before that.
 static bool may_leave(struct daemon *daemon, uint64_t now_ms)
 {
     size_t count;
@@ -278,11 +291,12 @@ static bool may_leave(struct daemon *daemon, uint64_t now_ms)
         daemon->ended_ms = now_ms;
     if (now_ms - daemon->ended_ms > LINGER_MS)
         return true;
-    bool started_lately = now_ms - daemon->started_ms < LINGER_MS;
+    if (awaits_boards(daemon, now_ms))
+        return false;
     for (size_t i = 0; i < count; i++) {
         bool here = groups[i].heard_ms && now_ms - groups[i].heard_ms < LINGER_MS;
         bool lacks_last = !daemon->over_at_start && groups[i].served < last;
-        if (here ? lacks_last : started_lately)
+        if (here && lacks_last)
             return false;
         if (here && now_ms - groups[i].heard_ms < QUIET_MS)
             return false;

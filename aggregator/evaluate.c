@@ -31,9 +31,7 @@ struct bench {
 
 static void close_bench(struct bench *bench)
 {
-    free(bench->batch.inputs);
-    free(bench->batch.labels);
-    free(bench->batch.targets);
+    cn_batch_deinit(&bench->batch);
     cn_dataset_close(bench->dataset);
     cn_trainer_close(bench->trainer);
 }
@@ -45,6 +43,7 @@ static cn_err open_trainer(const struct cn_evaluator_config *config, struct cn_d
         .threads = config->threads,
         .batch = config->job->batch,
         .loss = config->job->loss,
+        .rules = &config->job->rules,
     };
     cn_err err = CN_ENOTSUP;
     for (size_t i = 0; config->computes[i]; i++) {
@@ -55,21 +54,6 @@ static cn_err open_trainer(const struct cn_evaluator_config *config, struct cn_d
             break;
     }
     return err;
-}
-
-static cn_err allocate_batch(const struct cn_sample_shape *shape, uint32_t count,
-                             struct cn_batch *batch)
-{
-    size_t elements = count;
-    for (uint32_t i = 0; i < shape->rank; i++) {
-        cn_err err = cn_size_multiply(elements, shape->dims[i], &elements);
-        if (err)
-            return err;
-    }
-    batch->inputs = calloc(elements, sizeof(float));
-    batch->labels = calloc(count, sizeof(int32_t));
-    batch->targets = calloc((size_t)count * shape->outputs, sizeof(float));
-    return batch->inputs && batch->labels && batch->targets ? CN_OK : CN_ENOMEM;
 }
 
 static cn_err open_bench(const struct cn_evaluator_config *config, struct cn_diag *diag,
@@ -90,7 +74,7 @@ static cn_err open_bench(const struct cn_evaluator_config *config, struct cn_dia
     cn_trainer_sample_shape(bench->trainer, &shape);
     err = cn_dataset_open(&dataset, &shape, diag, &bench->dataset);
     if (!err)
-        err = allocate_batch(&shape, config->job->batch, &bench->batch);
+        err = cn_batch_init(&shape, config->job->batch, &bench->batch);
     if (err)
         close_bench(bench);
     return err;
@@ -233,11 +217,11 @@ static cn_err receive(struct cn_evaluator *evaluator, uint64_t now_ms)
 static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
     const struct cn_metrics *result = &evaluator->result;
-    if (result->count == 0 || !(result->loss >= 0 && result->loss < 1e300))
+    if (result->rows == 0 || !(result->loss >= 0 && result->loss < 1e300))
         return CN_EDIVERGED;
-    metrics->loss = result->loss;
+    metrics->loss = cn_metrics_row_loss(result);
     metrics->correct = result->correct;
-    metrics->count = result->count;
+    metrics->count = result->rows;
     return CN_OK;
 }
 

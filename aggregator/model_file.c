@@ -6,12 +6,10 @@ cn_err cn_model_file_init(struct cn_model_file *file, const char *path, struct c
 {
     memset(file, 0, sizeof(*file));
     cn_buffer_init(&file->graph, CN_ONNX_FILE_MAX);
-    cn_err err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file->mapping);
-    if (err) {
-        cn_diag_add(diag, "%s: %s", path, cn_err_text(err));
+    cn_err err = cn_onnx_file_open(path, diag, &file->file);
+    if (err)
         return err;
-    }
-    err = cn_onnx_open(file->mapping.data, file->mapping.size, diag, &file->onnx);
+    err = cn_onnx_open(file->file.data, file->file.size, diag, &file->onnx);
     if (!err)
         err = cn_onnx_layout(file->onnx, diag, &file->layout);
     if (!err)
@@ -28,6 +26,6 @@ void cn_model_file_deinit(struct cn_model_file *file)
     cn_buffer_deinit(&file->graph);
     cn_layout_deinit(&file->layout);
     cn_onnx_close(file->onnx);
-    cn_platform_unmap(&file->mapping);
+    cn_onnx_file_close(&file->file);
     memset(file, 0, sizeof(*file));
 }

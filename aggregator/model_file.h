@@ -3,11 +3,11 @@
 
 #include "runtime/engine/export.h"
 #include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/port/crypto.h"
-#include "runtime/port/platform.h"
 
 struct cn_model_file {
-    struct cn_mapping mapping;
+    struct cn_onnx_file file;
     struct cn_onnx *onnx;
     struct cn_layout layout;
     struct cn_buffer graph;         // the blob that boards fetch

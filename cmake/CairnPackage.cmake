@@ -62,7 +62,11 @@ function(cairn_package package summary)
     install(FILES ${package_build}/${package}/sbom.spdx.json.gz
             DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${package})
     # Linked statically on purpose; lintian asks for an override then.
-    file(WRITE ${package_build}/${package}/overrides "${package}: embedded-library *\n")
+    set(overrides "${package}: embedded-library *\n")
+    if(package STREQUAL cairn-flash) # it reads the one of an image, which no tool of dpkg can
+        string(APPEND overrides "${package}: uses-dpkg-database-directly *\n")
+    endif()
+    file(WRITE ${package_build}/${package}/overrides "${overrides}")
     install(FILES ${package_build}/${package}/overrides RENAME ${package}
             DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT ${package})
     install(FILES ${package_source}/completion.bash RENAME ${package}
@@ -111,6 +115,8 @@ set(own_files /etc/cairn/gateway.yaml)
 cairn_package(cairn-aggregator "run rounds and merge the updates of many boards")
 cairn_service(cairn-aggregator)
 
+cairn_package(cairn-flash "put Cairn on boards and wait until they have joined")
+
 cairn_package_documents(cairn-boards)
 file(GLOB boards RELATIVE ${CMAKE_SOURCE_DIR}/boards CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/boards/*/board.yaml)
 foreach(board ${boards})
@@ -121,7 +127,7 @@ endforeach()
 
 get_property(documents GLOBAL PROPERTY cairn_documents)
 add_custom_target(cairn_documents ALL DEPENDS ${documents})
-add_dependencies(cairn_documents cairn-node cairn-aggregator)
+add_dependencies(cairn_documents cairn-node cairn-aggregator cairn-flash)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME cairn)
@@ -129,7 +135,7 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL cairn-node cairn-aggregator cairn-boards)
+set(CPACK_COMPONENTS_ALL cairn-node cairn-aggregator cairn-flash cairn-boards)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${CAIRN_MAINTAINER})
@@ -155,6 +161,14 @@ set(CPACK_DEBIAN_CAIRN-AGGREGATOR_PACKAGE_RECOMMENDS "cairn-boards")
 set(CPACK_COMPONENT_CAIRN-AGGREGATOR_DESCRIPTION "rounds of federated training, for a gateway
 cairn-aggregator runs the rounds of a training job, keeps a durable ledger of
 the boards' updates, merges them and serves the versions of the model.")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_NAME cairn-flash)
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_DEPENDS "${libc}, e2fsprogs")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_RECOMMENDS "cairn-boards, openssh-client, xz-utils, zstd")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_SUGGESTS "cairn-aggregator")
+set(CPACK_COMPONENT_CAIRN-FLASH_DESCRIPTION "puts Cairn on edge boards and verifies it
+cairn-flash injects the packages, the profile and the key of a board into a
+vendor's image, writes cards and reads them back, prepares a root folder or a
+running board, and waits until the aggregator has heard the board.")
 set(CPACK_DEBIAN_CAIRN-BOARDS_PACKAGE_NAME cairn-boards)
 set(CPACK_DEBIAN_CAIRN-BOARDS_PACKAGE_ARCHITECTURE all)
 set(CPACK_COMPONENT_CAIRN-BOARDS_DESCRIPTION "types of boards that Cairn knows

@@ -331,6 +331,12 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     return CN_OK;
 }
 
+static uint32_t body_max(const struct cn_exchange *exchange)
+{
+    (void)exchange;
+    return CN_COAP_PARCEL;
+}
+
 static int descriptor(const struct cn_exchange *exchange)
 {
     return coap_context_get_coap_fd(((const struct client *)exchange)->coap);
@@ -372,6 +378,7 @@ static const struct cn_exchange_ops ops = {
     .close = close_client,
     .descriptor = descriptor,
     .send = send_request,
+    .body_max = body_max,
     .step = step,
     .state = state,
     .session = session,

@@ -58,6 +58,7 @@ unpack_packages()
     mkdir -p "$folder.new" "$deps/fetch" &&
         (cd "$deps/fetch" && cross_apt apt-get -q download "$@") || return 1
     for package in "$deps/fetch"/*.deb; do
+        # shellcheck disable=SC2016 # dpkg's own words
         dpkg -x "$package" "$folder.new" &&
             dpkg-deb --show --showformat '${Package} ${Version}\n' "$package" >>"$folder.new/packages" || return 1
     done

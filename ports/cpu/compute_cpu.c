@@ -21,6 +21,7 @@ struct cn_compute_program {
 // What a lane adds up, on a cache line of its own.
 struct lane_result {
     struct cn_compute_result result;
+    cn_err err;
 } __attribute__((aligned(ALIGNMENT)));
 
 struct cpu {
@@ -117,6 +118,13 @@ static bool window_fits(const struct cn_window *w)
                                 limit / w->kernel[0] / w->kernel[1];
 }
 
+// The reset before the product and gradients of the first state are no exporter's.
+static bool recurrent_is_possible(const struct cn_call *call)
+{
+    return (call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after) &&
+           call->out[2].arena == CN_ARENA_NONE && call->out[3].arena == CN_ARENA_NONE;
+}
+
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                         size_t *workspace)
 {
@@ -128,6 +136,9 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
         return CN_OK;
     if (call->op >= CN_OP_CONV && call->op <= CN_OP_AVERAGE_POOL_GRAD &&
         call->op != CN_OP_BIAS_GRAD && !window_fits(&call->window))
+        return CN_ENOTSUP;
+    if ((call->op == CN_OP_RECURRENT || call->op == CN_OP_RECURRENT_GRAD) &&
+        !recurrent_is_possible(call))
         return CN_ENOTSUP;
     kernel = &cpu->kernels->ops[call->op];
     if (!kernel->run)
@@ -252,15 +263,28 @@ static size_t share(size_t count, uint32_t lane, uint32_t lanes)
     return count / lanes * lane + count % lanes * lane / lanes;
 }
 
+// True when the call is the same for every sample.
+static bool is_shared(const struct cn_call *call)
+{
+    size_t strides = 0;
+
+    for (int i = 0; i < CN_CALL_INPUTS; i++)
+        strides |= call->in[i].stride;
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        strides |= call->out[i].stride;
+    return !strides;
+}
+
 static void run_batch_lane(void *context, uint32_t lane)
 {
     const struct cpu *cpu = context;
     size_t first = share(cpu->hyper->samples, lane, cpu->lanes);
+    size_t samples = share(cpu->hyper->samples, lane + 1, cpu->lanes) - first;
     struct cpu_task task = {
         .hyper = cpu->hyper,
-        .samples = share(cpu->hyper->samples, lane + 1, cpu->lanes) - first,
         .first = first,
         .result = &cpu->results[lane].result,
+        .err = &cpu->results[lane].err,
         .threads = cpu->threads,
         .lane = lane,
         .lanes = cpu->lanes,
@@ -272,6 +296,7 @@ static void run_batch_lane(void *context, uint32_t lane)
         const struct cn_call *call = &cpu->program->calls[i];
 
         task.call = call;
+        task.samples = is_shared(call) ? 1 : samples;
         for (int j = 0; j < CN_CALL_INPUTS; j++)
             task.in[j] = place(cpu, &call->in[j], lane, first);
         for (int j = 0; j < CN_CALL_OUTPUTS; j++)
@@ -323,16 +348,18 @@ static cn_err cpu_run(struct cn_compute *device, struct cn_compute_program *prog
 static cn_err cpu_wait(struct cn_compute *device, struct cn_compute_result *result)
 {
     struct cpu *cpu = cpu_of(device);
+    cn_err err = CN_OK;
 
     *result = cpu->flat;
     for (uint32_t i = 0; i < cpu->lanes; i++) {
         result->loss += cpu->results[i].result.loss;
         result->weight += cpu->results[i].result.weight;
         result->correct += cpu->results[i].result.correct;
-        cpu->results[i].result = (struct cn_compute_result){0};
+        err = err ? err : cpu->results[i].err;
+        cpu->results[i] = (struct lane_result){0};
     }
     cpu->flat = (struct cn_compute_result){.finite = true};
-    return CN_OK;
+    return err;
 }
 
 static cn_err cpu_map_arena(struct cn_compute *device, enum cn_arena arena, void **host)

@@ -1,193 +1,187 @@
-// Maps, broadcasting arithmetic and the sums that are their gradients.
+// Maps and their gradients; bias gradients.
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "ports/cpu/kernel.h"
 
+// 1 / (1 + exp(-x)).
+static inline float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+static inline float softplus(float x)
+{
+    return (x > 0 ? x : 0) + log1pf(expf(x > 0 ? -x : x));
+}
+
+#define GELU_INNER 0.7978845608028654f // sqrt(2 / pi)
+#define GELU_CUBE 0.044715f
+
+static inline float gelu_tanh(float x)
+{
+    return tanhf(GELU_INNER * (x + GELU_CUBE * x * x * x));
+}
+
+// A whole kind of map: an expression of x.
+#define MAP(expression)                                                                            \
+    do {                                                                                           \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            const float x = in[i];                                                                 \
+            out[i] = expression;                                                                   \
+        }                                                                                          \
+    } while (0)
+
+static void convert(bool to_int, const float *in, float *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int32_t integer;
+
+        if (to_int) {
+            integer = in[i] >= 2147483648.0f || in[i] < -2147483648.0f || isnan(in[i])
+                          ? INT32_MIN
+                          : (int32_t)in[i];
+            memcpy(&out[i], &integer, sizeof(integer));
+        } else {
+            memcpy(&integer, &in[i], sizeof(integer));
+            out[i] = (float)integer;
+        }
+    }
+}
+
+// Comparisons are such that a NaN stays a NaN.
 void cpu_map(const struct cpu_task *task)
 {
     const struct cn_map *op = &task->call->map;
-    size_t count = op->count * task->samples;
-    const float *x = task->in[0];
-    float *y = task->out[0];
+    const float alpha = op->alpha, beta = op->beta;
+    const size_t count = op->count * task->samples;
+    const float *in = task->in[0];
+    float *out = task->out[0];
 
-    // Comparisons are such that a NaN stays a NaN.
+    // clang-format off
     switch (op->kind) {
-    case CN_MAP_RELU:
-        for (size_t i = 0; i < count; i++)
-            y[i] = x[i] < 0 ? 0 : x[i];
+    case CN_MAP_RELU: MAP(x < 0 ? 0 : x); break;
+    case CN_MAP_LEAKY_RELU: MAP(x < 0 ? alpha * x : x); break;
+    case CN_MAP_SIGMOID: MAP(sigmoid(x)); break;
+    case CN_MAP_TANH: MAP(tanhf(x)); break;
+    case CN_MAP_SCALE: MAP(alpha * x + beta); break;
+    case CN_MAP_ELU: MAP(x < 0 ? alpha * expm1f(x) : x); break;
+    case CN_MAP_SELU: MAP(beta * (x < 0 ? alpha * expm1f(x) : x)); break;
+    case CN_MAP_EXP: MAP(expf(x)); break;
+    case CN_MAP_SQRT: MAP(sqrtf(x)); break;
+    case CN_MAP_RECIPROCAL: MAP(1 / x); break;
+    case CN_MAP_SOFTPLUS: MAP(softplus(x)); break;
+    case CN_MAP_CLIP: MAP(x < alpha ? alpha : x > beta ? beta : x); break;
+    case CN_MAP_SIGN: MAP(x > 0 ? 1 : x < 0 ? -1 : x); break;
+    case CN_MAP_NOT: MAP(x == 0 ? 1.0f : 0.0f); break;
+    case CN_MAP_FLOOR: MAP(floorf(x)); break;
+    case CN_MAP_CEIL: MAP(ceilf(x)); break;
+    case CN_MAP_ROUND: MAP(nearbyintf(x)); break;
+    case CN_MAP_FROM_INT: convert(false, in, out, count); break;
+    case CN_MAP_TO_INT: convert(true, in, out, count); break;
+    case CN_MAP_GELU: MAP(x * 0.5f * (1 + erff(x * (float)M_SQRT1_2))); break;
+    case CN_MAP_GELU_TANH: MAP(x * 0.5f * (1 + gelu_tanh(x))); break;
+    case CN_MAP_SILU: MAP(x * sigmoid(x)); break;
+    case CN_MAP_HARD_SIGMOID: MAP(fmaxf(0, fminf(1, alpha * x + beta))); break;
+    case CN_MAP_HARD_SWISH: MAP(x * fmaxf(0, fminf(1, x / 6 + 0.5f))); break;
+    case CN_MAP_MISH: MAP(x * tanhf(softplus(x))); break;
+    case CN_MAP_ERF: MAP(erff(x)); break;
+    case CN_MAP_LOG: MAP(logf(x)); break;
+    case CN_MAP_ABS: MAP(fabsf(x)); break;
+    case CN_MAP_POWER:
+        if (alpha == 2)
+            MAP(x * x);
+        else
+            MAP(powf(x, alpha));
         break;
-    case CN_MAP_LEAKY_RELU:
-        for (size_t i = 0; i < count; i++)
-            y[i] = x[i] < 0 ? op->alpha * x[i] : x[i];
-        break;
-    case CN_MAP_SIGMOID:
-        for (size_t i = 0; i < count; i++)
-            y[i] = 1 / (1 + expf(-x[i]));
-        break;
-    case CN_MAP_TANH:
-        for (size_t i = 0; i < count; i++)
-            y[i] = tanhf(x[i]);
-        break;
-    case CN_MAP_SCALE:
-        for (size_t i = 0; i < count; i++)
-            y[i] = op->alpha * x[i];
-        break;
-    default:
-        break;
+    case CN_MAP_SIN: MAP(sinf(x)); break;
+    case CN_MAP_COS: MAP(cosf(x)); break;
     }
+    // clang-format on
 }
+
+static inline float gelu_slope(float x)
+{
+    const float density = expf(-0.5f * x * x) * 0.3989422804014327f; // 1 / sqrt(2 pi)
+
+    return 0.5f * (1 + erff(x * (float)M_SQRT1_2)) + x * density;
+}
+
+static inline float gelu_tanh_slope(float x)
+{
+    const float t = gelu_tanh(x);
+
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * GELU_INNER * (1 + 3 * GELU_CUBE * x * x);
+}
+
+static inline float mish_slope(float x)
+{
+    const float t = tanhf(softplus(x));
+
+    return t + x * sigmoid(x) * (1 - t * t);
+}
+
+// dx = dy times an expression of x (or of y: what the kind's gradient needs).
+#define GRAD(expression)                                                                           \
+    do {                                                                                           \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            const float x = in[i];                                                                 \
+            dx[i] = dy[i] * (expression);                                                          \
+        }                                                                                          \
+    } while (0)
 
 void cpu_map_grad(const struct cpu_task *task)
 {
     const struct cn_map *op = &task->call->map;
-    size_t count = op->count * task->samples;
+    const float alpha = op->alpha, beta = op->beta;
+    const size_t count = op->count * task->samples;
     const float *dy = task->in[0];
-    const float *y = task->in[1];
+    const float *in = task->in[1];
     float *dx = task->out[0];
 
+    // clang-format off
     switch (op->kind) {
     case CN_MAP_RELU:
         for (size_t i = 0; i < count; i++)
-            dx[i] = y[i] > 0 ? dy[i] : 0;
+            dx[i] = in[i] > 0 ? dy[i] : 0;
         break;
-    case CN_MAP_LEAKY_RELU:
-        for (size_t i = 0; i < count; i++)
-            dx[i] = y[i] > 0 ? dy[i] : op->alpha * dy[i];
-        break;
-    case CN_MAP_SIGMOID:
-        for (size_t i = 0; i < count; i++)
-            dx[i] = dy[i] * y[i] * (1 - y[i]);
-        break;
-    case CN_MAP_TANH:
-        for (size_t i = 0; i < count; i++)
-            dx[i] = dy[i] * (1 - y[i] * y[i]);
-        break;
+    case CN_MAP_LEAKY_RELU: GRAD(x > 0 ? 1 : alpha); break;
+    case CN_MAP_SIGMOID: GRAD(x * (1 - x)); break;
+    case CN_MAP_TANH: GRAD(1 - x * x); break;
     case CN_MAP_SCALE:
         for (size_t i = 0; i < count; i++)
-            dx[i] = op->alpha * dy[i];
+            dx[i] = alpha * dy[i];
         break;
-    default:
-        break;
-    }
-}
-
-static float combine_one(enum cn_combine_kind kind, float a, float b)
-{
-    switch (kind) {
-    case CN_COMBINE_ADD:
-        return a + b;
-    case CN_COMBINE_SUB:
-        return a - b;
-    default:
-        break;
-    }
-    return a * b;
-}
-
-// Walks all elements of a sample: index[] counts, a and b follow by their strides.
-struct walk {
-    size_t index[CN_COMBINE_RANK_MAX];
-    size_t a, b;
-};
-
-static void walk_next(struct walk *walk, const struct cn_combine *op)
-{
-    for (size_t d = op->rank; d-- > 0;) {
-        walk->a += op->a[d];
-        walk->b += op->b[d];
-        if (++walk->index[d] < op->dims[d])
-            return;
-        walk->a -= op->a[d] * op->dims[d];
-        walk->b -= op->b[d] * op->dims[d];
-        walk->index[d] = 0;
-    }
-}
-
-static size_t combine_count(const struct cn_combine *op)
-{
-    size_t count = 1;
-
-    for (size_t d = 0; d < op->rank; d++)
-        count *= op->dims[d];
-    return count;
-}
-
-static bool contiguous(const struct cn_combine *op, const size_t *strides)
-{
-    return op->rank == 1 && strides[0] == 1;
-}
-
-static void combine_flat(const struct cn_combine *op, const float *a, const float *b, float *c)
-{
-    size_t count = op->dims[0];
-
-    switch (op->kind) {
-    case CN_COMBINE_ADD:
-        for (size_t i = 0; i < count; i++)
-            c[i] = a[i] + b[i];
-        break;
-    case CN_COMBINE_SUB:
-        for (size_t i = 0; i < count; i++)
-            c[i] = a[i] - b[i];
-        break;
-    case CN_COMBINE_MUL:
-        for (size_t i = 0; i < count; i++)
-            c[i] = a[i] * b[i];
-        break;
-    default:
-        break;
-    }
-}
-
-void cpu_combine(const struct cpu_task *task)
-{
-    const struct cn_combine *op = &task->call->combine;
-    size_t count = combine_count(op);
-    bool flat = contiguous(op, op->a) && contiguous(op, op->b);
-
-    for (size_t n = 0; n < task->samples; n++) {
-        const float *a = task->in[0] + n * task->call->in[0].stride;
-        const float *b = task->in[1] + n * task->call->in[1].stride;
-        float *c = task->out[0] + n * task->call->out[0].stride;
-        struct walk walk = {0};
-
-        if (flat)
-            combine_flat(op, a, b, c);
+    case CN_MAP_ELU: GRAD(x > 0 ? 1 : x + alpha); break;
+    case CN_MAP_SELU: GRAD(x > 0 ? beta : x + alpha * beta); break;
+    case CN_MAP_EXP: GRAD(x); break;
+    case CN_MAP_SQRT: GRAD(0.5f / x); break;
+    case CN_MAP_RECIPROCAL: GRAD(-x * x); break;
+    case CN_MAP_SOFTPLUS: GRAD(-expm1f(-x)); break;
+    case CN_MAP_CLIP: GRAD(alpha < x && x < beta ? 1.0f : 0.0f); break;
+    case CN_MAP_GELU: GRAD(gelu_slope(x)); break;
+    case CN_MAP_GELU_TANH: GRAD(gelu_tanh_slope(x)); break;
+    case CN_MAP_SILU: GRAD(sigmoid(x) * (1 + x * (1 - sigmoid(x)))); break;
+    case CN_MAP_HARD_SIGMOID: GRAD(alpha * x + beta > 0 && alpha * x + beta < 1 ? alpha : 0); break;
+    case CN_MAP_HARD_SWISH: GRAD(x < -3 ? 0 : x <= 3 ? x / 3 + 0.5f : 1); break;
+    case CN_MAP_MISH: GRAD(mish_slope(x)); break;
+    case CN_MAP_ERF: GRAD(1.1283791670955126f * expf(-x * x)); break; // 2 / sqrt(pi)
+    case CN_MAP_LOG: GRAD(1 / x); break;
+    case CN_MAP_ABS: GRAD(x > 0 ? 1 : x < 0 ? -1 : 0); break;
+    case CN_MAP_POWER:
+        if (alpha == 2)
+            GRAD(2 * x);
         else
-            for (size_t i = 0; i < count; i++, walk_next(&walk, op))
-                c[i] = combine_one(op->kind, a[walk.a], b[walk.b]);
+            GRAD(alpha == 0 ? 0 : alpha * powf(x, alpha - 1));
+        break;
+    case CN_MAP_SIN: GRAD(cosf(x)); break;
+    case CN_MAP_COS: GRAD(-sinf(x)); break;
+    case CN_MAP_SIGN: case CN_MAP_NOT: case CN_MAP_FLOOR: case CN_MAP_CEIL: case CN_MAP_ROUND:
+    case CN_MAP_FROM_INT: case CN_MAP_TO_INT: // have none
+        break;
     }
-}
-
-// Words of the operand that the gradient is for: of a sample, or of all when they share it.
-static size_t gradient_words(const struct cn_combine *op)
-{
-    size_t last = 0;
-
-    for (size_t d = 0; d < op->rank; d++)
-        last += op->a[d] * (op->dims[d] - 1);
-    return last + 1;
-}
-
-void cpu_combine_grad(const struct cpu_task *task)
-{
-    const struct cn_combine *op = &task->call->combine;
-    size_t count = combine_count(op);
-    size_t words = gradient_words(op);
-    size_t stride = task->call->out[0].stride;
-
-    if (!task->add)
-        memset(task->out[0], 0, (stride ? stride * task->samples : words) * sizeof(float));
-    for (size_t n = 0; n < task->samples; n++) {
-        const float *dc = task->in[0] + n * task->call->in[0].stride;
-        const float *b = task->in[1] ? task->in[1] + n * task->call->in[1].stride : NULL;
-        float *da = task->out[0] + n * stride;
-        struct walk walk = {0};
-
-        for (size_t i = 0; i < count; i++, walk_next(&walk, op))
-            da[walk.a] += op->scale * (b ? dc[i] * b[walk.b] : dc[i]);
-    }
+    // clang-format on
 }
 
 static float sum_row(const float *row, size_t count)

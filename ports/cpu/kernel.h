@@ -17,6 +17,7 @@ struct cpu_task {
     float *workspace;
     bool add;                         // the call's cn_write, resolved
     struct cn_compute_result *result; // of this lane
+    cn_err *err;                      // of this lane; what wait returns
 
     // For the few ops that need the whole batch: what each lane shows to the others. A lane writes
     // its own part, meets the others, and may then read all parts until the end of the call.
@@ -48,6 +49,8 @@ struct cpu_kernels {
 
 #define cpu_matmul CPU_NAME(matmul)
 #define cpu_matmul_workspace CPU_NAME(matmul_workspace)
+#define cpu_products CPU_NAME(products)
+#define cpu_products_workspace CPU_NAME(products_workspace)
 #define cpu_conv CPU_NAME(conv)
 #define cpu_conv_workspace CPU_NAME(conv_workspace)
 #define cpu_conv_grad_input CPU_NAME(conv_grad_input)
@@ -63,10 +66,28 @@ struct cpu_kernels {
 #define cpu_map_grad CPU_NAME(map_grad)
 #define cpu_combine CPU_NAME(combine)
 #define cpu_combine_grad CPU_NAME(combine_grad)
+#define cpu_where CPU_NAME(where)
+#define cpu_copy CPU_NAME(copy)
+#define cpu_fill CPU_NAME(fill)
+#define cpu_softmax CPU_NAME(softmax)
+#define cpu_softmax_grad CPU_NAME(softmax_grad)
+#define cpu_norm CPU_NAME(norm)
+#define cpu_norm_grad CPU_NAME(norm_grad)
+#define cpu_norm_grad_affine CPU_NAME(norm_grad_affine)
+#define cpu_gather CPU_NAME(gather)
+#define cpu_gather_grad CPU_NAME(gather_grad)
 #define cpu_batch_norm CPU_NAME(batch_norm)
 #define cpu_batch_norm_grad CPU_NAME(batch_norm_grad)
 #define cpu_batch_norm_shown CPU_NAME(batch_norm_shown)
 #define cpu_dropout CPU_NAME(dropout)
+#define cpu_recurrent CPU_NAME(recurrent)
+#define cpu_recurrent_workspace CPU_NAME(recurrent_workspace)
+#define cpu_recurrent_grad CPU_NAME(recurrent_grad)
+#define cpu_recurrent_grad_workspace CPU_NAME(recurrent_grad_workspace)
+#define cpu_resize CPU_NAME(resize)
+#define cpu_resize_grad CPU_NAME(resize_grad)
+#define cpu_extreme CPU_NAME(extreme)
+#define cpu_extreme_grad CPU_NAME(extreme_grad)
 #define cpu_cross_entropy CPU_NAME(cross_entropy)
 #define cpu_mse CPU_NAME(mse)
 #define cpu_binary_entropy CPU_NAME(binary_entropy)
@@ -75,6 +96,8 @@ struct cpu_kernels {
 
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
+void cpu_products(const struct cpu_task *task);
+size_t cpu_products_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv(const struct cpu_task *task);
 size_t cpu_conv_workspace(const struct cn_call *call, size_t samples);
 void cpu_conv_grad_input(const struct cpu_task *task);
@@ -90,10 +113,28 @@ void cpu_map(const struct cpu_task *task);
 void cpu_map_grad(const struct cpu_task *task);
 void cpu_combine(const struct cpu_task *task);
 void cpu_combine_grad(const struct cpu_task *task);
+void cpu_where(const struct cpu_task *task);
+void cpu_copy(const struct cpu_task *task);
+void cpu_fill(const struct cpu_task *task);
+void cpu_softmax(const struct cpu_task *task);
+void cpu_softmax_grad(const struct cpu_task *task);
+void cpu_norm(const struct cpu_task *task);
+void cpu_norm_grad(const struct cpu_task *task);
+void cpu_norm_grad_affine(const struct cpu_task *task);
+void cpu_gather(const struct cpu_task *task);
+void cpu_gather_grad(const struct cpu_task *task);
 void cpu_batch_norm(const struct cpu_task *task);
 void cpu_batch_norm_grad(const struct cpu_task *task);
 size_t cpu_batch_norm_shown(const struct cn_call *call);
 void cpu_dropout(const struct cpu_task *task);
+void cpu_recurrent(const struct cpu_task *task);
+size_t cpu_recurrent_workspace(const struct cn_call *call, size_t samples);
+void cpu_recurrent_grad(const struct cpu_task *task);
+size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples);
+void cpu_resize(const struct cpu_task *task);
+void cpu_resize_grad(const struct cpu_task *task);
+void cpu_extreme(const struct cpu_task *task);
+void cpu_extreme_grad(const struct cpu_task *task);
 void cpu_cross_entropy(const struct cpu_task *task);
 void cpu_mse(const struct cpu_task *task);
 void cpu_binary_entropy(const struct cpu_task *task);

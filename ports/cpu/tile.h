@@ -4,6 +4,7 @@
 // GCC and Clang, so one source serves SSE, AVX2, AVX-512 and NEON.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@
 #define TILE_COLS (VECTOR * TILE_VECTORS)
 
 typedef float vector __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
+typedef float vector4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 // What a tile multiplies: a is rows x inner with any strides; row k of b starts at b + offsets[k],
 // or at b + k * b_row when offsets is NULL, and its columns are contiguous.
@@ -36,13 +38,15 @@ struct tile {
     const int32_t *offsets;
     float *c; // contiguous columns
     size_t c_row;
-    bool add; // c += a b, else c = a b
+    bool add;    // c += a b, else c = a b
+    bool narrow; // only the first VECTOR columns
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// rows is a constant at every call, so the accumulators stay in registers.
-ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const bool scattered)
+// rows, vectors and scattered are constants at every call, so the sums stay in registers.
+ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const size_t vectors,
+                            const bool scattered)
 {
     vector sum[TILE_ROWS][TILE_VECTORS];
     const float *a = tile->a;
@@ -53,26 +57,26 @@ ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const bo
 #pragma GCC unroll 16
     for (size_t i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (size_t j = 0; j < TILE_VECTORS; j++)
+        for (size_t j = 0; j < vectors; j++)
             sum[i][j] = (vector){0};
     for (size_t k = 0; k < tile->inner; k++, a += a_col) {
         const float *row = scattered ? b + offsets[k] : b;
         vector value[TILE_VECTORS];
 
 #pragma GCC unroll 4
-        for (size_t j = 0; j < TILE_VECTORS; j++)
+        for (size_t j = 0; j < vectors; j++)
             value[j] = *(const vector *)(row + j * VECTOR);
 #pragma GCC unroll 16
         for (size_t i = 0; i < rows; i++)
 #pragma GCC unroll 4
-            for (size_t j = 0; j < TILE_VECTORS; j++)
+            for (size_t j = 0; j < vectors; j++)
                 sum[i][j] += a[i * a_row] * value[j];
         b += b_row;
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (size_t j = 0; j < TILE_VECTORS; j++) {
+        for (size_t j = 0; j < vectors; j++) {
             vector *to = (vector *)(tile->c + i * tile->c_row + j * VECTOR);
 
             if (tile->add)
@@ -81,12 +85,23 @@ ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const bo
         }
 }
 
+// The same for an a that tile_pack has packed, whose strides are constants.
 ALWAYS_INLINE void tile_rows(const struct tile *tile, const size_t rows)
 {
-    if (tile->offsets)
-        tile_run(tile, rows, true);
-    else
-        tile_run(tile, rows, false);
+    struct tile packed = *tile;
+
+    if (tile->offsets) {
+        tile_run(tile, rows, TILE_VECTORS, true);
+    } else if (tile->narrow) {
+        tile_run(tile, rows, 1, false);
+    } else if (tile->a_row == 1 && tile->a_col == rows && tile->b_row == TILE_COLS) {
+        packed.a_row = 1;
+        packed.a_col = rows;
+        packed.b_row = TILE_COLS;
+        tile_run(&packed, rows, TILE_VECTORS, false);
+    } else {
+        tile_run(tile, rows, TILE_VECTORS, false);
+    }
 }
 
 // Rows of the next tile when left are to do: TILE_ROWS, or one of the smaller sizes.
@@ -125,4 +140,75 @@ static inline void tile_multiply(const struct tile *tile, size_t rows)
         tile_rows(tile, 1);
         break;
     }
+}
+
+// to[4 columns of from][.], from[4][.]: to[j * to_row + i] = from[i * from_row + j].
+ALWAYS_INLINE void transpose_4x4(float *to, size_t to_row, const float *from, size_t from_row)
+{
+    vector4 a = *(const vector4 *)from, b = *(const vector4 *)(from + from_row);
+    vector4 c = *(const vector4 *)(from + 2 * from_row),
+            d = *(const vector4 *)(from + 3 * from_row);
+    vector4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    vector4 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    vector4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    vector4 cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+
+    *(vector4 *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    *(vector4 *)(to + to_row) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    *(vector4 *)(to + 2 * to_row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    *(vector4 *)(to + 3 * to_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+}
+
+// to[j * to_row + i] = from[i * from_row + j] for rows x cols of from.
+static inline void tile_transpose(float *to, size_t to_row, const float *from, size_t from_row,
+                                  size_t rows, size_t cols)
+{
+    size_t i = 0;
+
+    for (; i + 4 <= rows; i += 4) {
+        size_t j = 0;
+
+        for (; j + 4 <= cols; j += 4)
+            transpose_4x4(to + j * to_row + i, to_row, from + i * from_row + j, from_row);
+        for (; j < cols; j++)
+            for (size_t k = 0; k < 4; k++)
+                to[j * to_row + i + k] = from[(i + k) * from_row + j];
+    }
+    for (; i < rows; i++)
+        for (size_t j = 0; j < cols; j++)
+            to[j * to_row + i] = from[i * from_row + j];
+}
+
+// The sum of all elements.
+ALWAYS_INLINE float tile_sum(vector value)
+{
+#if VECTOR == 16
+    typedef float vector8 __attribute__((vector_size(32)));
+    vector8 half = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7) +
+                   __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15);
+    vector4 quarter = __builtin_shufflevector(half, half, 0, 1, 2, 3) +
+                      __builtin_shufflevector(half, half, 4, 5, 6, 7);
+#elif VECTOR == 8
+    vector4 quarter = __builtin_shufflevector(value, value, 0, 1, 2, 3) +
+                      __builtin_shufflevector(value, value, 4, 5, 6, 7);
+#else
+    vector4 quarter = value;
+#endif
+    quarter += __builtin_shufflevector(quarter, quarter, 2, 3, 0, 1);
+    return quarter[0] + quarter[1];
+}
+
+static inline void tile_copy(float *to, const float *from, size_t count)
+{
+    size_t i = 0;
+
+    for (; i + VECTOR <= count; i += VECTOR)
+        *(vector *)(to + i) = *(const vector *)(from + i);
+    for (; i < count; i++)
+        to[i] = from[i];
+}
+
+static inline size_t round_up(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
 }

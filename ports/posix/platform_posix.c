@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -52,6 +55,69 @@ cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mappin
     if (descriptor < 0)
         return cn_err_from_errno(errno);
     err = map_descriptor(descriptor, limit, mapping);
+    close(descriptor);
+    return err;
+}
+
+static int open_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 0;
+
+    if (length >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    snprintf(folder, sizeof(folder), "%.*s", length, path);
+    return open(length ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+// Opens the part of name before end in folder, which is closed. The last part is the file.
+static int open_part(int folder, const char *name, const char *end)
+{
+    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (*end ? O_DIRECTORY : O_NONBLOCK);
+    char part[NAME_MAX + 1];
+    int opened = -1;
+
+    if (end - name > NAME_MAX || (end - name == 2 && !strncmp(name, "..", 2))) {
+        errno = EINVAL;
+    } else {
+        snprintf(part, sizeof(part), "%.*s", (int)(end - name), name);
+        opened = openat(folder, part, flags);
+        // What O_NOFOLLOW says of a link, and with O_DIRECTORY.
+        if (opened < 0 && (errno == ELOOP || errno == ENOTDIR))
+            errno = EINVAL;
+    }
+    close(folder);
+    return opened;
+}
+
+static bool is_regular(int descriptor)
+{
+    struct stat info;
+
+    return !fstat(descriptor, &info) && S_ISREG(info.st_mode);
+}
+
+cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t limit,
+                              struct cn_mapping *mapping)
+{
+    int descriptor;
+    cn_err err;
+
+    if (!*name || *name == '/' || name[strlen(name) - 1] == '/')
+        return CN_EINVAL;
+    descriptor = open_folder_of(neighbour);
+    while (descriptor >= 0 && *name) {
+        const char *end = strchrnul(name, '/');
+
+        descriptor = open_part(descriptor, name, end);
+        name = end + strspn(end, "/");
+    }
+    if (descriptor < 0)
+        return errno == EINVAL ? CN_EINVAL : cn_err_from_errno(errno);
+    err = is_regular(descriptor) ? map_descriptor(descriptor, limit, mapping) : CN_EINVAL;
     close(descriptor);
     return err;
 }

@@ -73,15 +73,39 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
     return *profile ? CN_EXIT_DONE : CN_EXIT_PROFILE;
 }
 
+// Whether the device is there. What it needs while it is open is given back.
+static bool opens(const struct cn_compute_ops *ops)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    struct cn_compute *device;
+
+    if (ops->open(&config, &device))
+        return false;
+    ops->close(device);
+    return true;
+}
+
 const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports, enum cn_device device)
 {
+    const struct cn_compute_ops *const *ops = ports->computes;
     const char *wanted = device == CN_DEVICE_CUDA ? "cuda" : "cpu";
 
-    if (device == CN_DEVICE_AUTO)
-        return ports->computes[0];
-    for (const struct cn_compute_ops *const *ops = ports->computes; *ops; ops++) {
-        if (strcmp((*ops)->name, wanted) == 0)
+    // The last one is the processor, which is always there.
+    if (device == CN_DEVICE_AUTO) {
+        while (ops[1] && !opens(*ops))
+            ops++;
+        return *ops;
+    }
+    for (; *ops; ops++) {
+        if (strcmp((*ops)->name, wanted) != 0)
+            continue;
+        if (!ops[1] || opens(*ops))
             return *ops;
+        fprintf(stderr,
+                "error: device: %s does not work here (the line above says why; if there "
+                "is none, use '--log-level info'); 'auto' takes the processor instead\n",
+                wanted);
+        return NULL;
     }
     fprintf(stderr, "error: device: %s is not part of this build; use 'auto' or 'cpu'\n", wanted);
     return NULL;

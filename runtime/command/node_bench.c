@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/port/platform.h"
 
@@ -35,19 +36,18 @@ static cn_err make_batch(const struct cn_trainer *trainer, uint32_t count, struc
 {
     struct cn_sample_shape shape;
     size_t elements = 1;
+    cn_err err;
 
     cn_trainer_sample_shape(trainer, &shape);
     for (uint32_t i = 0; i < shape.rank; i++)
         elements *= shape.dims[i];
+    err = cn_batch_init(&shape, count, batch);
+    if (err)
+        return err;
     batch->count = count;
-    batch->inputs = calloc(count * elements, sizeof(float));
-    batch->labels = calloc(count, sizeof(int32_t));
-    batch->targets = calloc(count * shape.outputs, sizeof(float));
-    if (!batch->inputs || !batch->labels || !batch->targets)
-        return CN_ENOMEM;
     for (size_t i = 0; i < count * elements; i++)
         batch->inputs[i] = (float)(i * 2654435761u % 1000) / 1000;
-    for (uint32_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count * shape.rows; i++)
         batch->labels[i] = (int32_t)(i % shape.outputs);
     return CN_OK;
 }
@@ -60,7 +60,7 @@ static cn_err one_step(struct cn_trainer *trainer, const struct cn_batch *batch)
     err = cn_trainer_accumulate(trainer, batch, &metrics);
     if (err)
         return err;
-    return cn_trainer_apply(trainer, batch->count);
+    return cn_trainer_apply_weighted(trainer, batch->count, metrics.weight);
 }
 
 static cn_err time_steps(struct cn_trainer *trainer, const struct cn_batch *batch,
@@ -88,13 +88,16 @@ static cn_err time_steps(struct cn_trainer *trainer, const struct cn_batch *batc
 }
 
 static cn_err measure(const struct cn_compute_ops *compute, const struct cn_settings *settings,
-                      const struct cn_mapping *model, struct cn_diag *diag, struct figures *figures)
+                      const struct cn_onnx_file *model, struct cn_diag *diag,
+                      struct figures *figures)
 {
     struct cn_trainer_config config = {
         .compute = compute,
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
         .batch = settings->job.batch,
         .loss = settings->job.loss,
+        .rules = &settings->job.rules,
+        .steps = (uint64_t)settings->job.rounds * settings->job.local_steps,
         .learning_rate = 1e-6f, // synthetic samples: the weights should stay near where they are
         .memory_limit = settings->memory_limit,
     };
@@ -120,9 +123,7 @@ static cn_err measure(const struct cn_compute_ops *compute, const struct cn_sett
     figures->resident = cn_platform_peak_memory();
 
 close:
-    free(batch.inputs);
-    free(batch.labels);
-    free(batch.targets);
+    cn_batch_deinit(&batch);
     cn_trainer_close(trainer);
     cn_onnx_close(onnx);
     return err;
@@ -154,19 +155,19 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
     const struct cn_compute_ops *compute = cn_command_compute(ports, settings->device);
     static struct cn_diag diag;
     struct figures figures = {0};
-    struct cn_mapping model;
+    struct cn_onnx_file model;
     cn_err err;
 
     if (!compute)
         return CN_EXIT_FAILED;
     cn_diag_init(&diag);
-    err = cn_platform_map(settings->model, CN_ONNX_FILE_MAX, &model);
+    err = cn_onnx_file_open(settings->model, &diag, &model);
     if (err) {
-        fprintf(stderr, "error: model %s: %s\n", settings->model, cn_err_text(err));
+        cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
     err = measure(compute, settings, &model, &diag, &figures);
-    cn_platform_unmap(&model);
+    cn_onnx_file_close(&model);
     cn_command_print_diag(&diag);
     if (err) {
         if (diag.count == 0)

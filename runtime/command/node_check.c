@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
-#include "runtime/port/platform.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
@@ -68,7 +68,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
                          struct cn_diag *diag)
 {
     struct cn_trainer_config config = {
-        .compute = ports->computes[0],
+        .compute = cn_command_compute(ports, CN_DEVICE_AUTO),
         .threads = cn_platform_cpu_count(),
         .batch = CHECK_BATCH,
         .loss = CN_LOSS_MSE, // takes an output of any shape
@@ -91,20 +91,17 @@ static int check_model(const struct cn_ports *ports, const char *path)
 {
     static struct cn_diag diag;
     struct cn_onnx *onnx = NULL;
-    struct cn_mapping file;
+    struct cn_onnx_file file = {.data = NULL};
     cn_err err;
 
     cn_diag_init(&diag);
-    err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file);
-    if (err) {
-        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
-        return CN_EXIT_FAILED;
-    }
-    err = cn_onnx_open(file.data, file.size, &diag, &onnx);
+    err = cn_onnx_file_open(path, &diag, &file);
+    if (!err)
+        err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
         err = plan_model(ports, onnx, &diag);
     cn_onnx_close(onnx);
-    cn_platform_unmap(&file);
+    cn_onnx_file_close(&file);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
         fprintf(stderr, "%s: %s: %s\n", path, err ? "error" : "warning", diag.lines[i]);
     if (err && diag.count == 0)

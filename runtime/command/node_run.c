@@ -49,10 +49,6 @@ static int parse(int argc, char **argv, struct options *options)
             options->give_up_ms = strtoull(optarg, &end, 10) * 1000;
         else
             return -1;
-        if (options->key && strlen(options->key) >= CN_PATH_SIZE) {
-            fprintf(stderr, "error: --key: the path is too long\n");
-            return -1;
-        }
         if (end && (*end || end == optarg || options->give_up_ms == 0)) {
             fprintf(stderr, "error: --give-up '%s' is not a number of seconds\n", optarg);
             return -1;
@@ -60,6 +56,10 @@ static int parse(int argc, char **argv, struct options *options)
     }
     if (optind + 1 != argc) {
         fputs(help, stderr);
+        return -1;
+    }
+    if (options->key && strlen(options->key) >= CN_PATH_SIZE) {
+        fprintf(stderr, "error: --key: the path is too long\n");
         return -1;
     }
     options->profile = argv[optind];

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/alone.h"
 
@@ -66,16 +67,16 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     struct printer printer = {.rounds = settings->job.rounds, .json = json};
     struct cn_alone_config config = {
         .settings = settings, .report = print_round, .context = &printer};
-    struct cn_mapping model;
+    struct cn_onnx_file model;
     cn_err err;
 
     cn_diag_init(&diag);
     config.compute = cn_command_compute(ports, settings->device);
     if (!config.compute)
         return CN_EXIT_FAILED;
-    err = cn_platform_map(settings->model, CN_ONNX_FILE_MAX, &model);
+    err = cn_onnx_file_open(settings->model, &diag, &model);
     if (err) {
-        fprintf(stderr, "error: model %s: %s\n", settings->model, cn_err_text(err));
+        cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
     config.model = model.data;
@@ -84,13 +85,13 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     if (err) {
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,
                 err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
-        cn_platform_unmap(&model);
+        cn_onnx_file_close(&model);
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
     err = cn_alone_run(&config, &diag);
     config.store->ops->close(config.store);
-    cn_platform_unmap(&model);
+    cn_onnx_file_close(&model);
     return explain(err, settings, &diag);
 }
 

@@ -5,32 +5,6 @@
 
 #include "runtime/engine/autodiff_private.h"
 
-cn_err cn_autodiff_loss(struct cn_graph *graph, enum cn_loss loss)
-{
-    bool classes = loss == CN_LOSS_CROSS_ENTROPY;
-    struct cn_node node = cn_graph_node(classes ? CN_OP_CROSS_ENTROPY : CN_OP_MSE);
-    struct cn_value value = graph->values[graph->output];
-    size_t outputs = value.words;
-    cn_err err;
-
-    node.call.loss = (struct cn_loss_call){.outputs = outputs, .rows = 1, .ignore = INT32_MIN};
-    node.in[0] = graph->output;
-    value.root = CN_GRAPH_NONE;
-    value.kind = CN_VALUE_ACTIVATION;
-    err = cn_graph_add_value(graph, &value, &node.out[0]);
-    if (err)
-        return err;
-    value.kind = CN_VALUE_LABELS;
-    if (classes)
-        value.rank = 1;
-    err = cn_graph_add_value(graph, &value, &graph->labels);
-    if (err)
-        return err;
-    node.in[1] = graph->labels;
-    graph->loss = graph->node_count;
-    return cn_graph_add_node(graph, &node);
-}
-
 bool cn_autodiff_needs(const struct cn_autodiff *diff, uint32_t value)
 {
     return value != CN_GRAPH_NONE && diff->needed[cn_graph_root(diff->graph, value)];
@@ -42,6 +16,7 @@ cn_err cn_autodiff_activation(struct cn_autodiff *diff, uint32_t like, uint32_t 
 
     value.kind = CN_VALUE_ACTIVATION;
     value.root = CN_GRAPH_NONE;
+    value.transposed = value.integers = false;
     return cn_graph_add_value(diff->graph, &value, index);
 }
 
@@ -86,8 +61,7 @@ cn_err cn_autodiff_share(struct cn_autodiff *diff, uint32_t activation, uint32_t
     return cn_graph_add_node(diff->graph, &sum);
 }
 
-// Sets an output to 0 where that is still to be done, so that node can add to it.
-static cn_err clear_output(struct cn_autodiff *diff, uint32_t value, enum cn_write write)
+cn_err cn_autodiff_clear(struct cn_autodiff *diff, uint32_t value, enum cn_write write)
 {
     struct cn_node fill = cn_graph_node(CN_OP_FILL);
 
@@ -123,7 +97,8 @@ static cn_err agree_on_write(struct cn_autodiff *diff, struct cn_node *node,
 
     node->call.write = CN_WRITE_SET;
     for (size_t i = 0; i < count; i++) {
-        if (node->out[i] == CN_GRAPH_NONE || diff->graph->values[node->out[i]].batched)
+        if (node->out[i] == CN_GRAPH_NONE ||
+            !cn_graph_is_shared(&diff->graph->values[node->out[i]]))
             continue;
         differ = differ || (!first && write[i] != node->call.write);
         node->call.write = first ? write[i] : node->call.write;
@@ -133,8 +108,8 @@ static cn_err agree_on_write(struct cn_autodiff *diff, struct cn_node *node,
         return CN_OK;
     node->call.write = CN_WRITE_ADD;
     for (size_t i = 0; !err && i < count; i++)
-        if (node->out[i] != CN_GRAPH_NONE && !diff->graph->values[node->out[i]].batched)
-            err = clear_output(diff, node->out[i], write[i]);
+        if (node->out[i] != CN_GRAPH_NONE && cn_graph_is_shared(&diff->graph->values[node->out[i]]))
+            err = cn_autodiff_clear(diff, node->out[i], write[i]);
     return err;
 }
 
@@ -160,6 +135,28 @@ cn_err cn_autodiff_emit_all(struct cn_autodiff *diff, struct cn_node *node, cons
 cn_err cn_autodiff_emit(struct cn_autodiff *diff, struct cn_node *node, uint32_t target)
 {
     return cn_autodiff_emit_all(diff, node, &target, 1);
+}
+
+// By way of an activation when the target is a parameter.
+cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint32_t target)
+{
+    struct cn_node add = cn_graph_node(CN_OP_COMBINE_GRAD);
+    cn_err err;
+
+    if (diff->graph->values[target].kind != CN_VALUE_PARAM)
+        return cn_autodiff_emit(diff, node, target);
+    err = cn_autodiff_activation(diff, cn_graph_root(diff->graph, target), &node->out[0]);
+    if (!err)
+        err = cn_graph_add_node(diff->graph, node);
+    if (err)
+        return err;
+    add.call.combine = (struct cn_combine){.kind = CN_COMBINE_ADD,
+                                           .rank = 1,
+                                           .dims = {diff->graph->values[target].words},
+                                           .a = {1},
+                                           .scale = 1};
+    add.in[0] = node->out[0];
+    return cn_autodiff_emit(diff, &add, target);
 }
 
 cn_err cn_autodiff_map(struct cn_autodiff *diff, struct cn_map map, uint32_t y, uint32_t *dy)
@@ -284,55 +281,28 @@ static cn_err average_pool_grad(struct cn_autodiff *diff, const struct cn_node *
     return cn_autodiff_emit(diff, &node, forward->in[0]);
 }
 
-static cn_err map_grad(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
-{
-    cn_err err = cn_autodiff_map(diff, forward->call.map, forward->out[0], &dy);
-
-    return err ? err : cn_autodiff_share(diff, forward->in[0], dy);
-}
-
-static cn_err combine_side(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dc,
-                           int side)
-{
-    const struct cn_combine *op = &forward->call.combine;
-    const struct cn_graph *graph = diff->graph;
-    struct cn_node node = cn_graph_node(CN_OP_COMBINE_GRAD);
-    uint32_t target = forward->in[side];
-
-    if (!cn_autodiff_needs(diff, target))
-        return CN_OK;
-    if (op->kind == CN_COMBINE_ADD && graph->values[target].kind == CN_VALUE_ACTIVATION &&
-        graph->values[target].words == graph->values[dc].words)
-        return cn_autodiff_share(diff, target, dc);
-    node.call.combine = *op;
-    for (int d = 0; side == 1 && d < CN_COMBINE_RANK_MAX; d++) {
-        node.call.combine.a[d] = op->b[d];
-        node.call.combine.b[d] = op->a[d];
-    }
-    node.call.combine.scale = op->kind == CN_COMBINE_SUB && side == 1 ? -1 : 1;
-    node.in[0] = dc;
-    if (op->kind == CN_COMBINE_MUL)
-        node.in[1] = forward->in[1 - side];
-    return cn_autodiff_emit(diff, &node, target);
-}
-
-static cn_err combine_grad(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dc)
-{
-    cn_err err = combine_side(diff, forward, dc, 0);
-
-    return err ? err : combine_side(diff, forward, dc, 1);
-}
-
 // What each forward op adds to the backward pass, given the gradient of its output.
 static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_MATMUL] = matmul_grad,
     [CN_OP_CONV] = conv_grad,
     [CN_OP_MAX_POOL] = max_pool_grad,
     [CN_OP_AVERAGE_POOL] = average_pool_grad,
-    [CN_OP_MAP] = map_grad,
-    [CN_OP_COMBINE] = combine_grad,
+    [CN_OP_MAP] = cn_autodiff_maps,
+    [CN_OP_COMBINE] = cn_autodiff_combine,
+    [CN_OP_WHERE] = cn_autodiff_combine,
+    [CN_OP_COMBINE_GRAD] = cn_autodiff_sum,
+    [CN_OP_COPY] = cn_autodiff_copy,
+    [CN_OP_FILL] = cn_autodiff_fill,
+    [CN_OP_GATHER] = cn_autodiff_gather,
+    [CN_OP_PRODUCTS] = cn_autodiff_products,
+    [CN_OP_SOFTMAX] = cn_autodiff_softmax,
+    [CN_OP_NORM] = cn_autodiff_norm,
     [CN_OP_BATCH_NORM] = cn_autodiff_batch_norm,
     [CN_OP_DROPOUT] = cn_autodiff_dropout,
+    [CN_OP_CONV_GRAD_INPUT] = cn_autodiff_conv_transpose,
+    [CN_OP_RESIZE] = cn_autodiff_resize,
+    [CN_OP_EXTREME] = cn_autodiff_extreme,
+    [CN_OP_RECURRENT] = cn_autodiff_recurrent,
 };
 
 static void mark_needed(struct cn_autodiff *diff)
@@ -377,13 +347,14 @@ cn_err cn_autodiff_run(struct cn_graph *graph)
         .graph = graph,
         .needed = calloc(count, sizeof(*diff.needed)),
         .gradient = malloc(count * sizeof(*diff.gradient)),
+        .assembled = malloc(count * sizeof(*diff.assembled)),
         .written = calloc(count, sizeof(*diff.written)),
     };
     cn_err err = CN_ENOMEM;
 
-    if (diff.needed && diff.gradient && diff.written) {
+    if (diff.needed && diff.gradient && diff.assembled && diff.written) {
         for (size_t i = 0; i < count; i++)
-            diff.gradient[i] = CN_GRAPH_NONE;
+            diff.gradient[i] = diff.assembled[i] = CN_GRAPH_NONE;
         mark_needed(&diff);
         err = cn_autodiff_statistics(&diff);
         if (!err)
@@ -391,6 +362,7 @@ cn_err cn_autodiff_run(struct cn_graph *graph)
     }
     free(diff.needed);
     free(diff.gradient);
+    free(diff.assembled);
     free(diff.written);
     return err;
 }

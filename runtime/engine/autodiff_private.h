@@ -6,9 +6,10 @@
 
 struct cn_autodiff {
     struct cn_graph *graph;
-    bool *needed;       // by root: a parameter, or computed from one
-    uint32_t *gradient; // by root: the value that holds the gradient so far
-    bool *written;      // by root of a parameter: some node has written its gradient
+    bool *needed;        // by root: a parameter, or computed from one
+    uint32_t *gradient;  // by root: the value that holds the gradient so far
+    uint32_t *assembled; // by root: that value, if copies put it together and nobody else has it
+    bool *written;       // by root of a parameter: some node has written its gradient
 };
 
 typedef cn_err cn_autodiff_fn(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy);
@@ -32,6 +33,12 @@ cn_err cn_autodiff_emit(struct cn_autodiff *diff, struct cn_node *node, uint32_t
 cn_err cn_autodiff_emit_all(struct cn_autodiff *diff, struct cn_node *node, const uint32_t *targets,
                             size_t count);
 
+// The same for a call that can only set its output.
+cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint32_t target);
+
+// Sets a value to 0 where that is still to be done, so that calls can add to it.
+cn_err cn_autodiff_clear(struct cn_autodiff *diff, uint32_t value, enum cn_write write);
+
 // dx = dy * f'(x), from y; replaces *dy.
 cn_err cn_autodiff_map(struct cn_autodiff *diff, struct cn_map map, uint32_t y, uint32_t *dy);
 
@@ -41,3 +48,16 @@ cn_err cn_autodiff_bias(struct cn_autodiff *diff, struct cn_bias bias, uint32_t 
 // By family. _norm:
 cn_autodiff_fn cn_autodiff_batch_norm, cn_autodiff_dropout;
 cn_err cn_autodiff_statistics(struct cn_autodiff *diff);
+
+// _maps:
+cn_autodiff_fn cn_autodiff_maps, cn_autodiff_combine, cn_autodiff_sum;
+
+// _moves:
+cn_autodiff_fn cn_autodiff_copy, cn_autodiff_fill, cn_autodiff_gather;
+
+// _rows:
+cn_autodiff_fn cn_autodiff_products, cn_autodiff_softmax, cn_autodiff_norm;
+
+// _planes and _recurrent:
+cn_autodiff_fn cn_autodiff_conv_transpose, cn_autodiff_resize, cn_autodiff_extreme;
+cn_autodiff_fn cn_autodiff_recurrent;

@@ -342,3 +342,32 @@ void cn_dataset_range(const struct cn_dataset *dataset, enum cn_split split, uin
         batch->count++;
     }
 }
+
+cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch)
+{
+    size_t inputs = size, labels, targets;
+    cn_err err = CN_OK;
+
+    *batch = (struct cn_batch){0};
+    for (uint32_t i = 0; i < shape->rank && !err; i++)
+        err = cn_size_multiply(inputs, shape->dims[i], &inputs);
+    if (err || cn_size_multiply(size, shape->rows, &labels) ||
+        cn_size_multiply(labels, shape->outputs, &targets))
+        return CN_ENOMEM;
+    batch->inputs = calloc(inputs + 1, sizeof(float));
+    batch->labels = calloc(labels + 1, sizeof(int32_t));
+    if (shape->loss != CN_LOSS_CROSS_ENTROPY)
+        batch->targets = calloc(targets + 1, sizeof(float));
+    if (batch->inputs && batch->labels && (batch->targets || shape->loss == CN_LOSS_CROSS_ENTROPY))
+        return CN_OK;
+    cn_batch_deinit(batch);
+    return CN_ENOMEM;
+}
+
+void cn_batch_deinit(struct cn_batch *batch)
+{
+    free(batch->inputs);
+    free(batch->labels);
+    free(batch->targets);
+    *batch = (struct cn_batch){0};
+}

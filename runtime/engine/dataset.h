@@ -29,15 +29,20 @@ struct cn_sample_shape {
     enum cn_loss loss;
     uint32_t rank; // dims of one sample, without the batch
     uint64_t dims[8];
-    uint64_t outputs; // elements of one output: classes, or targets of MSE
+    uint64_t outputs; // elements of one output: classes, or targets
+    uint64_t rows;    // labels of a sample, of so many classes each
 };
 
 struct cn_batch {
     float *inputs;   // room for count * input elements
-    int32_t *labels; // cross-entropy: count class numbers
-    float *targets;  // MSE: count * outputs
+    int32_t *labels; // cross-entropy: count * rows class numbers
+    float *targets;  // else: count * outputs
     uint32_t count;  // samples; a last held-out batch may be shorter
 };
+
+// Takes the memory of a batch of at most size samples; deinit accepts zeros.
+cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch);
+void cn_batch_deinit(struct cn_batch *batch);
 
 enum cn_split {
     CN_SPLIT_TRAIN,

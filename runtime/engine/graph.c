@@ -45,13 +45,22 @@ static cn_err grow(void **array, size_t *capacity, size_t used, size_t count, si
     return CN_OK;
 }
 
-static cn_err count_words(struct cn_value *value)
+void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *value,
+                          uint64_t *dims)
 {
-    size_t words = 1;
-    uint32_t first = value->batched ? 1 : 0;
+    memcpy(dims, value->dims, value->rank * sizeof(*dims));
+    if (value->batched)
+        dims[value->batch_axis] /= graph->batch;
+}
 
-    for (uint32_t d = first; d < value->rank; d++)
-        if (cn_size_multiply(words, value->dims[d], &words))
+static cn_err count_words(const struct cn_graph *graph, struct cn_value *value)
+{
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    size_t words = 1;
+
+    cn_graph_sample_dims(graph, value, dims);
+    for (uint32_t d = 0; d < value->rank; d++)
+        if (cn_size_multiply(words, dims[d], &words))
             return CN_ERANGE;
     // Far below the overflow of any later sum, far above any memory.
     if (words > SIZE_MAX >> 16)
@@ -73,7 +82,7 @@ cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, 
         return err;
     added = &graph->values[graph->value_count];
     *added = *value;
-    err = count_words(added);
+    err = count_words(graph, added);
     if (err)
         return err;
     *index = (uint32_t)graph->value_count++;
@@ -116,8 +125,10 @@ cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size
     if (err)
         return err;
     *first = graph->number_count;
-    if (count)
+    if (count && numbers)
         memcpy(graph->numbers + *first, numbers, count * sizeof(*numbers));
+    else if (count)
+        memset(graph->numbers + *first, 0, count * sizeof(*numbers));
     graph->number_count += count;
     return CN_OK;
 }
@@ -131,8 +142,10 @@ cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, si
     if (err)
         return err;
     *first = graph->constant_count;
-    if (count)
+    if (count && constants)
         memcpy(graph->constants + *first, constants, count * sizeof(*constants));
+    else if (count)
+        memset(graph->constants + *first, 0, count * sizeof(*constants));
     graph->constant_count += count;
     return CN_OK;
 }

@@ -2,8 +2,11 @@
 //
 // Indices, no pointers. Nodes are in an order in which they can run: forward, then the loss, then
 // backward. A node is one call of the compute port without its operands. Shapes are those of the
-// file, with the batch in dims[0]; memory is counted for one sample, so the graph does not depend
-// on the batch that it will run with.
+// file; memory is counted for one sample, so the graph does not depend on the batch that it will
+// run with. Whatever dimension of a shape the batch is in, memory has the samples outermost: a
+// sample of [steps, batch, width] is [steps, 1, width], one of [batch * heads, width] is [heads,
+// width] (cn_graph_sample_dims). What depends on no sample, such as a slice of a weight, is an
+// activation that is not batched: each lane computes it once.
 #pragma once
 
 #include "runtime/engine/layout.h"
@@ -23,7 +26,7 @@ enum cn_value_kind {
     CN_VALUE_LABELS,     // class numbers or targets
     CN_VALUE_PARAM,      // a tensor of the layout
     CN_VALUE_CONST,      // float32 that is not trained
-    CN_VALUE_SHAPE,      // integers known at load, no memory at run time
+    CN_VALUE_SHAPE,      // integers or booleans known at load, no memory at run time
     CN_VALUE_ACTIVATION, // made by a node, gradients of activations too
     CN_VALUE_GRADIENT,   // of a parameter, at the parameter's offset
 };
@@ -32,11 +35,14 @@ struct cn_value {
     enum cn_value_kind kind;
     uint32_t rank;
     uint64_t dims[CN_GRAPH_RANK_MAX];
-    size_t words;    // of one sample when batched, else of all
-    bool batched;    // dims[0] is the batch
-    bool transposed; // a matrix that is read with rows and columns exchanged
-    uint32_t root;   // the value whose memory it shares; its own index when it has memory itself
-    bool padded;     // zeros are still to be thought around its planes, as many as:
+    size_t words;        // of one sample when batched, else of all
+    bool batched;        // dims[batch_axis] is the batch, or a multiple of it
+    uint32_t batch_axis; // 0 when not batched
+    bool shared;         // batched, but the same for all samples: only once in memory
+    bool integers;       // int32 at run time, else float32; booleans are 0 and 1 as float32
+    bool transposed;     // a matrix that is read with rows and columns exchanged
+    uint32_t root; // the value whose memory it shares; its own index when it has memory itself
+    bool padded;   // zeros are still to be thought around its planes, as many as:
     uint32_t pad_before[2], pad_after[2];
     size_t offset;    // parameter, gradient: words in the row; constant, shape: first of its pool
     bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
@@ -59,9 +65,9 @@ struct cn_graph {
     size_t number_count, number_capacity;
     float *constants; // of CN_VALUE_CONST
     size_t constant_count, constant_capacity;
-    uint64_t batch; // the value of dims[0] of what is batched
-    uint32_t input, output, labels;
-    size_t loss; // index of the loss node, once cn_graph_add_loss was called
+    uint64_t batch;                 // as it stands in dims; 0 before the input is known
+    uint32_t input, output, labels; // labels: CN_GRAPH_NONE when the model computes its loss
+    size_t loss;                    // index of the loss node, once cn_graph_add_loss was called
 };
 
 void cn_graph_init(struct cn_graph *graph);
@@ -76,10 +82,21 @@ cn_err cn_graph_add_node(struct cn_graph *graph, const struct cn_node *node);
 // A node of that op without operands.
 struct cn_node cn_graph_node(enum cn_op op);
 
+// Room in a pool; zeros when the elements are NULL.
 cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size_t count,
                             size_t *first);
 cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
                               size_t *first);
+
+// The dims that one sample has in memory: those of the value, the batch divided out.
+void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *value,
+                          uint64_t *dims);
+
+// True when all samples read the same words.
+static inline bool cn_graph_is_shared(const struct cn_value *value)
+{
+    return !value->batched || value->shared;
+}
 
 static inline uint32_t cn_graph_root(const struct cn_graph *graph, uint32_t value)
 {

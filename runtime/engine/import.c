@@ -1,46 +1,112 @@
-#include "runtime/engine/import.h"
+#include "runtime/engine/import_emit.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+// What the import of an op copes with by itself.
+enum {
+    PADDED = 1,     // cn_value.padded
+    TRANSPOSED = 2, // cn_value.transposed
+    ANY_BATCH = 4,  // a batch that is not dimension 0, or only a factor of it
+};
+
 static const struct op {
     const char *name;
     size_t inputs_min, inputs_max;
     cn_import_fn *import;
-    bool takes_padding; // see cn_value.padded
+    unsigned takes;
 } ops[] = {
-    {"Add", 2, 2, cn_import_arithmetic, false},
-    {"AveragePool", 1, 1, cn_import_pool, true},
-    {"BatchNormalization", 5, 5, cn_import_batch_norm, false},
-    {"Cast", 1, 1, cn_import_cast, false},
-    {"Concat", 1, CN_GRAPH_RANK_MAX, cn_import_concat, false},
-    {"Constant", 0, 0, cn_import_constant, false},
-    {"Conv", 2, 3, cn_import_conv, true},
-    {"Div", 2, 2, cn_import_arithmetic, false},
-    {"Dropout", 1, 3, cn_import_dropout, false},
-    {"Flatten", 1, 1, cn_import_flatten, false},
-    {"Gather", 2, 2, cn_import_gather, false},
-    {"Gemm", 2, 3, cn_import_gemm, false},
-    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, false},
-    {"Identity", 1, 1, cn_import_identity, false},
-    {"LeakyRelu", 1, 1, cn_import_map, false},
-    {"MatMul", 2, 2, cn_import_matmul, false},
-    {"MaxPool", 1, 1, cn_import_pool, true},
-    {"Mul", 2, 2, cn_import_arithmetic, false},
-    {"Pad", 1, 4, cn_import_pad, false},
-    {"ReduceMean", 1, 2, cn_import_reduce_mean, false},
-    {"Relu", 1, 1, cn_import_map, false},
-    {"Reshape", 2, 2, cn_import_reshape, false},
-    {"Shape", 1, 1, cn_import_shape_of, false},
-    {"Sigmoid", 1, 1, cn_import_map, false},
-    {"Slice", 1, 5, cn_import_slice, false},
-    {"Squeeze", 1, 2, cn_import_squeeze, false},
-    {"Sub", 2, 2, cn_import_arithmetic, false},
-    {"Tanh", 1, 1, cn_import_map, false},
-    {"Transpose", 1, 1, cn_import_transpose, false},
-    {"Unsqueeze", 1, 2, cn_import_unsqueeze, false},
+    {"Abs", 1, 1, cn_import_map, ANY_BATCH},
+    {"Add", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"And", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"AveragePool", 1, 1, cn_import_pool, PADDED},
+    {"BatchNormalization", 5, 5, cn_import_batch_norm, 0},
+    {"Cast", 1, 1, cn_import_cast, ANY_BATCH},
+    {"Ceil", 1, 1, cn_import_map, ANY_BATCH},
+    {"Celu", 1, 1, cn_import_celu, ANY_BATCH},
+    {"Clip", 1, 3, cn_import_clip, ANY_BATCH},
+    {"Concat", 1, CN_IMPORT_INPUTS, cn_import_concat, ANY_BATCH},
+    {"Constant", 0, 0, cn_import_constant, 0},
+    {"ConstantOfShape", 1, 1, cn_import_constant_of_shape, 0},
+    {"Conv", 2, 3, cn_import_conv, PADDED},
+    {"ConvTranspose", 2, 3, cn_import_conv_transpose, 0},
+    {"Cos", 1, 1, cn_import_map, ANY_BATCH},
+    {"Div", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Dropout", 1, 3, cn_import_dropout, ANY_BATCH},
+    {"Elu", 1, 1, cn_import_map, ANY_BATCH},
+    {"Equal", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Erf", 1, 1, cn_import_map, ANY_BATCH},
+    {"Exp", 1, 1, cn_import_map, ANY_BATCH},
+    {"Expand", 2, 2, cn_import_expand, ANY_BATCH},
+    {"Flatten", 1, 1, cn_import_flatten, ANY_BATCH},
+    {"Floor", 1, 1, cn_import_map, ANY_BATCH},
+    {"Gather", 2, 2, cn_import_gather, ANY_BATCH},
+    {"GatherElements", 2, 2, cn_import_gather_elements, ANY_BATCH},
+    {"Gelu", 1, 1, cn_import_map, ANY_BATCH},
+    {"Gemm", 2, 3, cn_import_gemm, ANY_BATCH | TRANSPOSED},
+    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, 0},
+    {"GlobalMaxPool", 1, 1, cn_import_global_max_pool, 0},
+    {"Greater", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"GreaterOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"GroupNormalization", 3, 3, cn_import_group_norm, 0},
+    {"GRU", 3, 6, cn_import_recurrent, ANY_BATCH},
+    {"HardSigmoid", 1, 1, cn_import_map, ANY_BATCH},
+    {"HardSwish", 1, 1, cn_import_map, ANY_BATCH},
+    {"Identity", 1, 1, cn_import_identity, ANY_BATCH | PADDED | TRANSPOSED},
+    {"InstanceNormalization", 3, 3, cn_import_instance_norm, 0},
+    {"LayerNormalization", 2, 3, cn_import_layer_norm, ANY_BATCH},
+    {"LeakyRelu", 1, 1, cn_import_map, ANY_BATCH},
+    {"Less", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"LessOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Log", 1, 1, cn_import_map, ANY_BATCH},
+    {"LogSoftmax", 1, 1, cn_import_softmax, ANY_BATCH},
+    {"MatMul", 2, 2, cn_import_matmul, ANY_BATCH | TRANSPOSED},
+    {"LSTM", 3, 8, cn_import_recurrent, ANY_BATCH},
+    {"Max", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
+    {"MaxPool", 1, 1, cn_import_pool, 0},
+    {"Min", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
+    {"Mish", 1, 1, cn_import_map, ANY_BATCH},
+    {"Mul", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Neg", 1, 1, cn_import_map, ANY_BATCH},
+    {"Not", 1, 1, cn_import_map, ANY_BATCH},
+    {"Or", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Pad", 1, 4, cn_import_pad, ANY_BATCH},
+    {"Pow", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"PRelu", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Range", 3, 3, cn_import_range, 0},
+    {"Reciprocal", 1, 1, cn_import_map, ANY_BATCH},
+    {"ReduceMax", 1, 2, cn_import_extreme, ANY_BATCH},
+    {"ReduceMean", 1, 2, cn_import_reduce, ANY_BATCH},
+    {"ReduceMin", 1, 2, cn_import_extreme, ANY_BATCH},
+    {"ReduceSum", 1, 2, cn_import_reduce, ANY_BATCH},
+    {"Relu", 1, 1, cn_import_map, ANY_BATCH},
+    {"Reshape", 2, 2, cn_import_reshape, ANY_BATCH},
+    {"Resize", 1, 4, cn_import_resize, 0},
+    {"RNN", 3, 6, cn_import_recurrent, ANY_BATCH},
+    {"Round", 1, 1, cn_import_map, ANY_BATCH},
+    {"Selu", 1, 1, cn_import_map, ANY_BATCH},
+    {"Shape", 1, 1, cn_import_shape_of, ANY_BATCH | TRANSPOSED},
+    {"Sigmoid", 1, 1, cn_import_map, ANY_BATCH},
+    {"Sign", 1, 1, cn_import_map, ANY_BATCH},
+    {"Sin", 1, 1, cn_import_map, ANY_BATCH},
+    {"Size", 1, 1, cn_import_size_of, ANY_BATCH | TRANSPOSED},
+    {"Slice", 1, 5, cn_import_slice, ANY_BATCH},
+    {"Softmax", 1, 1, cn_import_softmax, ANY_BATCH},
+    {"Softplus", 1, 1, cn_import_map, ANY_BATCH},
+    {"Softsign", 1, 1, cn_import_softsign, ANY_BATCH},
+    {"Split", 1, 2, cn_import_split, ANY_BATCH},
+    {"Sqrt", 1, 1, cn_import_map, ANY_BATCH},
+    {"Squeeze", 1, 2, cn_import_squeeze, ANY_BATCH},
+    {"Sub", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"Sum", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
+    {"Tanh", 1, 1, cn_import_map, ANY_BATCH},
+    {"Tile", 2, 2, cn_import_tile, ANY_BATCH},
+    {"Transpose", 1, 1, cn_import_transpose, ANY_BATCH | TRANSPOSED},
+    {"Trilu", 1, 2, cn_import_trilu, ANY_BATCH},
+    {"Unsqueeze", 1, 2, cn_import_unsqueeze, ANY_BATCH},
+    {"Where", 3, 3, cn_import_where, ANY_BATCH},
 };
 
 #define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
@@ -179,46 +245,22 @@ cn_err cn_import_numbers(const struct cn_import_node *node, size_t input, const 
     return CN_OK;
 }
 
-static cn_err add_output(struct cn_import_node *node, struct cn_value *value, uint32_t rank,
-                         const uint64_t *dims)
-{
-    if (rank > CN_GRAPH_RANK_MAX)
-        return cn_import_refuse(node, "rank %u; at most %d is supported", rank, CN_GRAPH_RANK_MAX);
-    value->rank = rank;
-    for (uint32_t d = 0; d < rank; d++) {
-        if (!dims[d])
-            return cn_import_refuse(node, "the result is empty: dimension %u is 0", d);
-        value->dims[d] = dims[d];
-    }
-    if (cn_graph_add_value(node->graph, value, &node->out))
-        return cn_import_refuse(node, "the result is too large");
-    return CN_OK;
-}
-
 cn_err cn_import_output(struct cn_import_node *node, uint32_t rank, const uint64_t *dims)
 {
-    struct cn_value value = {.kind = CN_VALUE_ACTIVATION, .batched = true, .root = CN_GRAPH_NONE};
+    struct cn_value value = {.rank = rank, .batched = true};
 
-    return add_output(node, &value, rank, dims);
-}
-
-cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t *dims)
-{
-    struct cn_value value = *cn_import_value(node, 0);
-
-    return add_output(node, &value, rank, dims);
+    if (rank > CN_GRAPH_RANK_MAX)
+        return cn_import_refuse(node, "rank %u; at most %d is supported", rank, CN_GRAPH_RANK_MAX);
+    memcpy(value.dims, dims, rank * sizeof(*dims));
+    return cn_import_add(node, &value, &node->out);
 }
 
 cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size_t count,
                        uint32_t rank)
 {
-    struct cn_value value = {
-        .kind = CN_VALUE_SHAPE, .rank = rank, .dims = {count}, .root = CN_GRAPH_NONE};
-    cn_err err = cn_graph_add_numbers(node->graph, numbers, count, &value.offset);
+    struct cn_value like = {.rank = rank, .dims = {count}};
 
-    if (err)
-        return err;
-    return cn_graph_add_value(node->graph, &value, &node->out);
+    return cn_import_add_known(node, &like, numbers, NULL, &node->out);
 }
 
 static cn_err import_initializer(struct cn_importer *importer, const struct cn_onnx_tensor *tensor,
@@ -235,14 +277,12 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
         value.frozen = layout->tensors[*parameter].frozen ||
                        layout->tensors[*parameter].class == CN_TENSOR_STAT;
         value.offset = layout->tensors[(*parameter)++].offset;
-    } else if ((tensor->type == CN_ONNX_INT64 || tensor->type == CN_ONNX_INT32 ||
-                tensor->type == CN_ONNX_BOOL) &&
-               tensor->rank <= 1 && tensor->count && tensor->count <= 64) {
-        int64_t numbers[64];
-
-        err = cn_onnx_tensor_ints(tensor, numbers);
+    } else if (tensor->type == CN_ONNX_FLOAT) { // empty
+        value.kind = CN_VALUE_CONST;
+    } else {
+        err = cn_graph_add_numbers(importer->graph, NULL, tensor->count, &value.offset);
         if (!err)
-            err = cn_graph_add_numbers(importer->graph, numbers, tensor->count, &value.offset);
+            err = cn_onnx_tensor_ints(tensor, importer->graph->numbers + value.offset);
         if (err)
             return err;
         value.kind = CN_VALUE_SHAPE;
@@ -264,9 +304,11 @@ static cn_err import_input(struct cn_importer *importer)
                     onnx->input_count, onnx->output_count);
         return CN_ENOTSUP;
     }
-    if (input->type != CN_ONNX_FLOAT || !input->rank || input->rank > CN_GRAPH_RANK_MAX) {
+    value.integers = input->type == CN_ONNX_INT64 || input->type == CN_ONNX_INT32;
+    if ((input->type != CN_ONNX_FLOAT && !value.integers) || !input->rank ||
+        input->rank > CN_GRAPH_RANK_MAX) {
         cn_diag_add(importer->diag,
-                    "input '%.*s' has element type %d and rank %u, wanted float32 "
+                    "input '%.*s' has element type %d and rank %u, wanted float32 or integers "
                     "with the batch as its first dimension",
                     (int)input->name.size, input->name.data, (int)input->type, input->rank);
         return CN_ENOTSUP;
@@ -314,6 +356,24 @@ static cn_err check_attributes(const struct cn_import_node *node)
     return CN_OK;
 }
 
+// Brings an input into a form that the op takes.
+static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned takes)
+{
+    cn_err err = CN_OK;
+
+    if (cn_import_value(node, input)->padded && !(takes & PADDED))
+        err = cn_import_make_pads(node, input);
+    if (!err && cn_import_value(node, input)->transposed && !(takes & TRANSPOSED))
+        err = cn_import_materialise(node, input);
+    if (!err && !(takes & ANY_BATCH)) {
+        const struct cn_value *value = cn_import_value(node, input);
+
+        if (value->batched && (value->batch_axis || value->dims[0] != node->graph->batch))
+            return cn_import_refuse(node, "the batch must be dimension 0");
+    }
+    return err;
+}
+
 // Checks the attributes and fills in the inputs. *known is false when one of them was made by a
 // refused node.
 static cn_err bind_node(struct cn_import_node *node, const struct op *op, bool *known)
@@ -343,24 +403,25 @@ static cn_err bind_node(struct cn_import_node *node, const struct op *op, bool *
                 "graph has a cycle",
                 (int)text.size, text.size ? text.data : "");
         node->in[i] = name->value;
-        if (node->graph->values[name->value].padded && !op->takes_padding)
-            return cn_import_refuse(node, "padding is supported before Conv and AveragePool only");
         *known = *known && node->graph->values[name->value].kind != CN_VALUE_UNKNOWN;
     }
-    return CN_OK;
+    for (size_t i = 0; !err && *known && i < count; i++)
+        if (node->in[i] != CN_GRAPH_NONE)
+            err = prepare_input(node, i, op->takes);
+    return err;
 }
 
-// Outputs of a refused node, and outputs beyond the first, are unknown to whoever uses them.
+// Outputs that were not made, by a refused node for example, are unknown to whoever uses them.
 static cn_err define_outputs(struct cn_import_node *node)
 {
     for (size_t i = 0; i < node->node->output_count; i++) {
         struct cn_value unknown = {.kind = CN_VALUE_UNKNOWN, .root = CN_GRAPH_NONE};
-        uint32_t value = node->out;
+        uint32_t value = !i ? node->out : i < CN_IMPORT_OUTPUTS ? node->more[i - 1] : CN_GRAPH_NONE;
         cn_err err = CN_OK;
 
         if (!node->node->outputs[i].size)
             continue;
-        if (i || value == CN_GRAPH_NONE)
+        if (value == CN_GRAPH_NONE)
             err = cn_graph_add_value(node->graph, &unknown, &value);
         if (!err)
             err = define_name(node->importer, node->node->outputs[i], value);
@@ -381,6 +442,8 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     bool known = false;
     cn_err err;
 
+    for (size_t i = 0; i + 1 < CN_IMPORT_OUTPUTS; i++)
+        node.more[i] = CN_GRAPH_NONE;
     if (op)
         err = bind_node(&node, op, &known);
     else
@@ -392,6 +455,8 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     if (err) {
         importer->refused = true;
         node.out = CN_GRAPH_NONE;
+        for (size_t i = 0; i + 1 < CN_IMPORT_OUTPUTS; i++)
+            node.more[i] = CN_GRAPH_NONE;
     }
     return define_outputs(&node);
 }
@@ -407,7 +472,8 @@ static cn_err import_output(struct cn_importer *importer)
         return CN_EFORMAT;
     }
     value = &importer->graph->values[name->value];
-    if (value->kind != CN_VALUE_ACTIVATION || value->padded) {
+    if (value->kind != CN_VALUE_ACTIVATION || value->padded || cn_graph_is_shared(value) ||
+        value->integers) {
         cn_diag_add(importer->diag, "the output '%.*s' is not computed from the input",
                     (int)text.size, text.data);
         return CN_ENOTSUP;

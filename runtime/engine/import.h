@@ -17,15 +17,19 @@ cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, str
 
 struct cn_importer;
 
+#define CN_IMPORT_INPUTS 64
+#define CN_IMPORT_OUTPUTS 32
+
 // One node on its way in. Omitted inputs are CN_GRAPH_NONE; none is CN_VALUE_UNKNOWN.
 struct cn_import_node {
     struct cn_importer *importer;
     struct cn_graph *graph;
     const struct cn_onnx *onnx;
     const struct cn_onnx_node *node;
-    uint32_t in[CN_GRAPH_RANK_MAX];
+    uint32_t in[CN_IMPORT_INPUTS];
     size_t in_count;
-    uint32_t out; // result: the value of the node's first output
+    uint32_t out;                         // result: the value of the node's first output
+    uint32_t more[CN_IMPORT_OUTPUTS - 1]; // and of the others, CN_GRAPH_NONE for unknown ones
 };
 
 // Adds a line that names the node, or its output if it has no name, and returns CN_ENOTSUP.
@@ -44,27 +48,39 @@ float cn_import_float(const struct cn_import_node *node, const char *name, float
 cn_err cn_import_numbers(const struct cn_import_node *node, size_t input, const char *attribute,
                          int64_t *numbers, size_t room, size_t *count);
 
-// An activation with these dims as the node's output.
+// An activation with these dims as the node's output, the batch first.
 cn_err cn_import_output(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
 
-// The node's output is input 0 under other dims.
+// The node's output is input 0 under other dims; the samples must stay apart.
 cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
 
 // Integers as the node's output; rank 0 or 1.
 cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size_t count,
                        uint32_t rank);
 
+// Gives input i memory of its own in the order of its dims: where it is a transposed view, or
+// where zeros are still to be put around it.
+cn_err cn_import_materialise(struct cn_import_node *node, size_t input);
+cn_err cn_import_make_pads(struct cn_import_node *node, size_t input);
+
 // A function for each ONNX op, in the files named for them.
 typedef cn_err cn_import_fn(struct cn_import_node *node);
 
-cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_gather, cn_import_concat; // _shapes
-cn_import_fn cn_import_unsqueeze, cn_import_squeeze, cn_import_slice, cn_import_cast;
-cn_import_fn cn_import_gemm, cn_import_matmul, cn_import_transpose; // _layers
-cn_import_fn cn_import_conv, cn_import_pool, cn_import_global_average_pool;
-cn_import_fn cn_import_reduce_mean, cn_import_pad;
-cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_flatten; // _maps
-cn_import_fn cn_import_reshape, cn_import_identity;
-cn_import_fn cn_import_batch_norm, cn_import_dropout; // _norm
-
-// Arithmetic on two inputs that are both integers.
-cn_err cn_import_integer_arithmetic(struct cn_import_node *node);
+cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_size_of; // _shapes
+cn_import_fn cn_import_constant_of_shape, cn_import_range, cn_import_trilu;
+cn_import_fn cn_import_gather, cn_import_gather_elements;           // _gather
+cn_import_fn cn_import_transpose, cn_import_slice, cn_import_split; // _moves
+cn_import_fn cn_import_concat, cn_import_expand, cn_import_tile;
+cn_import_fn cn_import_pad;                                             // _pad
+cn_import_fn cn_import_gemm, cn_import_matmul;                          // _products
+cn_import_fn cn_import_softmax, cn_import_layer_norm, cn_import_reduce; // _rows
+cn_import_fn cn_import_conv, cn_import_conv_transpose;                  // _layers
+cn_import_fn cn_import_pool, cn_import_global_average_pool;
+cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_where; // _maps
+cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast;
+cn_import_fn cn_import_flatten, cn_import_reshape, cn_import_unsqueeze; // _views
+cn_import_fn cn_import_squeeze, cn_import_identity;
+cn_import_fn cn_import_batch_norm, cn_import_dropout;                        // _norm
+cn_import_fn cn_import_resize, cn_import_extreme, cn_import_global_max_pool; // _planes
+cn_import_fn cn_import_instance_norm, cn_import_group_norm;
+cn_import_fn cn_import_recurrent; // _recurrent

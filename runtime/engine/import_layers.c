@@ -1,29 +1,10 @@
-// Layers with weights, and pooling.
+// Convolution and pooling.
 #include <limits.h>
 #include <string.h>
 
-#include "runtime/engine/import.h"
+#include "runtime/engine/import_emit.h"
 
 #define EXTENT_MAX (1 << 24) // of a dimension of a window or image
-#define PADS_MAX 16          // before and after each of CN_GRAPH_RANK_MAX dimensions
-
-cn_err cn_import_transpose(struct cn_import_node *node)
-{
-    const struct cn_value *value = cn_import_value(node, 0);
-    const struct cn_onnx_attribute *perm = cn_onnx_attribute_find(node->node, "perm");
-    uint64_t dims[2];
-    cn_err err;
-
-    if (value->kind != CN_VALUE_PARAM || value->rank != 2 ||
-        (perm && (perm->count != 2 || perm->ints[0] != 1 || perm->ints[1] != 0)))
-        return cn_import_refuse(node, "only a weight matrix can be transposed");
-    dims[0] = value->dims[1];
-    dims[1] = value->dims[0];
-    err = cn_import_view(node, 2, dims);
-    if (!err)
-        node->graph->values[node->out].transposed ^= true;
-    return err;
-}
 
 static bool is_plain(const struct cn_value *value, enum cn_value_kind kind, uint32_t rank)
 {
@@ -33,72 +14,6 @@ static bool is_plain(const struct cn_value *value, enum cn_value_kind kind, uint
 static bool from_samples(const struct cn_value *value)
 {
     return value->kind == CN_VALUE_ACTIVATION || value->kind == CN_VALUE_INPUT;
-}
-
-// A bias that the product adds by itself: one number for each column.
-static bool is_row(const struct cn_value *value, uint64_t cols)
-{
-    if (value->kind != CN_VALUE_PARAM || value->transposed || value->words != cols)
-        return false;
-    return value->rank == 1 || (value->rank == 2 && value->dims[0] == 1);
-}
-
-// Emits input 0 times a parameter of inner x cols (or transposed) and defines the output.
-static cn_err emit_product(struct cn_import_node *node, struct cn_matmul op, uint32_t rank)
-{
-    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
-    struct cn_node product = cn_graph_node(CN_OP_MATMUL);
-    uint64_t dims[CN_GRAPH_RANK_MAX];
-    cn_err err;
-
-    op.rows = a->words / a->dims[rank - 1];
-    op.inner = a->dims[rank - 1];
-    op.cols = b->dims[op.transpose_b ? 0 : 1];
-    if (b->dims[op.transpose_b ? 1 : 0] != op.inner)
-        return cn_import_refuse(node, "%zu columns times %llu rows", op.inner,
-                                (unsigned long long)b->dims[op.transpose_b ? 1 : 0]);
-    // The memory of a transposed view holds rows and columns the other way round.
-    op.transpose_b ^= b->transposed;
-    product.in[0] = node->in[0];
-    product.in[1] = node->in[1];
-    if (cn_import_has(node, 2)) {
-        if (!is_row(cn_import_value(node, 2), op.cols))
-            return cn_import_refuse(node, "the bias must be a weight with %zu elements", op.cols);
-        product.in[2] = node->in[2];
-    }
-    memcpy(dims, a->dims, sizeof(dims));
-    dims[rank - 1] = op.cols;
-    err = cn_import_output(node, rank, dims);
-    if (err)
-        return err;
-    product.call.matmul = op;
-    product.out[0] = node->out;
-    return cn_graph_add_node(node->graph, &product);
-}
-
-cn_err cn_import_gemm(struct cn_import_node *node)
-{
-    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
-    struct cn_matmul op = {.alpha = cn_import_float(node, "alpha", 1),
-                           .bias_scale = cn_import_float(node, "beta", 1),
-                           .transpose_b = cn_import_int(node, "transB", 0) != 0};
-
-    if (!from_samples(a) || a->rank != 2 || cn_import_int(node, "transA", 0))
-        return cn_import_refuse(node,
-                                "A must be a matrix computed from the samples, the batch first");
-    if (b->kind != CN_VALUE_PARAM || b->rank != 2)
-        return cn_import_refuse(node, "B must be a weight matrix");
-    return emit_product(node, op, 2);
-}
-
-cn_err cn_import_matmul(struct cn_import_node *node)
-{
-    const struct cn_value *a = cn_import_value(node, 0), *b = cn_import_value(node, 1);
-    struct cn_matmul op = {.alpha = 1, .bias_scale = 1};
-
-    if (!from_samples(a) || a->rank < 2 || b->kind != CN_VALUE_PARAM || b->rank != 2)
-        return cn_import_refuse(node, "only samples times a weight matrix is supported");
-    return emit_product(node, op, a->rank);
 }
 
 // Reads one attribute of a window with an element for each of the axes; index 0 of a 1-D window
@@ -281,6 +196,102 @@ cn_err cn_import_conv(struct cn_import_node *node)
     return cn_graph_add_node(node->graph, &conv);
 }
 
+// The convolution whose gradient for its input a transposed convolution is: from the planes of the
+// result, w->in, to those of input 0, w->out.
+static cn_err transposed_window(const struct cn_import_node *node, struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    const struct cn_onnx_attribute *extra = cn_onnx_attribute_find(node->node, "output_padding");
+    uint64_t before[2] = {0}, after[2] = {0};
+    uint32_t axes = x->rank - 2;
+    cn_err err = read_geometry(node, w);
+
+    if (!err)
+        err = read_extent(node, "kernel_shape", axes, w->kernel);
+    if (!err)
+        err = read_extent(node, "strides", axes, w->stride);
+    if (!err)
+        err = read_extent(node, "dilations", axes, w->dilation);
+    if (!err)
+        err = read_pads(node, w, axes, before, after);
+    if (err)
+        return err;
+    if (cn_onnx_attribute_find(node->node, "output_shape") || (extra && extra->count != axes))
+        return cn_import_refuse(node, "output_shape, or output_padding of another rank");
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t added = extra && i >= 2 - axes ? extra->ints[i + axes - 2] : 0;
+        int64_t size = (int64_t)(w->in[i] - 1) * w->stride[i] + added +
+                       (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 -
+                       (int64_t)(before[i] + after[i]);
+
+        if (added < 0 || added > EXTENT_MAX || size < 1 || size > EXTENT_MAX)
+            return cn_import_refuse(node, "the result would have %lld elements in an axis",
+                                    (long long)size);
+        w->out[i] = w->in[i];
+        w->in[i] = (uint32_t)size;
+        w->pad[i] = (uint32_t)before[i];
+    }
+    return CN_OK;
+}
+
+// Adds input 2, a number for each channel, to the node's output.
+static cn_err add_channel_bias(struct cn_import_node *node)
+{
+    struct cn_value bias;
+    uint32_t view;
+    cn_err err;
+
+    if (!cn_import_has(node, 2))
+        return CN_OK;
+    bias = *cn_import_value(node, 2);
+    if (bias.batched || bias.rank != 1 || bias.dims[0] != node->graph->values[node->out].dims[1])
+        return cn_import_refuse(node, "the bias must have an element for each channel");
+    for (bias.rank = 1; bias.rank < cn_import_value(node, 0)->rank - 1; bias.rank++)
+        bias.dims[bias.rank] = 1;
+    err = cn_graph_add_value(node->graph, &bias, &view);
+    return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, node->out, view, &node->out);
+}
+
+cn_err cn_import_conv_transpose(struct cn_import_node *node)
+{
+    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    struct cn_node conv = cn_graph_node(CN_OP_CONV_GRAD_INPUT);
+    struct cn_window *w = &conv.call.window;
+    int64_t groups = cn_import_int(node, "group", 1);
+    uint64_t dims[4];
+    cn_err err;
+
+    if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
+        return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
+    for (uint32_t d = 0; d < weight->rank; d++)
+        if (weight->dims[d] > EXTENT_MAX)
+            return cn_import_refuse(node, "the filter is too large");
+    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
+    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
+    err = transposed_window(node, w);
+    if (err)
+        return err;
+    if (groups < 1 || x->dims[1] % (uint64_t)groups || weight->dims[0] != x->dims[1] ||
+        weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1] ||
+        weight->dims[1] * (uint64_t)groups > EXTENT_MAX)
+        return cn_import_refuse(node, "%u channels, %lld groups and the filter do not agree",
+                                w->channels_in, (long long)groups);
+    w->channels_out = (uint32_t)x->dims[1];
+    w->channels_in = (uint32_t)(weight->dims[1] * (uint64_t)groups);
+    w->groups = (uint32_t)groups;
+    memcpy(dims, (uint64_t[]){x->dims[0], w->channels_in, w->in[0], w->in[1]}, sizeof(dims));
+    if (x->rank == 3)
+        dims[2] = w->in[1];
+    err = cn_import_output(node, x->rank, dims);
+    if (err)
+        return err;
+    conv.in[0] = node->in[0];
+    conv.in[1] = node->in[1];
+    conv.out[0] = node->out;
+    err = cn_graph_add_node(node->graph, &conv);
+    return err ? err : add_channel_bias(node);
+}
+
 static cn_err emit_pool(struct cn_import_node *node, struct cn_node *pool)
 {
     struct cn_value place;
@@ -322,41 +333,6 @@ static bool has_pads(const struct cn_import_node *node)
         if (pads->ints[i])
             return true;
     return false;
-}
-
-// Zeros around the planes. They are not made: the window that follows counts them as its own.
-cn_err cn_import_pad(struct cn_import_node *node)
-{
-    const struct cn_value *x = cn_import_value(node, 0);
-    const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
-    int64_t pads[PADS_MAX];
-    uint32_t rank = x->rank;
-    size_t count;
-    cn_err err = cn_import_numbers(node, 1, "pads", pads, PADS_MAX, &count);
-
-    if (err)
-        return err;
-    if ((mode && !cn_text_equal(mode->s, "constant")) || cn_import_float(node, "value", 0) != 0 ||
-        (cn_import_has(node, 2) && (cn_import_value(node, 2)->kind != CN_VALUE_CONST ||
-                                    node->graph->constants[cn_import_value(node, 2)->offset] != 0)))
-        return cn_import_refuse(node, "only padding with zeros is supported");
-    if (!from_samples(x) || rank < 3 || rank > 4 || count != 2 * (size_t)rank)
-        return cn_import_refuse(node, "only height and width of samples can be padded");
-    err = cn_import_view(node, rank, x->dims);
-    for (uint32_t i = 0; !err && i < 2 * rank; i++) {
-        struct cn_value *value = &node->graph->values[node->out];
-        uint32_t axis = i % rank;
-
-        if (pads[i] < 0 || pads[i] > EXTENT_MAX || (axis < 2 && pads[i]))
-            return cn_import_refuse(node, "a pad of %lld in dimension %u", (long long)pads[i],
-                                    axis);
-        value->padded = value->padded || pads[i];
-        if (axis >= 2 && i < rank)
-            value->pad_before[axis + 2 - rank] = (uint32_t)pads[i];
-        else if (axis >= 2)
-            value->pad_after[axis + 2 - rank] = (uint32_t)pads[i];
-    }
-    return err;
 }
 
 cn_err cn_import_pool(struct cn_import_node *node)
@@ -406,32 +382,4 @@ static cn_err emit_plane_average(struct cn_import_node *node)
 cn_err cn_import_global_average_pool(struct cn_import_node *node)
 {
     return emit_plane_average(node);
-}
-
-// The mean over all of height and width, as exporters write global pooling.
-cn_err cn_import_reduce_mean(struct cn_import_node *node)
-{
-    uint32_t rank = cn_import_value(node, 0)->rank;
-    int64_t axes[CN_GRAPH_RANK_MAX];
-    bool marked[CN_GRAPH_RANK_MAX] = {false};
-    size_t count;
-    cn_err err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
-
-    if (err)
-        return err;
-    for (size_t i = 0; i < count; i++) {
-        int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-
-        if (axis < 2 || axis >= rank || marked[axis])
-            return cn_import_refuse(node,
-                                    "axis %lld; only the mean over height and width is supported",
-                                    (long long)axes[i]);
-        marked[axis] = true;
-    }
-    if (rank < 3 || count != rank - 2)
-        return cn_import_refuse(node, "only the mean over height and width is supported");
-    err = emit_plane_average(node);
-    if (!err && !cn_import_int(node, "keepdims", 1))
-        node->graph->values[node->out].rank = 2;
-    return err;
 }

@@ -1,211 +1,182 @@
-// Elementwise ops, and ops that only change a shape.
+// Elementwise ops.
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
-#include "runtime/engine/import.h"
+#include "runtime/engine/import_emit.h"
 
-static const struct {
+// Alpha and beta are attributes with these names and defaults.
+static const struct map {
     const char *name;
     enum cn_map_kind kind;
+    const char *alpha_name, *beta_name;
+    float alpha, beta;
 } maps[] = {
-    {"Relu", CN_MAP_RELU},
-    {"LeakyRelu", CN_MAP_LEAKY_RELU},
-    {"Sigmoid", CN_MAP_SIGMOID},
-    {"Tanh", CN_MAP_TANH},
+    {"Abs", CN_MAP_ABS, NULL, NULL, 0, 0},
+    {"Ceil", CN_MAP_CEIL, NULL, NULL, 0, 0},
+    {"Cos", CN_MAP_COS, NULL, NULL, 0, 0},
+    {"Elu", CN_MAP_ELU, "alpha", NULL, 1, 0},
+    {"Erf", CN_MAP_ERF, NULL, NULL, 0, 0},
+    {"Exp", CN_MAP_EXP, NULL, NULL, 0, 0},
+    {"Floor", CN_MAP_FLOOR, NULL, NULL, 0, 0},
+    {"Gelu", CN_MAP_GELU, NULL, NULL, 0, 0},
+    {"HardSigmoid", CN_MAP_HARD_SIGMOID, "alpha", "beta", 0.2f, 0.5f},
+    {"HardSwish", CN_MAP_HARD_SWISH, NULL, NULL, 0, 0},
+    {"LeakyRelu", CN_MAP_LEAKY_RELU, "alpha", NULL, 0.01f, 0},
+    {"Log", CN_MAP_LOG, NULL, NULL, 0, 0},
+    {"Mish", CN_MAP_MISH, NULL, NULL, 0, 0},
+    {"Neg", CN_MAP_SCALE, NULL, NULL, -1, 0},
+    {"Not", CN_MAP_NOT, NULL, NULL, 0, 0},
+    {"Reciprocal", CN_MAP_RECIPROCAL, NULL, NULL, 0, 0},
+    {"Relu", CN_MAP_RELU, NULL, NULL, 0, 0},
+    {"Round", CN_MAP_ROUND, NULL, NULL, 0, 0},
+    {"Selu", CN_MAP_SELU, "alpha", "gamma", 1.6732632f, 1.0507010f},
+    {"Sigmoid", CN_MAP_SIGMOID, NULL, NULL, 0, 0},
+    {"Sign", CN_MAP_SIGN, NULL, NULL, 0, 0},
+    {"Sin", CN_MAP_SIN, NULL, NULL, 0, 0},
+    {"Softplus", CN_MAP_SOFTPLUS, NULL, NULL, 0, 0},
+    {"Sqrt", CN_MAP_SQRT, NULL, NULL, 0, 0},
+    {"Tanh", CN_MAP_TANH, NULL, NULL, 0, 0},
 };
 
 cn_err cn_import_map(struct cn_import_node *node)
 {
-    const struct cn_value *x = cn_import_value(node, 0);
-    struct cn_node map = cn_graph_node(CN_OP_MAP);
-    cn_err err;
+    const struct cn_onnx_attribute *approximate = cn_onnx_attribute_find(node->node, "approximate");
+    const struct map *map = maps;
+    struct cn_map call;
 
-    if (!x->batched)
-        return cn_import_refuse(node, "the input must be computed from the samples");
-    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
-        if (cn_text_equal(node->node->op, maps[i].name))
-            map.call.map.kind = maps[i].kind;
-    map.call.map.alpha = cn_import_float(node, "alpha", 0.01f);
-    map.call.map.count = x->words;
-    if (map.call.map.kind == CN_MAP_LEAKY_RELU && !(map.call.map.alpha > 0))
-        return cn_import_refuse(node, "alpha is %g, wanted above 0", (double)map.call.map.alpha);
-    err = cn_import_output(node, x->rank, x->dims);
-    if (err)
-        return err;
-    map.in[0] = node->in[0];
-    map.out[0] = node->out;
-    return cn_graph_add_node(node->graph, &map);
+    while (!cn_text_equal(node->node->op, map->name))
+        map++;
+    call = (struct cn_map){.kind = map->kind, .alpha = map->alpha, .beta = map->beta};
+    if (map->alpha_name)
+        call.alpha = cn_import_float(node, map->alpha_name, map->alpha);
+    if (map->beta_name)
+        call.beta = cn_import_float(node, map->beta_name, map->beta);
+    if ((call.kind == CN_MAP_LEAKY_RELU || call.kind == CN_MAP_ELU || call.kind == CN_MAP_SELU) &&
+        !(call.alpha > 0))
+        return cn_import_refuse(node, "alpha is %g, wanted above 0", (double)call.alpha);
+    if (call.kind == CN_MAP_GELU && approximate && cn_text_equal(approximate->s, "tanh"))
+        call.kind = CN_MAP_GELU_TANH;
+    return cn_import_emit_map(node, call, node->in[0], &node->out);
 }
 
-// Dims of the result by NumPy's rules, the batch kept apart.
-static cn_err broadcast_dims(const struct cn_import_node *node, uint64_t *dims, uint32_t *rank)
-{
-    const struct cn_value *in[2] = {cn_import_value(node, 0), cn_import_value(node, 1)};
+static const struct pair {
+    const char *name;
+    enum cn_combine_kind kind;
+    bool swapped;
+} pairs[] = {
+    {"Add", CN_COMBINE_ADD, false},     {"And", CN_COMBINE_AND, false},
+    {"Div", CN_COMBINE_DIV, false},     {"Equal", CN_COMBINE_EQUAL, false},
+    {"Greater", CN_COMBINE_LESS, true}, {"GreaterOrEqual", CN_COMBINE_LESS_EQUAL, true},
+    {"Less", CN_COMBINE_LESS, false},   {"LessOrEqual", CN_COMBINE_LESS_EQUAL, false},
+    {"Max", CN_COMBINE_MAX, false},     {"Min", CN_COMBINE_MIN, false},
+    {"Mul", CN_COMBINE_MUL, false},     {"Or", CN_COMBINE_OR, false},
+    {"PRelu", CN_COMBINE_PRELU, false}, {"Pow", CN_COMBINE_POWER, false},
+    {"Sub", CN_COMBINE_SUB, false},     {"Sum", CN_COMBINE_ADD, false},
+};
 
-    *rank = in[0]->rank > in[1]->rank ? in[0]->rank : in[1]->rank;
-    for (int i = 0; i < 2; i++) {
-        // A value without the batch must not have a dimension of its own where the batch is.
-        if (in[i]->batched ? in[i]->rank != *rank : in[i]->rank == *rank && in[i]->dims[0] != 1)
-            return cn_import_refuse(node, "the operands do not agree on the batch dimension");
-        if (in[i]->transposed)
-            return cn_import_refuse(node, "a transposed weight is only supported in a product");
-    }
-    dims[0] = node->graph->batch;
-    for (uint32_t d = 1; d < *rank; d++) {
-        uint64_t size[2] = {1, 1};
-
-        for (int i = 0; i < 2; i++)
-            size[i] = d + in[i]->rank < *rank ? 1 : in[i]->dims[d + in[i]->rank - *rank];
-        if (size[0] != size[1] && size[0] != 1 && size[1] != 1)
-            return cn_import_refuse(node, "sizes %llu and %llu in dimension %u",
-                                    (unsigned long long)size[0], (unsigned long long)size[1], d);
-        dims[d] = size[0] > size[1] ? size[0] : size[1];
-    }
-    return CN_OK;
-}
-
-// Strides of an operand along dims 1 to rank of the result; 0 where it repeats.
-static void broadcast_strides(const struct cn_value *value, uint32_t rank, size_t *strides)
-{
-    size_t stride = 1;
-
-    for (uint32_t d = rank; d-- > 1;) {
-        uint64_t size = d + value->rank < rank ? 1 : value->dims[d + value->rank - rank];
-
-        strides[d] = size == 1 ? 0 : stride;
-        stride *= size;
-    }
-}
-
-// Merges neighbouring dims along which both operands run on, and drops dims of 1.
-static void fold_dims(struct cn_combine *op, uint32_t rank, const uint64_t *dims, const size_t *a,
-                      const size_t *b)
-{
-    op->rank = 0;
-    for (uint32_t d = 1; d < rank; d++) {
-        uint32_t last = op->rank - 1;
-
-        if (dims[d] == 1)
-            continue;
-        if (op->rank && op->a[last] == a[d] * dims[d] && op->b[last] == b[d] * dims[d]) {
-            op->dims[last] *= dims[d];
-            op->a[last] = a[d];
-            op->b[last] = b[d];
-            continue;
-        }
-        op->dims[op->rank] = dims[d];
-        op->a[op->rank] = a[d];
-        op->b[op->rank] = b[d];
-        op->rank++;
-    }
-    if (!op->rank) {
-        op->rank = 1;
-        op->dims[0] = op->a[0] = op->b[0] = 1;
-    }
-}
-
+// Max, Min and Sum take any number of operands.
 cn_err cn_import_arithmetic(struct cn_import_node *node)
 {
-    const struct cn_value *in[2] = {cn_import_value(node, 0), cn_import_value(node, 1)};
-    struct cn_node combine = cn_graph_node(CN_OP_COMBINE);
-    size_t strides[2][CN_GRAPH_RANK_MAX] = {{0}};
-    uint64_t dims[CN_GRAPH_RANK_MAX] = {0};
-    uint32_t rank;
+    const struct pair *pair = pairs;
+    cn_err err = CN_OK;
+
+    while (!cn_text_equal(node->node->op, pair->name))
+        pair++;
+    node->out = node->in[0];
+    for (size_t i = 1; !err && i < node->in_count; i++) {
+        uint32_t a = node->out, b = node->in[i];
+
+        err = cn_import_emit_combine(node, pair->kind, pair->swapped ? b : a, pair->swapped ? a : b,
+                                     &node->out);
+    }
+    return err;
+}
+
+cn_err cn_import_where(struct cn_import_node *node)
+{
+    return cn_import_emit_where(node, node->in[0], node->in[1], node->in[2], &node->out);
+}
+
+// A limit of Clip: one known number.
+static cn_err read_limit(struct cn_import_node *node, size_t input, float *limit)
+{
+    const struct cn_value *value;
+
+    if (!cn_import_has(node, input))
+        return CN_OK;
+    value = cn_import_value(node, input);
+    if (!cn_import_is_known(value) || value->words != 1)
+        return cn_import_refuse(node, "the limits must be Constants of one element");
+    *limit = (float)cn_import_known_float(node->graph, value, 0);
+    return CN_OK;
+}
+
+cn_err cn_import_clip(struct cn_import_node *node)
+{
+    struct cn_map map = {.kind = CN_MAP_CLIP, .alpha = -INFINITY, .beta = INFINITY};
+    cn_err err = read_limit(node, 1, &map.alpha);
+
+    if (!err)
+        err = read_limit(node, 2, &map.beta);
+    return err ? err : cn_import_emit_map(node, map, node->in[0], &node->out);
+}
+
+// alpha (exp(x / alpha) - 1) for x < 0.
+cn_err cn_import_celu(struct cn_import_node *node)
+{
+    float alpha = cn_import_float(node, "alpha", 1);
+    const struct cn_map in = {.kind = CN_MAP_SCALE, .alpha = 1 / alpha};
+    const struct cn_map elu = {.kind = CN_MAP_ELU, .alpha = 1};
+    const struct cn_map out = {.kind = CN_MAP_SCALE, .alpha = alpha};
     cn_err err;
 
-    if (in[0]->kind == CN_VALUE_SHAPE && in[1]->kind == CN_VALUE_SHAPE)
-        return cn_import_integer_arithmetic(node);
-    if (in[0]->kind == CN_VALUE_SHAPE || in[1]->kind == CN_VALUE_SHAPE)
-        return cn_import_refuse(node, "integers and floats are mixed");
-    if (!in[0]->batched && !in[1]->batched)
-        return cn_import_refuse(node, "neither operand is computed from the samples");
-    if (cn_text_equal(node->node->op, "Div"))
-        return cn_import_refuse(node, "division is supported for shapes only");
-    err = broadcast_dims(node, dims, &rank);
-    if (err)
-        return err;
-    for (int i = 0; i < 2; i++)
-        broadcast_strides(in[i], rank, strides[i]);
-    fold_dims(&combine.call.combine, rank, dims, strides[0], strides[1]);
-    combine.call.combine.kind = cn_text_equal(node->node->op, "Add")   ? CN_COMBINE_ADD
-                                : cn_text_equal(node->node->op, "Sub") ? CN_COMBINE_SUB
-                                                                       : CN_COMBINE_MUL;
-    combine.call.combine.scale = 1;
-    err = cn_import_output(node, rank, dims);
-    if (err)
-        return err;
-    combine.in[0] = node->in[0];
-    combine.in[1] = node->in[1];
-    combine.out[0] = node->out;
-    return cn_graph_add_node(node->graph, &combine);
+    if (!(alpha > 0))
+        return cn_import_refuse(node, "alpha is %g, wanted above 0", (double)alpha);
+    err = cn_import_emit_map(node, in, node->in[0], &node->out);
+    if (!err)
+        err = cn_import_emit_map(node, elu, node->out, &node->out);
+    return err ? err : cn_import_emit_map(node, out, node->out, &node->out);
 }
 
-cn_err cn_import_flatten(struct cn_import_node *node)
+// x / (1 + |x|).
+cn_err cn_import_softsign(struct cn_import_node *node)
 {
+    const struct cn_map size = {.kind = CN_MAP_ABS};
+    const struct cn_map more = {.kind = CN_MAP_SCALE, .alpha = 1, .beta = 1};
+    uint32_t divisor;
+    cn_err err = cn_import_emit_map(node, size, node->in[0], &divisor);
+
+    if (!err)
+        err = cn_import_emit_map(node, more, divisor, &divisor);
+    return err ? err
+               : cn_import_emit_combine(node, CN_COMBINE_DIV, node->in[0], divisor, &node->out);
+}
+
+static bool is_integer_type(int64_t type)
+{
+    return type == CN_ONNX_INT64 || type == CN_ONNX_INT32 || type == CN_ONNX_UINT8;
+}
+
+// Booleans are floats at run time, integers when they are known.
+cn_err cn_import_cast(struct cn_import_node *node)
+{
+    const struct cn_map to_int = {.kind = CN_MAP_TO_INT}, not = {.kind = CN_MAP_NOT};
     const struct cn_value *x = cn_import_value(node, 0);
-    int64_t axis = cn_import_int(node, "axis", 1);
-    uint64_t dims[2];
+    int64_t to = cn_import_int(node, "to", 0);
+    cn_err err;
 
-    axis = axis < 0 ? axis + x->rank : axis;
-    if (!x->batched || axis != 1)
-        return cn_import_refuse(node, "axis %lld; only 1, behind the batch, is supported",
-                                (long long)axis);
-    dims[0] = x->dims[0];
-    dims[1] = x->words;
-    return cn_import_view(node, 2, dims);
-}
-
-// Replaces 0 (copy) and -1 (the rest) in the wanted shape.
-static cn_err resolve_shape(const struct cn_import_node *node, const int64_t *wanted, size_t rank,
-                            uint64_t *dims)
-{
-    const struct cn_value *x = cn_import_value(node, 0);
-    uint64_t total = x->words, known = 1;
-    size_t rest = rank;
-
-    if (x->batched && __builtin_mul_overflow(total, x->dims[0], &total))
-        return cn_import_refuse(node, "the input is too large");
-    for (size_t d = 0; d < rank; d++) {
-        dims[d] = wanted[d] > 0 ? (uint64_t)wanted[d] : 1;
-        if (wanted[d] < -1 || (wanted[d] == -1 && rest != rank) ||
-            (wanted[d] == 0 && (d >= x->rank || cn_import_int(node, "allowzero", 0))))
-            return cn_import_refuse(node, "element %zu of the new shape is %lld", d,
-                                    (long long)wanted[d]);
-        if (wanted[d] == -1)
-            rest = d;
-        if (wanted[d] == 0)
-            dims[d] = x->dims[d];
-        if (__builtin_mul_overflow(known, dims[d], &known))
-            return cn_import_refuse(node, "the new shape is too large");
-    }
-    if (rest < rank && total % known == 0)
-        dims[rest] = total / known;
-    if (rest < rank ? total % known != 0 : total != known)
-        return cn_import_refuse(node, "the new shape does not have the input's number of elements");
-    return CN_OK;
-}
-
-cn_err cn_import_reshape(struct cn_import_node *node)
-{
-    const struct cn_value *x = cn_import_value(node, 0);
-    int64_t wanted[CN_GRAPH_RANK_MAX];
-    uint64_t dims[CN_GRAPH_RANK_MAX] = {0};
-    size_t rank;
-    cn_err err = cn_import_numbers(node, 1, "shape", wanted, CN_GRAPH_RANK_MAX, &rank);
-
-    if (err)
-        return err;
-    if (x->kind == CN_VALUE_SHAPE || x->transposed)
-        return cn_import_refuse(node, "only samples and weights can be reshaped");
-    err = resolve_shape(node, wanted, rank, dims);
-    if (err)
-        return err;
-    if (x->batched && (!rank || dims[0] != x->dims[0]))
-        return cn_import_refuse(node, "the batch must stay dimension 0");
-    return cn_import_view(node, (uint32_t)rank, dims);
-}
-
-cn_err cn_import_identity(struct cn_import_node *node)
-{
+    if (to != CN_ONNX_FLOAT && to != CN_ONNX_BOOL && !is_integer_type(to))
+        return cn_import_refuse(node, "a cast to element type %lld is not supported",
+                                (long long)to);
     node->out = node->in[0];
-    return CN_OK;
+    if (to == CN_ONNX_FLOAT)
+        return cn_import_as_floats(node, node->in[0], &node->out);
+    if (to == CN_ONNX_BOOL) {
+        err = cn_import_emit_map(node, not, node->in[0], &node->out);
+        return err ? err : cn_import_emit_map(node, not, node->out, &node->out);
+    }
+    if (x->kind == CN_VALUE_SHAPE || x->integers)
+        return CN_OK;
+    return cn_import_emit_map(node, to_int, node->in[0], &node->out);
 }

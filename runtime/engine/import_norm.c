@@ -1,7 +1,7 @@
 // Normalization over the batch, and Dropout.
 #include <string.h>
 
-#include "runtime/engine/import.h"
+#include "runtime/engine/import_emit.h"
 
 static bool is_row_of(const struct cn_import_node *node, size_t input, uint64_t count)
 {
@@ -134,7 +134,7 @@ cn_err cn_import_dropout(struct cn_import_node *node)
     // Its place among the nodes: the same in every run of this model.
     op->node = (uint32_t)node->graph->node_count;
     op->count = x->words;
-    err = cn_import_output(node, x->rank, x->dims);
+    err = cn_import_add(node, cn_import_value(node, 0), &node->out);
     if (err)
         return err;
     dropout.in[0] = node->in[0];

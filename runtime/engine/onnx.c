@@ -117,6 +117,7 @@ static void free_node(struct cn_onnx_node *node)
     for (size_t i = 0; i < node->attribute_count; i++) {
         free(node->attributes[i].ints);
         free(node->attributes[i].floats);
+        free(node->attributes[i].texts);
     }
     free(node->attributes);
     free(node->inputs);

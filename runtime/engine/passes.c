@@ -35,27 +35,53 @@ static void drop_unused(struct cn_graph *graph, uint32_t *uses)
     memmove(graph->nodes, graph->nodes + kept, graph->node_count * sizeof(*graph->nodes));
 }
 
-// The node whose output is value, when this is its only reader and nothing lies in between.
-static struct cn_node *sole_maker(struct cn_graph *graph, const uint32_t *uses, size_t reader,
-                                  uint32_t value)
-{
-    uint32_t root = cn_graph_root(graph, value);
+// What the fusions look at; found anew after nodes were dropped.
+struct passes {
+    struct cn_graph *graph;
+    uint32_t *uses;  // by root
+    uint32_t *maker; // by root: the node whose out[0] it is
+};
 
-    if (uses[root] != 1)
-        return NULL;
-    for (size_t i = reader; i-- > 0;)
-        if (graph->nodes[i].out[0] == root)
-            return &graph->nodes[i];
-    return NULL;
+static void look(struct passes *passes)
+{
+    const struct cn_graph *graph = passes->graph;
+
+    count_uses(graph, passes->uses);
+    for (size_t i = 0; i < graph->value_count; i++)
+        passes->maker[i] = CN_GRAPH_NONE;
+    for (size_t i = 0; i < graph->node_count; i++)
+        passes->maker[cn_graph_root(graph, graph->nodes[i].out[0])] = (uint32_t)i;
 }
 
-// Lets maker write what node wrote and leaves node without an output, to be dropped.
-static void take_over(struct cn_node *maker, struct cn_node *node)
+// The node that makes value, when value has no other reader and no other name.
+static struct cn_node *sole_maker(const struct passes *passes, uint32_t value)
 {
-    uint32_t out = node->out[0];
+    uint32_t root = cn_graph_root(passes->graph, value);
+    struct cn_node *maker;
 
-    node->out[0] = maker->out[0];
-    maker->out[0] = out;
+    if (passes->uses[root] != 1 || passes->maker[root] == CN_GRAPH_NONE)
+        return NULL;
+    maker = &passes->graph->nodes[passes->maker[root]];
+    return maker->out[0] == root ? maker : NULL;
+}
+
+// Takes a node out of every count; drop_unused then lets it go, for nobody reads what it makes.
+static void disconnect(struct cn_node *node, uint32_t unread)
+{
+    for (int j = 0; j < CN_CALL_INPUTS; j++)
+        node->in[j] = CN_GRAPH_NONE;
+    node->out[0] = unread;
+}
+
+// Lets maker write what node wrote.
+static void take_over(struct passes *passes, struct cn_node *maker, struct cn_node *node)
+{
+    uint32_t unread = maker->out[0];
+
+    maker->out[0] = node->out[0];
+    passes->maker[cn_graph_root(passes->graph, maker->out[0])] =
+        (uint32_t)(maker - passes->graph->nodes);
+    disconnect(node, unread);
 }
 
 // Numbers of a row that repeats for every row of the result: strides 0, ..., 0, 1.
@@ -82,60 +108,118 @@ static void swap_operands(struct cn_node *node)
     memcpy(op->b, strides, sizeof(strides));
 }
 
-static void fuse_bias(struct cn_graph *graph, const uint32_t *uses, size_t index)
+static bool is_add(const struct cn_node *node)
 {
+    return node->call.op == CN_OP_COMBINE && node->call.combine.kind == CN_COMBINE_ADD;
+}
+
+// Product + row of weights.
+static void fuse_bias(struct passes *passes, size_t index)
+{
+    struct cn_graph *graph = passes->graph;
     struct cn_node *node = &graph->nodes[index];
     struct cn_node *maker;
 
-    if (node->call.op != CN_OP_COMBINE || node->call.combine.kind != CN_COMBINE_ADD)
+    if (!is_add(node))
         return;
     if (graph->values[node->in[0]].kind == CN_VALUE_PARAM)
         swap_operands(node);
     if (graph->values[node->in[1]].kind != CN_VALUE_PARAM)
         return;
-    maker = sole_maker(graph, uses, index, node->in[0]);
+    maker = sole_maker(passes, node->in[0]);
     if (!maker || maker->call.op != CN_OP_MATMUL || maker->in[2] != CN_GRAPH_NONE ||
         maker->call.matmul.relu || !repeats_row(&node->call.combine, maker->call.matmul.cols) ||
         graph->values[maker->out[0]].words != graph->values[node->out[0]].words)
         return;
     maker->in[2] = node->in[1];
     maker->call.matmul.bias_scale = 1;
-    take_over(maker, node);
+    take_over(passes, maker, node);
 }
 
-static void fuse_relu(struct cn_graph *graph, const uint32_t *uses, size_t index)
+// Every element with its own, for each sample.
+static bool is_plain(const struct cn_graph *graph, const struct cn_node *node)
 {
+    const struct cn_combine *op = &node->call.combine;
+
+    return op->rank == 1 && op->a[0] == 1 && op->b[0] == 1 && graph->values[node->in[0]].batched &&
+           graph->values[node->in[1]].batched;
+}
+
+// Normalized + residual: the normalization moves to where the other side is known.
+static void fuse_residual(struct passes *passes, size_t index)
+{
+    struct cn_graph *graph = passes->graph;
     struct cn_node *node = &graph->nodes[index];
+
+    if (!is_add(node) || !is_plain(graph, node) || node->in[0] == node->in[1])
+        return;
+    for (int side = 0; side < 2; side++) {
+        struct cn_node *maker = sole_maker(passes, node->in[side]);
+        struct cn_node fused;
+
+        if (!maker || maker->call.op != CN_OP_BATCH_NORM || maker->in[5] != CN_GRAPH_NONE ||
+            maker->call.batch_norm.relu)
+            continue;
+        fused = *maker;
+        fused.in[5] = node->in[1 - side];
+        fused.out[0] = node->out[0];
+        disconnect(maker, maker->out[0]);
+        *node = fused;
+        return;
+    }
+}
+
+static void fuse_relu(struct passes *passes, size_t index)
+{
+    struct cn_node *node = &passes->graph->nodes[index];
     struct cn_node *maker;
+    bool *relu;
 
     if (node->call.op != CN_OP_MAP || node->call.map.kind != CN_MAP_RELU)
         return;
-    maker = sole_maker(graph, uses, index, node->in[0]);
+    maker = sole_maker(passes, node->in[0]);
     if (!maker)
         return;
-    if (maker->call.op == CN_OP_MATMUL && !maker->call.matmul.relu)
-        maker->call.matmul.relu = true;
-    else if (maker->call.op == CN_OP_CONV && !maker->call.window.relu)
-        maker->call.window.relu = true;
-    else
+    switch (maker->call.op) {
+    case CN_OP_MATMUL:
+        relu = &maker->call.matmul.relu;
+        break;
+    case CN_OP_CONV:
+        relu = &maker->call.window.relu;
+        break;
+    case CN_OP_BATCH_NORM:
+        relu = &maker->call.batch_norm.relu;
+        break;
+    default:
         return;
-    take_over(maker, node);
+    }
+    if (*relu)
+        return;
+    *relu = true;
+    take_over(passes, maker, node);
 }
 
 cn_err cn_passes_run(struct cn_graph *graph)
 {
-    uint32_t *uses = malloc(graph->value_count * sizeof(*uses));
+    static void (*const fusions[])(struct passes *, size_t) = {fuse_bias, fuse_residual, fuse_relu};
+    struct passes passes = {
+        .graph = graph,
+        .uses = malloc((graph->value_count + 1) * sizeof(*passes.uses)),
+        .maker = malloc((graph->value_count + 1) * sizeof(*passes.maker)),
+    };
+    cn_err err = CN_ENOMEM;
 
-    if (!uses)
-        return CN_ENOMEM;
-    drop_unused(graph, uses);
-    for (size_t i = 0; i < graph->node_count; i++)
-        fuse_bias(graph, uses, i);
-    drop_unused(graph, uses);
-    count_uses(graph, uses);
-    for (size_t i = 0; i < graph->node_count; i++)
-        fuse_relu(graph, uses, i);
-    drop_unused(graph, uses);
-    free(uses);
-    return CN_OK;
+    if (passes.uses && passes.maker) {
+        drop_unused(graph, passes.uses);
+        for (size_t f = 0; f < sizeof(fusions) / sizeof(fusions[0]); f++) {
+            look(&passes);
+            for (size_t i = 0; i < graph->node_count; i++)
+                fusions[f](&passes, i);
+            drop_unused(graph, passes.uses);
+        }
+        err = CN_OK;
+    }
+    free(passes.uses);
+    free(passes.maker);
+    return err;
 }

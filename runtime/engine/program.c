@@ -47,7 +47,7 @@ static cn_err workspace_block(struct builder *builder, size_t node)
 static cn_err touch(struct builder *builder, uint32_t value, size_t node)
 {
     uint32_t root = value == CN_GRAPH_NONE ? value : cn_graph_root(builder->graph, value);
-    size_t words;
+    size_t samples, words;
 
     if (value == CN_GRAPH_NONE || builder->graph->values[root].kind != CN_VALUE_ACTIVATION)
         return CN_OK;
@@ -55,7 +55,8 @@ static cn_err touch(struct builder *builder, uint32_t value, size_t node)
         builder->blocks[builder->block_of[root]].last = node;
         return CN_OK;
     }
-    if (cn_size_multiply(builder->graph->values[root].words, builder->lane_batch, &words))
+    samples = cn_graph_is_shared(&builder->graph->values[root]) ? 1 : builder->lane_batch;
+    if (cn_size_multiply(builder->graph->values[root].words, samples, &words))
         return CN_ENOMEM;
     builder->block_of[root] = builder->block_count;
     builder->blocks[builder->block_count++] =
@@ -85,7 +86,8 @@ static void try_in_place(struct builder *builder, const size_t *last, size_t ind
     in = cn_graph_root(graph, node->in[0]);
     out = cn_graph_root(graph, node->out[0]);
     if (builder->block_of[in] == NO_BLOCK || builder->block_of[out] != NO_BLOCK ||
-        last[in] != index || graph->values[in].words != graph->values[out].words)
+        last[in] != index || graph->values[in].words != graph->values[out].words ||
+        cn_graph_is_shared(&graph->values[in]) != cn_graph_is_shared(&graph->values[out]))
         return;
     if (node->in[1] != CN_GRAPH_NONE && cn_graph_root(graph, node->in[1]) == in)
         return;
@@ -125,7 +127,7 @@ static struct cn_operand operand_of(const struct builder *builder, uint32_t valu
         return operand;
     root = &builder->graph->values[cn_graph_root(builder->graph, value)];
     operand.offset = root->offset;
-    operand.stride = root->batched ? root->words : 0;
+    operand.stride = cn_graph_is_shared(root) ? 0 : root->words;
     switch (root->kind) {
     case CN_VALUE_INPUT:
         operand.arena = CN_ARENA_BATCH;
@@ -176,11 +178,13 @@ static void resolve(struct builder *builder)
 static cn_err plan_batch(struct builder *builder)
 {
     const struct cn_graph *graph = builder->graph;
-    size_t input, labels;
+    size_t input, labels, words = 0;
 
+    if (graph->labels != CN_GRAPH_NONE)
+        words = graph->values[graph->labels].words;
     if (cn_size_multiply(graph->values[graph->input].words, builder->batch, &input) ||
-        cn_size_multiply(graph->values[graph->labels].words, builder->batch, &labels) ||
-        input > SIZE_MAX / 8 || labels > SIZE_MAX / 8)
+        cn_size_multiply(words, builder->batch, &labels) || input > SIZE_MAX / 8 ||
+        labels > SIZE_MAX / 8)
         return CN_ENOMEM;
     builder->program->labels =
         (input + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;

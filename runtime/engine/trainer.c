@@ -1,31 +1,16 @@
-#include "runtime/engine/trainer.h"
-
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/words.h"
 #include "runtime/engine/apply.h"
 #include "runtime/engine/autodiff.h"
 #include "runtime/engine/import.h"
+#include "runtime/engine/loss.h"
 #include "runtime/engine/passes.h"
 #include "runtime/engine/program.h"
-
-struct cn_trainer {
-    const struct cn_compute_ops *ops;
-    struct cn_compute *device;
-    uint32_t batch;
-    enum cn_loss loss;
-    struct cn_hyper hyper; // without samples and first
-    struct cn_layout layout;
-    struct cn_sample_shape shape;
-    size_t input_words, label_words; // of a sample
-    size_t labels;                   // words before the labels in the batch arena
-    uint64_t memory;
-    bool fresh;  // nothing was accumulated in this step
-    bool summed; // the first lane holds the whole gradient
-    bool mapped; // the caller may have changed it
-    struct cn_compute_program *train, *evaluate, *sum, *apply;
-};
+#include "runtime/engine/trainer_private.h"
 
 void cn_trainer_close(struct cn_trainer *trainer)
 {
@@ -39,28 +24,19 @@ void cn_trainer_close(struct cn_trainer *trainer)
         trainer->ops->close(trainer->device);
     }
     cn_layout_deinit(&trainer->layout);
+    free(trainer->classes);
     free(trainer);
 }
 
-static cn_err build_graph(const struct cn_onnx *onnx, const struct cn_layout *layout,
-                          enum cn_loss loss, struct cn_diag *diag, struct cn_graph *graph)
+static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
+                          struct cn_diag *diag, struct cn_graph *graph)
 {
-    cn_err err = cn_import(onnx, layout, diag, graph);
-    const struct cn_value *output;
+    cn_err err = cn_import(onnx, &trainer->layout, diag, graph);
 
-    if (err)
-        return err;
-    output = &graph->values[graph->output];
-    if (loss == CN_LOSS_CROSS_ENTROPY && (output->rank != 2 || output->words > INT32_MAX)) {
-        cn_diag_add(diag,
-                    "cross-entropy needs an output of [batch, classes]; it has rank %u and %zu "
-                    "values for each sample",
-                    output->rank, output->words);
-        return CN_ENOTSUP;
-    }
-    err = cn_passes_run(graph);
     if (!err)
-        err = cn_autodiff_loss(graph, loss);
+        err = cn_passes_run(graph);
+    if (!err)
+        err = cn_loss_add(graph, trainer->loss, &trainer->rules, diag);
     return err ? err : cn_autodiff_run(graph);
 }
 
@@ -73,14 +49,30 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
     for (uint32_t d = 1; d < input->rank; d++)
         trainer->shape.dims[d - 1] = input->dims[d];
     trainer->shape.outputs = graph->values[graph->output].words;
+    trainer->shape.rows = 1;
+    if (trainer->loss == CN_LOSS_CROSS_ENTROPY) {
+        trainer->shape.outputs = graph->nodes[graph->loss].call.loss.outputs;
+        trainer->shape.rows = graph->nodes[graph->loss].call.loss.rows;
+    }
     trainer->input_words = input->words;
-    trainer->label_words = graph->values[graph->labels].words;
+    if (graph->labels != CN_GRAPH_NONE)
+        trainer->label_words = graph->values[graph->labels].words;
 }
 
 static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *graph)
 {
     const struct cn_call sum = {.op = CN_OP_SUM_LANES};
-    const struct cn_apply_rule rule = {.op = CN_OP_SGD};
+    const struct cn_rules *rules = &trainer->rules;
+    const struct cn_apply_rule rule = {
+        .op = rules->optimizer == CN_OPTIMIZER_SGD ? CN_OP_SGD : CN_OP_ADAM,
+        .numbers = {.nesterov = rules->nesterov,
+                    .decoupled = rules->optimizer == CN_OPTIMIZER_ADAMW,
+                    .beta1 = cn_schedule_beta1(rules),
+                    .beta2 = cn_schedule_beta2(rules),
+                    .epsilon = cn_schedule_epsilon(rules),
+                    .proximal = rules->proximal > 0},
+        .clip = rules->clip > 0,
+    };
     struct cn_call *calls;
     size_t count;
     cn_err err = trainer->ops->prepare(trainer->device, &sum, 1, &trainer->sum);
@@ -94,6 +86,28 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
     return err;
 }
 
+// The forward pass, the loss, and a copy of the output for the host.
+static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_program *program)
+{
+    const struct cn_call *loss = &program->calls[program->loss];
+    size_t words = loss->in[0].stride;
+    struct cn_call *calls = calloc(program->loss + 2, sizeof(*calls));
+    cn_err err;
+
+    if (!calls)
+        return CN_ENOMEM;
+    memcpy(calls, program->calls, (program->loss + 1) * sizeof(*calls));
+    calls[program->loss + 1] = (struct cn_call){
+        .op = CN_OP_MAP,
+        .in = {loss->in[0]},
+        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = words}},
+        .map = {.kind = CN_MAP_SCALE, .alpha = 1, .count = words},
+    };
+    err = trainer->ops->prepare(trainer->device, calls, program->loss + 2, &trainer->evaluate);
+    free(calls);
+    return err;
+}
+
 static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
                       struct cn_program *program)
 {
@@ -103,15 +117,13 @@ static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
     if (err)
         return err;
     cn_program_evaluate(program);
-    err = ops->prepare(trainer->device, program->calls, program->loss + 1, &trainer->evaluate);
-    if (!err)
-        err = prepare_flat(trainer, graph);
-    return err;
+    err = prepare_evaluation(trainer, program);
+    return err ? err : prepare_flat(trainer, graph);
 }
 
 // Host views are short: one copy in or out of an arena.
-static cn_err write_arena(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
-                          size_t count)
+cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
+                        size_t count)
 {
     void *host;
     cn_err err = trainer->ops->map(trainer->device, arena, &host);
@@ -176,6 +188,12 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
         return err;
     }
     trainer->labels = program.labels;
+    if (trainer->rules.optimizer != CN_OPTIMIZER_SGD)
+        program.sizes.words[CN_ARENA_SECOND] = trainer->layout.total;
+    if (trainer->rules.proximal > 0)
+        program.sizes.words[CN_ARENA_BASE] = trainer->layout.total;
+    program.sizes.words[CN_ARENA_OUTPUTS] =
+        program.calls[program.loss].in[0].stride * (size_t)config->batch;
     err = check_memory(trainer, &program, config, diag);
     if (!err)
         err = trainer->ops->reserve(trainer->device, &program.sizes, config->batch);
@@ -183,8 +201,40 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
         err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
     if (!err)
-        err = write_arena(trainer, CN_ARENA_CONSTANTS, graph->constants, graph->constant_count);
+        err =
+            cn_trainer_write(trainer, CN_ARENA_CONSTANTS, graph->constants, graph->constant_count);
     return err ? err : load_weights(trainer, onnx);
+}
+
+// Marks what is not trained. A pattern without a tensor is a mistake.
+static cn_err freeze(struct cn_trainer *trainer, struct cn_diag *diag)
+{
+    const char *rest = trainer->rules.freeze;
+    char pattern[CN_WORDS_SIZE];
+    cn_err err = CN_OK;
+
+    while (cn_words_next(&rest, pattern, sizeof(pattern))) {
+        size_t found = 0;
+
+        for (size_t i = 0; i < trainer->layout.tensor_count; i++)
+            if (cn_words_match(pattern, trainer->layout.tensors[i].name)) {
+                trainer->layout.tensors[i].frozen = true;
+                found++;
+            }
+        if (!found) {
+            cn_diag_add(diag, "train.freeze: the model has no tensor '%s'", pattern);
+            err = CN_ENOTSUP;
+        }
+    }
+    return err;
+}
+
+static cn_err count_classes(struct cn_trainer *trainer)
+{
+    if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
+        return CN_OK;
+    trainer->classes = calloc(trainer->shape.outputs, sizeof(*trainer->classes));
+    return trainer->classes ? CN_OK : CN_ENOMEM;
 }
 
 static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onnx,
@@ -199,17 +249,21 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
         return CN_EINVAL;
     }
     err = cn_onnx_layout(onnx, diag, &trainer->layout);
+    if (!err)
+        err = freeze(trainer, diag);
     if (err)
         return err;
     err = trainer->ops->open(&device, &trainer->device);
     if (err)
         return err;
     cn_graph_init(&graph);
-    err = build_graph(onnx, &trainer->layout, config->loss, diag, &graph);
+    err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {
         describe_sample(trainer, &graph);
-        err = set_up(trainer, onnx, config, &graph, diag);
+        err = count_classes(trainer);
     }
+    if (!err)
+        err = set_up(trainer, onnx, config, &graph, diag);
     cn_graph_deinit(&graph);
     return err;
 }
@@ -226,9 +280,14 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     trainer->batch = config->batch;
     trainer->loss = config->loss;
     trainer->fresh = true;
-    trainer->hyper = (struct cn_hyper){.learning_rate = config->learning_rate,
-                                       .momentum = config->momentum,
+    if (config->rules)
+        trainer->rules = *config->rules;
+    trainer->learning_rate = config->learning_rate;
+    trainer->steps = config->steps;
+    trainer->hyper = (struct cn_hyper){.momentum = config->momentum,
                                        .weight_decay = config->weight_decay,
+                                       .proximal = (float)trainer->rules.proximal,
+                                       .clip = (float)trainer->rules.clip,
                                        .seed = config->seed};
     err = open_trainer(trainer, onnx, config, diag);
     if (err) {
@@ -261,7 +320,7 @@ cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)
 
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
 {
-    return write_arena(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
+    return cn_trainer_write(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
 }
 
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state)
@@ -271,165 +330,58 @@ cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state)
 
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state)
 {
-    return write_arena(trainer, CN_ARENA_OPTIMIZER, state, trainer->layout.total);
+    return cn_trainer_write(trainer, CN_ARENA_OPTIMIZER, state, trainer->layout.total);
 }
 
-static cn_err check_labels(const struct cn_trainer *trainer, const struct cn_batch *batch)
+bool cn_trainer_has_second(const struct cn_trainer *trainer)
 {
-    if (batch->count > trainer->batch)
-        return CN_ERANGE;
-    if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
+    return trainer->rules.optimizer != CN_OPTIMIZER_SGD;
+}
+
+cn_err cn_trainer_get_second(struct cn_trainer *trainer, float *state)
+{
+    return read_arena(trainer, CN_ARENA_SECOND, state);
+}
+
+cn_err cn_trainer_set_second(struct cn_trainer *trainer, const float *state)
+{
+    return cn_trainer_write(trainer, CN_ARENA_SECOND, state, trainer->layout.total);
+}
+
+cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights)
+{
+    if (!(trainer->rules.proximal > 0))
         return CN_OK;
-    for (uint32_t i = 0; i < batch->count; i++)
-        if (batch->labels[i] < 0 || (uint64_t)batch->labels[i] >= trainer->shape.outputs)
-            return CN_ERANGE;
-    return CN_OK;
+    return cn_trainer_write(trainer, CN_ARENA_BASE, weights, trainer->layout.total);
 }
 
-static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
+// The first tensor, in the order of the model, that has a number that is not finite.
+static const char *find_tensor(const struct cn_layout *layout, const float *values)
 {
-    bool classes = trainer->loss == CN_LOSS_CROSS_ENTROPY;
-    const void *labels = classes ? (const void *)batch->labels : (const void *)batch->targets;
-    void *host;
-    cn_err err = check_labels(trainer, batch);
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        for (size_t j = 0; j < layout->tensors[i].count; j++)
+            if (!isfinite(values[layout->tensors[i].offset + j]))
+                return layout->tensors[i].name;
+    return NULL;
+}
+
+cn_err cn_trainer_find_fault(struct cn_trainer *trainer, char *text, size_t size)
+{
+    const char *name;
+    float *gradients;
+    void *weights;
+    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_WEIGHTS, &weights);
 
     if (err)
         return err;
-    err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
-    if (err)
+    name = find_tensor(&trainer->layout, weights);
+    err = trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
+    snprintf(text, size, name ? "the tensor %s" : "the loss", name);
+    if (err || name)
         return err;
-    memcpy(host, batch->inputs, batch->count * trainer->input_words * sizeof(float));
-    memcpy((float *)host + trainer->labels, labels,
-           batch->count * trainer->label_words * sizeof(float));
-    return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
-}
-
-// Runs a batch and adds to metrics.
-static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *program,
-                        const struct cn_batch *batch, struct cn_metrics *metrics)
-{
-    struct cn_compute_result result;
-    struct cn_hyper hyper = trainer->hyper;
-    cn_err err;
-
-    if (!batch->count)
-        return CN_OK;
-    err = stage(trainer, batch);
-    if (err)
-        return err;
-    hyper.samples = batch->count;
-    hyper.first = trainer->fresh;
-    err = trainer->ops->run(trainer->device, program, &hyper);
-    if (!err)
-        err = trainer->ops->wait(trainer->device, &result);
-    if (err)
-        return err;
-    metrics->loss += result.loss;
-    metrics->correct += result.correct;
-    metrics->count += batch->count;
-    return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
-}
-
-// Takes back what cn_trainer_gradients lent.
-static cn_err unmap_gradients(struct cn_trainer *trainer)
-{
-    if (!trainer->mapped)
-        return CN_OK;
-    trainer->mapped = false;
-    return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
-}
-
-void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
-{
-    trainer->hyper.first_sample = first_sample;
-}
-
-cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
-                             struct cn_metrics *metrics)
-{
-    cn_err err = unmap_gradients(trainer);
-
-    if (!err)
-        err = run_batch(trainer, trainer->train, batch, metrics);
-    if ((!err || err == CN_EDIVERGED) && batch->count) {
-        trainer->fresh = false;
-        trainer->summed = false;
-    }
+    err = cn_trainer_gradients(trainer, &gradients);
+    name = err ? NULL : find_tensor(&trainer->layout, gradients);
+    if (name)
+        snprintf(text, size, "the gradient of %s", name);
     return err;
-}
-
-cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
-                           struct cn_metrics *metrics)
-{
-    return run_batch(trainer, trainer->evaluate, batch, metrics);
-}
-
-// Brings the whole gradient of the step into the first lane.
-static cn_err sum_gradient(struct cn_trainer *trainer)
-{
-    cn_err err = CN_OK;
-
-    if (trainer->summed)
-        return CN_OK;
-    if (trainer->fresh)
-        err = write_arena(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total);
-    else
-        err = trainer->ops->run(trainer->device, trainer->sum, &trainer->hyper);
-    if (!err)
-        trainer->summed = true;
-    return err;
-}
-
-cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients)
-{
-    void *host;
-    cn_err err = sum_gradient(trainer);
-
-    if (!err)
-        err = trainer->ops->map(trainer->device, CN_ARENA_GRADIENTS, &host);
-    if (err)
-        return err;
-    trainer->mapped = true;
-    *gradients = host;
-    return CN_OK;
-}
-
-// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has
-// none: there it stays as it is, so what the caller or a failed step left is cleared.
-static cn_err start_step(struct cn_trainer *trainer, bool clear)
-{
-    trainer->fresh = true;
-    trainer->summed = false;
-    return clear ? write_arena(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total) : CN_OK;
-}
-
-cn_err cn_trainer_discard(struct cn_trainer *trainer)
-{
-    cn_err err = unmap_gradients(trainer);
-
-    return err ? err : start_step(trainer, true);
-}
-
-cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
-{
-    struct cn_hyper hyper = trainer->hyper;
-    struct cn_compute_result result;
-    cn_err err;
-
-    if (!(samples > 0) || !isfinite(samples))
-        return CN_EINVAL;
-    err = unmap_gradients(trainer);
-    if (!err)
-        err = sum_gradient(trainer);
-    hyper.gradient_scale = (float)(1 / samples);
-    hyper.statistic_scale = hyper.gradient_scale;
-    if (!err)
-        err = trainer->ops->run(trainer->device, trainer->apply, &hyper);
-    if (!err)
-        err = trainer->ops->wait(trainer->device, &result);
-    if (!err)
-        err = start_step(trainer, !result.finite);
-    if (err)
-        return err;
-    return result.finite ? CN_OK : CN_EDIVERGED;
 }

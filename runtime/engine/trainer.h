@@ -18,15 +18,27 @@ struct cn_trainer_config {
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
     enum cn_loss loss;
     float learning_rate, momentum, weight_decay;
-    uint64_t seed;         // of what is drawn at random, see cn_trainer_draw
-    uint64_t memory_limit; // bytes for everything this trainer allocates; 0 for no limit
+    const struct cn_rules *rules; // NULL for none
+    uint64_t steps;               // of the run, where a cosine schedule ends
+    uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
+    uint64_t memory_limit;        // bytes for everything this trainer allocates; 0 for no limit
 };
 
 struct cn_metrics { // sums over samples
     double loss;
     uint64_t correct; // cross-entropy: samples whose largest output is the label
     uint64_t count;   // samples
+    double weight;    // what loss is to be divided by
+
+    // Of evaluate only.
+    uint64_t rows;   // what correct is counted in: labels that count, or samples
+    uint64_t top5;   // cross-entropy: rows whose label is among the five largest outputs
+    double absolute; // other losses: sum of the absolute errors
+    uint64_t values; // so many
 };
+
+// A sum of losses that gives the mean, loss / weight, when it is divided by the rows.
+double cn_metrics_row_loss(const struct cn_metrics *metrics);
 
 struct cn_trainer;
 
@@ -47,6 +59,20 @@ cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
 
+// The second moment, where the optimizer has one.
+bool cn_trainer_has_second(const struct cn_trainer *trainer);
+cn_err cn_trainer_get_second(struct cn_trainer *trainer, float *state);
+cn_err cn_trainer_set_second(struct cn_trainer *trainer, const float *state); // NULL: zero
+
+// The weights that the proximal term pulls to; nothing without one.
+cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights);
+
+// The next step is this one of the schedule, and the optimizer's state has seen so many updates.
+// Both start at 0 and count up with each step that is applied.
+void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates);
+uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
+float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
+
 // Dropout draws from (seed, number of the sample): the next batch starts with sample number
 // first_sample, which no other batch of the run should share. 0 when this is never called.
 void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample);
@@ -61,10 +87,17 @@ cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *
 // place.
 cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 
-// One optimizer step with gradient / samples, then clears the gradient. CN_EDIVERGED when a
-// gradient is not finite: weights and optimizer state are unchanged. SGD as PyTorch: v = momentum *
-// v + (g + weight_decay * w); w = w - learning_rate * v.
+// One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
+// cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not
+// finite: weights and optimizer state are unchanged. The arithmetic is that of struct cn_hyper.
+cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight);
+
+// The same where every sample has the weight 1.
 cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples);
+
+// After CN_EDIVERGED, before discard: names the first tensor of the model that is not finite, or
+// else the first gradient, or else the loss.
+cn_err cn_trainer_find_fault(struct cn_trainer *trainer, char *text, size_t size);
 
 // Drops what accumulate added.
 cn_err cn_trainer_discard(struct cn_trainer *trainer);
@@ -72,3 +105,7 @@ cn_err cn_trainer_discard(struct cn_trainer *trainer);
 // Forward only; adds to metrics.
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics);
+
+// Cross-entropy: the mean over classes of F1 (2 right / (given + wanted)) of everything that was
+// evaluated since the last call.
+double cn_trainer_f1(struct cn_trainer *trainer);

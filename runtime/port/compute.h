@@ -47,7 +47,8 @@ struct cn_operand {
 };
 
 // The ops of a call and its operands; [x] may be left out. An output that all samples share
-// (stride 0) is a sum over the samples of the lane.
+// (stride 0) is a sum over the samples of the lane. A call none of whose operands has a stride is
+// done once, also by a lane without samples.
 enum cn_op {
     //                       in                    out
     CN_OP_MATMUL,            // a, b, [bias]       c         struct cn_matmul
@@ -88,7 +89,7 @@ enum cn_op {
     CN_OP_RECURRENT,        // gates, weight, [bias], [first, first_cell]
                             //                    y, saved  struct cn_recurrent
     CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell]
-                            //                    dgates, dhidden, [dfirst, dfirst_cell]
+                            //                    dgates, [dhidden], [dfirst, dfirst_cell]
     CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
     CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]    dq, dk, dv
     CN_OP_CROSS_ENTROPY,    // logits, labels, [class weights]  [dlogits]  struct cn_loss_call
@@ -143,7 +144,8 @@ struct cn_bias {
 };
 
 // Independent products of matrices: count for each sample. Matrix number i starts i * stride words
-// after the first; rows follow at leading words. A stride of 0 repeats an operand.
+// after the first; rows follow at leading words. A stride of 0 repeats an operand; stride_c = 0
+// adds the products up.
 struct cn_products {
     size_t count, rows, inner, cols;
     bool transpose_a, transpose_b;
@@ -308,7 +310,7 @@ enum cn_resize_kind {
     CN_RESIZE_LINEAR,
 };
 
-enum cn_resize_place {
+enum cn_resize_place {       // in float32: rounding decides on the border between two elements
     CN_RESIZE_ASYMMETRIC,    // in = out / scale
     CN_RESIZE_HALF_PIXEL,    // in = (out + 1/2) / scale - 1/2
     CN_RESIZE_ALIGN_CORNERS, // in = out * (in_extent - 1) / (out_extent - 1)
@@ -334,9 +336,10 @@ enum cn_recurrent_kind {
 // recurrent bias is the input bias (3 * hidden words, of which the last hidden are used). weight is
 // (gates * hidden) x hidden. y is steps x hidden. saved is steps x (gates + 1) * hidden: the gates
 // after their functions; then the cell (LSTM) or the hidden gate's recurrent part before reset (GRU
-// with reset_after). The gradient gives dgates, before the functions, and dhidden: the same, but as
-// the product with the recurrent weight sees them (they differ for GRU's hidden gate), so that
-// dweight = sum dhidden' h(t - 1) and dbias = sum dhidden are plain products.
+// with reset_after). The gradient gives dgates, before the functions, and for GRU dhidden: the
+// same, but as the product with the recurrent weight sees them, so that dweight = sum dhidden' h(t
+// - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates. A port
+// may lack GRU without reset_after, dfirst and dfirst_cell.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;

@@ -25,6 +25,12 @@ struct cn_mapping {
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
 
+// Maps a file that a name from outside points to, in the folder of the file neighbour or below.
+// CN_EINVAL when the name is absolute or has "..", or when a part of it is a symbolic link or the
+// file is not a regular one.
+cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t limit,
+                              struct cn_mapping *mapping);
+
 // Opens a directory as a store and makes it, with its parents, when it is missing. Takes a lock: a
 // second process gets CN_EEXIST. Leftovers of a crash are removed. Close with store->ops->close.
 cn_err cn_platform_open_store(const char *directory, struct cn_store **store);

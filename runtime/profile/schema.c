@@ -23,6 +23,7 @@ static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entro
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
+static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
@@ -74,6 +75,9 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "5 s", .uses = NODE, .about = "silence of a member that counts as lost"},
+    {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
+     .uses = NODE,
+     .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
     {"data", CN_VALUE_DATA, BOARD | SITE, AT(data),
      .example = "{my-data: {inputs: inputs.npy, labels: labels.npy}}", .required = TRAIN | NODE,
      .uses = CN_USE_ALL, .about = "data sets by the name a job uses: paths of two .npy files each"},

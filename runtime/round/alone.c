@@ -38,6 +38,31 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
     return err;
 }
 
+static void rules_text(const struct cn_rules *r, char *text, size_t size)
+{
+    snprintf(text, size,
+             "%s|%s|%s|%d %a %a %d %d %a %a %a %d %u %u %a %a %a|%s|%d %u %u %d %d %u %a",
+             r->output, r->weights, r->ignore, r->classes_first, r->smoothing, r->delta,
+             (int)r->optimizer, r->nesterov, r->beta1, r->beta2, r->epsilon, (int)r->schedule,
+             r->warm_up, r->every, r->factor, r->clip, r->proximal, r->freeze, (int)r->normalize,
+             r->window, r->stride, r->one_hot, r->flip, r->crop, r->noise);
+}
+
+// Rules that say nothing do not count, so that a run from before there were any goes on. A cosine
+// depends on the length of the run.
+static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
+{
+    static const struct cn_rules none;
+    char text[2 * CN_PATH_SIZE], plain[2 * CN_PATH_SIZE];
+
+    rules_text(&job->rules, text, sizeof(text));
+    rules_text(&none, plain, sizeof(plain));
+    if (strcmp(text, plain) != 0)
+        cn_sha256_add(sha, text, strlen(text));
+    if (job->rules.schedule == CN_SCHEDULE_COSINE)
+        cn_sha256_add(sha, &job->rounds, sizeof(job->rounds));
+}
+
 // What would give other results is another run; paths and thread counts are not.
 static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_SIZE])
 {
@@ -52,6 +77,7 @@ static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_S
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, graph, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, text, strlen(text));
+    add_rules(&sha, job);
     cn_sha256_finish(&sha, digest);
     return cn_get_u64(digest);
 }
@@ -136,10 +162,11 @@ static cn_err train_round(struct alone *alone)
             return CN_ECANCELED;
         err = cn_session_step(session, alone->collective, &flags);
         if (err == CN_EDIVERGED)
-            cn_log(CN_LOG_ERROR, "train",
-                   "round %u, step %u: the loss or a gradient is not finite; the checkpoint of the "
-                   "last round is kept (a lower learning_rate helps)",
-                   session->held.round, session->held.step + 1);
+            cn_log(
+                CN_LOG_ERROR, "train",
+                "round %u, step %u: training diverged; the checkpoint of the last good step that "
+                "was saved is kept (a lower learning_rate helps)",
+                session->held.round, session->held.step + 1);
         if (!err)
             err = cn_session_save(session, SAVE_MS);
         if (err)

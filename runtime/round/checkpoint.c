@@ -7,7 +7,7 @@
 #include "runtime/port/crypto.h"
 
 #define HEADER_SIZE 304
-#define ARRAY_COUNT 6
+#define ARRAY_COUNT 7
 
 static const uint8_t magic[8] = "cairnck2"; // the digit is CN_CHECKPOINT_VERSION
 
@@ -20,9 +20,9 @@ static const struct {
     bool has_frame;
 } phases[] = {
     [CN_PHASE_EMPTY] = {.required = 0x00, .allowed = 0x00},
-    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x0d},
-    [CN_PHASE_TRAIN] = {.required = 0x03, .allowed = 0x0f},
-    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x3d, .has_frame = true},
+    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x4d},
+    [CN_PHASE_TRAIN] = {.required = 0x03, .allowed = 0x4f},
+    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x7d, .has_frame = true},
 };
 
 static void arrays_of(const struct cn_checkpoint *checkpoint, const float *arrays[ARRAY_COUNT])
@@ -33,6 +33,7 @@ static void arrays_of(const struct cn_checkpoint *checkpoint, const float *array
     arrays[3] = checkpoint->residual;
     arrays[4] = checkpoint->next_residual;
     arrays[5] = checkpoint->change;
+    arrays[6] = checkpoint->second;
 }
 
 void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
@@ -42,6 +43,7 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
     free(checkpoint->base);
     free(checkpoint->weights);
     free(checkpoint->optimizer);
+    free(checkpoint->second);
     free(checkpoint->residual);
     free(checkpoint->next_residual);
     free(checkpoint->change);
@@ -107,7 +109,7 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 36, (uint32_t)checkpoint->phase);
     cn_put_u32(header + 40, checkpoint->round);
     cn_put_u32(header + 44, checkpoint->step);
-    cn_put_u64(header + 48, checkpoint->cursor);
+    cn_put_u64(header + 48, checkpoint->updates);
     cn_put_u64(header + 56, checkpoint->epoch);
     cn_put_u32(header + 64, checkpoint->version);
     cn_put_u32(header + 68, presence);
@@ -207,7 +209,7 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .phase = (enum cn_phase)cn_get_u32(header + 36),
         .round = cn_get_u32(header + 40),
         .step = cn_get_u32(header + 44),
-        .cursor = cn_get_u64(header + 48),
+        .updates = cn_get_u64(header + 48),
         .epoch = cn_get_u64(header + 56),
         .version = cn_get_u32(header + 64),
         .samples = cn_get_u64(header + 168),
@@ -316,6 +318,7 @@ static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint
     float **const arrays[ARRAY_COUNT] = {
         &checkpoint->base,     &checkpoint->weights,       &checkpoint->optimizer,
         &checkpoint->residual, &checkpoint->next_residual, &checkpoint->change,
+        &checkpoint->second,
     };
     uint32_t presence = cn_get_u32(bytes + 68);
     size_t array_size = checkpoint->total * sizeof(float);

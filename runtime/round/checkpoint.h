@@ -32,7 +32,7 @@ struct cn_checkpoint {
     enum cn_phase phase;
     uint32_t round;   // being trained or sent
     uint32_t step;    // local steps done in it
-    uint64_t cursor;  // reserved: zero, not looked at; batches follow from (round, step)
+    uint64_t updates; // that the second moment has seen; 0 without one
     uint64_t epoch;   // of the group, the highest seen
     uint32_t version; // number of the base
     uint8_t graph[CN_DIGEST_SIZE];
@@ -57,6 +57,7 @@ struct cn_checkpoint {
     float *base;
     float *weights;       // TRAIN
     float *optimizer;     // TRAIN, or kept across rounds
+    float *second;        // the same, of optimizers with a second moment
     float *residual;      // of the last decided round
     float *next_residual; // SEND: counts if the frame is accepted
     float *change;        // SEND: w - base of the round, for the residual if it is not

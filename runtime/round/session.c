@@ -49,26 +49,10 @@ static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
     return cn_dataset_open(&config, &shape, diag, &session->dataset);
 }
 
-static cn_err allocate_batch(struct cn_session *session)
-{
-    struct cn_sample_shape shape;
-    size_t elements = 1;
-    size_t batch = session->config.job->batch;
-
-    cn_trainer_sample_shape(session->trainer, &shape);
-    for (uint32_t i = 0; i < shape.rank; i++)
-        elements *= shape.dims[i];
-    session->batch.inputs = calloc(batch * elements, sizeof(float));
-    session->batch.labels = calloc(batch, sizeof(int32_t));
-    session->batch.targets = calloc(batch * shape.outputs, sizeof(float));
-    if (!session->batch.inputs || !session->batch.labels || !session->batch.targets)
-        return CN_ENOMEM;
-    return CN_OK;
-}
-
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
+    struct cn_sample_shape shape;
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
@@ -77,6 +61,8 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .learning_rate = (float)config->job->learning_rate,
         .momentum = (float)config->job->momentum,
         .weight_decay = (float)config->job->weight_decay,
+        .rules = &config->job->rules,
+        .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
     };
@@ -89,7 +75,10 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     if (err)
         return err;
     session->layout = cn_trainer_layout(session->trainer);
-    return allocate_batch(session);
+    cn_trainer_sample_shape(session->trainer, &shape);
+    session->weighted =
+        shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
+    return cn_batch_init(&shape, config->job->batch, &session->batch);
 }
 
 static void start_empty(struct cn_session *session)
@@ -104,6 +93,18 @@ static void start_empty(struct cn_session *session)
     memcpy(session->held.graph, session->config.graph, CN_DIGEST_SIZE);
 }
 
+// Steps of the run before the one that comes next, whoever trained them.
+static uint64_t steps_before(const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    const struct cn_job *job = session->config.job;
+    uint32_t most =
+        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+
+    return held->round ? (uint64_t)(held->round - 1) * most + held->step : 0;
+}
+
 // A stored state leaves out arrays of zeros.
 cn_err cn_session_load_trainer(struct cn_session *session)
 {
@@ -114,15 +115,20 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     if (held->phase != CN_PHASE_EMPTY)
         err = cn_session_allocate(&held->residual, held->total);
     if (!err && held->phase == CN_PHASE_TRAIN)
-        err = cn_session_allocate(&held->optimizer, held->total);
+        err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
         return err;
     err = cn_trainer_set_weights(session->trainer, weights);
-    if (err)
-        return err;
-    return cn_trainer_set_optimizer(session->trainer, held->optimizer);
+    if (!err)
+        err = cn_trainer_set_base(session->trainer, held->base);
+    if (!err)
+        err = cn_trainer_set_optimizer(session->trainer, held->optimizer);
+    if (!err && cn_trainer_has_second(session->trainer))
+        err = cn_trainer_set_second(session->trainer, held->second);
+    cn_trainer_set_step(session->trainer, steps_before(session), held->updates);
+    return err;
 }
 
 static bool fits_run(const struct cn_session *session, const struct cn_checkpoint *held)
@@ -186,9 +192,7 @@ void cn_session_close(struct cn_session *session)
         return;
     cn_checkpoint_deinit(&session->held);
     free(session->spectrum);
-    free(session->batch.inputs);
-    free(session->batch.labels);
-    free(session->batch.targets);
+    cn_batch_deinit(&session->batch);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
@@ -198,12 +202,7 @@ void cn_session_close(struct cn_session *session)
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
 static uint64_t first_batch(const struct cn_session *session)
 {
-    const struct cn_job *job = session->config.job;
-    uint32_t most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
-    uint64_t steps = (uint64_t)(session->held.round - 1) * most + session->held.step;
-
-    return steps * job->accumulate;
+    return steps_before(session) * session->config.job->accumulate;
 }
 
 static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
@@ -222,7 +221,7 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
 }
 
 static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective *collective,
-                               double samples)
+                               double samples, double weight)
 {
     float *gradients;
     cn_err err;
@@ -233,7 +232,28 @@ static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective 
     err = cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
     if (err)
         return err;
-    return cn_trainer_apply(session->trainer, samples);
+    return cn_trainer_apply_weighted(session->trainer, samples, weight);
+}
+
+// The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
+static void count_step(struct cn_session *session, float samples, float loss, float weight)
+{
+    struct cn_checkpoint *held = &session->held;
+
+    session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
+    held->step++;
+    held->samples += (uint64_t)samples;
+    held->train_loss += weight == samples ? (double)loss : session->step_loss * (double)samples;
+}
+
+static void name_fault(struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    char what[160];
+
+    if (!cn_trainer_find_fault(session->trainer, what, sizeof(what)))
+        cn_log(CN_LOG_ERROR, "session", "round %u, step %u: %s is not finite", held->round,
+               held->step + 1, what);
 }
 
 static void add_step_time(struct cn_session *session, double elapsed_s)
@@ -244,7 +264,8 @@ static void add_step_time(struct cn_session *session, double elapsed_s)
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
-    enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, FIELDS };
+    enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, FIELDS };
+    uint32_t fields = session->weighted ? FIELDS : WEIGHT;
     struct cn_metrics metrics = {0};
     uint64_t begun_us = cn_platform_now_us();
     float sums[FIELDS];
@@ -256,11 +277,12 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
         return err ? err : local;
     }
     sums[SAMPLES] = (float)metrics.count;
+    sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local ? 1 : 0;
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, FIELDS);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, fields);
     if (err)
         goto discard;
     flags->knocked = sums[KNOCKED] > 0;
@@ -268,16 +290,18 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     err = sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
     if (err || flags->abandon)
         goto discard;
-    err = reduce_and_apply(session, collective, (double)sums[SAMPLES]);
+    if (fields == WEIGHT)
+        sums[WEIGHT] = sums[SAMPLES];
+    err = reduce_and_apply(session, collective, (double)sums[SAMPLES], (double)sums[WEIGHT]);
     if (err)
         goto discard;
-    session->held.step++;
-    session->held.samples += (uint64_t)sums[SAMPLES];
-    session->held.train_loss += (double)sums[LOSS];
+    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     add_step_time(session, 1e-6 * (double)(cn_platform_now_us() - begun_us));
     return CN_OK;
 
 discard:
+    if (err == CN_EDIVERGED)
+        name_fault(session);
     local = cn_trainer_discard(session->trainer);
     return err ? err : local;
 }
@@ -349,7 +373,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (session->config.job->keep_optimizer)
         err = cn_session_keep_momentum(session);
     else
-        release(&held->optimizer);
+        cn_session_release_optimizer(session);
     if (err)
         return err;
     err = compare_with_leader(session, collective);
@@ -399,7 +423,7 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     }
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
-    release(&held->optimizer);
+    cn_session_release_optimizer(session);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
@@ -416,7 +440,7 @@ cn_err cn_session_snapshot(struct cn_session *session)
     err = cn_trainer_get_weights(session->trainer, held->weights);
     if (err)
         return err;
-    return cn_trainer_get_optimizer(session->trainer, held->optimizer);
+    return cn_session_keep_optimizer(session);
 }
 
 static bool below_reserve(const struct cn_session *session)
@@ -476,5 +500,5 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
 
 size_t cn_session_state_limit(const struct cn_session *session)
 {
-    return 4096 + 6 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
+    return 4096 + 7 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
 }

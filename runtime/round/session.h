@@ -38,6 +38,10 @@ struct cn_session {
     const struct cn_layout *layout; // of the trainer
     struct cn_batch batch;          // room for one micro-batch
     struct cn_checkpoint held;
+    bool weighted;              // rows may weigh other than 1 a sample: members say how much
+    double step_loss;           // mean of the last step
+    struct cn_metrics measured; // of the base, on this board's held-out samples
+    double f1;
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
     uint32_t seat;                     // of this board in its group, whoever else is there

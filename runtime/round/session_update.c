@@ -112,6 +112,35 @@ void cn_session_localize(const struct cn_session *session, float *weights)
     }
 }
 
+cn_err cn_session_allocate_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->optimizer, held->total);
+
+    if (!err && cn_trainer_has_second(session->trainer))
+        err = cn_session_allocate(&held->second, held->total);
+    return err;
+}
+
+void cn_session_release_optimizer(struct cn_session *session)
+{
+    free(session->held.optimizer);
+    free(session->held.second);
+    session->held.optimizer = session->held.second = NULL;
+    session->held.updates = 0;
+}
+
+cn_err cn_session_keep_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+
+    if (err || !cn_trainer_has_second(session->trainer))
+        return err;
+    held->updates = cn_trainer_updates(session->trainer);
+    return cn_trainer_get_second(session->trainer, held->second);
+}
+
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order)
 {
     struct cn_checkpoint *held = &session->held;
@@ -119,9 +148,11 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
 
     if (!is_possible(session, order))
         return CN_EFORMAT;
+    if (!session->config.job->keep_optimizer)
+        cn_session_release_optimizer(session);
     err = cn_session_allocate(&held->weights, held->total);
     if (!err)
-        err = cn_session_allocate(&held->optimizer, held->total);
+        err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_session_allocate(&held->residual, held->total);
     if (err)
@@ -136,8 +167,6 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     decay_residual(session);
     memcpy(held->weights, held->base, held->total * sizeof(float));
     cn_session_localize(session, held->weights);
-    if (!session->config.job->keep_optimizer)
-        memset(held->optimizer, 0, held->total * sizeof(float));
     err = cn_session_load_trainer(session);
     if (err || session->config.job->up.mode != CN_UPDATE_AUTO)
         return err;
@@ -209,7 +238,7 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
 cn_err cn_session_keep_momentum(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+    cn_err err = cn_session_keep_optimizer(session);
 
     if (err || held->rule.mode != CN_UPDATE_TOPK)
         return err;

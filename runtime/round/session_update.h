@@ -7,6 +7,11 @@
 // A row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
 
+// The optimizer's state of the checkpoint: zeros unless there is one; none; that of the trainer.
+cn_err cn_session_allocate_optimizer(struct cn_session *session);
+void cn_session_release_optimizer(struct cn_session *session);
+cn_err cn_session_keep_optimizer(struct cn_session *session);
+
 // to = what the round trained, less what the residual already has of it.
 cn_err cn_session_change(struct cn_session *session, float *to);
 

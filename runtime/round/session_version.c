@@ -89,9 +89,11 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
         if (err && err != CN_EDIVERGED)
             return err;
     }
-    sums[0] = (float)metrics.loss;
+    session->measured = metrics;
+    session->f1 = cn_trainer_f1(session->trainer);
+    sums[0] = (float)cn_metrics_row_loss(&metrics);
     sums[1] = (float)metrics.correct;
-    sums[2] = (float)metrics.count;
+    sums[2] = (float)metrics.rows;
     return cn_all_reduce(collective, CN_REDUCE_SUM, sums, 3);
 }
 

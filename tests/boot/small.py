@@ -1,9 +1,12 @@
 """A small image boots, its board joins the aggregator on this machine over DTLS and trains; the power is
 cut in the middle, and after the next boot the run goes on to its end.
 
-usage: small.py HOST_BIN GUEST_BIN WORK
+The guest runs the packaged cairn-node from the image that cairn-flash made of a base image.
+
+usage: small.py HOST_BIN GUEST_BUILD
 """
 
+import glob
 import json
 import os
 import subprocess
@@ -21,38 +24,42 @@ BOARD = "node-17"
 
 SITE = """\
 schema: cairn/site/v1
-name: {name}
-state: /var/lib/cairn
+extends: {source}/boards/qemu-virt-arm64/board.yaml
 threads: 2
-aggregator: {{address: "10.0.2.2:{port}", key: /etc/cairn/node.key}}
+aggregator: {{address: "10.0.2.2:{port}"}}
 data:
   digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
 """
 
 
-def inject(image, folder, files):
-    script = ["mkdir /etc/cairn", "mkdir /data"]
-    for source, target, mode in files:
-        script += [f"write {source} {target}", f"sif {target} mode 010{mode}", f"sif {target} uid 0",
-                   f"sif {target} gid 0"]
-    path = os.path.join(folder, "script")
-    with open(path, "w") as file:
-        file.write("\n".join(script))
-    subprocess.run(["debugfs", "-w", "-f", path, f"{image}?offset=1048576"], check=True, capture_output=True)
-
-
-def make_image(cluster, guest_bin):
-    image = cluster.path("board.img")
-    subprocess.run([os.path.join(SOURCE, "boards", "qemu-virt-arm64", "image", "small"), image], check=True)
-    cluster.write("site.yaml", SITE.format(name=BOARD, port=cluster.port))
-    inject(image, cluster.directory, [
-        (os.path.join(guest_bin, "cairn-node"), "/usr/bin/cairn-node", "0755"),
-        (cluster.path("site.yaml"), "/etc/cairn/node.yaml", "0644"),
-        (cluster.path("keys", f"{BOARD}.key"), "/etc/cairn/node.key", "0600"),
-        (os.path.join(DIGITS, "board-1-images.npy"), "/data/images.npy", "0644"),
-        (os.path.join(DIGITS, "board-1-labels.npy"), "/data/labels.npy", "0644"),
-    ])
+def make_image(cluster, host_bin, packages):
+    """As a user does: a base image and the packages make the image of one board."""
+    base, image = cluster.path("base.img"), cluster.path("board.img")
+    subprocess.run([os.path.join(SOURCE, "boards", "qemu-virt-arm64", "image", "small"), base], check=True)
+    cluster.write("site.yaml", SITE.format(source=SOURCE, port=cluster.port))
+    result = subprocess.run(
+        [os.path.join(host_bin, "cairn-flash"), "image", "--base", base, "--site", cluster.path("site.yaml"),
+         "--board", "qemu-virt-arm64", "--name", BOARD, "--gateway", "gateway.yaml", "--group", "gate",
+         *(word for package in packages for word in ("--deb", package)),
+         "--add", os.path.join(DIGITS, "board-1-images.npy") + ":/data/images.npy",
+         "--add", os.path.join(DIGITS, "board-1-labels.npy") + ":/data/labels.npy", "-o", image],
+        cwd=cluster.directory, env=path_with(host_bin),
+        capture_output=True, text=True)
+    print(result.stdout + result.stderr, end="")
+    assert result.returncode == 0
+    assert os.stat(image).st_mode & 0o777 == 0o600, "the image holds a key"
+    os.rename(base + ".kernel", image + ".kernel")
     return image
+
+
+def path_with(host_bin):
+    return {**os.environ, "PATH": f"{host_bin}:{os.environ['PATH']}"}
+
+
+def make_packages(guest_build, folder):
+    subprocess.run(["cpack", "--config", os.path.join(guest_build, "CPackConfig.cmake"), "-B", folder],
+                   check=True, capture_output=True)
+    return [path for path in glob.glob(os.path.join(folder, "*.deb")) if "cairn-node" in path]
 
 
 def wait_for_version(cluster, version, timeout):
@@ -62,20 +69,22 @@ def wait_for_version(cluster, version, timeout):
         time.sleep(0.2)
 
 
-def main(host_bin, guest_bin):
+def main(host_bin, guest_build):
     begun = time.monotonic()
 
     def say(text):
         print(f"{time.monotonic() - begun:6.1f} s  {text}", flush=True)
 
-    with Cluster(host_bin, {"gate": [BOARD]}, rounds=6, local_steps=5, quorum=1) as cluster:
-        image = make_image(cluster, guest_bin)
+    with Cluster(host_bin, {}, rounds=6, local_steps=5, quorum=1) as cluster:
+        image = make_image(cluster, host_bin, make_packages(guest_build, cluster.path("packages")))
         say(f"image made, {os.stat(image).st_blocks * 512 >> 20} MiB used of {os.path.getsize(image) >> 20}")
         cluster.start("gateway")
         with Guest(image, cluster.path("logs", "guest.log")) as guest:
             guest.start("cairn.poweroff cairn.options=--until-end")
-            guest.wait_for_line("registered in group", timeout=60)
-            say("registered")
+            subprocess.run([os.path.join(host_bin, "cairn-flash"), "wait", "--name", BOARD, "--gateway",
+                            cluster.path("gateway.yaml"), "--timeout", "60 s"], check=True,
+                           cwd=cluster.directory, env=path_with(host_bin))
+            say("joined")
             wait_for_version(cluster, 2, 60)
             guest.cut_power()
             cut_at = cluster.status()["version"]
@@ -97,4 +106,4 @@ if __name__ == "__main__":
     if missing_tools():
         print("skipped: needs " + ", ".join(missing_tools()))
         sys.exit(77)
-    main(sys.argv[1], sys.argv[2])
+    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))

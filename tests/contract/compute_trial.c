@@ -140,11 +140,18 @@ static void run_trial(const struct cn_compute_ops *ops, uint32_t threads, struct
     ops->close(device);
 }
 
+// True when an output holds int32.
+static bool is_integers(const struct cn_call *call, int operand)
+{
+    return (call->op == CN_OP_MAX_POOL && operand > CN_CALL_INPUTS) ||
+           (call->op == CN_OP_MAP && call->map.kind == CN_MAP_TO_INT);
+}
+
 static void compare_outputs(const struct cn_compute_ops *ops, const struct trial *trial,
                             const char *name, unsigned times)
 {
     for (int i = CN_CALL_INPUTS; i < OPERANDS; i++) {
-        bool integers = trial->call.op == CN_OP_MAX_POOL && i > CN_CALL_INPUTS;
+        bool integers = is_integers(&trial->call, i);
         double largest = 1, worst = 0;
 
         for (size_t j = 0; j < words_of(trial, i); j++) {

@@ -33,108 +33,6 @@ static void every_entry_of_every_port_is_filled_in(void **state)
     }
 }
 
-static double map_value(const struct cn_map *op, double x)
-{
-    switch (op->kind) {
-    case CN_MAP_RELU:
-        return x < 0 ? 0 : x;
-    case CN_MAP_LEAKY_RELU:
-        return x < 0 ? (double)op->alpha * x : x;
-    case CN_MAP_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case CN_MAP_TANH:
-        return tanh(x);
-    default:
-        break;
-    }
-    return (double)op->alpha * x;
-}
-
-static double map_slope(const struct cn_map *op, double y)
-{
-    switch (op->kind) {
-    case CN_MAP_RELU:
-        return y > 0 ? 1 : 0;
-    case CN_MAP_LEAKY_RELU:
-        return y > 0 ? 1 : (double)op->alpha;
-    case CN_MAP_SIGMOID:
-        return y * (1 - y);
-    case CN_MAP_TANH:
-        return 1 - y * y;
-    default:
-        break;
-    }
-    return (double)op->alpha;
-}
-
-static void maps_and_their_gradients_are_right(void **state)
-{
-    (void)state;
-    for (int kind = CN_MAP_RELU; kind <= CN_MAP_SCALE; kind++)
-        for (int gradient = 0; gradient < 2; gradient++) {
-            struct trial trial = {.samples = 7};
-            struct cn_map op = {.kind = (enum cn_map_kind)kind, .alpha = 0.2f, .count = 19};
-
-            trial.call.op = gradient ? CN_OP_MAP_GRAD : CN_OP_MAP;
-            trial.call.map = op;
-            trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){19, true};
-            if (gradient)
-                trial.extent[1] = trial.extent[0];
-            trial_init(&trial);
-            for (size_t i = 0; i < 7 * 19; i++) {
-                double x = (double)trial.data[0][i];
-
-                trial.wanted[CN_CALL_INPUTS][i] =
-                    gradient ? x * map_slope(&op, (double)trial.data[1][i]) : map_value(&op, x);
-            }
-            trial_check(&trial, "map");
-            trial_deinit(&trial);
-        }
-}
-
-// A sample of dims 2 x 3 x 5; a is whole or repeats, b is a row of 3 along the middle.
-static void check_combine(enum cn_combine_kind kind, bool gradient, bool a_batched)
-{
-    struct cn_combine op = {.kind = kind,
-                            .rank = 3,
-                            .dims = {2, 3, 5},
-                            .a = {15, 5, 1},
-                            .b = {0, 1, 0},
-                            .scale = gradient && kind == CN_COMBINE_SUB ? -1 : 1};
-    struct trial trial = {.call = {.op = gradient ? CN_OP_COMBINE_GRAD : CN_OP_COMBINE},
-                          .samples = 4};
-    struct extent whole = {30, true};
-
-    trial.call.combine = op;
-    trial.extent[0] = gradient ? whole : (struct extent){30, a_batched};
-    trial.extent[1] = (struct extent){gradient && kind != CN_COMBINE_MUL ? 0 : 3, false};
-    trial.extent[CN_CALL_INPUTS] = gradient ? (struct extent){30, a_batched} : whole;
-    trial_init(&trial);
-    for (size_t n = 0; n < 4; n++)
-        for (size_t i = 0; i < 30; i++) {
-            size_t shared = a_batched ? n * 30 + i : i;
-            double b = trial.extent[1].words ? (double)trial.data[1][i / 5 % 3] : 1;
-            double a = (double)trial.data[0][gradient ? n * 30 + i : shared];
-
-            if (gradient)
-                trial.wanted[CN_CALL_INPUTS][shared] += (double)op.scale * a * b;
-            else
-                trial.wanted[CN_CALL_INPUTS][n * 30 + i] = kind == CN_COMBINE_ADD   ? a + b
-                                                           : kind == CN_COMBINE_SUB ? a - b
-                                                                                    : a * b;
-        }
-    trial_check(&trial, "combine");
-    trial_deinit(&trial);
-}
-
-static void arithmetic_repeats_operands_and_sums_their_gradients(void **state)
-{
-    (void)state;
-    for (int kind = CN_COMBINE_ADD; kind <= CN_COMBINE_MUL; kind++)
-        for (int i = 0; i < 4; i++)
-            check_combine((enum cn_combine_kind)kind, i & 1, i & 2);
-}
-
 static void bias_gradients_sum_rows_and_planes(void **state)
 {
     (void)state;
@@ -285,8 +183,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_entry_of_every_port_is_filled_in),
-        cmocka_unit_test(maps_and_their_gradients_are_right),
-        cmocka_unit_test(arithmetic_repeats_operands_and_sums_their_gradients),
         cmocka_unit_test(bias_gradients_sum_rows_and_planes),
         cmocka_unit_test(cross_entropy_counts_rows_weights_and_smoothed_targets),
         cmocka_unit_test(losses_of_values_and_their_gradients_are_right),

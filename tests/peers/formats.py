@@ -192,7 +192,7 @@ def read_version(data):
 # Checkpoints
 
 PHASES = ["empty", "base", "train", "send"]
-ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change"]
+ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
 MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
 MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
@@ -209,7 +209,7 @@ class Checkpoint(NamedTuple):
     phase: str
     round: int
     step: int
-    cursor: int
+    updates: int
     epoch: int
     version: int
     arrays: dict

@@ -2,7 +2,7 @@
 //
 //   "weight NAME 3,2,3,3"           float32 initializer with random values
 //   "numbers NAME 0,-1"             int64 initializer
-//   "Conv x w b -> y pads=1,1,1,1"  node; "_" is an omitted input
+//   "Conv x w b -> y pads=1,1,1,1"  node; "_" is an omitted input or output
 #pragma once
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "tests/unit/onnx_message.h"
 
-#define NET_LINES 24
+#define NET_LINES 32
 
 struct net {
     const char *input; // dims of a sample, "1,8,8"; the batch is dynamic
@@ -105,11 +105,12 @@ static inline void put_node(struct message *graph, const char *op, char **words)
     while ((word = strtok_r(NULL, " ", words)) && strcmp(word, "->") != 0)
         put_text(&node, 1, strcmp(word, "_") ? word : "");
     word = strtok_r(NULL, " ", words);
-    put_text(&node, 2, word);
     snprintf(name, sizeof(name), "make-%s", word);
+    for (; word && !strchr(word, '='); word = strtok_r(NULL, " ", words))
+        put_text(&node, 2, strcmp(word, "_") ? word : "");
     put_text(&node, 3, name);
     put_text(&node, 4, op);
-    while ((word = strtok_r(NULL, " ", words))) {
+    for (; word; word = strtok_r(NULL, " ", words)) {
         struct message attribute;
         char *value = strchr(word, '=');
 

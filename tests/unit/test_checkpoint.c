@@ -38,7 +38,7 @@ static void make_state(enum cn_phase phase, struct cn_checkpoint *made)
         .phase = phase,
         .round = 9,
         .step = 4,
-        .cursor = 1234,
+        .updates = 1234,
         .epoch = 77,
         .version = 8,
         .samples = 640,
@@ -89,7 +89,7 @@ static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoin
     assert_int_equal(a->phase, b->phase);
     assert_int_equal(a->round, b->round);
     assert_int_equal(a->step, b->step);
-    assert_int_equal(a->cursor, b->cursor);
+    assert_int_equal(a->updates, b->updates);
     assert_int_equal(a->epoch, b->epoch);
     assert_int_equal(a->version, b->version);
     assert_memory_equal(a->graph, b->graph, CN_DIGEST_SIZE);

@@ -1,0 +1,167 @@
+#include "boards/flash/disk.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_SIZE 4352 // PATH_MAX and a name
+
+// The first line of a file of sysfs, without spaces at its end.
+static bool read_line(const char *folder, const char *name, char *text, size_t size)
+{
+    char path[PATH_SIZE + 128];
+    FILE *file;
+    bool got;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    file = fopen(path, "re");
+    got = file && fgets(text, (int)size, file);
+    if (!got)
+        text[0] = '\0';
+    for (size_t i = strlen(text); i > 0 && isspace((unsigned char)text[i - 1]); i--)
+        text[i - 1] = '\0';
+    if (file)
+        fclose(file);
+    return got;
+}
+
+static bool has(const char *folder, const char *name)
+{
+    char path[PATH_SIZE + 128];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+// The mount point of a device "8:1", from mountinfo.
+static bool find_mount(const char *root, const char *number, char *point, size_t size)
+{
+    char path[PATH_SIZE + 128], line[4096];
+    FILE *file;
+    bool found = false;
+
+    snprintf(path, sizeof(path), "%s/proc/self/mountinfo", root);
+    file = fopen(path, "re");
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        char device[32], where[1024];
+
+        found = sscanf(line, "%*s %*s %31s %*s %1023s", device, where) == 2 &&
+                strcmp(device, number) == 0;
+        if (found)
+            snprintf(point, size, "%.100s", where);
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool is_swap(const char *root, const char *name)
+{
+    char path[PATH_SIZE + 128], line[1024], wanted[80];
+    FILE *file;
+    bool found = false;
+
+    snprintf(path, sizeof(path), "%s/proc/swaps", root);
+    snprintf(wanted, sizeof(wanted), "/dev/%s", name);
+    file = fopen(path, "re");
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = strncmp(line, wanted, strlen(wanted)) == 0 &&
+                isspace((unsigned char)line[strlen(wanted)]);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+// Device mapper, RAID and the like hold what they are made of.
+static bool find_holder(const char *folder, char *holder, size_t size)
+{
+    char path[PATH_SIZE + 128];
+    const struct dirent *entry;
+    bool found = false;
+    DIR *list;
+
+    snprintf(path, sizeof(path), "%s/holders", folder);
+    list = opendir(path);
+    while (list && !found && (entry = readdir(list))) {
+        found = entry->d_name[0] != '.';
+        if (found)
+            snprintf(holder, size, "%.63s", entry->d_name);
+    }
+    if (list)
+        closedir(list);
+    return found;
+}
+
+static void find_use(const char *root, const char *folder, const char *name, struct cn_disk *device)
+{
+    char number[32], what[128];
+
+    if (device->use[0])
+        return;
+    if (read_line(folder, "dev", number, sizeof(number)) &&
+        find_mount(root, number, what, sizeof(what)))
+        snprintf(device->use, sizeof(device->use), "%s is mounted from %.63s", what, name);
+    else if (is_swap(root, name))
+        snprintf(device->use, sizeof(device->use), "%.63s is swap space", name);
+    else if (find_holder(folder, what, sizeof(what)))
+        snprintf(device->use, sizeof(device->use), "%s is made of %.63s", what, name);
+}
+
+// The same for each partition: a folder of the disk's that has a file "partition".
+static void find_uses(const char *root, const char *folder, struct cn_disk *device)
+{
+    const struct dirent *entry;
+    DIR *list;
+
+    find_use(root, folder, device->name, device);
+    list = opendir(folder);
+    while (list && (entry = readdir(list))) {
+        char part[PATH_SIZE];
+
+        snprintf(part, sizeof(part), "%.4000s/%s", folder, entry->d_name);
+        if (entry->d_name[0] != '.' && has(part, "partition"))
+            find_use(root, part, entry->d_name, device);
+    }
+    if (list)
+        closedir(list);
+}
+
+// Card readers of the mmc subsystem do not say that a card can be taken out.
+static bool is_removable(const char *folder)
+{
+    char text[32];
+
+    if (read_line(folder, "removable", text, sizeof(text)) && strcmp(text, "1") == 0)
+        return true;
+    if (read_line(folder, "device/type", text, sizeof(text)) && strcmp(text, "SD") == 0)
+        return true;
+    return strstr(folder, "/usb") != NULL;
+}
+
+bool cn_disk_examine(const char *root, unsigned major, unsigned minor, struct cn_disk *device)
+{
+    char path[PATH_SIZE], text[64];
+    char *folder;
+
+    *device = (struct cn_disk){0};
+    snprintf(path, sizeof(path), "%s/sys/dev/block/%u:%u", root, major, minor);
+    folder = realpath(path, NULL);
+    if (!folder)
+        return false;
+    snprintf(device->name, sizeof(device->name), "%.63s", strrchr(folder, '/') + 1);
+    device->partition = has(folder, "partition");
+    device->removable = is_removable(folder);
+    device->read_only = read_line(folder, "ro", text, sizeof(text)) && strcmp(text, "0") != 0;
+    if (read_line(folder, "size", text, sizeof(text)))
+        device->size = strtoull(text, NULL, 10) * 512; // of 512 bytes, whatever the device's own
+    if (!read_line(folder, "device/model", device->model, sizeof(device->model)))
+        read_line(folder, "device/name", device->model, sizeof(device->model));
+    find_uses(root, folder, device);
+    free(folder);
+    return true;
+}

@@ -1,0 +1,169 @@
+#include "boards/flash/enrol.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boards/flash/process.h"
+#include "boards/flash/talk.h"
+#include "runtime/command/command.h"
+#include "runtime/port/crypto.h"
+
+#define SSH "ssh://"
+#define PROGRAM "cairn-aggregator"
+#define KEY_MAX 512
+
+struct place {
+    char host[256]; // "" when the gateway is here
+    char profile[512];
+};
+
+// Words that pass through a remote shell unchanged.
+static bool is_word(const char *text)
+{
+    return text[0] && text[0] != '-' &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._@:+-") ==
+               strlen(text);
+}
+
+static bool find_place(const char *gateway, struct place *place)
+{
+    const char *rest, *slash;
+
+    *place = (struct place){0};
+    if (strncmp(gateway, SSH, strlen(SSH)) != 0)
+        return (size_t)snprintf(place->profile, sizeof(place->profile), "%s", gateway) <
+               sizeof(place->profile);
+    rest = gateway + strlen(SSH);
+    slash = strchr(rest, '/');
+    if (slash && (size_t)(slash - rest) < sizeof(place->host) &&
+        strlen(slash) < sizeof(place->profile)) {
+        snprintf(place->host, sizeof(place->host), "%.*s", (int)(slash - rest), rest);
+        snprintf(place->profile, sizeof(place->profile), "%s", slash);
+    }
+    if (is_word(place->host) && is_word(place->profile))
+        return true;
+    cn_talk_error(NULL, "--gateway '%s': expected a profile, or ssh://HOST/PATH", gateway);
+    return false;
+}
+
+static void explain(struct cn_process_result *result, const struct place *place, const char *what)
+{
+    cn_talk_error(result->code == 127 && !place->host[0]
+                      ? "install cairn-aggregator, or give ssh://HOST/PATH"
+                      : NULL,
+                  "%s: the aggregator%s%s: %s", what, place->host[0] ? " on " : "", place->host,
+                  cn_process_complaint(result));
+}
+
+// The key as the remote program wrote it: into a folder of its own there, printed, wiped.
+static int enrol_there(const struct cn_order *order, const struct place *place, const char *path)
+{
+    char script[2048], group[160] = "";
+    const char *const argv[] = {"ssh", "-o", "BatchMode=yes", place->host, script, NULL};
+    struct cn_process_result result;
+    int code = CN_EXIT_FAILED, file = -1;
+
+    if (order->group)
+        snprintf(group, sizeof(group), "--group %s", order->group);
+    snprintf(script, sizeof(script),
+             "d=$(mktemp -d) && " PROGRAM " enroll %s %s %s -o $d/key >&2 && cat $d/key; c=$?; "
+             "shred -u $d/key 2>/dev/null; rm -rf $d; exit $c",
+             place->profile, order->name, group);
+    if (cn_process_run(argv, -1, &result) == CN_OK && result.code == 0 && result.out.size &&
+        result.out.size < KEY_MAX) {
+        file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file >= 0 && write(file, result.out.data, result.out.size) == (ssize_t)result.out.size)
+            code = CN_EXIT_DONE;
+    } else {
+        explain(&result, place, "not enrolled");
+    }
+    if (file >= 0)
+        close(file);
+    if (result.out.data)
+        cn_crypto_wipe(result.out.data, result.out.size);
+    cn_process_deinit(&result);
+    return code;
+}
+
+static int enrol_here(const struct cn_order *order, const struct place *place, const char *path)
+{
+    const char *argv[] = {PROGRAM,
+                          "enroll",
+                          place->profile,
+                          order->name,
+                          "-o",
+                          path,
+                          order->group ? "--group" : NULL,
+                          order->group,
+                          NULL};
+    struct cn_process_result result;
+    cn_err err = cn_process_run(argv, -1, &result);
+    int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+
+    if (code)
+        explain(&result, place, "not enrolled");
+    cn_process_deinit(&result);
+    return code;
+}
+
+int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space, char *path,
+                  size_t size)
+{
+    struct place place;
+    int code;
+
+    if (order->key) {
+        snprintf(path, size, "%s", order->key);
+        return CN_EXIT_DONE;
+    }
+    if (!find_place(order->gateway, &place))
+        return CN_EXIT_USAGE;
+    if (order->group && !cn_name_valid(order->group)) {
+        cn_talk_error(NULL, "--group '%s' is not a name", order->group);
+        return CN_EXIT_USAGE;
+    }
+    snprintf(path, size, "%s/node.key", space->path);
+    code = place.host[0] ? enrol_there(order, &place, path) : enrol_here(order, &place, path);
+    if (!code)
+        cn_talk_step("enrolled", "%s is enrolled in group %s", order->name,
+                     order->group ? order->group : order->name);
+    return code;
+}
+
+void cn_enrol_revoke(const struct cn_order *order)
+{
+    struct cn_process_result result;
+
+    if (!order->gateway || cn_enrol_ask(order->gateway, "revoke", order->name, &result))
+        return;
+    if (result.code == 0)
+        cn_talk_step("revoked", "the enrolment of %s is taken back", order->name);
+    else
+        cn_talk_error("revoke it by hand: cairn-aggregator revoke",
+                      "the enrolment of %s stays, its key is on no card", order->name);
+    cn_process_deinit(&result);
+}
+
+// "revoke PROFILE NAME" and "status --json PROFILE": options stand before the profile.
+cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option,
+                    struct cn_process_result *result)
+{
+    struct place place;
+    char script[2048];
+    bool leads = option[0] == '-';
+
+    if (!find_place(gateway, &place))
+        return CN_EINVAL;
+    if (place.host[0]) {
+        const char *const argv[] = {"ssh", "-o", "BatchMode=yes", place.host, script, NULL};
+
+        snprintf(script, sizeof(script), PROGRAM " %s %s %s", command,
+                 leads ? option : place.profile, leads ? place.profile : option);
+        return cn_process_run(argv, -1, result);
+    }
+    const char *const argv[] = {PROGRAM, command, leads ? option : place.profile,
+                                leads ? place.profile : option, NULL};
+    return cn_process_run(argv, -1, result);
+}

@@ -1,0 +1,158 @@
+// cairn-flash ssh: a board that runs already.
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boards/flash/commands.h"
+#include "boards/flash/enrol.h"
+#include "boards/flash/payload.h"
+#include "boards/flash/process.h"
+#include "boards/flash/talk.h"
+
+static const char help[] =
+    "Usage: cairn-flash ssh USER@HOST --deb FILE... --site PROFILE --name NAME --gateway PROFILE\n"
+    "\n"
+    "Puts the packages, the profile and the key on a running board and installs them there. The\n"
+    "user needs ssh without a password and sudo without one, or is root. Nothing is written there\n"
+    "before the board's architecture was checked.\n"
+    "\n" CN_ORDER_HELP;
+
+// A word that reads back as itself in the remote shell; paths are plain already.
+static const char root_prefix[] = "if [ \"$(id -u)\" = 0 ]; then s=; else s='sudo -n'; fi; ";
+
+static int ask(const char *host, const char *script, int in, struct cn_process_result *result)
+{
+    const char *const argv[] = {"ssh", "-o", "BatchMode=yes", host, script, NULL};
+    cn_err err = cn_process_run(argv, in, result);
+
+    return !err && result->code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+static int check_board(const struct cn_order *order, const struct cn_payload *payload)
+{
+    struct cn_process_result result;
+    char script[512], found[16] = "";
+    int code;
+
+    snprintf(script, sizeof(script),
+             "%s$s true && dpkg --print-architecture && { %s ! $s test -e " CN_PAYLOAD_ETC
+             "/node.key || { echo 'it has the key of a board already' >&2; exit 1; }; }",
+             root_prefix, order->replace ? "true ||" : "");
+    code = ask(order->positional, script, -1, &result);
+    if (code)
+        cn_talk_error("is ssh and sudo possible without a password? --replace writes over a key",
+                      "%s: %s", order->positional, cn_process_complaint(&result));
+    else if (result.out.size && result.out.size < sizeof(found))
+        snprintf(found, sizeof(found), "%.*s", (int)result.out.size - 1,
+                 (const char *)result.out.data);
+    cn_process_deinit(&result);
+    if (code || strcmp(payload->architecture, "all") == 0 ||
+        strcmp(payload->architecture, found) == 0)
+        return code;
+    cn_talk_error(NULL, "%s is %s, the packages are for %s", order->positional, found,
+                  payload->architecture);
+    return CN_EXIT_FAILED;
+}
+
+// One file through standard input, aside and renamed, with its mode from the start.
+static int send(const char *host, const struct cn_payload_file *file)
+{
+    struct cn_process_result result;
+    char script[2048];
+    int from = open(file->source, O_RDONLY | O_CLOEXEC), code;
+
+    snprintf(script, sizeof(script),
+             "%sf=%s; $s mkdir -p \"${f%%/*}\" && $s sh -c 'umask 077; cat >\"$1.new\" && "
+             "chmod %03o \"$1.new\" && sync && mv \"$1.new\" \"$1\"' sh \"$f\" && "
+             "$s sha256sum \"$f\"",
+             root_prefix, file->target, file->mode);
+    code = from < 0 ? CN_EXIT_FAILED : ask(host, script, from, &result);
+    if (from < 0)
+        return code;
+    close(from);
+    if (!code) {
+        char digest[2 * CN_DIGEST_SIZE + 1];
+
+        cn_hex(digest, file->digest, CN_DIGEST_SIZE);
+        if (result.out.size < strlen(digest) ||
+            memcmp(result.out.data, digest, strlen(digest)) != 0)
+            code = CN_EXIT_VERIFY;
+    }
+    if (code)
+        cn_talk_error(NULL, "%s: %s was not written: %s", host, file->target,
+                      code == CN_EXIT_VERIFY ? "it reads back differently"
+                                             : cn_process_complaint(&result));
+    cn_process_deinit(&result);
+    return code;
+}
+
+static int install(const char *host)
+{
+    struct cn_process_result result;
+    char script[512];
+    int code;
+
+    snprintf(script, sizeof(script), "%s$s sh " CN_PAYLOAD_SEED "/firstboot", root_prefix);
+    code = ask(host, script, -1, &result);
+    if (code)
+        cn_talk_error("its journal says more; run " CN_PAYLOAD_SEED "/firstboot there again",
+                      "%s: the packages were not installed: %s", host,
+                      cn_process_complaint(&result));
+    cn_process_deinit(&result);
+    return code;
+}
+
+static int fill(const struct cn_order *order, const struct cn_workspace *space)
+{
+    struct cn_payload payload = {0};
+    char key[512];
+    int code = cn_payload_make(order, space, &payload);
+
+    if (!code)
+        cn_payload_print(&payload);
+    if (!code)
+        code = check_board(order, &payload);
+    if (code || order->dry_run)
+        return code;
+    code = cn_enrol_make(order, space, key, sizeof(key));
+    if (code)
+        return code;
+    code = cn_payload_add(&payload, key, CN_PAYLOAD_ETC "/node.key", 0600);
+    for (size_t i = 0; i < payload.count && !code; i++)
+        if (strcmp(payload.files[i].target, CN_PAYLOAD_UNIT) != 0) // installed at once
+            code = send(order->positional, &payload.files[i]);
+    if (code) {
+        cn_enrol_revoke(order);
+        return code;
+    }
+    code = install(order->positional);
+    if (!code)
+        cn_talk_step("done", "%s runs as %s", order->positional, order->name);
+    return code;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    struct cn_workspace space = {0};
+    struct cn_order order = {0};
+    int code = cn_order_parse(argc, argv, help, &order);
+
+    (void)ports;
+    if (code)
+        return code;
+    if (!order.positional || order.positional[0] == '-') {
+        cn_talk_error(NULL, "USER@HOST is missing");
+        return CN_EXIT_USAGE;
+    }
+    code = cn_workspace_open(&space) ? CN_EXIT_FAILED : fill(&order, &space);
+    cn_workspace_close(&space);
+    return code;
+}
+
+const struct cn_command cn_flash_ssh = {
+    .name = "ssh",
+    .summary = "put Cairn on a board that runs",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,144 @@
+// cairn-flash wait: until the aggregator has heard the board, which nothing else can tell.
+#include <cjson/cJSON.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "boards/flash/commands.h"
+#include "boards/flash/enrol.h"
+#include "boards/flash/process.h"
+#include "boards/flash/talk.h"
+#include "runtime/port/platform.h"
+#include "runtime/profile/quantity.h"
+
+#define ASK_MS 1000
+#define TIMEOUT "10 min"
+
+static const char help[] =
+    "Usage: cairn-flash wait --name NAME --gateway PROFILE [--timeout TIME] [--json]\n"
+    "\n"
+    "Waits until the aggregator has heard the board NAME. Exits with 6 when it was not heard in\n"
+    "time, and says what to look at.\n"
+    "\n"
+    "  --gateway PROFILE  the aggregator's profile, here or at ssh://HOST/PATH\n"
+    "  --timeout TIME     such as '90 s' or '5 min'; default: 10 min\n"
+    "  --json             one object a line\n";
+
+struct search {
+    const char *name;
+    bool enrolled, revoked, heard;
+};
+
+// A line of "cairn-aggregator status --json" is an object: the run, or a board.
+static void look_at(const char *line, size_t size, struct search *search)
+{
+    cJSON *object = cJSON_ParseWithLength(line, size);
+    const cJSON *board = cJSON_GetObjectItemCaseSensitive(object, "board");
+
+    if (cJSON_IsString(board) && strcmp(board->valuestring, search->name) == 0) {
+        search->enrolled = true;
+        search->revoked = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "revoked"));
+        search->heard = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(object, "silent_s"));
+    }
+    cJSON_Delete(object);
+}
+
+static int ask(const char *gateway, struct search *search)
+{
+    struct cn_process_result result;
+    int code = CN_EXIT_DONE;
+
+    if (cn_enrol_ask(gateway, "status", "--json", &result))
+        return CN_EXIT_USAGE;
+    if (result.code != 0) {
+        cn_talk_error(NULL, "the aggregator's status: %s", cn_process_complaint(&result));
+        code = CN_EXIT_FAILED;
+    }
+    for (size_t at = 0; at < result.out.size && !code;) {
+        const char *line = (const char *)result.out.data + at;
+        const char *end = memchr(line, '\n', result.out.size - at);
+        size_t size = end ? (size_t)(end - line) : result.out.size - at;
+
+        look_at(line, size, search);
+        at += size + 1;
+    }
+    cn_process_deinit(&result);
+    return code;
+}
+
+static int wait_for(const char *gateway, const char *name, uint64_t timeout_ms)
+{
+    uint64_t begun_ms = cn_platform_now_ms();
+
+    for (;;) {
+        struct search search = {.name = name};
+        int code = ask(gateway, &search);
+        uint64_t spent_ms = cn_platform_now_ms() - begun_ms;
+
+        if (code)
+            return code;
+        if (!search.enrolled || search.revoked) {
+            cn_talk_error("'cairn-flash image' enrols it", "%s is %s", name,
+                          search.revoked ? "revoked" : "not enrolled");
+            return CN_EXIT_FAILED;
+        }
+        if (search.heard) {
+            cn_talk_step("joined", "%s joined after %llu s", name,
+                         (unsigned long long)spent_ms / 1000);
+            return CN_EXIT_DONE;
+        }
+        if (spent_ms >= timeout_ms) {
+            cn_talk_error("is its power on, its network up, and is UDP to the gateway's port let "
+                          "through? its console and 'journalctl -u cairn-node' say more",
+                          "%s was not heard in %llu s", name,
+                          (unsigned long long)timeout_ms / 1000);
+            return CN_EXIT_WAIT;
+        }
+        cn_platform_sleep_ms(ASK_MS);
+    }
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"name", required_argument, NULL, 'n'},
+        {"gateway", required_argument, NULL, 'g'},
+        {"timeout", required_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'j'},
+        {0},
+    };
+    const char *name = NULL, *gateway = NULL, *timeout = TIMEOUT;
+    uint64_t timeout_ms;
+    int option;
+
+    (void)ports;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 'n')
+            name = optarg;
+        else if (option == 'g')
+            gateway = optarg;
+        else if (option == 't')
+            timeout = optarg;
+        else if (option == 'j')
+            cn_talk_set_json(true);
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!name || !gateway || optind != argc) {
+        fputs(help, stderr);
+        return CN_EXIT_USAGE;
+    }
+    if (cn_quantity_parse(timeout, cn_units_time, &timeout_ms)) {
+        cn_talk_error(NULL, "--timeout '%s': expected a time such as '90 s'", timeout);
+        return CN_EXIT_USAGE;
+    }
+    return wait_for(gateway, name, timeout_ms);
+}
+
+const struct cn_command cn_flash_wait = {
+    .name = "wait",
+    .summary = "wait until a board has joined",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,372 @@
+#include "boards/flash/image_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "boards/flash/process.h"
+#include "boards/flash/talk.h"
+#include "runtime/command/command.h"
+#include "runtime/port/crypto.h"
+
+#define STATUS_FILE "/var/lib/dpkg/status"
+#define LIBC_MINOR 34 // the packages need glibc 2.34
+
+static int read_table(const struct cn_image_file *image, int file, struct cn_partition_table *table)
+{
+    uint8_t *head = calloc(1, CN_PARTITION_HEAD);
+    ssize_t got = head ? pread(file, head, CN_PARTITION_HEAD, 0) : -1;
+    cn_err err = got < 0 ? CN_EIO : cn_partition_read(head, (size_t)got, image->size, table);
+
+    free(head);
+    if (err == CN_ENOTFOUND) { // perhaps a file system without a table
+        table->partitions[0] = (struct cn_partition){.size = image->size};
+        table->count = 1;
+        return CN_EXIT_DONE;
+    }
+    if (err == CN_ERANGE)
+        cn_talk_error("was the download cut off? compare its size with the vendor's",
+                      "%s has %llu bytes, and a partition ends beyond that", image->path,
+                      (unsigned long long)image->size);
+    else if (err)
+        cn_talk_error("download it again", "%s: its partition table is damaged", image->path);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// The ext4 partitions of the table, in place.
+static void keep_file_systems(int file, struct cn_partition_table *table,
+                              struct cn_superblock *superblocks)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < table->count; i++) {
+        uint8_t block[2048];
+        struct cn_superblock found;
+
+        if (pread(file, block, sizeof(block), (off_t)table->partitions[i].offset) !=
+                (ssize_t)sizeof(block) ||
+            cn_partition_superblock(block, &found))
+            continue;
+        table->partitions[kept] = table->partitions[i];
+        superblocks[kept++] = found;
+    }
+    table->count = kept;
+}
+
+static bool is_wanted(const struct cn_partition *partition, const struct cn_superblock *superblock,
+                      const char *wanted)
+{
+    char number[12];
+
+    snprintf(number, sizeof(number), "%u", partition->number);
+    return strcmp(partition->name, wanted) == 0 || strcmp(superblock->label, wanted) == 0 ||
+           strcmp(number, wanted) == 0;
+}
+
+// The partition that wanted names, or the one that vendors call so, or the only one.
+static size_t choose(const struct cn_partition_table *table,
+                     const struct cn_superblock *superblocks, const char *wanted)
+{
+    static const char *const usual[] = {"APP", "rootfs", "root", "writable", "cloudimg-rootfs"};
+    const char *const *names = wanted ? &wanted : usual;
+    size_t count = wanted ? 1 : sizeof(usual) / sizeof(usual[0]);
+
+    for (size_t n = 0; n < count; n++)
+        for (size_t i = 0; i < table->count; i++)
+            if (is_wanted(&table->partitions[i], &superblocks[i], names[n]))
+                return i;
+    return !wanted && table->count == 1 ? 0 : SIZE_MAX;
+}
+
+static int refuse_choice(const struct cn_image_file *image, const struct cn_partition_table *table,
+                         const struct cn_superblock *superblocks, const char *wanted)
+{
+    char list[1024] = "";
+    size_t length = 0;
+
+    for (size_t i = 0; i < table->count && length < sizeof(list) - 128; i++)
+        length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%u '%s' (%llu MiB)",
+                                   i ? ", " : "", table->partitions[i].number,
+                                   table->partitions[i].name[0] ? table->partitions[i].name
+                                                                : superblocks[i].label,
+                                   (unsigned long long)table->partitions[i].size >> 20);
+    if (table->count == 0)
+        cn_talk_error("is it an image of a card, unpacked?", "%s: no ext4 partition was found",
+                      image->path);
+    else
+        cn_talk_error("choose one with --partition", "%s: %s%s is not the root; ext4 is on: %s",
+                      image->path, wanted ? "partition " : "which one", wanted ? wanted : "", list);
+    return CN_EXIT_FAILED;
+}
+
+static int find_root(struct cn_image_file *image, const char *wanted)
+{
+    static struct cn_partition_table table;
+    static struct cn_superblock superblocks[CN_PARTITION_MAX];
+    struct stat info;
+    int file = open(image->path, O_RDONLY | O_CLOEXEC), code = CN_EXIT_FAILED;
+    size_t chosen;
+
+    if (file < 0 || fstat(file, &info) || !S_ISREG(info.st_mode)) {
+        cn_talk_error(NULL, "%s: %s", image->path, file < 0 ? strerror(errno) : "it is not a file");
+    } else {
+        image->size = (uint64_t)info.st_size;
+        code = read_table(image, file, &table);
+        if (!code)
+            keep_file_systems(file, &table, superblocks);
+    }
+    if (file >= 0)
+        close(file);
+    if (code)
+        return code;
+    chosen = choose(&table, superblocks, wanted);
+    if (chosen == SIZE_MAX)
+        return refuse_choice(image, &table, superblocks, wanted);
+    image->root = table.partitions[chosen];
+    image->superblock = superblocks[chosen];
+    return CN_EXIT_DONE;
+}
+
+// What debugfs prints for one command.
+static cn_err ask(const struct cn_image_file *image, const char *command,
+                  struct cn_process_result *result)
+{
+    const char *const argv[] = {"debugfs", "-R", command, image->target, NULL};
+
+    return cn_process_run(argv, -1, result);
+}
+
+static bool exists(const struct cn_image_file *image, const char *path)
+{
+    struct cn_process_result result;
+    char command[CN_PAYLOAD_TARGET + 16];
+    bool found;
+
+    snprintf(command, sizeof(command), "stat %s", path);
+    found = ask(image, command, &result) == CN_OK && result.out.size > 6 &&
+            memcmp(result.out.data, "Inode:", 6) == 0;
+    cn_process_deinit(&result);
+    return found;
+}
+
+static int check_file_system(const struct cn_image_file *image, const char *when)
+{
+    const char *const argv[] = {"e2fsck", "-fn", image->target, NULL};
+    struct cn_process_result result;
+    cn_err err = cn_process_run(argv, -1, &result);
+    int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+
+    if (code && result.code == 127)
+        cn_talk_error("install e2fsprogs", "e2fsck and debugfs are needed");
+    else if (code)
+        cn_talk_error("check the image with e2fsck", "%s: its root is not consistent %s",
+                      image->path, when);
+    cn_process_deinit(&result);
+    return code;
+}
+
+// "Field: value" of a paragraph of the package database.
+static void read_paragraph(const char *text, const char *field, char *value, size_t size)
+{
+    const char *end = strstr(text, "\n\n"), *at = strstr(text, field);
+
+    value[0] = '\0';
+    if (at && (!end || at < end))
+        snprintf(value, size, "%.*s", (int)strcspn(at + strlen(field), "\n"), at + strlen(field));
+}
+
+static int check_libc(const struct cn_image_file *image, const char *architecture)
+{
+    unsigned major = 0, minor = 0;
+
+    if (strcmp(architecture, "all") != 0 && strcmp(architecture, image->architecture) != 0) {
+        cn_talk_error("take the packages or the image of the other architecture",
+                      "%s holds a system for %s, the packages are for %s", image->path,
+                      image->architecture, architecture);
+        return CN_EXIT_FAILED;
+    }
+    if (sscanf(image->libc, "%u.%u", &major, &minor) == 2 && major == 2 && minor < LIBC_MINOR) {
+        cn_talk_error("JetPack 6, Debian 12, Ubuntu 22.04 or later have it",
+                      "%s has glibc %s; the packages need 2.%d", image->path, image->libc,
+                      LIBC_MINOR);
+        return CN_EXIT_FAILED;
+    }
+    return CN_EXIT_DONE;
+}
+
+static int check_system(struct cn_image_file *image, const char *architecture)
+{
+    struct cn_process_result result;
+    const char *libc = NULL;
+    cn_err err = ask(image, "cat " STATUS_FILE, &result);
+
+    if (!err && result.out.size && !cn_buffer_append(&result.out, "", 1)) {
+        libc = strstr((const char *)result.out.data, "Package: libc6\n");
+        if (libc) {
+            read_paragraph(libc, "\nArchitecture: ", image->architecture,
+                           sizeof(image->architecture));
+            read_paragraph(libc, "\nVersion: ", image->libc, sizeof(image->libc));
+        }
+    }
+    cn_process_deinit(&result);
+    if (!libc) {
+        cn_talk_error("the root must hold a Debian or Ubuntu system; --partition chooses another",
+                      "%s: partition %u has no package database with libc6", image->path,
+                      image->root.number);
+        return CN_EXIT_FAILED;
+    }
+    return check_libc(image, architecture);
+}
+
+int cn_image_file_open(const char *path, const char *wanted, const char *architecture,
+                       struct cn_image_file *image)
+{
+    int code;
+
+    *image = (struct cn_image_file){.path = path};
+    if (strlen(path) > 512 || strchr(path, '?')) {
+        cn_talk_error(NULL, "%s: a path of at most 512 bytes without '?' is needed", path);
+        return CN_EXIT_USAGE;
+    }
+    code = find_root(image, wanted);
+    if (code)
+        return code;
+    snprintf(image->target, sizeof(image->target), "%s?offset=%llu", path,
+             (unsigned long long)image->root.offset);
+    if (image->superblock.needs_recovery || !image->superblock.clean) {
+        cn_talk_error("boot it once and shut it down, or run e2fsck on it",
+                      "%s: its root was not unmounted cleanly", path);
+        return CN_EXIT_FAILED;
+    }
+    code = check_file_system(image, "as it came");
+    return code ? code : check_system(image, architecture);
+}
+
+int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_payload *payload,
+                             bool replace)
+{
+    static const char *const own[] = {CN_PAYLOAD_ETC "/node.key", CN_PAYLOAD_ETC "/node.yaml"};
+    uint64_t needed = cn_payload_size(payload) + (8u << 20);
+
+    for (size_t i = 0; i < 2 && !replace; i++) {
+        if (exists(image, own[i])) {
+            cn_talk_error("--replace writes over it", "%s holds the files of a board already: %s",
+                          image->path, own[i]);
+            return CN_EXIT_FAILED;
+        }
+    }
+    if (needed > image->superblock.free_size) {
+        cn_talk_error("grow the partition and its file system first",
+                      "%s: its root has %llu MiB free, %llu MiB are needed", image->path,
+                      (unsigned long long)image->superblock.free_size >> 20,
+                      (unsigned long long)needed >> 20);
+        return CN_EXIT_FAILED;
+    }
+    return CN_EXIT_DONE;
+}
+
+// mkdir for each folder above path that is not there.
+static void make_folders(const struct cn_image_file *image, const char *path, FILE *script)
+{
+    char folder[CN_PAYLOAD_TARGET];
+
+    for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        snprintf(folder, sizeof(folder), "%.*s", (int)(at - path), path);
+        if (!exists(image, folder))
+            fprintf(script, "mkdir %s\n", folder);
+    }
+}
+
+static void write_script(const struct cn_image_file *image, const struct cn_workspace *space,
+                         const struct cn_payload *payload, FILE *script)
+{
+    for (size_t i = 0; i < payload->count; i++) {
+        const struct cn_payload_file *file = &payload->files[i];
+        char staged[CN_WORKSPACE_PATH + 32];
+
+        // Under a name without surprises; the real one may have any character.
+        snprintf(staged, sizeof(staged), "%s/file-%zu", space->path, i);
+        unlink(staged);
+        if (symlink(file->source, staged))
+            continue; // found when it is read back
+        make_folders(image, file->target, script);
+        if (exists(image, file->target))
+            fprintf(script, "rm %s\n", file->target);
+        fprintf(script, "write %s %s\nsif %s mode 0100%03o\nsif %s uid 0\nsif %s gid 0\n", staged,
+                file->target, file->target, file->mode, file->target, file->target);
+    }
+    make_folders(image, CN_PAYLOAD_UNIT_LINK, script);
+    if (!exists(image, CN_PAYLOAD_UNIT_LINK))
+        fprintf(script, "symlink %s %s\n", CN_PAYLOAD_UNIT_LINK, CN_PAYLOAD_UNIT);
+}
+
+static bool run_script(const struct cn_image_file *image, const char *path)
+{
+    const char *const argv[] = {"debugfs", "-w", "-f", path, image->target, NULL};
+    struct cn_process_result result;
+    cn_err err = cn_process_run(argv, -1, &result);
+    bool ran = !err && result.code == 0;
+
+    cn_process_deinit(&result);
+    return ran;
+}
+
+// The file as it lies in the image now: its content, mode and owner.
+static bool is_there(const struct cn_image_file *image, const struct cn_payload_file *file)
+{
+    struct cn_process_result result;
+    uint8_t digest[CN_DIGEST_SIZE];
+    char command[CN_PAYLOAD_TARGET + 16], mode[32];
+    bool same;
+
+    snprintf(command, sizeof(command), "cat %s", file->target);
+    same = ask(image, command, &result) == CN_OK && result.out.size == file->size;
+    if (same) {
+        cn_crypto_digest(file->size ? (const void *)result.out.data : "", file->size, digest);
+        same = memcmp(digest, file->digest, CN_DIGEST_SIZE) == 0;
+        if (file->size)
+            cn_crypto_wipe(result.out.data, result.out.size);
+    }
+    cn_process_deinit(&result);
+    snprintf(command, sizeof(command), "stat %s", file->target);
+    snprintf(mode, sizeof(mode), "Mode:  0%03o ", file->mode);
+    same = same && ask(image, command, &result) == CN_OK && result.out.size &&
+           !cn_buffer_append(&result.out, "", 1) && strstr((char *)result.out.data, mode) &&
+           strstr((char *)result.out.data, "User:     0   Group:     0 ");
+    cn_process_deinit(&result);
+    return same;
+}
+
+int cn_image_file_inject(const struct cn_image_file *image, const struct cn_workspace *space,
+                         const struct cn_payload *payload)
+{
+    char path[CN_WORKSPACE_PATH + 16];
+    FILE *script;
+
+    snprintf(path, sizeof(path), "%s/script", space->path);
+    script = fopen(path, "we");
+    if (!script)
+        return CN_EXIT_FAILED;
+    write_script(image, space, payload, script);
+    if (fclose(script) || !run_script(image, path)) {
+        cn_talk_error(NULL, "%s: debugfs could not write", image->path);
+        return CN_EXIT_FAILED;
+    }
+    for (size_t i = 0; i < payload->count; i++) {
+        if (is_there(image, &payload->files[i]))
+            continue;
+        cn_talk_error("is its root full, or does it have features that debugfs cannot write?",
+                      "%s: %s is not what was written", image->path, payload->files[i].target);
+        return CN_EXIT_VERIFY;
+    }
+    if (!exists(image, CN_PAYLOAD_UNIT_LINK)) {
+        cn_talk_error(NULL, "%s: the first-boot unit is not enabled", image->path);
+        return CN_EXIT_VERIFY;
+    }
+    cn_talk_step("verified", "%zu files are read back and compared", payload->count);
+    return check_file_system(image, "after writing");
+}

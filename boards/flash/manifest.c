@@ -1,0 +1,269 @@
+#include "boards/flash/manifest.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boards/flash/talk.h"
+#include "runtime/command/command.h"
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+
+#define FORMAT "cairn-flash-image/1"
+#define RANGE_MAX ((uint64_t)64 << 20)
+#define HOLE_MIN ((uint64_t)1 << 20) // smaller holes are written: seeking costs more
+#define ALIGNMENT 4096u
+#define CHUNK ((size_t)1 << 20)
+#define MANIFEST_MAX ((size_t)16 << 20)
+
+void cn_manifest_file_deinit(struct cn_manifest_file *manifest)
+{
+    free(manifest->ranges);
+    *manifest = (struct cn_manifest_file){0};
+}
+
+static bool hash_range(int file, uint64_t offset, uint64_t size, uint8_t digest[CN_DIGEST_SIZE])
+{
+    uint8_t *chunk = malloc(CHUNK);
+    struct cn_sha256 sha;
+    bool whole = chunk != NULL;
+
+    cn_sha256_init(&sha);
+    for (uint64_t at = 0; whole && at < size;) {
+        ssize_t got = pread(file, chunk, size - at < CHUNK ? (size_t)(size - at) : CHUNK,
+                            (off_t)(offset + at));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        whole = got > 0;
+        if (whole) {
+            cn_sha256_add(&sha, chunk, (size_t)got);
+            at += (uint64_t)got;
+        }
+    }
+    cn_sha256_finish(&sha, digest);
+    free(chunk);
+    return whole;
+}
+
+static bool add_range(struct cn_manifest_file *manifest, uint64_t begin, uint64_t end)
+{
+    while (begin < end) {
+        uint64_t size = end - begin < RANGE_MAX ? end - begin : RANGE_MAX;
+        struct cn_manifest_range *grown =
+            realloc(manifest->ranges, (manifest->count + 1) * sizeof(*grown));
+
+        if (!grown)
+            return false;
+        manifest->ranges = grown;
+        grown[manifest->count++] = (struct cn_manifest_range){.offset = begin, .size = size};
+        begin += size;
+    }
+    return true;
+}
+
+// The parts that hold data, in whole blocks, small holes included.
+static bool map_image(int file, struct cn_manifest_file *manifest)
+{
+    uint64_t begin = 0, end = 0; // of the part that is being grown
+    off_t at = 0;
+
+    for (;;) {
+        off_t data = lseek(file, at, SEEK_DATA);
+        off_t hole = data < 0 ? -1 : lseek(file, data, SEEK_HOLE);
+
+        if (data < 0 && errno == ENXIO) // nothing but a hole is left
+            return add_range(manifest, begin, end);
+        if (hole < 0)
+            return false;
+        if ((uint64_t)data > end + HOLE_MIN || end == 0) {
+            if (!add_range(manifest, begin, end))
+                return false;
+            begin = (uint64_t)data / ALIGNMENT * ALIGNMENT;
+        }
+        end = ((uint64_t)hole + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (end > manifest->size)
+            end = manifest->size;
+        at = hole;
+    }
+}
+
+static cJSON *describe(const struct cn_manifest_file *manifest, const struct cn_payload *payload)
+{
+    cJSON *root = cJSON_CreateObject(), *list;
+    char digest[2 * CN_DIGEST_SIZE + 1];
+
+    cJSON_AddStringToObject(root, "format", FORMAT);
+    cJSON_AddStringToObject(root, "name", manifest->name);
+    cJSON_AddStringToObject(root, "board", manifest->board);
+    cJSON_AddNumberToObject(root, "size", (double)manifest->size);
+    list = cJSON_AddArrayToObject(root, "files");
+    for (size_t i = 0; i < payload->count; i++) {
+        cJSON *file = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(file, "path", payload->files[i].target);
+        cJSON_AddNumberToObject(file, "size", (double)payload->files[i].size);
+        cJSON_AddItemToArray(list, file);
+    }
+    list = cJSON_AddArrayToObject(root, "ranges");
+    for (size_t i = 0; i < manifest->count; i++) {
+        cJSON *range = cJSON_CreateArray();
+
+        cn_hex(digest, manifest->ranges[i].digest, CN_DIGEST_SIZE);
+        cJSON_AddItemToArray(range, cJSON_CreateNumber((double)manifest->ranges[i].offset));
+        cJSON_AddItemToArray(range, cJSON_CreateNumber((double)manifest->ranges[i].size));
+        cJSON_AddItemToArray(range, cJSON_CreateString(digest));
+        cJSON_AddItemToArray(list, range);
+    }
+    return root;
+}
+
+static bool save(const char *image, const struct cn_manifest_file *manifest,
+                 const struct cn_payload *payload)
+{
+    cJSON *root = describe(manifest, payload);
+    char *text = cJSON_Print(root), path[1024];
+    FILE *file;
+    bool saved = false;
+
+    snprintf(path, sizeof(path), "%s.json", image);
+    file = text ? fopen(path, "we") : NULL;
+    if (file) {
+        saved = fputs(text, file) >= 0 && fputc('\n', file) == '\n';
+        saved = fclose(file) == 0 && saved;
+    }
+    cJSON_free(text);
+    cJSON_Delete(root);
+    return saved;
+}
+
+int cn_manifest_file_make(const char *image, const char *name, const struct cn_payload *payload)
+{
+    struct cn_manifest_file manifest = {0};
+    int file = open(image, O_RDONLY | O_CLOEXEC);
+    off_t size = file < 0 ? -1 : lseek(file, 0, SEEK_END);
+    bool good = size > 0;
+
+    snprintf(manifest.name, sizeof(manifest.name), "%s", name);
+    snprintf(manifest.board, sizeof(manifest.board), "%s", payload->board);
+    manifest.size = (uint64_t)size;
+    good = good && map_image(file, &manifest);
+    for (size_t i = 0; i < manifest.count && good; i++)
+        good = hash_range(file, manifest.ranges[i].offset, manifest.ranges[i].size,
+                          manifest.ranges[i].digest);
+    good = good && save(image, &manifest, payload);
+    if (!good)
+        cn_talk_error(NULL, "%s: its manifest could not be made: %s", image, strerror(errno));
+    if (file >= 0)
+        close(file);
+    cn_manifest_file_deinit(&manifest);
+    return good ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+static bool read_size(const cJSON *item, uint64_t *size)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble < 9e15))
+        return false;
+    *size = (uint64_t)item->valuedouble;
+    return true;
+}
+
+static bool read_ranges(const cJSON *list, struct cn_manifest_file *manifest)
+{
+    int count = cJSON_GetArraySize(list);
+    uint64_t end = 0;
+    const cJSON *item;
+
+    if (!cJSON_IsArray(list) || count < 1 || count > CN_MANIFEST_RANGES)
+        return false;
+    manifest->ranges = calloc((size_t)count, sizeof(*manifest->ranges));
+    if (!manifest->ranges)
+        return false;
+    cJSON_ArrayForEach(item, list)
+    {
+        struct cn_manifest_range *range = &manifest->ranges[manifest->count];
+        const cJSON *digest = cJSON_GetArrayItem(item, 2);
+
+        if (!read_size(cJSON_GetArrayItem(item, 0), &range->offset) ||
+            !read_size(cJSON_GetArrayItem(item, 1), &range->size) || !cJSON_IsString(digest) ||
+            cn_hex_parse(digest->valuestring, range->digest, CN_DIGEST_SIZE))
+            return false;
+        // In order, and within the image.
+        if (range->size == 0 || range->offset < end || range->offset > manifest->size ||
+            range->size > manifest->size - range->offset)
+            return false;
+        end = range->offset + range->size;
+        manifest->count++;
+    }
+    return true;
+}
+
+static bool parse(const char *text, size_t size, struct cn_manifest_file *manifest)
+{
+    cJSON *root = cJSON_ParseWithLength(text, size);
+    const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(root, "name");
+    bool good = cJSON_IsString(format) && strcmp(format->valuestring, FORMAT) == 0 &&
+                cJSON_IsString(name) && cn_name_valid(name->valuestring) &&
+                read_size(cJSON_GetObjectItemCaseSensitive(root, "size"), &manifest->size) &&
+                read_ranges(cJSON_GetObjectItemCaseSensitive(root, "ranges"), manifest);
+
+    if (good)
+        snprintf(manifest->name, sizeof(manifest->name), "%s", name->valuestring);
+    cJSON_Delete(root);
+    return good;
+}
+
+int cn_manifest_file_load(const char *image, struct cn_manifest_file *manifest)
+{
+    struct cn_mapping file;
+    char path[1024];
+    cn_err err;
+    bool good;
+
+    *manifest = (struct cn_manifest_file){0};
+    snprintf(path, sizeof(path), "%s.json", image);
+    err = cn_platform_map(path, MANIFEST_MAX, &file);
+    if (err) {
+        cn_talk_error("images made by 'cairn-flash image' have one; keep it beside the image",
+                      "%s: %s", path, cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    good = parse((const char *)file.data, file.size, manifest);
+    cn_platform_unmap(&file);
+    if (good)
+        return CN_EXIT_DONE;
+    cn_talk_error("make the image again", "%s is not a manifest of cairn-flash", path);
+    cn_manifest_file_deinit(manifest);
+    return CN_EXIT_VERIFY;
+}
+
+int cn_manifest_file_verify(const struct cn_manifest_file *manifest, int file, const char *path,
+                            const char *work)
+{
+    uint64_t total = 0, done = 0, begun_ms = cn_platform_now_ms();
+
+    for (size_t i = 0; i < manifest->count; i++)
+        total += manifest->ranges[i].size;
+    for (size_t i = 0; i < manifest->count; i++) {
+        const struct cn_manifest_range *range = &manifest->ranges[i];
+        uint8_t digest[CN_DIGEST_SIZE];
+        bool read = hash_range(file, range->offset, range->size, digest);
+
+        if (read && memcmp(digest, range->digest, CN_DIGEST_SIZE) == 0) {
+            done += range->size;
+            cn_talk_progress(work, done, total, begun_ms);
+            continue;
+        }
+        cn_talk_error(NULL, "%s: %llu bytes at %llu %s", path, (unsigned long long)range->size,
+                      (unsigned long long)range->offset,
+                      read ? "are not those of the manifest" : "cannot be read");
+        return CN_EXIT_VERIFY;
+    }
+    cn_talk_progress_end();
+    return CN_EXIT_DONE;
+}

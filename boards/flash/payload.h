@@ -1,0 +1,56 @@
+// payload.h - the files that a board gets: its profile, its key, the packages, and the step that
+// installs them at the first boot.
+//
+// The packages are not unpacked into the image: a first-boot unit checks their digests and gives
+// them to dpkg, so that the board's package database stays right.
+#pragma once
+
+#include "boards/flash/order.h"
+#include "boards/flash/workspace.h"
+#include "runtime/base/bytes.h"
+
+#define CN_PAYLOAD_FILES 32
+#define CN_PAYLOAD_TARGET 256
+
+// Folders on the board.
+#define CN_PAYLOAD_ETC "/etc/cairn"
+#define CN_PAYLOAD_SEED "/var/lib/cairn-seed"
+#define CN_PAYLOAD_UNIT "/etc/systemd/system/cairn-firstboot.service"
+#define CN_PAYLOAD_UNIT_LINK "/etc/systemd/system/multi-user.target.wants/cairn-firstboot.service"
+
+struct cn_payload_file {
+    char source[512]; // here
+    char target[CN_PAYLOAD_TARGET];
+    uint32_t mode;
+    uint64_t size;
+    uint8_t digest[CN_DIGEST_SIZE]; // SHA-256
+};
+
+struct cn_package {
+    char name[64], version[64], architecture[16];
+    uint64_t installed_size; // bytes
+};
+
+struct cn_payload {
+    struct cn_payload_file files[CN_PAYLOAD_FILES];
+    size_t count;
+    struct cn_package packages[CN_ORDER_PACKAGES];
+    size_t package_count;
+    char architecture[16]; // of the packages that have one; "all" when none has
+    char board[64];        // type, from the profile
+};
+
+// Checks everything that can be checked here and stages the files in space; the key comes later.
+// Returns an exit code after saying what is wrong.
+int cn_payload_make(const struct cn_order *order, const struct cn_workspace *space,
+                    struct cn_payload *payload);
+
+// Adds a file; its content is hashed. An exit code.
+int cn_payload_add(struct cn_payload *payload, const char *source, const char *target,
+                   uint32_t mode);
+
+// Bytes of all files, and what the packages take when they are installed.
+uint64_t cn_payload_size(const struct cn_payload *payload);
+
+// Says what will be on the board.
+void cn_payload_print(const struct cn_payload *payload);

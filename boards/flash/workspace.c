@@ -1,0 +1,59 @@
+#include "boards/flash/workspace.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+cn_err cn_workspace_open(struct cn_workspace *space)
+{
+    static const char *const places[] = {"/dev/shm", "/tmp"};
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(space->path, sizeof(space->path), "%s/cairn-flash-XXXXXX", places[i]);
+        if (mkdtemp(space->path))
+            return CN_OK;
+    }
+    space->path[0] = '\0';
+    return cn_err_from_errno(errno);
+}
+
+void cn_workspace_wipe(const char *path)
+{
+    static const char zeros[4096];
+    struct stat info;
+    int file = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
+        for (off_t at = 0; at < info.st_size; at += (off_t)sizeof(zeros))
+            if (pwrite(file, zeros, sizeof(zeros), at) < 0)
+                break;
+        fsync(file);
+    }
+    if (file >= 0)
+        close(file);
+    unlink(path);
+}
+
+void cn_workspace_close(struct cn_workspace *space)
+{
+    DIR *folder = space->path[0] ? opendir(space->path) : NULL;
+    const struct dirent *entry;
+    char path[CN_WORKSPACE_PATH + 256];
+
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", space->path, entry->d_name);
+        cn_workspace_wipe(path);
+    }
+    if (folder)
+        closedir(folder);
+    if (space->path[0])
+        rmdir(space->path);
+    space->path[0] = '\0';
+}

@@ -1,0 +1,48 @@
+// conv.h - three ways to convolve; conv.c chooses by the shape.
+//
+// Flat: conv_flat.c, over planes in flat rows, nothing is copied for each tap. Best for few
+// channels and wide planes. Columns: conv_columns.c, a matrix with a row for each tap and a column
+// for each output, then a product. Best for small planes, where flat rows would be padding above
+// all, and for many channels. Depthwise: conv_depthwise.c, groups of one channel in and out.
+#pragma once
+
+#include "ports/cpu/kernel.h"
+
+// One call on one lane.
+struct conv {
+    const struct cn_window *window;
+    size_t samples;
+    size_t x_channel, y_channel; // words of a plane
+    size_t x_sample, y_sample;
+    size_t group_in, group_out; // channels
+    size_t kernel;              // taps of a channel
+    size_t taps;                // of a group
+};
+
+static inline struct conv conv_of(const struct cn_window *w, size_t samples)
+{
+    struct conv conv = {.window = w, .samples = samples};
+
+    conv.x_channel = (size_t)w->in[0] * w->in[1];
+    conv.y_channel = (size_t)w->out[0] * w->out[1];
+    conv.x_sample = w->channels_in * conv.x_channel;
+    conv.y_sample = w->channels_out * conv.y_channel;
+    conv.group_in = w->channels_in / w->groups;
+    conv.group_out = w->channels_out / w->groups;
+    conv.kernel = (size_t)w->kernel[0] * w->kernel[1];
+    conv.taps = conv.group_in * conv.kernel;
+    return conv;
+}
+
+#define conv_flat CPU_NAME(conv_flat)
+#define conv_columns CPU_NAME(conv_columns)
+#define conv_depthwise CPU_NAME(conv_depthwise)
+
+struct conv_way {
+    void (*forward)(const struct conv *conv, const struct cpu_task *task);
+    void (*grad_input)(const struct conv *conv, const struct cpu_task *task);
+    void (*grad_weight)(const struct conv *conv, const struct cpu_task *task);
+    size_t (*workspace)(const struct conv *conv, enum cn_op op);
+};
+
+extern const struct conv_way conv_flat, conv_columns, conv_depthwise;

@@ -1,0 +1,246 @@
+// The loops around the micro-kernel. A block of a, BLOCK_ROWS x BLOCK_INNER, is packed tile by tile
+// and stays in the second cache; a stripe of b, BLOCK_INNER x TILE_COLS, is packed and stays in the
+// first. What is used too seldom to pay for the copy is read where it lies.
+#include "ports/cpu/gemm.h"
+
+#include <string.h>
+
+#include "ports/cpu/tile.h"
+
+#define BLOCK_INNER 256
+#define BLOCK_ROWS 144 // a multiple of every TILE_ROWS
+
+// c' = b' a': the same numbers with rows and columns exchanged.
+static struct cpu_product transposed(const struct cpu_product *product)
+{
+    struct cpu_product other = *product;
+
+    other.rows = product->cols;
+    other.cols = product->rows;
+    other.a = (struct cpu_matrix){product->b.data, product->b.col, product->b.row};
+    other.b = (struct cpu_matrix){product->a.data, product->a.col, product->a.row};
+    other.c = (struct cpu_matrix){product->c.data, product->c.col, product->c.row};
+    other.bias_row = product->bias_col;
+    other.bias_col = product->bias_row;
+    return other;
+}
+
+// A product of few rows and many columns fills its tiles when it is turned round; and c should be
+// written along its rows.
+static bool better_transposed(const struct cpu_product *product)
+{
+    if (product->c.col != 1)
+        return product->c.row == 1;
+    return product->rows < TILE_ROWS && product->cols > 2 * TILE_ROWS && product->b.col != 1;
+}
+
+static void pack_stripe(const struct cpu_matrix *b, size_t inner, size_t cols, float *stripe)
+{
+    if (cols < TILE_COLS)
+        memset(stripe, 0, inner * TILE_COLS * sizeof(*stripe));
+    if (b->col == 1 && cols == TILE_COLS)
+        for (size_t k = 0; k < inner; k++)
+            tile_copy(stripe + k * TILE_COLS, b->data + k * b->row, TILE_COLS);
+    else if (b->col == 1)
+        for (size_t k = 0; k < inner; k++)
+            tile_copy(stripe + k * TILE_COLS, b->data + k * b->row, cols);
+    else if (b->row == 1)
+        tile_transpose(stripe, TILE_COLS, b->data, b->col, cols, inner);
+    else
+        for (size_t k = 0; k < inner; k++)
+            for (size_t j = 0; j < cols; j++)
+                stripe[k * TILE_COLS + j] = b->data[k * b->row + j * b->col];
+}
+
+static void pack_tile(const struct cpu_matrix *a, size_t first, size_t height, size_t inner,
+                      float *to)
+{
+    const float *from = a->data + first * a->row;
+
+    if (a->col == 1)
+        tile_transpose(to, height, from, a->row, height, inner);
+    else
+        for (size_t k = 0; k < inner; k++)
+            for (size_t i = 0; i < height; i++)
+                to[k * height + i] = from[i * a->row + k * a->col];
+}
+
+static void pack_rows(const struct cpu_matrix *a, size_t rows, size_t inner, float *to)
+{
+    size_t height;
+
+    for (size_t i = 0; i < rows; i += height, to += height * inner) {
+        height = tile_height(rows - i);
+        pack_tile(a, i, height, inner, to);
+    }
+}
+
+// Writes a tile that was computed aside to where c is scattered, narrow or scaled.
+static void store_tile(const struct cpu_product *product, const float *tile, float *c, size_t rows,
+                       size_t cols, bool add)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++) {
+            float *to = c + i * product->c.row + j * product->c.col;
+            float value = product->alpha * tile[i * TILE_COLS + j];
+
+            *to = add ? *to + value : value;
+        }
+}
+
+// Bias and cut for a block that has its final sum and is still in the cache.
+static void finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,
+                   size_t cols)
+{
+    for (size_t i = row; i < row + rows; i++)
+        for (size_t j = col; j < col + cols; j++) {
+            float *to = product->c.data + i * product->c.row + j * product->c.col;
+            float value = *to;
+
+            if (product->bias)
+                value += product->bias_scale *
+                         product->bias[i * product->bias_row + j * product->bias_col];
+            *to = product->relu && value < 0 ? 0 : value;
+        }
+}
+
+// The same for contiguous columns.
+static void finish_rows(const struct cpu_product *product, size_t row, size_t col, size_t rows,
+                        size_t cols)
+{
+    for (size_t i = row; i < row + rows; i++) {
+        float *c = product->c.data + i * product->c.row + col;
+        const float scale = product->bias_scale;
+
+        if (product->bias && product->bias_col) {
+            const float *bias = product->bias + col;
+
+            for (size_t j = 0; j < cols; j++)
+                c[j] += scale * bias[j];
+        } else if (product->bias) {
+            float bias = scale * product->bias[i * product->bias_row];
+
+            for (size_t j = 0; j < cols; j++)
+                c[j] += bias;
+        }
+        if (product->relu)
+            for (size_t j = 0; j < cols; j++)
+                c[j] = c[j] < 0 ? 0 : c[j];
+    }
+}
+
+// A block of rows of a, times one stripe of b.
+struct block {
+    size_t row, rows, inner;
+    size_t col, cols;
+    const float *packed; // tiles of a, or NULL: read from product->a
+    struct cpu_matrix a, b;
+    bool add, last; // last: the sums are final
+};
+
+static void multiply_stripe(const struct cpu_product *product, const struct block *block)
+{
+    float aside[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    bool direct = (block->cols == TILE_COLS || block->cols == VECTOR) && product->c.col == 1 &&
+                  product->alpha == 1;
+    const float *packed = block->packed;
+    struct tile tile = {.inner = block->inner,
+                        .b = block->b.data,
+                        .b_row = block->b.row,
+                        .c_row = direct ? product->c.row : TILE_COLS,
+                        .narrow = block->cols <= VECTOR,
+                        .add = direct && block->add};
+    size_t height;
+
+    for (size_t i = 0; i < block->rows; i += height) {
+        float *c =
+            product->c.data + (block->row + i) * product->c.row + block->col * product->c.col;
+
+        height = tile_height(block->rows - i);
+        tile.a = packed ? packed : block->a.data + i * block->a.row;
+        tile.a_row = packed ? 1 : block->a.row;
+        tile.a_col = packed ? height : block->a.col;
+        tile.c = direct ? c : aside;
+        tile_multiply(&tile, height);
+        if (!direct)
+            store_tile(product, aside, c, height, block->cols, block->add);
+        packed += packed ? height * block->inner : 0;
+    }
+    if (!block->last || (!product->bias && !product->relu))
+        return;
+    if (product->c.col == 1 && product->bias_col <= 1)
+        finish_rows(product, block->row, block->col, block->rows, block->cols);
+    else
+        finish(product, block->row, block->col, block->rows, block->cols);
+}
+
+static void multiply_block(const struct cpu_product *product, struct block *block, float *stripe)
+{
+    struct cpu_matrix b = block->b;
+
+    for (size_t j = 0; j < product->cols; j += TILE_COLS) {
+        size_t cols = product->cols - j < TILE_COLS ? product->cols - j : TILE_COLS;
+        struct cpu_matrix part = {b.data + j * b.col, b.row, b.col};
+
+        block->col = j;
+        block->cols = cols;
+        block->b = part;
+        if (b.col != 1 || cols < TILE_COLS || block->rows > 2 * TILE_ROWS) {
+            pack_stripe(&part, block->inner, cols, stripe);
+            block->b = (struct cpu_matrix){stripe, TILE_COLS, 1};
+        }
+        multiply_stripe(product, block);
+    }
+    block->b = b;
+}
+
+static void clear(const struct cpu_product *product)
+{
+    for (size_t i = 0; i < product->rows && !product->add; i++)
+        for (size_t j = 0; j < product->cols; j++)
+            product->c.data[i * product->c.row + j * product->c.col] = 0;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+void cpu_gemm(const struct cpu_product *given, float *workspace)
+{
+    struct cpu_product product = better_transposed(given) ? transposed(given) : *given;
+    float *stripe = workspace;
+    float *packed = workspace + BLOCK_INNER * TILE_COLS;
+
+    if (!product.inner) {
+        clear(&product);
+        if (product.bias || product.relu)
+            finish(&product, 0, 0, product.rows, product.cols);
+    }
+    for (size_t k = 0; k < product.inner; k += BLOCK_INNER)
+        for (size_t i = 0; i < product.rows; i += BLOCK_ROWS) {
+            struct block block = {.row = i,
+                                  .rows = least(product.rows - i, BLOCK_ROWS),
+                                  .inner = least(product.inner - k, BLOCK_INNER),
+                                  .a = product.a,
+                                  .b = product.b,
+                                  .add = product.add || k,
+                                  .last = k + BLOCK_INNER >= product.inner};
+
+            block.a.data += i * block.a.row + k * block.a.col;
+            block.b.data += k * block.b.row;
+            if (product.cols > TILE_COLS) {
+                pack_rows(&block.a, block.rows, block.inner, packed);
+                block.packed = packed;
+            }
+            multiply_block(&product, &block, stripe);
+        }
+}
+
+size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols)
+{
+    size_t side = rows > cols ? rows : cols; // rows and columns may be exchanged
+
+    return least(inner, BLOCK_INNER) * (TILE_COLS + round_up(least(side, BLOCK_ROWS), 4)) +
+           BLOCK_INNER * TILE_COLS;
+}

@@ -1,0 +1,340 @@
+// Recurrent layers: one direction over all steps. The samples of the lane go through a step
+// together, so that its product with the recurrent weight is one of matrices.
+#include <string.h>
+
+#include "ports/cpu/curves.h"
+#include "ports/cpu/kernel.h"
+#include "ports/cpu/plane.h"
+
+struct layer {
+    const struct cpu_task *task;
+    const struct cn_recurrent *op;
+    size_t hidden, gates, width; // width: of all gates
+    size_t hidden_row, row;      // words of a row of hidden or of width, rounded up to whole tiles
+};
+
+static size_t gates_of(enum cn_recurrent_kind kind)
+{
+    return kind == CN_RECURRENT_LSTM ? 4 : kind == CN_RECURRENT_GRU ? 3 : 1;
+}
+
+static struct layer layer_of(const struct cpu_task *task, const struct cn_recurrent *op)
+{
+    struct layer layer = {
+        .task = task, .op = op, .hidden = op->hidden, .gates = gates_of(op->kind)};
+
+    layer.width = layer.gates * op->hidden;
+    layer.hidden_row = round_up(op->hidden, TILE_COLS);
+    layer.row = round_up(layer.width, TILE_COLS);
+    return layer;
+}
+
+// The step that is number i in the direction of the layer.
+static size_t step_of(const struct cn_recurrent *op, size_t i)
+{
+    return op->reverse ? op->steps - 1 - i : i;
+}
+
+// What a sample's row of an operand at a step starts with; width words for each step.
+static size_t at_of(const struct layer *layer, size_t n, size_t step, size_t width)
+{
+    return (n * layer->op->steps + step) * width;
+}
+
+// Stores the first left words of a vector, all of them when there are more.
+static void store(float *to, vector value, size_t left)
+{
+    if (left >= VECTOR)
+        *(vector *)to = value;
+    else
+        memcpy(to, &value, left * sizeof(*to));
+}
+
+static const vector none;
+
+static vector load(const float *from)
+{
+    return *(const vector *)from; // beyond a row's end it reads what is not used
+}
+
+// c = a b for the lane's samples; rows of c are those of b, whole tiles.
+static void multiply(size_t samples, size_t inner, const float *a, size_t a_row, const float *b,
+                     size_t b_row, size_t cols, float *c)
+{
+    size_t height;
+
+    for (size_t n = 0; n < samples; n += height) {
+        height = tile_height(samples - n);
+        for (size_t j = 0; j < cols; j += TILE_COLS) {
+            struct tile tile = {.inner = inner,
+                                .a = a + n * a_row,
+                                .a_row = a_row,
+                                .a_col = 1,
+                                .b = b + j,
+                                .b_row = b_row,
+                                .c = c + n * cols + j,
+                                .c_row = cols};
+
+            tile_multiply(&tile, height);
+        }
+    }
+}
+
+// The weight with rows and columns exchanged, so that a step's product reads rows.
+static void pack_weight(const struct layer *layer, float *packed)
+{
+    const float *weight = layer->task->in[1];
+
+    for (size_t k = 0; k < layer->hidden; k++) {
+        for (size_t j = 0; j < layer->width; j++)
+            packed[k * layer->row + j] = weight[j * layer->hidden + k];
+        memset(packed + k * layer->row + layer->width, 0,
+               (layer->row - layer->width) * sizeof(*packed));
+    }
+}
+
+// A state before the first step: of all samples or one for each, NULL for zeros.
+static const float *first_of(const struct cpu_task *task, int input, size_t n)
+{
+    return task->in[input] ? task->in[input] + n * task->call->in[input].stride : NULL;
+}
+
+// i, o, f: sigmoid; g: tanh; c = f c' + i g; h = o tanh(c).
+static void lstm_step(const struct layer *layer, const float *x, const float *product,
+                      const float *before, float *saved, float *y)
+{
+    size_t h = layer->hidden;
+
+    for (size_t j = 0; j < h; j += VECTOR) {
+        vector i = curve_sigmoid(load(x + j) + load(product + j));
+        vector o = curve_sigmoid(load(x + h + j) + load(product + h + j));
+        vector f = curve_sigmoid(load(x + 2 * h + j) + load(product + 2 * h + j));
+        vector g = curve_tanh(load(x + 3 * h + j) + load(product + 3 * h + j));
+        vector c = i * g;
+
+        if (before)
+            c += f * load(before + j);
+        store(saved + j, i, h - j);
+        store(saved + h + j, o, h - j);
+        store(saved + 2 * h + j, f, h - j);
+        store(saved + 3 * h + j, g, h - j);
+        store(saved + 4 * h + j, c, h - j);
+        store(y + j, o * curve_tanh(c), h - j);
+    }
+}
+
+// z, r: sigmoid; q = h' R + b; n = tanh(x + r q); h = (1 - z) n + z h'.
+static void gru_step(const struct layer *layer, const float *x, const float *product,
+                     const float *before, float *saved, float *y)
+{
+    const float *bias = layer->task->in[2];
+    size_t h = layer->hidden;
+
+    for (size_t j = 0; j < h; j += VECTOR) {
+        vector z = curve_sigmoid(load(x + j) + load(product + j));
+        vector r = curve_sigmoid(load(x + h + j) + load(product + h + j));
+        vector q = load(product + 2 * h + j), n;
+
+        if (bias)
+            q += load(bias + 2 * h + j);
+        n = curve_tanh(load(x + 2 * h + j) + r * q);
+        store(saved + j, z, h - j);
+        store(saved + h + j, r, h - j);
+        store(saved + 2 * h + j, n, h - j);
+        store(saved + 3 * h + j, q, h - j);
+        n = n - z * n;
+        if (before)
+            n += z * load(before + j);
+        store(y + j, n, h - j);
+    }
+}
+
+static void plain_step(const struct layer *layer, const float *x, const float *product,
+                       float *saved, float *y)
+{
+    bool relu = layer->op->kind == CN_RECURRENT_RELU;
+
+    for (size_t j = 0; j < layer->hidden; j += VECTOR) {
+        vector sum = load(x + j) + load(product + j);
+        vector value = relu ? curve_choose(sum < 0, none, sum) : curve_tanh(sum);
+
+        store(saved + j, value, layer->hidden - j);
+        store(y + j, value, layer->hidden - j);
+    }
+}
+
+// One sample at step t, which comes after step before (or is the first).
+static void cell_forward(const struct layer *layer, size_t n, size_t t, const size_t *before,
+                         const float *product)
+{
+    const struct cpu_task *task = layer->task;
+    size_t saved_row = layer->width + layer->hidden;
+    const float *x = task->in[0] + at_of(layer, n, t, layer->width);
+    float *y = task->out[0] + at_of(layer, n, t, layer->hidden);
+    float *saved = task->out[1] + at_of(layer, n, t, saved_row);
+    const float *state;
+
+    switch (layer->op->kind) {
+    case CN_RECURRENT_LSTM:
+        state = before ? task->out[1] + at_of(layer, n, *before, saved_row) + layer->width
+                       : first_of(task, 4, n);
+        lstm_step(layer, x, product, state, saved, y);
+        break;
+    case CN_RECURRENT_GRU:
+        state =
+            before ? task->out[0] + at_of(layer, n, *before, layer->hidden) : first_of(task, 3, n);
+        gru_step(layer, x, product, state, saved, y);
+        break;
+    case CN_RECURRENT_TANH:
+    case CN_RECURRENT_RELU:
+        plain_step(layer, x, product, saved, y);
+        break;
+    }
+}
+
+void cpu_recurrent(const struct cpu_task *task)
+{
+    struct layer layer = layer_of(task, &task->call->recurrent);
+    float *packed = task->workspace;
+    float *product = packed + layer.hidden * layer.row;
+    size_t before = 0;
+
+    pack_weight(&layer, packed);
+    for (size_t i = 0; i < layer.op->steps; i++) {
+        size_t t = step_of(layer.op, i);
+
+        if (i)
+            multiply(task->samples, layer.hidden, task->out[0] + before * layer.hidden,
+                     layer.op->steps * layer.hidden, packed, layer.row, layer.row, product);
+        else if (task->in[3])
+            multiply(task->samples, layer.hidden, task->in[3], task->call->in[3].stride, packed,
+                     layer.row, layer.row, product);
+        else
+            memset(product, 0, task->samples * layer.row * sizeof(*product));
+        for (size_t n = 0; n < task->samples; n++)
+            cell_forward(&layer, n, t, i ? &before : NULL, product + n * layer.row);
+        before = t;
+    }
+}
+
+size_t cpu_recurrent_workspace(const struct cn_call *call, size_t samples)
+{
+    struct layer layer = layer_of(NULL, &call->recurrent);
+
+    return layer.hidden * layer.row + samples * layer.row;
+}
+
+static vector sigmoid_slope(vector y)
+{
+    return y - y * y;
+}
+
+// carry holds dL/dc of the step after, and then of this one.
+static void lstm_back(const struct layer *layer, const float *saved, const float *before, vector dh,
+                      size_t j, float *carry, float *dgates)
+{
+    size_t h = layer->hidden;
+    vector i = load(saved + j), o = load(saved + h + j), f = load(saved + 2 * h + j);
+    vector g = load(saved + 3 * h + j), bent = curve_tanh(load(saved + 4 * h + j));
+    vector dc = load(carry + j) + dh * o * (1 - bent * bent);
+    vector past = before ? load(before + j) : none;
+
+    store(dgates + j, dc * g * sigmoid_slope(i), h - j);
+    store(dgates + h + j, dh * bent * sigmoid_slope(o), h - j);
+    store(dgates + 2 * h + j, dc * past * sigmoid_slope(f), h - j);
+    store(dgates + 3 * h + j, dc * i * (1 - g * g), h - j);
+    store(carry + j, dc * f, h - j);
+}
+
+// carry becomes the part of dL/dh' that does not go through the product.
+static void gru_back(const struct layer *layer, const float *saved, const float *before, vector dh,
+                     size_t j, float *carry, float *dgates, float *dhidden)
+{
+    size_t h = layer->hidden;
+    vector z = load(saved + j), r = load(saved + h + j), n = load(saved + 2 * h + j);
+    vector q = load(saved + 3 * h + j);
+    vector dn = dh * (1 - z) * (1 - n * n);
+    vector dr = dn * q * sigmoid_slope(r);
+    vector past = before ? load(before + j) : none;
+    vector dz = dh * (past - n) * sigmoid_slope(z);
+
+    store(dgates + j, dz, h - j);
+    store(dgates + h + j, dr, h - j);
+    store(dgates + 2 * h + j, dn, h - j);
+    store(dhidden + j, dz, h - j);
+    store(dhidden + h + j, dr, h - j);
+    store(dhidden + 2 * h + j, dn * r, h - j);
+    store(carry + j, dh * z, h - j);
+}
+
+// What the backward pass carries from step to step, a row of hidden_row for each sample: dL/dh
+// through the product, and what the cell itself carries.
+struct carried {
+    float *through, *carry;
+};
+
+static void cell_back(const struct layer *layer, size_t n, size_t t, const size_t *before,
+                      const struct carried *carried)
+{
+    const struct cpu_task *task = layer->task;
+    size_t saved_row = layer->width + layer->hidden, h = layer->hidden;
+    const float *dy = task->in[0] + at_of(layer, n, t, h), *y = task->in[1];
+    const float *saved = task->in[2] + at_of(layer, n, t, saved_row), *state;
+    size_t gates = at_of(layer, n, t, layer->width);
+    float *through = carried->through + n * layer->hidden_row;
+    float *carry = carried->carry + n * layer->hidden_row;
+
+    if (layer->op->kind == CN_RECURRENT_LSTM)
+        state = before ? task->in[2] + at_of(layer, n, *before, saved_row) + layer->width
+                       : first_of(task, 6, n);
+    else
+        state = before ? y + at_of(layer, n, *before, h) : first_of(task, 5, n);
+    for (size_t j = 0; j < h; j += VECTOR) {
+        vector dh = load(dy + j) + load(through + j);
+        vector value = load(saved + j);
+
+        switch (layer->op->kind) {
+        case CN_RECURRENT_LSTM:
+            lstm_back(layer, saved, state, dh, j, carry, task->out[0] + gates);
+            break;
+        case CN_RECURRENT_GRU:
+            gru_back(layer, saved, state, dh + load(carry + j), j, carry, task->out[0] + gates,
+                     task->out[1] + gates);
+            break;
+        case CN_RECURRENT_TANH:
+            store(task->out[0] + gates + j, dh * (1 - value * value), h - j);
+            break;
+        case CN_RECURRENT_RELU:
+            store(task->out[0] + gates + j, curve_choose(value > 0, dh, none), h - j);
+            break;
+        }
+    }
+}
+
+void cpu_recurrent_grad(const struct cpu_task *task)
+{
+    struct layer layer = layer_of(task, &task->call->recurrent);
+    size_t words = task->samples * layer.hidden_row;
+    struct carried carried = {task->workspace, task->workspace + words};
+    const float *weight = task->in[3];
+    const float *seen = task->out[layer.op->kind == CN_RECURRENT_GRU ? 1 : 0];
+
+    memset(task->workspace, 0, 2 * words * sizeof(float));
+    for (size_t i = layer.op->steps; i-- > 0;) {
+        size_t t = step_of(layer.op, i), before = i ? step_of(layer.op, i - 1) : 0;
+
+        for (size_t n = 0; n < task->samples; n++)
+            cell_back(&layer, n, t, i ? &before : NULL, &carried);
+        if (i)
+            multiply(task->samples, layer.width, seen + t * layer.width,
+                     layer.op->steps * layer.width, weight, layer.hidden, layer.hidden_row,
+                     carried.through);
+    }
+}
+
+size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples)
+{
+    struct layer layer = layer_of(NULL, &call->recurrent);
+
+    return 2 * samples * layer.hidden_row;
+}

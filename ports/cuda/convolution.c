@@ -1,0 +1,254 @@
+#include "ports/cuda/convolution.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ports/cuda/dnn_plan.h"
+#include "runtime/base/log.h"
+
+#define WORKSPACE_MAX (256u << 20) // bytes that a plan may want
+
+// A plan for one shape. The workspace is first the tensors that are not used where they lie, then
+// what the library asks for.
+struct cuda_conv {
+    enum cn_op op;
+    struct cn_window window;
+    uint32_t samples;
+    struct dnn_plan plan;     // plan.plan is NULL: own kernels
+    size_t buffer[DNN_ROLES]; // words before a role's buffer; SIZE_MAX: used where it lies
+    size_t library;           // words before the library's
+    size_t words;
+    struct cuda_conv *next;
+};
+
+// The operand of each role: x, weight, y.
+struct roles {
+    int in[DNN_ROLES]; // number of the input; -1: the output
+};
+
+static struct roles roles_of(enum cn_op op)
+{
+    switch (op) {
+    case CN_OP_CONV:
+        return (struct roles){{0, 1, -1}};
+    case CN_OP_CONV_GRAD_INPUT:
+        return (struct roles){{-1, 1, 0}};
+    default: // CN_OP_CONV_GRAD_WEIGHT
+        return (struct roles){{1, -1, 0}};
+    }
+}
+
+static size_t role_words(const struct cn_window *w, uint32_t samples, int role)
+{
+    switch (role) {
+    case DNN_X:
+        return (size_t)samples * w->channels_in * w->in[0] * w->in[1];
+    case DNN_WEIGHT:
+        return (size_t)w->channels_out * (w->channels_in / w->groups) * w->kernel[0] * w->kernel[1];
+    default:
+        return (size_t)samples * w->channels_out * w->out[0] * w->out[1];
+    }
+}
+
+static bool same_window(const struct cn_window *a, const struct cn_window *b)
+{
+    bool same = a->channels_in == b->channels_in && a->channels_out == b->channels_out &&
+                a->groups == b->groups;
+
+    for (int i = 0; i < 2; i++)
+        same = same && a->in[i] == b->in[i] && a->out[i] == b->out[i] &&
+               a->kernel[i] == b->kernel[i] && a->stride[i] == b->stride[i] &&
+               a->pad[i] == b->pad[i] && a->dilation[i] == b->dilation[i];
+    return same;
+}
+
+// With 16 bits all tensors are packed. With float32 the weight goes through a buffer, because
+// parameters are not aligned, and its gradient, because it may be added to.
+static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
+{
+    bool packed = cuda->precision != CN_PRECISION_FLOAT32;
+    size_t words = 0;
+
+    for (int role = 0; role < DNN_ROLES; role++) {
+        size_t size = role_words(&conv->window, conv->samples, role);
+
+        conv->buffer[role] = SIZE_MAX;
+        if (!packed && role != DNN_WEIGHT)
+            continue;
+        conv->buffer[role] = words;
+        words += ((packed ? (size + 1) / 2 : size) + 63) / 64 * 64;
+    }
+    conv->library = words;
+    conv->words = words + (conv->plan.workspace + 3) / 4;
+}
+
+static cn_err find(struct cuda *cuda, const struct cn_call *call, uint32_t samples,
+                   struct cuda_conv **found)
+{
+    struct cuda_conv *conv;
+
+    for (conv = cuda->convs; conv; conv = conv->next)
+        if (conv->op == call->op && conv->samples == samples &&
+            same_window(&conv->window, &call->window)) {
+            *found = conv;
+            return CN_OK;
+        }
+    conv = calloc(1, sizeof(*conv));
+    if (!conv)
+        return CN_ENOMEM;
+    conv->op = call->op;
+    conv->window = call->window;
+    conv->samples = samples;
+    if (cuda->dnn && dnn_plan_open(&cuda->library.dnn, cuda->dnn, call->op, &call->window, samples,
+                                   cuda->precision, WORKSPACE_MAX, &conv->plan))
+        cn_log(CN_LOG_DEBUG, "cuda", "cuDNN has no plan for a convolution of %u to %u channels",
+               call->window.channels_in, call->window.channels_out);
+    if (conv->plan.plan)
+        lay_out(cuda, conv);
+    conv->next = cuda->convs;
+    cuda->convs = conv;
+    *found = conv;
+    return CN_OK;
+}
+
+cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t samples,
+                       size_t *workspace)
+{
+    struct cuda_conv *conv;
+    cn_err err = find(cuda, call, samples, &conv);
+
+    *workspace = err ? 0 : conv->words;
+    return err;
+}
+
+static cn_err bias_and_relu(struct cuda *cuda, const struct cuda_args *args)
+{
+    const struct cn_window *w = &args->call.window;
+    struct cuda_args bias = *args;
+    size_t plane = (size_t)w->out[0] * w->out[1];
+
+    if (args->call.op != CN_OP_CONV || (!args->in[2] && !w->relu))
+        return CN_OK;
+    bias.wide = w->relu;
+    bias.call.bias = (struct cn_bias){
+        .rows = args->samples, .channels = w->channels_out, .inner = plane, .scale = 1};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_bias_relu, &bias,
+                               args->samples * w->channels_out * plane);
+}
+
+static cn_err run_own(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_window *w = &args->call.window;
+    cn_err err;
+
+    if (args->call.op == CN_OP_CONV_GRAD_WEIGHT)
+        return cuda_launch_blocks(cuda, CUDA_KERNEL_conv_grad_weight, args,
+                                  role_words(w, 1, DNN_WEIGHT));
+    if (args->call.op == CN_OP_CONV_GRAD_INPUT)
+        return cuda_launch_threads(cuda, CUDA_KERNEL_conv_grad_input, args,
+                                   role_words(w, args->samples, DNN_X));
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_conv, args, role_words(w, args->samples, DNN_Y));
+    return err ? err : bias_and_relu(cuda, args);
+}
+
+// The tensor of a role as rows x channels x plane.
+static struct cn_bias shape_of(const struct cn_window *w, uint32_t samples, int role)
+{
+    struct cn_bias shape = {.rows = samples,
+                            .channels = role == DNN_X ? w->channels_in : w->channels_out,
+                            .inner = role == DNN_X ? (size_t)w->in[0] * w->in[1]
+                                                   : (size_t)w->out[0] * w->out[1]};
+
+    if (role == DNN_WEIGHT)
+        shape = (struct cn_bias){.rows = w->channels_out,
+                                 .channels = w->channels_in / w->groups,
+                                 .inner = (size_t)w->kernel[0] * w->kernel[1]};
+    return shape;
+}
+
+// Moves a tensor between its place and its buffer.
+static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, float *buffer,
+                   bool in)
+{
+    struct roles roles = roles_of(args->call.op);
+    struct cuda_args moved = *args;
+    size_t words = role_words(&args->call.window, args->samples, role);
+    enum cuda_kernel kernel = in ? CUDA_KERNEL_pack : CUDA_KERNEL_unpack;
+
+    moved.in[0] = in ? args->in[roles.in[role]] : buffer;
+    moved.out[0] = in ? buffer : args->out[0];
+    moved.call.write = in ? CN_WRITE_SET : args->call.write;
+    moved.wide = cuda->precision == CN_PRECISION_FLOAT16;
+    if (cuda->precision == CN_PRECISION_FLOAT32) {
+        kernel = CUDA_KERNEL_add_words;
+        moved.call.fill = (struct cn_fill){.count = words};
+    } else {
+        moved.call.bias = shape_of(&args->call.window, args->samples, role);
+    }
+    return cuda_launch_threads(cuda, kernel, &moved, words);
+}
+
+static bool aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % DNN_ALIGNMENT == 0;
+}
+
+// Without buffers a tensor must be aligned and is only set.
+static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
+{
+    struct roles roles = roles_of(args->call.op);
+
+    if (!conv->plan.plan)
+        return false;
+    for (int role = 0; role < DNN_ROLES; role++) {
+        bool out = roles.in[role] < 0;
+
+        if (conv->buffer[role] != SIZE_MAX)
+            continue;
+        if (!aligned(out ? args->out[0] : args->in[roles.in[role]]) ||
+            (out && args->call.write != CN_WRITE_SET))
+            return false;
+    }
+    return true;
+}
+
+cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
+{
+    struct roles roles = roles_of(args->call.op);
+    void *tensors[DNN_ROLES];
+    struct cuda_conv *conv;
+    cn_err err = find(cuda, &args->call, args->samples, &conv);
+
+    if (err)
+        return err;
+    if (!usable(conv, args))
+        return run_own(cuda, args);
+    for (int role = 0; role < DNN_ROLES && !err; role++) {
+        bool out = roles.in[role] < 0, buffered = conv->buffer[role] != SIZE_MAX;
+
+        tensors[role] = buffered ? (void *)(args->workspace + conv->buffer[role])
+                                 : (void *)(out ? args->out[0] : args->in[roles.in[role]]);
+        if (buffered && !out)
+            err = move(cuda, args, role, tensors[role], true);
+    }
+    if (!err)
+        err = dnn_plan_run(&cuda->library.dnn, cuda->dnn, &conv->plan, tensors,
+                           args->workspace + conv->library);
+    for (int role = 0; role < DNN_ROLES && !err; role++)
+        if (roles.in[role] < 0 && conv->buffer[role] != SIZE_MAX)
+            err = move(cuda, args, role, tensors[role], false);
+    return err ? err : bias_and_relu(cuda, args);
+}
+
+void cuda_conv_release(struct cuda *cuda)
+{
+    while (cuda->convs) {
+        struct cuda_conv *next = cuda->convs->next;
+
+        dnn_plan_close(&cuda->library.dnn, &cuda->convs->plan);
+        free(cuda->convs);
+        cuda->convs = next;
+    }
+}

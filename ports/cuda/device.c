@@ -1,0 +1,229 @@
+#include "ports/cuda/device.h"
+
+#include <string.h>
+
+#include "ports/cuda/convolution.h"
+#include "runtime/base/log.h"
+
+#define CAPABILITY_LEAST 80 // bfloat16, and the PTX that is built in
+
+static const char *const kernel_names[CUDA_KERNEL_COUNT] = {
+#define KERNEL_NAME(name) "cuda_kernel_" #name,
+    CUDA_KERNELS(KERNEL_NAME)
+#undef KERNEL_NAME
+};
+
+cn_err cuda_check(const struct cuda *cuda, CUresult result, const char *what)
+{
+    const char *name = NULL;
+
+    if (result == CUDA_SUCCESS)
+        return CN_OK;
+    if (cuda->library.driver.error_name(result, &name) || !name)
+        name = "unknown error";
+    cn_log(CN_LOG_ERROR, "cuda", "%s: %s (%d)", what, name, (int)result);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CN_ENOMEM : CN_EIO;
+}
+
+// Says why there is no GPU to use. At the level of information: the CPU may do as well.
+static cn_err absent(const struct cuda *cuda, CUresult result, const char *what)
+{
+    const char *name = NULL;
+
+    if (result == CUDA_SUCCESS || cuda->library.driver.error_name(result, &name) || !name)
+        name = "nothing there";
+    cn_log(CN_LOG_INFO, "cuda", "no GPU is used: %s: %s", what, name);
+    return CN_ENOTSUP;
+}
+
+static int attribute(const struct cuda *cuda, CUdevice_attribute which)
+{
+    int value = 0;
+
+    if (cuda->library.driver.device_attribute(&value, which, cuda->device))
+        return 0;
+    return value;
+}
+
+static cn_err find_device(struct cuda *cuda)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    int count = 0, version = 0, capability;
+    char name[128] = "";
+    CUresult result = driver->init(0);
+
+    if (result)
+        return absent(cuda, result, "cuInit");
+    result = driver->driver_version(&version);
+    if (result || version < 12060) {
+        cn_log(CN_LOG_INFO, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted 12.6",
+               version / 1000, version % 1000 / 10);
+        return CN_ENOTSUP;
+    }
+    result = driver->device_count(&count);
+    if (result || count < 1)
+        return absent(cuda, result, "cuDeviceGetCount");
+    result = driver->device_get(&cuda->device, 0);
+    if (result)
+        return absent(cuda, result, "cuDeviceGet");
+    if (driver->device_name(name, sizeof(name), cuda->device))
+        name[0] = '\0';
+    capability = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                 attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    if (capability < CAPABILITY_LEAST) {
+        cn_log(CN_LOG_INFO, "cuda", "no GPU is used: %s has compute capability %d.%d, wanted 8.0",
+               name, capability / 10, capability % 10);
+        return CN_ENOTSUP;
+    }
+    cn_log(CN_LOG_INFO, "cuda", "%s, compute capability %d.%d", name, capability / 10,
+           capability % 10);
+    return CN_OK;
+}
+
+static void read_limits(struct cuda *cuda)
+{
+    int threads = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    int processors = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+
+    cuda->threads = threads > 0 && threads < 256 ? (uint32_t)threads / 32 * 32 : 256;
+    cuda->grid = processors > 0 ? 16 * (uint32_t)processors : 16;
+    cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
+    cuda->managed = cuda->unified && attribute(cuda, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) > 0;
+}
+
+static cn_err load_kernels(struct cuda *cuda)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    CUresult result = driver->module_load(&cuda->module, cuda_kernels_image);
+
+    if (result) {
+        cuda->module = NULL;
+        return absent(cuda, result, "the kernels of this build do not fit the GPU and its driver");
+    }
+    for (int i = 0; i < CUDA_KERNEL_COUNT; i++) {
+        result = driver->module_function(&cuda->kernels[i], cuda->module, kernel_names[i]);
+        if (result)
+            return cuda_check(cuda, result, kernel_names[i]);
+    }
+    return CN_OK;
+}
+
+static cn_err make_queues(struct cuda *cuda)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    CUresult result = driver->stream_create(&cuda->stream, CU_STREAM_NON_BLOCKING);
+
+    if (!result)
+        result = driver->stream_create(&cuda->copies, CU_STREAM_NON_BLOCKING);
+    if (!result)
+        result = driver->event_create(&cuda->filled, CU_EVENT_DISABLE_TIMING);
+    if (!result)
+        result = driver->event_create(&cuda->taken, CU_EVENT_DISABLE_TIMING);
+    return cuda_check(cuda, result, "a stream");
+}
+
+// Without them the port works on its own kernels.
+static void open_libraries(struct cuda *cuda)
+{
+    if (cuda->library.blas.create && cuda->library.blas.create(&cuda->blas)) {
+        cn_log(CN_LOG_WARN, "cuda", "cuBLASLt does not start; products are slower");
+        cuda->blas = NULL;
+    }
+    if (!cuda->library.dnn.create)
+        return;
+    if (cuda->library.dnn.version() < 90300) {
+        cn_log(CN_LOG_WARN, "cuda", "cuDNN is %zu, wanted 9.3; convolutions are slower",
+               cuda->library.dnn.version());
+        return;
+    }
+    if (cuda->library.dnn.create(&cuda->dnn)) {
+        cn_log(CN_LOG_WARN, "cuda", "cuDNN does not start; convolutions are slower");
+        cuda->dnn = NULL;
+    } else if (cuda->library.dnn.set_stream(cuda->dnn, cuda->stream)) {
+        cuda->library.dnn.destroy(cuda->dnn);
+        cuda->dnn = NULL;
+    }
+}
+
+cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
+                        const struct cn_compute_config *config)
+{
+    cn_err err;
+
+    cuda->library = *library;
+    cuda->precision = config->precision;
+    err = find_device(cuda);
+    if (err)
+        return err;
+    read_limits(cuda);
+    err = cuda_check(cuda, cuda->library.driver.context_retain(&cuda->context, cuda->device),
+                     "cuDevicePrimaryCtxRetain");
+    if (!err)
+        err = cuda_check(cuda, cuda->library.driver.context_set(cuda->context), "cuCtxSetCurrent");
+    if (!err)
+        err = load_kernels(cuda);
+    if (!err)
+        err = make_queues(cuda);
+    if (!err)
+        open_libraries(cuda);
+    return err;
+}
+
+void cuda_device_close(struct cuda *cuda)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+
+    if (!cuda->context)
+        return;
+    // Errors are left alone here: everything is given back, whatever the device says.
+    if (driver->context_set(cuda->context) == CUDA_SUCCESS && cuda->stream &&
+        driver->stream_wait(cuda->stream))
+        cn_log(CN_LOG_WARN, "cuda", "closed after an error of the device");
+    cuda_conv_release(cuda);
+    cuda_memory_release(cuda);
+    if (cuda->blas)
+        cuda->library.blas.destroy(cuda->blas);
+    if (cuda->dnn)
+        cuda->library.dnn.destroy(cuda->dnn);
+    if (cuda->filled)
+        driver->event_destroy(cuda->filled);
+    if (cuda->taken)
+        driver->event_destroy(cuda->taken);
+    if (cuda->copies)
+        driver->stream_destroy(cuda->copies);
+    if (cuda->stream)
+        driver->stream_destroy(cuda->stream);
+    if (cuda->module)
+        driver->module_unload(cuda->module);
+    driver->context_release(cuda->device);
+}
+
+static cn_err launch(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
+                     uint64_t blocks, uint32_t threads)
+{
+    void *parameters[] = {args};
+
+    if (!blocks)
+        return CN_OK;
+    if (blocks > cuda->grid)
+        blocks = cuda->grid;
+    return cuda_check(cuda,
+                      cuda->library.driver.launch(cuda->kernels[kernel], (unsigned)blocks, 1, 1,
+                                                  threads, 1, 1, 0, cuda->stream, parameters, NULL),
+                      kernel_names[kernel]);
+}
+
+cn_err cuda_launch_threads(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
+                           uint64_t count)
+{
+    return launch(cuda, kernel, args, count / cuda->threads + (count % cuda->threads != 0),
+                  cuda->threads);
+}
+
+cn_err cuda_launch_blocks(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
+                          uint64_t blocks)
+{
+    // The tiles of a product are for a full block.
+    return launch(cuda, kernel, args, blocks,
+                  kernel == CUDA_KERNEL_products ? CUDA_PRODUCT_THREADS : cuda->threads);
+}

@@ -1,0 +1,318 @@
+#include "ports/cuda/dnn_plan.h"
+
+#include <stdbool.h>
+
+#include "runtime/base/log.h"
+
+#define CHOICES 16 // plans that the library proposes
+
+// An attribute of a descriptor, to be set.
+struct attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t count;
+    const void *value;
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+// Makes a descriptor and gives it to the plan. NULL on errors.
+static cudnnBackendDescriptor_t make(const struct cuda_dnn *dnn, struct dnn_plan *plan,
+                                     cudnnBackendDescriptorType_t type,
+                                     const struct attribute *attributes, size_t count)
+{
+    cudnnBackendDescriptor_t made = NULL;
+
+    if (plan->count == DNN_PARTS || dnn->describe(type, &made))
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (dnn->set(made, attributes[i].name, attributes[i].type, attributes[i].count,
+                     attributes[i].value)) {
+            dnn->forget(made);
+            return NULL;
+        }
+    if (dnn->finalize(made)) {
+        dnn->forget(made);
+        return NULL;
+    }
+    plan->parts[plan->count++] = made;
+    return made;
+}
+
+static cudnnDataType_t data_type(enum cn_precision precision)
+{
+    return precision == CN_PRECISION_BFLOAT16  ? CUDNN_DATA_BFLOAT16
+           : precision == CN_PRECISION_FLOAT16 ? CUDNN_DATA_HALF
+                                               : CUDNN_DATA_FLOAT;
+}
+
+// dims are n, channels, rows, cols. The role is its number in the variant pack.
+static cudnnBackendDescriptor_t make_tensor(const struct cuda_dnn *dnn, struct dnn_plan *plan,
+                                            enum dnn_role role, const int64_t dims[4],
+                                            enum cn_precision precision)
+{
+    bool planes = precision == CN_PRECISION_FLOAT32;
+    const int64_t strides[4] = {dims[1] * dims[2] * dims[3], planes ? dims[2] * dims[3] : 1,
+                                planes ? dims[3] : dims[3] * dims[1], planes ? 1 : dims[1]};
+    cudnnDataType_t type = data_type(precision);
+    int64_t alignment = DNN_ALIGNMENT, number = role + 1;
+    const struct attribute attributes[] = {
+        {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
+        {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims},
+        {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides},
+        {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number},
+        {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment},
+    };
+
+    return make(dnn, plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, attributes, LENGTH(attributes));
+}
+
+static int64_t pad_end(const struct cn_window *w, int axis)
+{
+    int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
+                    ((int64_t)w->kernel[axis] - 1) * w->dilation[axis] + 1;
+    int64_t end = reach - w->in[axis] - w->pad[axis];
+
+    return end;
+}
+
+static cudnnBackendDescriptor_t make_window(const struct cuda_dnn *dnn, struct dnn_plan *plan,
+                                            const struct cn_window *w)
+{
+    cudnnDataType_t type = CUDNN_DATA_FLOAT; // of the sums
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    int64_t axes = 2, before[2], after[2], strides[2], dilations[2];
+    const struct attribute attributes[] = {
+        {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
+        {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode},
+        {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes},
+        {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before},
+        {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, after},
+        {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides},
+        {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilations},
+    };
+
+    for (int i = 0; i < 2; i++) {
+        before[i] = w->pad[i];
+        after[i] = pad_end(w, i);
+        // The library derives the output's size: a window that ends before the input does so too.
+        if (after[i] < 0)
+            after[i] = 0;
+        strides[i] = w->stride[i];
+        dilations[i] = w->dilation[i];
+    }
+    return make(dnn, plan, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, attributes, LENGTH(attributes));
+}
+
+// The descriptor and attributes of each operation: convolution, x, weight, y, alpha, beta.
+struct operation {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t window, tensors[DNN_ROLES], alpha, beta;
+};
+
+static const struct operation forward = {
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+    {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+};
+
+static const struct operation grad_input = {
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+    {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+};
+
+static const struct operation grad_weight = {
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+    {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+};
+
+static cudnnBackendDescriptor_t make_graph(const struct cuda_dnn *dnn, cudnnHandle_t handle,
+                                           const struct operation *kind, const struct cn_window *w,
+                                           uint32_t samples, enum cn_precision precision,
+                                           struct dnn_plan *plan)
+{
+    const int64_t dims[DNN_ROLES][4] = {
+        {samples, w->channels_in, w->in[0], w->in[1]},
+        {w->channels_out, w->channels_in / w->groups, w->kernel[0], w->kernel[1]},
+        {samples, w->channels_out, w->out[0], w->out[1]},
+    };
+    cudnnBackendDescriptor_t tensors[DNN_ROLES], window = make_window(dnn, plan, w), made;
+    float one = 1, zero = 0;
+    const struct attribute attributes[] = {
+        {kind->window, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &window},
+        {kind->tensors[DNN_X], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[DNN_X]},
+        {kind->tensors[DNN_WEIGHT], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[DNN_WEIGHT]},
+        {kind->tensors[DNN_Y], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[DNN_Y]},
+        {kind->alpha, CUDNN_TYPE_FLOAT, 1, &one},
+        {kind->beta, CUDNN_TYPE_FLOAT, 1, &zero},
+    };
+    const struct attribute of_graph[] = {
+        {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &made},
+        {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle},
+    };
+
+    if (!window)
+        return NULL;
+    for (int role = 0; role < DNN_ROLES; role++) {
+        tensors[role] = make_tensor(dnn, plan, (enum dnn_role)role, dims[role], precision);
+        if (!tensors[role])
+            return NULL;
+    }
+    made = make(dnn, plan, kind->type, attributes, LENGTH(attributes));
+    if (!made)
+        return NULL;
+    return make(dnn, plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, of_graph, LENGTH(of_graph));
+}
+
+// Whether the engine of a proposal repeats to the bit and, with float32, keeps the factors whole.
+static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choice,
+                       enum cn_precision precision)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendDescriptor_t engine = NULL;
+    int64_t count = 0, found = 0;
+    bool good = true;
+
+    if (dnn->describe(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine))
+        return false;
+    if (dnn->get(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &found,
+                 &engine) ||
+        dnn->get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes))
+        good = false;
+    for (int64_t i = 0; good && i < count; i++) {
+        bool rounds = notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+                      notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+                      notes[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+
+        good = notes[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
+               notes[i] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
+               (precision != CN_PRECISION_FLOAT32 || !rounds);
+    }
+    dnn->forget(engine);
+    return good;
+}
+
+static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
+                       cudnnBackendDescriptor_t choice, size_t workspace, struct dnn_plan *plan)
+{
+    const struct attribute attributes[] = {
+        {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &choice},
+        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle},
+    };
+    int64_t needed = 0, count = 0;
+    cudnnBackendDescriptor_t made =
+        make(dnn, plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes, LENGTH(attributes));
+
+    if (!made)
+        return false;
+    if (dnn->get(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                 &needed) ||
+        needed < 0 || (uint64_t)needed > workspace) {
+        dnn->forget(plan->parts[--plan->count]);
+        return false;
+    }
+    plan->plan = made;
+    plan->workspace = (size_t)needed;
+    return true;
+}
+
+// The library's proposals, best first; the first that will do becomes the plan.
+static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBackendDescriptor_t graph,
+                   enum cn_precision precision, size_t workspace, cudnnBackendHeurMode_t mode,
+                   struct dnn_plan *plan)
+{
+    const struct attribute attributes[] = {
+        {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph},
+        {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},
+    };
+    cudnnBackendDescriptor_t choices[CHOICES] = {0};
+    cudnnBackendDescriptor_t advice =
+        make(dnn, plan, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, attributes, LENGTH(attributes));
+    int64_t count = 0, made = 0;
+
+    if (!advice)
+        return;
+    while (made < CHOICES && !dnn->describe(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[made]))
+        made++;
+    if (dnn->get(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &count,
+                 choices))
+        count = 0;
+    for (int64_t i = 0; i < count && i < made && !plan->plan; i++)
+        if (acceptable(dnn, choices[i], precision) &&
+            try_choice(dnn, handle, choices[i], workspace, plan)) {
+            // The plan needs its choice: it is kept with the other parts.
+            if (plan->count < DNN_PARTS) {
+                plan->parts[plan->count++] = choices[i];
+                choices[i] = NULL;
+            }
+        }
+    for (int64_t i = 0; i < made; i++)
+        if (choices[i])
+            dnn->forget(choices[i]);
+}
+
+cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,
+                     const struct cn_window *window, uint32_t samples, enum cn_precision precision,
+                     size_t workspace, struct dnn_plan *plan)
+{
+    const struct operation *kind = op == CN_OP_CONV              ? &forward
+                                   : op == CN_OP_CONV_GRAD_INPUT ? &grad_input
+                                                                 : &grad_weight;
+    cudnnBackendDescriptor_t graph;
+
+    *plan = (struct dnn_plan){0};
+    graph = make_graph(dnn, handle, kind, window, samples, precision, plan);
+    if (graph)
+        choose(dnn, handle, graph, precision, workspace, CUDNN_HEUR_MODE_A, plan);
+    if (graph && !plan->plan)
+        choose(dnn, handle, graph, precision, workspace, CUDNN_HEUR_MODE_FALLBACK, plan);
+    if (plan->plan)
+        return CN_OK;
+    dnn_plan_close(dnn, plan);
+    return CN_ENOTSUP;
+}
+
+void dnn_plan_close(const struct cuda_dnn *dnn, struct dnn_plan *plan)
+{
+    // What was made last refers to what was made before.
+    while (plan->count > 0)
+        dnn->forget(plan->parts[--plan->count]);
+    plan->plan = NULL;
+}
+
+cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,
+                    void *tensors[DNN_ROLES], void *workspace)
+{
+    const int64_t numbers[DNN_ROLES] = {DNN_X + 1, DNN_WEIGHT + 1, DNN_Y + 1};
+    const struct attribute attributes[] = {
+        {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, DNN_ROLES, numbers},
+        {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, DNN_ROLES, tensors},
+        {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace},
+    };
+    struct dnn_plan once = {0};
+    cudnnBackendDescriptor_t pack =
+        make(dnn, &once, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, attributes, LENGTH(attributes));
+    cudnnStatus_t status;
+
+    if (!pack)
+        return CN_ENOMEM;
+    status = dnn->execute(handle, plan->plan, pack);
+    dnn_plan_close(dnn, &once);
+    if (status) {
+        cn_log(CN_LOG_ERROR, "cuda", "cudnnBackendExecute: status %d", (int)status);
+        return CN_EIO;
+    }
+    return CN_OK;
+}

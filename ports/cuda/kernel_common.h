@@ -1,0 +1,121 @@
+// kernel_common.h - what several kernel files share.
+#pragma once
+
+#include "ports/cuda/kernel_language.h"
+#include "ports/cuda/kernels.h"
+
+// The largest grid is smaller than most work: a thread takes every so manyth element.
+DEVICE uint32_t first_index(void)
+{
+    return block_index() * block_size() + thread_index();
+}
+
+DEVICE uint32_t index_step(void)
+{
+    return grid_size() * block_size();
+}
+
+DEVICE bool adds(const struct cuda_args *a)
+{
+    return a->call.write == CN_WRITE_ADD || (a->call.write == CN_WRITE_STEP && !a->hyper->first);
+}
+
+DEVICE void put(float *place, float value, bool add)
+{
+    *place = add ? *place + value : value;
+}
+
+// Samples that an elementwise call computes: one when all samples share the result.
+DEVICE uint32_t output_samples(const struct cuda_args *a)
+{
+    return a->call.out[0].stride ? a->samples : 1;
+}
+
+// Word of element i, counted over all samples of count elements.
+DEVICE size_t word_of(uint32_t i, uint32_t count, size_t stride)
+{
+    return stride == count ? i : (size_t)(i / count) * stride + i % count;
+}
+
+DEVICE float warp_sum(float value)
+{
+    for (uint32_t mask = CUDA_WARP / 2; mask; mask /= 2)
+        value += warp_swap(value, mask);
+    return value;
+}
+
+DEVICE double warp_sum_double(double value)
+{
+    for (uint32_t mask = CUDA_WARP / 2; mask; mask /= 2)
+        value += warp_swap_double(value, mask);
+    return value;
+}
+
+DEVICE float warp_max(float value)
+{
+    for (uint32_t mask = CUDA_WARP / 2; mask; mask /= 2)
+        value = fmaxf(value, warp_swap(value, mask));
+    return value;
+}
+
+// Over the threads of a block, the same result in each of them.
+DEVICE float block_sum(float value)
+{
+    SHARED float part[CUDA_THREADS / CUDA_WARP];
+    uint32_t warps = block_size() / CUDA_WARP;
+    float sum = 0;
+
+    value = warp_sum(value);
+    block_sync(); // the call before may still read
+    if (thread_index() % CUDA_WARP == 0)
+        part[thread_index() / CUDA_WARP] = value;
+    block_sync();
+    for (uint32_t i = 0; i < warps; i++)
+        sum += part[i];
+    return sum;
+}
+
+DEVICE float block_max(float value)
+{
+    SHARED float part[CUDA_THREADS / CUDA_WARP];
+    uint32_t warps = block_size() / CUDA_WARP;
+
+    value = warp_max(value);
+    block_sync();
+    if (thread_index() % CUDA_WARP == 0)
+        part[thread_index() / CUDA_WARP] = value;
+    block_sync();
+    for (uint32_t i = 0; i < warps; i++)
+        value = fmaxf(value, part[i]);
+    return value;
+}
+
+// The threads that work on a row together: a warp, or with args.wide a block.
+struct team {
+    uint32_t lane, width; // of this thread, of the team
+    uint32_t first, step; // rows of this team
+    bool wide;
+};
+
+DEVICE struct team team_of(const struct cuda_args *a)
+{
+    uint32_t warps = block_size() / CUDA_WARP;
+    struct team team;
+
+    team.wide = a->wide;
+    team.width = a->wide ? block_size() : CUDA_WARP;
+    team.lane = thread_index() % team.width;
+    team.first = a->wide ? block_index() : block_index() * warps + thread_index() / CUDA_WARP;
+    team.step = a->wide ? grid_size() : grid_size() * warps;
+    return team;
+}
+
+DEVICE float team_sum(const struct team *team, float value)
+{
+    return team->wide ? block_sum(value) : warp_sum(value);
+}
+
+DEVICE float team_max(const struct team *team, float value)
+{
+    return team->wide ? block_max(value) : warp_max(value);
+}

@@ -1,0 +1,203 @@
+// kernel_language.h - what kernels are written in: CUDA C++ under nvcc, C17 for the tests.
+//
+// A kernel file uses C only, and these names for what CUDA adds, so that the tests can run the same
+// text on the host (tests/support). All grids and blocks have one dimension; a block is
+// a multiple of 32 threads, at most CUDA_THREADS. All threads of a block reach block_sync, all of a
+// warp the functions that begin with warp_.
+#pragma once
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CUDA_THREADS 256
+#define CUDA_WARP 32
+
+#ifdef __CUDACC__
+
+#define KERNEL(name)                                                                               \
+    extern "C" __global__ void __launch_bounds__(CUDA_THREADS)                                     \
+        cuda_kernel_##name(const __grid_constant__ struct cuda_args a)
+#define DEVICE static __device__ __forceinline__
+#define SHARED __shared__
+
+DEVICE uint32_t thread_index(void)
+{
+    return threadIdx.x;
+}
+DEVICE uint32_t block_size(void)
+{
+    return blockDim.x;
+}
+DEVICE uint32_t block_index(void)
+{
+    return blockIdx.x;
+}
+DEVICE uint32_t grid_size(void)
+{
+    return gridDim.x;
+}
+DEVICE void block_sync(void)
+{
+    __syncthreads();
+}
+DEVICE float warp_swap(float value, uint32_t mask)
+{
+    return __shfl_xor_sync(0xffffffffu, value, (int)mask);
+}
+DEVICE double warp_swap_double(double value, uint32_t mask)
+{
+    return __shfl_xor_sync(0xffffffffu, value, (int)mask);
+}
+DEVICE float warp_read(float value, uint32_t lane)
+{
+    return __shfl_sync(0xffffffffu, value, (int)lane);
+}
+DEVICE uint32_t warp_ballot(bool vote)
+{
+    return __ballot_sync(0xffffffffu, vote);
+}
+
+// One rounding each, never contracted.
+DEVICE float exact_add(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+DEVICE float exact_subtract(float a, float b)
+{
+    return __fsub_rn(a, b);
+}
+DEVICE float exact_multiply(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+DEVICE float exact_divide(float a, float b)
+{
+    return __fdiv_rn(a, b);
+}
+DEVICE float exact_root(float a)
+{
+    return __fsqrt_rn(a);
+}
+DEVICE double exact_add_double(double a, double b)
+{
+    return __dadd_rn(a, b);
+}
+DEVICE double exact_multiply_double(double a, double b)
+{
+    return __dmul_rn(a, b);
+}
+
+DEVICE uint32_t float_bits(float value)
+{
+    return __float_as_uint(value);
+}
+DEVICE float bits_float(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+#else
+
+#include <string.h>
+
+#define KERNEL(name) void cuda_kernel_##name(const struct cuda_args a)
+#define DEVICE static inline __attribute__((unused))
+#define SHARED static _Thread_local
+
+// Where the one thread that runs stands. tests/support/cuda_host_kernels.c keeps it and switches
+// threads.
+struct cuda_host_place {
+    uint32_t thread, threads, block, blocks;
+};
+extern _Thread_local struct cuda_host_place cuda_host_place;
+void cuda_host_block_sync(void);
+void cuda_host_warp_swap(void *value, size_t size, uint32_t from); // takes lane from's value
+uint32_t cuda_host_warp_ballot(bool vote);
+
+DEVICE uint32_t thread_index(void)
+{
+    return cuda_host_place.thread;
+}
+DEVICE uint32_t block_size(void)
+{
+    return cuda_host_place.threads;
+}
+DEVICE uint32_t block_index(void)
+{
+    return cuda_host_place.block;
+}
+DEVICE uint32_t grid_size(void)
+{
+    return cuda_host_place.blocks;
+}
+DEVICE void block_sync(void)
+{
+    cuda_host_block_sync();
+}
+DEVICE float warp_swap(float value, uint32_t mask)
+{
+    cuda_host_warp_swap(&value, sizeof(value), (thread_index() % CUDA_WARP) ^ mask);
+    return value;
+}
+DEVICE double warp_swap_double(double value, uint32_t mask)
+{
+    cuda_host_warp_swap(&value, sizeof(value), (thread_index() % CUDA_WARP) ^ mask);
+    return value;
+}
+DEVICE float warp_read(float value, uint32_t lane)
+{
+    cuda_host_warp_swap(&value, sizeof(value), lane);
+    return value;
+}
+DEVICE uint32_t warp_ballot(bool vote)
+{
+    return cuda_host_warp_ballot(vote);
+}
+
+// The project's settings forbid contraction.
+DEVICE float exact_add(float a, float b)
+{
+    return a + b;
+}
+DEVICE float exact_subtract(float a, float b)
+{
+    return a - b;
+}
+DEVICE float exact_multiply(float a, float b)
+{
+    return a * b;
+}
+DEVICE float exact_divide(float a, float b)
+{
+    return a / b;
+}
+DEVICE float exact_root(float a)
+{
+    return sqrtf(a);
+}
+DEVICE double exact_add_double(double a, double b)
+{
+    return a + b;
+}
+DEVICE double exact_multiply_double(double a, double b)
+{
+    return a * b;
+}
+
+DEVICE uint32_t float_bits(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+DEVICE float bits_float(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+#endif

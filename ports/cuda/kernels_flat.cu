@@ -1,0 +1,228 @@
+// Whole arenas, word by word, and what runs begin with. The optimizers give the bits that the
+// contract asks for, those of the CPU: each operation is rounded once, in the order written there.
+#include "ports/cuda/kernel_common.h"
+
+#define GROUP 256        // numbers that are added before their sum is, see struct cn_hyper
+#define SCALE_STEPS 2000 // steps without overflow before float16's scale is doubled
+#define SCALE_MAX 16777216.0f
+
+// One thread. Every run begins with it: the numbers of the run come with the launch.
+KERNEL(begin)
+{
+    if (thread_index() == 0 && block_index() == 0)
+        *a.hyper = a.next;
+}
+
+// Also in flat programs: the optimizer may work again.
+KERNEL(begin_flat)
+{
+    if (thread_index() > 0 || block_index() > 0)
+        return;
+    a.state->skip = 0;
+    a.state->squares = 0;
+    a.state->clip = 1;
+}
+
+// After wait has read the results.
+KERNEL(reset)
+{
+    if (thread_index() > 0 || block_index() > 0)
+        return;
+    a.state->loss = 0;
+    a.state->weight = 0;
+    a.state->correct = 0;
+    a.state->bad = 0;
+    a.state->outside = 0;
+    a.state->overflow = 0;
+    a.state->norm = 0;
+}
+
+// Samples beyond the batch repeat those of it, so that what is computed from them is finite where
+// the batch is. in[0] is the first sample, fill.count its words.
+KERNEL(repeat)
+{
+    uint32_t count = (uint32_t)a.call.fill.count, samples = a.hyper->samples;
+    uint32_t missing = samples ? (a.samples - samples) * count : 0;
+
+    for (uint32_t i = first_index(); i < missing; i += index_step()) {
+        uint32_t n = samples + i / count;
+
+        a.in[0][(size_t)n * count + i % count] = a.in[0][(size_t)(n % samples) * count + i % count];
+    }
+}
+
+// Rows of fill.count words that a product of the library will add to: they start at 0 unless the
+// call adds to what is there.
+KERNEL(clear)
+{
+    for (uint32_t i = first_index(); !adds(&a) && i < a.call.fill.count; i += index_step())
+        a.out[0][i] = 0;
+}
+
+DEVICE bool is_finite(float value)
+{
+    return (float_bits(value) & 0x7f800000u) != 0x7f800000u;
+}
+
+// SUM_LANES, with float16: takes the loss's scale out of the gradients, which is exact. in[0] are
+// fill.count words.
+KERNEL(unscale)
+{
+    float inverse = 1 / a.state->scale;
+
+    for (uint32_t i = first_index(); i < a.call.fill.count; i += index_step()) {
+        float g = a.in[0][i];
+
+        if (!is_finite(g))
+            a.state->overflow = 1;
+        a.in[0][i] = g * inverse;
+    }
+}
+
+KERNEL(unscale_finish)
+{
+    struct cuda_state *s = a.state;
+
+    if (thread_index() > 0 || block_index() > 0)
+        return;
+    if (s->overflow) {
+        s->scale = s->scale > 1 ? s->scale / 2 : 1;
+        s->steps = 0;
+    } else if (++s->steps >= SCALE_STEPS) {
+        s->scale = s->scale < SCALE_MAX ? s->scale * 2 : s->scale;
+        s->steps = 0;
+    }
+}
+
+// CHECK. All writers write the same.
+KERNEL(check)
+{
+    for (uint32_t i = first_index(); i < a.call.fill.count; i += index_step())
+        if (!is_finite(a.in[0][i])) {
+            a.state->skip = 1;
+            a.state->bad = 1;
+        }
+}
+
+// CLIP: a thread adds the squares of 256 neighbours.
+KERNEL(squares)
+{
+    const struct cn_range *op = &a.call.range;
+    double *sums = (double *)(void *)a.workspace;
+    uint32_t count = (uint32_t)op->count, groups = (count + GROUP - 1) / GROUP;
+
+    for (uint32_t i = first_index(); i < groups; i += index_step()) {
+        uint32_t end = (i + 1) * GROUP < count ? (i + 1) * GROUP : count;
+        double sum = 0;
+
+        for (uint32_t j = i * GROUP; j < end; j++) {
+            double g = (double)exact_multiply(a.in[0][op->gradients + j], a.hyper->gradient_scale);
+
+            sum = exact_add_double(sum, exact_multiply_double(g, g));
+        }
+        sums[i] = sum;
+    }
+}
+
+// And of 256 sums, from in[0] to the workspace, fill.count of them.
+KERNEL(squares_again)
+{
+    const double *from = (const double *)(const void *)a.in[0];
+    double *sums = (double *)(void *)a.workspace;
+    uint32_t count = (uint32_t)a.call.fill.count, groups = (count + GROUP - 1) / GROUP;
+
+    for (uint32_t i = first_index(); i < groups; i += index_step()) {
+        uint32_t end = (i + 1) * GROUP < count ? (i + 1) * GROUP : count;
+        double sum = 0;
+
+        for (uint32_t j = i * GROUP; j < end; j++)
+            sum = exact_add_double(sum, from[j]);
+        sums[i] = sum;
+    }
+}
+
+// One thread: the range's sum in in[0] joins the others'; the factor follows.
+KERNEL(clip)
+{
+    struct cuda_state *s = a.state;
+    float norm, factor;
+
+    if (thread_index() > 0 || block_index() > 0 || s->skip)
+        return;
+    s->squares = exact_add_double(s->squares, *(const double *)(const void *)a.in[0]);
+    s->norm = sqrt(s->squares);
+    norm = (float)s->norm;
+    factor = exact_divide(a.hyper->clip, exact_add(norm, 1e-6f));
+    s->clip = factor < 1 ? factor : 1;
+}
+
+// in: gradients, weights, momentum, second moment, base; the whole arenas.
+DEVICE float gradient_of(const struct cuda_args *a, size_t i)
+{
+    const struct cn_range *op = &a->call.range;
+    const struct cn_hyper *h = a->hyper;
+    float g = exact_multiply(a->in[0][op->gradients + i], h->gradient_scale);
+
+    if (a->clipped)
+        g = exact_multiply(g, a->state->clip);
+    if (op->proximal) {
+        size_t at = op->weights + i;
+
+        g = exact_add(g, exact_multiply(h->proximal, exact_subtract(a->in[1][at], a->in[4][at])));
+    }
+    return g;
+}
+
+KERNEL(sgd)
+{
+    const struct cn_range *op = &a.call.range;
+    const struct cn_hyper *h = a.hyper;
+
+    for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
+        float *w = &a.in[1][op->weights + i], *v = &a.in[2][op->weights + i];
+        float d = exact_add(gradient_of(&a, i), exact_multiply(h->weight_decay, *w));
+        float velocity = exact_add(exact_multiply(h->momentum, *v), d);
+
+        *v = velocity;
+        d = op->nesterov ? exact_add(d, exact_multiply(h->momentum, velocity)) : velocity;
+        *w = exact_subtract(*w, exact_multiply(h->learning_rate, d));
+    }
+}
+
+KERNEL(adam)
+{
+    const struct cn_range *op = &a.call.range;
+    const struct cn_hyper *h = a.hyper;
+    float rest1 = exact_subtract(1, op->beta1), rest2 = exact_subtract(1, op->beta2);
+    float rate = exact_divide(h->learning_rate, h->correction1);
+
+    for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
+        size_t at = op->weights + i;
+        float w = a.in[1][at], g = gradient_of(&a, i), m, v, deviation;
+
+        if (op->decoupled)
+            w = exact_subtract(
+                w, exact_multiply(exact_multiply(h->learning_rate, h->weight_decay), w));
+        else
+            g = exact_add(g, exact_multiply(h->weight_decay, w));
+        m = exact_add(exact_multiply(op->beta1, a.in[2][at]), exact_multiply(rest1, g));
+        v = exact_add(exact_multiply(op->beta2, a.in[3][at]),
+                      exact_multiply(rest2, exact_multiply(g, g)));
+        deviation = exact_add(exact_divide(exact_root(v), h->correction2), op->epsilon);
+        a.in[1][at] = exact_subtract(w, exact_divide(exact_multiply(rate, m), deviation));
+        a.in[2][at] = m;
+        a.in[3][at] = v;
+    }
+}
+
+KERNEL(statistic)
+{
+    const struct cn_range *op = &a.call.range;
+
+    for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
+        float s = exact_multiply(a.in[0][op->gradients + i], a.hyper->gradient_scale);
+        float *w = &a.in[1][op->weights + i];
+
+        *w = exact_add(*w, exact_multiply(op->momentum, exact_subtract(s, *w)));
+    }
+}

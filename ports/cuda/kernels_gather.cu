@@ -1,0 +1,107 @@
+// Rows by their numbers. The gradient is gathered by the row it belongs to, in the order of the
+// numbers, so that nothing is added by two threads.
+#include "ports/cuda/kernel_common.h"
+
+// The row that an index means; one that is out of range is noted and read as 0.
+DEVICE uint32_t row_of(const struct cuda_args *a, float word)
+{
+    int32_t rows = (int32_t)a->call.gather.rows, index = (int32_t)float_bits(word);
+
+    if (index < -rows || index >= rows) {
+        a->state->outside = 1;
+        return 0;
+    }
+    return (uint32_t)(index < 0 ? index + rows : index);
+}
+
+KERNEL(gather)
+{
+    const struct cn_gather *op = &a.call.gather;
+    uint32_t inner = (uint32_t)op->inner, count = (uint32_t)op->count;
+    uint32_t size = (uint32_t)op->outer * count * inner, total = size * output_samples(&a);
+    bool add = adds(&a);
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t n = i / size, rest = i % size;
+        uint32_t o = rest / (count * inner), at = rest / inner % count;
+        uint32_t row = row_of(&a, a.in[1][n * a.call.in[1].stride + at]);
+        float x =
+            a.in[0][n * a.call.in[0].stride + ((size_t)o * op->rows + row) * inner + rest % inner];
+
+        put(&a.out[0][n * a.call.out[0].stride + rest], x, add);
+    }
+}
+
+KERNEL(gather_elements)
+{
+    const struct cn_gather *op = &a.call.gather;
+    uint32_t inner = (uint32_t)op->inner, count = (uint32_t)op->count;
+    uint32_t size = (uint32_t)op->outer * count * inner, total = size * output_samples(&a);
+    bool add = adds(&a);
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t n = i / size, rest = i % size, o = rest / (count * inner);
+        uint32_t row = row_of(&a, a.in[1][n * a.call.in[1].stride + rest]);
+        float x =
+            a.in[0][n * a.call.in[0].stride + ((size_t)o * op->rows + row) * inner + rest % inner];
+
+        put(&a.out[0][n * a.call.out[0].stride + rest], x, add);
+    }
+}
+
+// A warp owns a row of dx: it looks through all numbers, 32 at a time, and adds what is its row's.
+KERNEL(gather_grad)
+{
+    const struct cn_gather *op = &a.call.gather;
+    bool shared = !a.call.out[0].stride, add = adds(&a);
+    uint32_t samples = shared && a.call.in[0].stride ? a.hyper->samples : 1;
+    uint32_t rows = (uint32_t)op->rows, count = (uint32_t)op->count, inner = (uint32_t)op->inner;
+    uint32_t slots = (uint32_t)op->outer * rows;
+    uint32_t total = slots * (shared ? 1 : a.samples), numbers = samples * count;
+    struct team team = team_of(&a);
+
+    for (uint32_t slot = team.first; slot < total; slot += team.step) {
+        uint32_t n = slot / slots, o = slot % slots / rows, row = slot % rows;
+        float *dx = a.out[0] + n * a.call.out[0].stride + (size_t)(slot % slots) * inner;
+
+        for (uint32_t i = team.lane; !add && i < inner; i += CUDA_WARP)
+            dx[i] = 0;
+        for (uint32_t base = 0; base < numbers; base += CUDA_WARP) {
+            uint32_t at = base + team.lane;
+            bool inside = at < numbers;
+            float word = inside ? a.in[1][(n + at / count) * a.call.in[1].stride + at % count] : 0;
+            uint32_t found = warp_ballot(inside && row_of(&a, word) == row);
+
+            for (uint32_t j = 0; found; j++, found >>= 1) {
+                uint32_t hit = base + j;
+                const float *dy = a.in[0] + (n + hit / count) * a.call.in[0].stride +
+                                  ((size_t)o * count + hit % count) * inner;
+
+                for (uint32_t i = team.lane; (found & 1) && i < inner; i += CUDA_WARP)
+                    dx[i] += dy[i];
+            }
+        }
+    }
+}
+
+KERNEL(gather_grad_elements)
+{
+    const struct cn_gather *op = &a.call.gather;
+    bool shared = !a.call.out[0].stride, add = adds(&a);
+    uint32_t samples = shared && a.call.in[0].stride ? a.hyper->samples : 1;
+    uint32_t rows = (uint32_t)op->rows, count = (uint32_t)op->count, inner = (uint32_t)op->inner;
+    uint32_t size = (uint32_t)op->outer * rows * inner, total = size * (shared ? 1 : a.samples);
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t n = i / size, o = i % size / (rows * inner), row = i % size / inner % rows;
+        float sum = 0;
+
+        for (uint32_t j = 0; j < samples * count; j++) {
+            size_t at = ((size_t)o * count + j % count) * inner + i % inner;
+
+            if (row_of(&a, a.in[1][(n + j / count) * a.call.in[1].stride + at]) == row)
+                sum += a.in[0][(n + j / count) * a.call.in[0].stride + at];
+        }
+        put(&a.out[0][n * a.call.out[0].stride + i % size], sum, add);
+    }
+}

@@ -1,0 +1,12 @@
+// The image that nvcc made of kernels.cu, as it is. CUDA_KERNELS_FILE comes from CMakeLists.txt.
+#include "ports/cuda/library.h"
+
+__asm__(".section .rodata\n"
+        ".balign 16\n"
+        ".global cuda_kernels_image\n"
+        ".type cuda_kernels_image, @object\n"
+        "cuda_kernels_image:\n"
+        ".incbin \"" CUDA_KERNELS_FILE "\"\n"
+        ".size cuda_kernels_image, . - cuda_kernels_image\n"
+        ".byte 0\n"
+        ".text\n");

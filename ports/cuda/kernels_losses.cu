@@ -1,0 +1,175 @@
+// Losses and their gradients. Each block adds up its rows in double precision, in their order;
+// loss_finish adds the blocks.
+#include "ports/cuda/kernel_common.h"
+
+// The workspace has CUDA_LOSS_BLOCKS parts. A warp's share of a row is the same in each lane.
+DEVICE void write_part(const struct cuda_args *a, double loss, double weight, uint32_t correct)
+{
+    SHARED double losses[CUDA_THREADS / CUDA_WARP], weights[CUDA_THREADS / CUDA_WARP];
+    SHARED uint32_t counts[CUDA_THREADS / CUDA_WARP];
+    struct cuda_loss_part *parts = (struct cuda_loss_part *)(void *)a->workspace;
+    uint32_t warps = a->wide ? 1 : block_size() / CUDA_WARP; // wide: all warps have the same
+    struct cuda_loss_part sum = {0, 0, 0};
+
+    if (thread_index() % CUDA_WARP == 0) {
+        losses[thread_index() / CUDA_WARP] = loss;
+        weights[thread_index() / CUDA_WARP] = weight;
+        counts[thread_index() / CUDA_WARP] = correct;
+    }
+    block_sync();
+    if (thread_index() > 0)
+        return;
+    for (uint32_t i = 0; i < warps; i++) {
+        sum.loss += losses[i];
+        sum.weight += weights[i];
+        sum.correct += counts[i];
+    }
+    parts[block_index()] = sum;
+}
+
+// One thread; parts is the count of blocks.
+KERNEL(loss_finish)
+{
+    const struct cuda_loss_part *parts = (const struct cuda_loss_part *)(const void *)a.workspace;
+
+    if (thread_index() > 0 || block_index() > 0)
+        return;
+    for (uint32_t i = 0; i < a.parts; i++) {
+        a.state->loss += parts[i].loss;
+        a.state->weight += parts[i].weight;
+        a.state->correct += parts[i].correct;
+    }
+}
+
+// The first largest of a row, in all threads of the team.
+DEVICE uint32_t first_largest(const struct team *team, const float *x, size_t step, uint32_t count)
+{
+    float largest = -INFINITY, place = (float)count;
+
+    for (uint32_t c = team->lane; c < count; c += team->width)
+        largest = fmaxf(largest, x[c * step]);
+    largest = team_max(team, largest);
+    for (uint32_t c = count; c-- > 0;)
+        if (c % team->width == team->lane && x[c * step] == largest)
+            place = (float)c;
+    return (uint32_t)-team_max(team, -place); // exact below 2^24 outputs
+}
+
+// loss = -sum_c t_c log p_c with t_c = [c = label] (1 - s) + s / outputs; d loss / d x = p - t.
+KERNEL(cross_entropy)
+{
+    const struct cn_loss_call *op = &a.call.loss;
+    struct team team = team_of(&a);
+    uint32_t outputs = (uint32_t)op->outputs, rows = (uint32_t)(op->rows ? op->rows : 1);
+    size_t step = op->classes_first ? rows : 1;
+    double loss = 0, weights = 0;
+    uint32_t correct = 0;
+
+    for (uint32_t row = team.first; row < rows * a.samples; row += team.step) {
+        uint32_t n = row / rows, r = row % rows;
+        size_t first = op->classes_first ? r : (size_t)r * outputs;
+        const float *x = a.in[0] + n * a.call.in[0].stride + first;
+        int32_t label = (int32_t)float_bits(a.in[1][n * a.call.in[1].stride + r]);
+        bool counts = n < a.hyper->samples && label != op->ignore;
+        uint32_t best = first_largest(&team, x, step, outputs);
+        float largest = x[(best < outputs ? best : 0) * step], sum = 0, mean = 0, weight;
+
+        if (counts && (label < 0 || (uint32_t)label >= outputs)) {
+            a.state->outside = 1;
+            counts = false;
+        }
+        weight = !counts ? 0 : a.in[2] ? a.in[2][label] : 1;
+        for (uint32_t c = team.lane; c < outputs; c += team.width) {
+            sum += expf(x[c * step] - largest);
+            mean += x[c * step] - largest;
+        }
+        sum = team_sum(&team, sum);
+        mean = op->smoothing > 0 ? team_sum(&team, mean) / (float)outputs : 0;
+        if (counts) {
+            float target = (1 - op->smoothing) * (x[(size_t)label * step] - largest);
+
+            loss += (double)(weight * (logf(sum) - target - op->smoothing * mean));
+            weights += (double)weight;
+            correct += weight != 0 && best == (uint32_t)label;
+        }
+        for (uint32_t c = team.lane; a.out[0] && c < outputs; c += team.width) {
+            float target = op->smoothing / (float)outputs +
+                           (counts && c == (uint32_t)label ? 1 - op->smoothing : 0);
+            float p = expf(x[c * step] - largest) / sum;
+
+            a.out[0][n * a.call.out[0].stride + first + c * step] =
+                counts ? weight * (p - target) * a.state->scale : 0;
+        }
+    }
+    write_part(&a, loss, weights, correct);
+}
+
+// One output's loss and slope, before they are divided by the count of outputs.
+DEVICE float output_loss(const struct cuda_args *a, float y, float t, float *slope)
+{
+    float d = y - t, delta = a->call.loss.delta, size = fabsf(d);
+
+    switch (a->call.op) {
+    case CN_OP_BINARY_ENTROPY:
+        *slope = 1 / (1 + expf(-y)) - t;
+        return fmaxf(y, 0) - y * t + log1pf(expf(-fabsf(y)));
+    case CN_OP_MSE:
+        *slope = 2 * d;
+        return d * d;
+    case CN_OP_HUBER:
+        if (delta == 0) {
+            *slope = d > 0 ? 1.0f : d < 0 ? -1.0f : d;
+            return size;
+        }
+        *slope = size <= delta ? d : d > 0 ? delta : d < 0 ? -delta : d;
+        return size <= delta ? 0.5f * d * d : delta * (size - 0.5f * delta);
+    default: // CN_OP_MEAN_LOSS
+        *slope = 1;
+        return y;
+    }
+}
+
+DEVICE double team_sum_double(const struct team *team, double value)
+{
+    SHARED double part[CUDA_THREADS / CUDA_WARP];
+    double sum = 0;
+
+    value = warp_sum_double(value);
+    if (!team->wide)
+        return value;
+    block_sync();
+    if (thread_index() % CUDA_WARP == 0)
+        part[thread_index() / CUDA_WARP] = value;
+    block_sync();
+    for (uint32_t i = 0; i < block_size() / CUDA_WARP; i++)
+        sum += part[i];
+    return sum;
+}
+
+// A sample's loss is the mean over its outputs, its weight 1.
+KERNEL(mean_loss)
+{
+    uint32_t outputs = (uint32_t)a.call.loss.outputs;
+    struct team team = team_of(&a);
+    double loss = 0, weights = 0;
+
+    for (uint32_t n = team.first; n < a.samples; n += team.step) {
+        const float *y = a.in[0] + n * a.call.in[0].stride;
+        const float *t = a.in[1] ? a.in[1] + n * a.call.in[1].stride : 0;
+        bool counts = n < a.hyper->samples;
+        double sum = 0;
+
+        for (uint32_t i = team.lane; i < outputs; i += team.width) {
+            float slope;
+
+            sum += (double)output_loss(&a, y[i], t ? t[i] : 0, &slope);
+            if (a.out[0])
+                a.out[0][n * a.call.out[0].stride + i] =
+                    counts ? slope / (float)outputs * a.state->scale : 0;
+        }
+        sum = team_sum_double(&team, sum);
+        loss += counts ? sum / (double)outputs : 0;
+        weights += counts;
+    }
+    write_part(&a, loss, weights, 0);
+}

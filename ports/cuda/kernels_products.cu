@@ -1,0 +1,303 @@
+// Products of matrices and convolutions without a library: what the libraries cannot do, or all of
+// it where they are missing. Also what stands around the libraries' work.
+#include "ports/cuda/kernel_common.h"
+
+#define TILE 32
+#define PITCH 33 // words of a row of a tile: no bank conflicts
+#define OF_THREAD                                                                                  \
+    (TILE * TILE / CUDA_PRODUCT_THREADS) // elements of a tile for a thread of products
+
+// A product as this kernel sees it: element (i, k) of a is at i * a_row + k * a_col, and so on.
+struct product {
+    uint32_t rows, inner, cols;
+    size_t a_row, a_col, b_row, b_col, c_row;
+    const float *a, *b;
+    float *c;
+};
+
+// Matrix number i of a PRODUCTS call, counted over all samples.
+DEVICE struct product product_of(const struct cuda_args *a, uint32_t i)
+{
+    const struct cn_products *op = &a->call.products;
+    uint32_t n = i / (uint32_t)op->count, at = i % (uint32_t)op->count;
+    struct product p;
+
+    p.rows = (uint32_t)op->rows;
+    p.inner = (uint32_t)op->inner;
+    p.cols = (uint32_t)op->cols;
+    p.a = a->in[0] + n * a->call.in[0].stride + at * op->stride_a;
+    p.b = a->in[1] + n * a->call.in[1].stride + at * op->stride_b;
+    p.c = a->out[0] + n * a->call.out[0].stride + at * op->stride_c;
+    p.a_row = op->transpose_a ? 1 : op->leading_a;
+    p.a_col = op->transpose_a ? op->leading_a : 1;
+    p.b_row = op->transpose_b ? 1 : op->leading_b;
+    p.b_col = op->transpose_b ? op->leading_b : 1;
+    p.c_row = op->leading_c;
+    return p;
+}
+
+DEVICE void load_tile(float *tile, const float *m, uint32_t first, uint32_t count, size_t step,
+                      uint32_t from, uint32_t inner, size_t inner_step)
+{
+    // Neighbouring threads follow the direction in which words are neighbours.
+    for (uint32_t i = thread_index(); i < TILE * TILE; i += block_size()) {
+        uint32_t row = step == 1 ? i % TILE : i / TILE, k = step == 1 ? i / TILE : i % TILE;
+        bool inside = first + row < count && from + k < inner;
+
+        tile[row * PITCH + k] = inside ? m[(first + row) * step + (from + k) * inner_step] : 0;
+    }
+}
+
+// A block of CUDA_PRODUCT_THREADS computes a tile of a matrix. parts is the count of samples; a
+// result that they share is their sum, one after the other.
+KERNEL(products)
+{
+    SHARED float left[TILE * PITCH], right[TILE * PITCH];
+    const struct cn_products *op = &a.call.products;
+    uint32_t across = ((uint32_t)op->cols + TILE - 1) / TILE;
+    uint32_t tiles = across * (((uint32_t)op->rows + TILE - 1) / TILE);
+    bool shared = !a.call.out[0].stride && a.parts > 1, add = adds(&a);
+    uint32_t total = tiles * (uint32_t)op->count * (shared ? 1 : a.parts);
+
+    for (uint32_t t = block_index(); t < total; t += grid_size()) {
+        uint32_t row = t % tiles / across * TILE, col = t % tiles % across * TILE;
+        float sum[OF_THREAD] = {0};
+
+        for (uint32_t sample = 0; sample < (shared ? a.hyper->samples : 1); sample++) {
+            struct product p = product_of(&a, t / tiles + sample * (uint32_t)op->count);
+
+            for (uint32_t from = 0; from < p.inner; from += TILE) {
+                block_sync();
+                load_tile(left, p.a, row, p.rows, p.a_row, from, p.inner, p.a_col);
+                load_tile(right, p.b, col, p.cols, p.b_col, from, p.inner, p.b_row);
+                block_sync();
+                for (uint32_t k = 0; k < TILE; k++)
+                    for (uint32_t s = 0; s < OF_THREAD; s++) {
+                        uint32_t i = s * CUDA_PRODUCT_THREADS + thread_index();
+
+                        sum[s] += left[i / TILE * PITCH + k] * right[i % TILE * PITCH + k];
+                    }
+            }
+        }
+        for (uint32_t s = 0; s < OF_THREAD; s++) {
+            struct product p = product_of(&a, t / tiles);
+            uint32_t i = s * CUDA_PRODUCT_THREADS + thread_index();
+            uint32_t r = row + i / TILE, c = col + i % TILE;
+
+            if (r < p.rows && c < p.cols)
+                put(&p.c[r * p.c_row + c], op->alpha * sum[s], add);
+        }
+    }
+}
+
+// After a product or convolution: out[0] = relu(out[0] + scale * in[2]), for rows x channels x
+// inner in all (bias.rows counts all samples); a NaN stays.
+KERNEL(bias_relu)
+{
+    const struct cn_bias *op = &a.call.bias;
+    uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
+    uint32_t total = (uint32_t)op->rows * channels * inner;
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        float y = a.out[0][i];
+
+        if (a.in[2])
+            y += op->scale * a.in[2][i / inner % channels];
+        a.out[0][i] = a.wide && y < 0 ? 0 : y; // wide: with relu
+    }
+}
+
+// Element number i of a tensor of n x channels x extent.
+struct element {
+    uint32_t n, channel, y, x;
+};
+
+DEVICE struct element element_of(uint32_t i, uint32_t channels, const uint32_t extent[2])
+{
+    struct element e;
+
+    e.x = i % extent[1];
+    i /= extent[1];
+    e.y = i % extent[0];
+    i /= extent[0];
+    e.channel = i % channels;
+    e.n = i / channels;
+    return e;
+}
+
+// A thread computes an output.
+KERNEL(conv)
+{
+    const struct cn_window *w = &a.call.window;
+    uint32_t total = w->channels_out * w->out[0] * w->out[1] * a.samples;
+    uint32_t group_in = w->channels_in / w->groups, group_out = w->channels_out / w->groups;
+    uint32_t plane = w->in[0] * w->in[1], taps = w->kernel[0] * w->kernel[1];
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        struct element e = element_of(i, w->channels_out, w->out);
+        const float *x =
+            a.in[0] + ((size_t)e.n * w->channels_in + e.channel / group_out * group_in) * plane;
+        const float *weight = a.in[1] + (size_t)e.channel * group_in * taps;
+        float sum = 0;
+
+        for (uint32_t ky = 0; ky < w->kernel[0]; ky++)
+            for (uint32_t kx = 0; kx < w->kernel[1]; kx++) {
+                uint32_t row = e.y * w->stride[0] + ky * w->dilation[0] - w->pad[0];
+                uint32_t col = e.x * w->stride[1] + kx * w->dilation[1] - w->pad[1];
+
+                // Left of the plane wraps round to large numbers.
+                if (row >= w->in[0] || col >= w->in[1])
+                    continue;
+                for (uint32_t c = 0; c < group_in; c++)
+                    sum += x[c * plane + row * w->in[1] + col] *
+                           weight[c * taps + ky * w->kernel[1] + kx];
+            }
+        a.out[0][i] = sum;
+    }
+}
+
+// A thread gathers what the outputs say of an input.
+KERNEL(conv_grad_input)
+{
+    const struct cn_window *w = &a.call.window;
+    uint32_t total = w->channels_in * w->in[0] * w->in[1] * a.samples;
+    uint32_t group_in = w->channels_in / w->groups, group_out = w->channels_out / w->groups;
+    uint32_t plane = w->out[0] * w->out[1], taps = w->kernel[0] * w->kernel[1];
+    bool add = adds(&a);
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        struct element e = element_of(i, w->channels_in, w->in);
+        uint32_t first = e.channel / group_in * group_out;
+        const float *dy = a.in[0] + ((size_t)e.n * w->channels_out + first) * plane;
+        const float *weight = a.in[1] + ((size_t)first * group_in + e.channel % group_in) * taps;
+        float sum = 0;
+
+        for (uint32_t ky = 0; ky < w->kernel[0]; ky++)
+            for (uint32_t kx = 0; kx < w->kernel[1]; kx++) {
+                uint32_t row = e.y + w->pad[0] - ky * w->dilation[0];
+                uint32_t col = e.x + w->pad[1] - kx * w->dilation[1];
+
+                if (e.y + w->pad[0] < ky * w->dilation[0] ||
+                    e.x + w->pad[1] < kx * w->dilation[1] || row % w->stride[0] ||
+                    col % w->stride[1] || row / w->stride[0] >= w->out[0] ||
+                    col / w->stride[1] >= w->out[1])
+                    continue;
+                row = row / w->stride[0] * w->out[1] + col / w->stride[1];
+                for (uint32_t o = 0; o < group_out; o++)
+                    sum += dy[o * plane + row] *
+                           weight[(size_t)o * group_in * taps + ky * w->kernel[1] + kx];
+            }
+        put(&a.out[0][i], sum, add);
+    }
+}
+
+// A block adds up an element of the weight over the batch.
+KERNEL(conv_grad_weight)
+{
+    const struct cn_window *w = &a.call.window;
+    uint32_t group_in = w->channels_in / w->groups, group_out = w->channels_out / w->groups;
+    uint32_t in = w->in[0] * w->in[1], out = w->out[0] * w->out[1];
+    uint32_t taps = w->kernel[0] * w->kernel[1], total = w->channels_out * group_in * taps;
+    bool add = adds(&a);
+
+    for (uint32_t i = block_index(); i < total; i += grid_size()) {
+        uint32_t tap = i % taps, c = i / taps % group_in, o = i / taps / group_in;
+        uint32_t channel = o / group_out * group_in + c;
+        float sum = 0;
+
+        for (uint32_t j = thread_index(); j < out * a.hyper->samples; j += block_size()) {
+            uint32_t n = j / out, at = j % out;
+            uint32_t row =
+                at / w->out[1] * w->stride[0] + tap / w->kernel[1] * w->dilation[0] - w->pad[0];
+            uint32_t col =
+                at % w->out[1] * w->stride[1] + tap % w->kernel[1] * w->dilation[1] - w->pad[1];
+
+            if (row < w->in[0] && col < w->in[1])
+                sum += a.in[0][((size_t)n * w->channels_out + o) * out + at] *
+                       a.in[1][((size_t)n * w->channels_in + channel) * in + row * w->in[1] + col];
+        }
+        sum = block_sum(sum);
+        if (thread_index() == 0)
+            put(&a.out[0][i], sum, add);
+    }
+}
+
+// To 16 bits, to nearest, ties to even. A NaN stays one.
+DEVICE uint32_t to_bfloat16(float value)
+{
+    uint32_t bits = float_bits(value);
+
+    if (value != value)
+        return bits >> 16 | 0x40;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+DEVICE uint32_t to_float16(float value)
+{
+    uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+
+    if (size > 0x7f800000)
+        return sign | 0x7e00;
+    if (size >= 0x477ff000) // rounds to 65536 or more
+        return sign | 0x7c00;
+    if (size < 0x38800000) { // subnormal: adding 1/2 leaves the rounded bits at the end
+        float sum = bits_float(size) + 0.5f;
+
+        return sign | (float_bits(sum) - float_bits(0.5f));
+    }
+    size -= 112u << 23; // of the exponents' biases
+    return sign | (size + 0xfff + (size >> 13 & 1)) >> 13;
+}
+
+DEVICE float from_float16(uint32_t half)
+{
+    uint32_t sign = (half & 0x8000) << 16, size = half & 0x7fff;
+
+    if (size >= 0x7c00)
+        return bits_float(sign | 0x7f800000 | (size & 0x3ff) << 13);
+    if (size < 0x400) // subnormal: a multiple of 2^-24
+        return bits_float(sign | float_bits((float)size * 5.9604644775390625e-8f));
+    return bits_float(sign | ((size << 13) + (112u << 23)));
+}
+
+// Between the engine's n x channels x plane of float32 and a library's n x plane x channels of 16
+// bits. bias: rows = n, channels, inner = words of a plane. wide: float16, else bfloat16.
+KERNEL(pack)
+{
+    const struct cn_bias *op = &a.call.bias;
+    uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
+    uint32_t total = (uint32_t)op->rows * channels * inner;
+    uint16_t *packed = (uint16_t *)(void *)a.out[0];
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t n = i / (channels * inner), at = i / channels % inner, c = i % channels;
+        float value = a.in[0][((size_t)n * channels + c) * inner + at];
+
+        packed[i] = (uint16_t)(a.wide ? to_float16(value) : to_bfloat16(value));
+    }
+}
+
+KERNEL(unpack)
+{
+    const struct cn_bias *op = &a.call.bias;
+    uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
+    uint32_t total = (uint32_t)op->rows * channels * inner;
+    const uint16_t *packed = (const uint16_t *)(const void *)a.in[0];
+    bool add = adds(&a);
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t n = i / (channels * inner), c = i / inner % channels, at = i % inner;
+        uint32_t word = packed[((size_t)n * inner + at) * channels + c];
+
+        put(&a.out[0][i], a.wide ? from_float16(word) : bits_float(word << 16), add);
+    }
+}
+
+// out[0][i] = or += in[0][i], fill.count words: a library's result into its place.
+KERNEL(add_words)
+{
+    bool add = adds(&a);
+
+    for (uint32_t i = first_index(); i < a.call.fill.count; i += index_step())
+        put(&a.out[0][i], a.in[0][i], add);
+}

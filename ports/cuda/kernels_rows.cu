@@ -1,0 +1,407 @@
+// Softmax, normalization of rows and of batches, sums over rows.
+#include "ports/cuda/kernel_common.h"
+
+// A share of channels x rows that lie one behind the other: thread c of a part adds its rows.
+// parts x channels partial sums go to the workspace, sum_parts adds them up.
+KERNEL(bias_grad_rows)
+{
+    uint32_t channels = (uint32_t)a.call.bias.channels;
+    uint32_t rows = (uint32_t)a.call.bias.rows * a.hyper->samples;
+    uint32_t share = (rows + a.parts - 1) / a.parts;
+
+    for (uint32_t i = first_index(); i < channels * a.parts; i += index_step()) {
+        uint32_t part = i / channels, c = i % channels;
+        uint32_t end = (part + 1) * share < rows ? (part + 1) * share : rows;
+        float sum = 0;
+
+        for (uint32_t r = part * share; r < end; r++)
+            sum += a.in[0][(size_t)r * channels + c];
+        a.workspace[i] = sum * a.call.bias.scale;
+    }
+}
+
+// out[k] = the sum over parts of workspace[part][k]; fill.count says how many k.
+KERNEL(sum_parts)
+{
+    uint32_t count = (uint32_t)a.call.fill.count;
+    bool add = adds(&a);
+
+    for (uint32_t k = first_index(); k < count; k += index_step()) {
+        float sum = 0;
+
+        for (uint32_t part = 0; part < a.parts; part++)
+            sum += a.workspace[(size_t)part * count + k];
+        put(&a.out[0][k], sum, add);
+    }
+}
+
+// A block adds up a channel's planes.
+KERNEL(bias_grad)
+{
+    const struct cn_bias *op = &a.call.bias;
+    uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
+    uint32_t count = (uint32_t)op->rows * a.hyper->samples * inner;
+    bool add = adds(&a);
+
+    for (uint32_t c = block_index(); c < channels; c += grid_size()) {
+        float sum = 0;
+
+        for (uint32_t i = thread_index(); i < count; i += block_size())
+            sum += a.in[0][((size_t)(i / inner) * channels + c) * inner + i % inner];
+        sum = block_sum(sum);
+        if (thread_index() == 0)
+            put(&a.out[0][c], sum * op->scale, add);
+    }
+}
+
+// The first word of a row of softmax, the words between its elements being inner.
+DEVICE size_t softmax_row(const struct cn_softmax *op, uint32_t row, size_t stride)
+{
+    uint32_t inner = (uint32_t)op->inner, outer = (uint32_t)op->outer;
+    uint32_t n = row / (outer * inner), rest = row % (outer * inner);
+
+    return n * stride + (size_t)(rest / inner) * op->cols * inner + rest % inner;
+}
+
+KERNEL(softmax)
+{
+    const struct cn_softmax *op = &a.call.softmax;
+    struct team team = team_of(&a);
+    uint32_t cols = (uint32_t)op->cols;
+    uint32_t rows = (uint32_t)(op->outer * op->inner) * output_samples(&a);
+    bool add = adds(&a);
+
+    for (uint32_t row = team.first; row < rows; row += team.step) {
+        const float *x = a.in[0] + softmax_row(op, row, a.call.in[0].stride);
+        float *y = a.out[0] + softmax_row(op, row, a.call.out[0].stride);
+        float largest = -INFINITY, sum = 0;
+
+        for (uint32_t c = team.lane; c < cols; c += team.width)
+            largest = fmaxf(largest, x[c * op->inner]);
+        largest = team_max(&team, largest);
+        for (uint32_t c = team.lane; c < cols; c += team.width)
+            sum += expf(x[c * op->inner] - largest);
+        sum = team_sum(&team, sum);
+        for (uint32_t c = team.lane; c < cols; c += team.width) {
+            float shifted = x[c * op->inner] - largest;
+
+            put(&y[c * op->inner], op->log ? shifted - logf(sum) : expf(shifted) / sum, add);
+        }
+    }
+}
+
+// dx = y (dy - sum dy y); of the logarithm dx = dy - exp(y) sum dy.
+KERNEL(softmax_grad)
+{
+    const struct cn_softmax *op = &a.call.softmax;
+    struct team team = team_of(&a);
+    uint32_t cols = (uint32_t)op->cols;
+    uint32_t rows = (uint32_t)(op->outer * op->inner) * output_samples(&a);
+    bool add = adds(&a);
+
+    for (uint32_t row = team.first; row < rows; row += team.step) {
+        const float *dy = a.in[0] + softmax_row(op, row, a.call.in[0].stride);
+        const float *y = a.in[1] + softmax_row(op, row, a.call.in[1].stride);
+        float *dx = a.out[0] + softmax_row(op, row, a.call.out[0].stride);
+        float sum = 0;
+
+        for (uint32_t c = team.lane; c < cols; c += team.width)
+            sum += dy[c * op->inner] * (op->log ? 1 : y[c * op->inner]);
+        sum = team_sum(&team, sum);
+        for (uint32_t c = team.lane; c < cols; c += team.width) {
+            size_t i = c * op->inner;
+
+            put(&dx[i], op->log ? dy[i] - expf(y[i]) * sum : y[i] * (dy[i] - sum), add);
+        }
+    }
+}
+
+// A row of NORM: the numbers of its sample and within it.
+struct norm_row {
+    uint32_t n, r;
+};
+
+DEVICE struct norm_row norm_row_of(const struct cn_norm *op, uint32_t row)
+{
+    struct norm_row at;
+
+    at.n = row / (uint32_t)op->rows;
+    at.r = row % (uint32_t)op->rows;
+    return at;
+}
+
+DEVICE uint32_t affine_of(const struct cn_norm *op, uint32_t r, uint32_t c)
+{
+    uint32_t inner = (uint32_t)op->inner;
+
+    return r % (uint32_t)op->groups * ((uint32_t)op->cols / inner) + c / inner;
+}
+
+// saved: mean and 1 / deviation of a row, side by side.
+KERNEL(norm)
+{
+    const struct cn_norm *op = &a.call.norm;
+    struct team team = team_of(&a);
+    uint32_t cols = (uint32_t)op->cols, rows = (uint32_t)op->rows * output_samples(&a);
+    bool add = adds(&a);
+
+    for (uint32_t row = team.first; row < rows; row += team.step) {
+        struct norm_row at = norm_row_of(op, row);
+        const float *x = a.in[0] + at.n * a.call.in[0].stride + (size_t)at.r * cols;
+        float *y = a.out[0] + at.n * a.call.out[0].stride + (size_t)at.r * cols;
+        float mean = 0, variance = 0, inverse;
+
+        for (uint32_t c = team.lane; c < cols; c += team.width)
+            mean += x[c];
+        mean = team_sum(&team, mean) / (float)cols;
+        for (uint32_t c = team.lane; c < cols; c += team.width)
+            variance += (x[c] - mean) * (x[c] - mean);
+        variance = team_sum(&team, variance) / (float)cols;
+        inverse = 1 / sqrtf(variance + op->epsilon);
+        for (uint32_t c = team.lane; c < cols; c += team.width) {
+            uint32_t k = affine_of(op, at.r, c);
+            float value = (x[c] - mean) * inverse;
+
+            put(&y[c], a.in[1] ? value * a.in[1][k] + a.in[2][k] : value, add);
+        }
+        if (a.out[1] && team.lane == 0) {
+            float *saved = a.out[1] + at.n * a.call.out[1].stride + 2 * (size_t)at.r;
+
+            saved[0] = mean;
+            saved[1] = inverse;
+        }
+    }
+}
+
+// With h = (x - mean) inverse and g = dy gamma: dx = inverse (g - mean g - h mean(g h)).
+KERNEL(norm_grad)
+{
+    const struct cn_norm *op = &a.call.norm;
+    struct team team = team_of(&a);
+    uint32_t cols = (uint32_t)op->cols, rows = (uint32_t)op->rows * output_samples(&a);
+    bool add = adds(&a);
+
+    for (uint32_t row = team.first; row < rows; row += team.step) {
+        struct norm_row at = norm_row_of(op, row);
+        const float *dy = a.in[0] + at.n * a.call.in[0].stride + (size_t)at.r * cols;
+        const float *x = a.in[1] + at.n * a.call.in[1].stride + (size_t)at.r * cols;
+        const float *saved = a.in[2] + at.n * a.call.in[2].stride + 2 * (size_t)at.r;
+        float *dx = a.out[0] + at.n * a.call.out[0].stride + (size_t)at.r * cols;
+        float sum = 0, product = 0;
+
+        for (uint32_t c = team.lane; c < cols; c += team.width) {
+            float g = dy[c] * (a.in[3] ? a.in[3][affine_of(op, at.r, c)] : 1);
+
+            sum += g;
+            product += g * (x[c] - saved[0]) * saved[1];
+        }
+        sum = team_sum(&team, sum) / (float)cols;
+        product = team_sum(&team, product) / (float)cols;
+        for (uint32_t c = team.lane; c < cols; c += team.width) {
+            float g = dy[c] * (a.in[3] ? a.in[3][affine_of(op, at.r, c)] : 1);
+            float h = (x[c] - saved[0]) * saved[1];
+
+            put(&dx[c], saved[1] * (g - sum - h * product), add);
+        }
+    }
+}
+
+// The shares of dgamma and dbeta of element c of a row, counted over all samples.
+DEVICE void norm_shares(const struct cuda_args *a, uint32_t row, uint32_t c, float *gamma,
+                        float *beta)
+{
+    const struct cn_norm *op = &a->call.norm;
+    struct norm_row at = norm_row_of(op, row);
+    size_t i = (size_t)at.r * op->cols + c;
+    const float *saved = a->in[2] + at.n * a->call.in[2].stride + 2 * (size_t)at.r;
+    float dy = a->in[0][at.n * a->call.in[0].stride + i];
+
+    *gamma += dy * (a->in[1][at.n * a->call.in[1].stride + i] - saved[0]) * saved[1];
+    *beta += dy;
+}
+
+// groups = inner = 1: a thread adds a column of its part's rows. The workspace gets parts x cols
+// sums for dgamma, then as many for dbeta; sum_parts adds them up.
+KERNEL(norm_grad_affine_rows)
+{
+    const struct cn_norm *op = &a.call.norm;
+    uint32_t cols = (uint32_t)op->cols, rows = (uint32_t)op->rows * a.hyper->samples;
+    uint32_t share = (rows + a.parts - 1) / a.parts, total = cols * a.parts;
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t part = i / cols;
+        uint32_t end = (part + 1) * share < rows ? (part + 1) * share : rows;
+        float gamma = 0, beta = 0;
+
+        for (uint32_t row = part * share; row < end; row++)
+            norm_shares(&a, row, i % cols, &gamma, &beta);
+        a.workspace[i] = gamma;
+        a.workspace[total + i] = beta;
+    }
+}
+
+// A block adds up one affine number: inner elements of every row of its group.
+KERNEL(norm_grad_affine)
+{
+    const struct cn_norm *op = &a.call.norm;
+    uint32_t inner = (uint32_t)op->inner, groups = (uint32_t)op->groups;
+    uint32_t of_row = (uint32_t)op->cols / inner;
+    uint32_t rows = (uint32_t)op->rows / groups * a.hyper->samples;
+    bool add = adds(&a);
+
+    for (uint32_t k = block_index(); k < groups * of_row; k += grid_size()) {
+        float gamma = 0, beta = 0;
+
+        for (uint32_t i = thread_index(); i < rows * inner; i += block_size())
+            norm_shares(&a, i / inner * groups + k / of_row, k % of_row * inner + i % inner, &gamma,
+                        &beta);
+        gamma = block_sum(gamma);
+        beta = block_sum(beta);
+        if (thread_index() == 0) {
+            put(&a.out[0][k], gamma, add);
+            put(&a.out[1][k], beta, add);
+        }
+    }
+}
+
+// Word of element i of channel c, counted over all samples.
+DEVICE size_t plane_word(const struct cn_batch_norm *op, uint32_t c, uint32_t i, size_t stride)
+{
+    uint32_t inner = (uint32_t)op->inner;
+
+    return (size_t)(i / inner) * stride + (size_t)c * inner + i % inner;
+}
+
+DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, float *variance)
+{
+    const struct cn_batch_norm *op = &a->call.batch_norm;
+    uint32_t count = (uint32_t)op->inner * a->hyper->samples;
+    size_t stride = a->call.in[0].stride;
+    float sum = 0, squares = 0;
+
+    for (uint32_t i = thread_index(); i < count; i += block_size())
+        sum += a->in[0][plane_word(op, c, i, stride)];
+    *mean = block_sum(sum) / (float)count;
+    for (uint32_t i = thread_index(); i < count; i += block_size()) {
+        float d = a->in[0][plane_word(op, c, i, stride)] - *mean;
+
+        squares += d * d;
+    }
+    *variance = block_sum(squares) / (float)count;
+}
+
+// A block finds the statistics of a channel: all means, then all 1 / deviation, in saved.
+KERNEL(batch_norm_sums)
+{
+    const struct cn_batch_norm *op = &a.call.batch_norm;
+    uint32_t samples = a.hyper->samples, count = (uint32_t)op->inner * samples;
+    bool add = adds(&a);
+
+    for (uint32_t c = block_index(); c < op->channels; c += grid_size()) {
+        float mean, variance;
+
+        if (op->frozen) {
+            mean = a.in[3][c];
+            variance = a.in[4][c];
+        } else {
+            statistics_of(&a, c, &mean, &variance);
+        }
+        if (thread_index() > 0)
+            continue;
+        a.out[1][c] = mean;
+        a.out[1][op->channels + c] = 1 / sqrtf(variance + op->epsilon);
+        if (op->frozen)
+            continue;
+        if (a.out[2])
+            put(&a.out[2][c], mean * (float)samples, add);
+        if (a.out[3])
+            put(&a.out[3][c],
+                variance * ((float)count / (float)(count > 1 ? count - 1 : 1)) * (float)samples,
+                add);
+    }
+}
+
+KERNEL(batch_norm)
+{
+    const struct cn_batch_norm *op = &a.call.batch_norm;
+    uint32_t inner = (uint32_t)op->inner, count = (uint32_t)op->channels * inner;
+    uint32_t total = count * a.samples;
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t c = i % count / inner;
+        float x = a.in[0][word_of(i, count, a.call.in[0].stride)];
+        float y = (x - a.out[1][c]) * a.out[1][op->channels + c] * a.in[1][c] + a.in[2][c];
+
+        if (a.in[5])
+            y += a.in[5][word_of(i, count, a.call.in[5].stride)];
+        if (op->relu)
+            y = y < 0 ? 0 : y;
+        a.out[0][word_of(i, count, a.call.out[0].stride)] = y;
+    }
+}
+
+// dy where the rectifier let y through.
+DEVICE float batch_norm_dy(const struct cuda_args *a, size_t dy, size_t y)
+{
+    return a->call.batch_norm.relu && !(a->in[4][y] > 0) ? 0 : a->in[0][dy];
+}
+
+// A block finds a channel's sums of dy and dy h, h = (x - mean) inverse: dbeta and dgamma. They go
+// to the workspace too, side by side.
+KERNEL(batch_norm_grad_sums)
+{
+    const struct cn_batch_norm *op = &a.call.batch_norm;
+    uint32_t count = (uint32_t)op->inner * a.hyper->samples;
+    bool add = adds(&a);
+
+    for (uint32_t c = block_index(); c < op->channels; c += grid_size()) {
+        float mean = a.in[3][c], inverse = a.in[3][op->channels + c];
+        float beta = 0, gamma = 0;
+
+        for (uint32_t i = thread_index(); i < count; i += block_size()) {
+            float dy = batch_norm_dy(&a, plane_word(op, c, i, a.call.in[0].stride),
+                                     plane_word(op, c, i, a.call.in[4].stride));
+
+            beta += dy;
+            gamma += dy * (a.in[1][plane_word(op, c, i, a.call.in[1].stride)] - mean) * inverse;
+        }
+        beta = block_sum(beta);
+        gamma = block_sum(gamma);
+        if (thread_index() > 0)
+            continue;
+        a.workspace[2 * c] = beta;
+        a.workspace[2 * c + 1] = gamma;
+        if (a.out[1])
+            put(&a.out[1][c], gamma, add);
+        if (a.out[2])
+            put(&a.out[2][c], beta, add);
+    }
+}
+
+// dx = gamma inverse (dy - mean dy - h mean(dy h)), or gamma inverse dy when frozen; 0 for samples
+// beyond the batch.
+KERNEL(batch_norm_grad)
+{
+    const struct cn_batch_norm *op = &a.call.batch_norm;
+    uint32_t inner = (uint32_t)op->inner, count = (uint32_t)op->channels * inner;
+    uint32_t total = count * a.samples;
+    float share = 1 / (float)(inner * a.hyper->samples);
+
+    for (uint32_t i = first_index(); i < total; i += index_step()) {
+        uint32_t c = i % count / inner;
+        bool inside = i / count < a.hyper->samples;
+        float mean = a.in[3][c], inverse = a.in[3][op->channels + c];
+        float x = a.in[1][word_of(i, count, a.call.in[1].stride)];
+        float dy = batch_norm_dy(&a, word_of(i, count, a.call.in[0].stride),
+                                 word_of(i, count, a.call.in[4].stride));
+        float dx = dy;
+
+        if (!op->frozen)
+            dx -= share * (a.workspace[2 * c] + (x - mean) * inverse * a.workspace[2 * c + 1]);
+        dx *= a.in[2][c] * inverse;
+        if (a.out[0])
+            a.out[0][word_of(i, count, a.call.out[0].stride)] = inside ? dx : 0;
+        if (a.out[3])
+            a.out[3][word_of(i, count, a.call.out[3].stride)] = inside ? dy : 0;
+    }
+}

@@ -1,0 +1,608 @@
+// From the engine's calls to kernels and the libraries' work.
+#include <assert.h>
+#include <stdint.h>
+
+#include "ports/cuda/convolution.h"
+#include "ports/cuda/device.h"
+#include "ports/cuda/products.h"
+
+#define WIDE 512       // a row of that many elements is the work of a block
+#define PARTS 32       // pieces of a long sum over rows
+#define SHORT_SUM 64   // a sum that one thread may do
+#define MANY_SUMS 4096 // so many that each may be one thread's
+#define HEAD_MAX 256   // width of an attention head
+#define WORDS_MAX INT32_MAX
+
+// Saturates, so that what overflows is too large too.
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t product_of(const size_t *dims, uint32_t rank)
+{
+    uint64_t product = 1;
+
+    for (uint32_t d = 0; d < rank; d++)
+        product = times(product, dims[d]);
+    return product;
+}
+
+static uint64_t samples_of(const struct cuda_args *a)
+{
+    return a->call.out[0].stride ? a->samples : 1;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+// How an op is done. elements: of a sample, the largest operand's. threads: that the kernel has
+// work for.
+struct lowering {
+    cn_err (*lower)(struct cuda *cuda, struct cuda_args *args);
+    uint64_t (*elements)(const struct cn_call *call);
+    size_t (*workspace)(const struct cn_call *call, size_t samples); // words; NULL: none
+    enum cuda_kernel kernel;                                         // without lower
+};
+
+static uint64_t matmul_elements(const struct cn_call *call)
+{
+    const struct cn_matmul *op = &call->matmul;
+
+    return most(times(op->rows, op->inner),
+                most(times(op->inner, op->cols), times(op->rows, op->cols)));
+}
+
+static uint64_t products_elements(const struct cn_call *call)
+{
+    const struct cn_products *op = &call->products;
+    uint64_t one = most(times(op->rows, op->inner),
+                        most(times(op->inner, op->cols), times(op->rows, op->cols)));
+
+    return times(one, op->count);
+}
+
+static uint64_t window_elements(const struct cn_call *call)
+{
+    const struct cn_window *w = &call->window;
+    uint64_t in = times(w->channels_in, times(w->in[0], w->in[1]));
+    uint64_t out = times(w->channels_out, times(w->out[0], w->out[1]));
+    uint64_t reach = times(times((uint64_t)w->kernel[0] + w->pad[0], w->dilation[0]),
+                           times((uint64_t)w->kernel[1] + w->pad[1], w->dilation[1]));
+    uint64_t weight = times(times(w->channels_out, w->channels_in / w->groups),
+                            times(w->kernel[0], w->kernel[1]));
+
+    return most(most(in, out), most(reach, weight));
+}
+
+static uint64_t bias_elements(const struct cn_call *call)
+{
+    return times(call->bias.rows, times(call->bias.channels, call->bias.inner));
+}
+
+static uint64_t map_elements(const struct cn_call *call)
+{
+    return call->map.count;
+}
+
+static uint64_t combine_elements(const struct cn_call *call)
+{
+    return product_of(call->combine.dims, call->combine.rank);
+}
+
+static uint64_t copy_elements(const struct cn_call *call)
+{
+    return product_of(call->copy.dims, call->copy.rank);
+}
+
+static uint64_t fill_elements(const struct cn_call *call)
+{
+    return call->fill.count;
+}
+
+static uint64_t extreme_elements(const struct cn_call *call)
+{
+    return product_of(call->extreme.dims, call->extreme.rank);
+}
+
+static uint64_t softmax_elements(const struct cn_call *call)
+{
+    return times(call->softmax.outer, times(call->softmax.cols, call->softmax.inner));
+}
+
+static uint64_t norm_elements(const struct cn_call *call)
+{
+    return times(call->norm.rows, call->norm.cols);
+}
+
+static uint64_t batch_norm_elements(const struct cn_call *call)
+{
+    return times(call->batch_norm.channels, call->batch_norm.inner);
+}
+
+static uint64_t dropout_elements(const struct cn_call *call)
+{
+    return call->dropout.count;
+}
+
+static uint64_t gather_elements(const struct cn_call *call)
+{
+    const struct cn_gather *op = &call->gather;
+
+    return times(times(op->outer, most(op->rows, op->count)), op->inner);
+}
+
+static uint64_t resize_elements(const struct cn_call *call)
+{
+    const struct cn_resize *op = &call->resize;
+
+    return times(op->channels, most(times(op->in[0], op->in[1]), times(op->out[0], op->out[1])));
+}
+
+static size_t gates_of(const struct cn_recurrent *op)
+{
+    return op->kind == CN_RECURRENT_LSTM ? 4 : op->kind == CN_RECURRENT_GRU ? 3 : 1;
+}
+
+static uint64_t recurrent_elements(const struct cn_call *call)
+{
+    const struct cn_recurrent *op = &call->recurrent;
+
+    return most(times(times(op->steps, gates_of(op) + 1), op->hidden),
+                times(times(gates_of(op), op->hidden), op->hidden));
+}
+
+static uint64_t attention_elements(const struct cn_call *call)
+{
+    const struct cn_attention *op = &call->attention;
+
+    // Wider heads do not fit the kernel's registers.
+    if (op->width > HEAD_MAX || op->v_width > HEAD_MAX)
+        return UINT64_MAX;
+    return times(op->heads, times(most(op->q_rows, op->k_rows), most(op->width, op->v_width)));
+}
+
+static uint64_t loss_elements(const struct cn_call *call)
+{
+    return times(call->loss.outputs, call->loss.rows ? call->loss.rows : 1);
+}
+
+// One thread for each element of the result.
+
+static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args);
+
+static cn_err lower_combine_grad(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_combine *op = &args->call.combine;
+    uint64_t all = product_of(op->dims, op->rank), kept = 1, summed;
+
+    for (uint32_t d = 0; d < op->rank; d++)
+        if (op->side ? op->b[d] : op->a[d])
+            kept *= op->dims[d];
+    summed = kept ? all / kept : 0;
+    if (!args->call.out[0].stride && args->call.in[0].stride)
+        summed *= args->samples;
+    kept *= samples_of(args);
+    args->wide = summed > SHORT_SUM && kept < MANY_SUMS;
+    return args->wide ? cuda_launch_blocks(cuda, CUDA_KERNEL_combine_grad, args, kept)
+                      : cuda_launch_threads(cuda, CUDA_KERNEL_combine_grad, args, kept);
+}
+
+static cn_err lower_dropout(struct cuda *cuda, struct cuda_args *args)
+{
+    uint64_t draws = (args->call.dropout.count + 3) / 4;
+
+    return cuda_launch_threads(cuda, CUDA_KERNEL_dropout, args, draws * samples_of(args));
+}
+
+static cn_err lower_extreme(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_extreme *op = &args->call.extreme;
+    uint64_t kept = 1;
+
+    for (uint32_t d = 0; d < op->rank; d++)
+        kept *= op->y[d] ? op->dims[d] : 1;
+    return cuda_launch_threads(cuda, CUDA_KERNEL_extreme, args, kept * samples_of(args));
+}
+
+// Adds up the parts that lie in the workspace from words on.
+static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, size_t words, int out,
+                        size_t count)
+{
+    struct cuda_args sum = *args;
+
+    sum.workspace += words;
+    sum.out[0] = args->out[out];
+    sum.call.fill = (struct cn_fill){.count = count};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_sum_parts, &sum, count);
+}
+
+static cn_err lower_bias_grad(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_bias *op = &args->call.bias;
+    cn_err err;
+
+    if (op->inner > 1)
+        return cuda_launch_blocks(cuda, CUDA_KERNEL_bias_grad, args, op->channels);
+    args->parts = PARTS;
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_bias_grad_rows, args, PARTS * op->channels);
+    return err ? err : sum_parts(cuda, args, 0, 0, op->channels);
+}
+
+static size_t bias_workspace(const struct cn_call *call, size_t samples)
+{
+    (void)samples;
+    return call->bias.inner > 1 ? 0 : PARTS * call->bias.channels;
+}
+
+// Rows are the work of warps, or long ones of blocks.
+static cn_err launch_rows(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
+                          uint64_t rows, size_t cols)
+{
+    args->wide = cols >= WIDE;
+    return args->wide ? cuda_launch_blocks(cuda, kernel, args, rows)
+                      : cuda_launch_threads(cuda, kernel, args, rows * 32);
+}
+
+static cn_err lower_softmax(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_softmax *op = &args->call.softmax;
+    enum cuda_kernel kernel =
+        args->call.op == CN_OP_SOFTMAX ? CUDA_KERNEL_softmax : CUDA_KERNEL_softmax_grad;
+
+    return launch_rows(cuda, kernel, args, op->outer * op->inner * samples_of(args), op->cols);
+}
+
+static cn_err lower_norm(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_norm *op = &args->call.norm;
+    enum cuda_kernel kernel =
+        args->call.op == CN_OP_NORM ? CUDA_KERNEL_norm : CUDA_KERNEL_norm_grad;
+
+    return launch_rows(cuda, kernel, args, op->rows * samples_of(args), op->cols);
+}
+
+static bool affine_by_rows(const struct cn_norm *op)
+{
+    return op->groups == 1 && op->inner == 1;
+}
+
+static cn_err lower_norm_affine(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_norm *op = &args->call.norm;
+    cn_err err;
+
+    if (!affine_by_rows(op))
+        return cuda_launch_blocks(cuda, CUDA_KERNEL_norm_grad_affine, args,
+                                  op->groups * (op->cols / op->inner));
+    args->parts = PARTS;
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_norm_grad_affine_rows, args, PARTS * op->cols);
+    if (!err)
+        err = sum_parts(cuda, args, 0, 0, op->cols);
+    return err ? err : sum_parts(cuda, args, PARTS * op->cols, 1, op->cols);
+}
+
+static size_t norm_affine_workspace(const struct cn_call *call, size_t samples)
+{
+    (void)samples;
+    return affine_by_rows(&call->norm) ? 2 * PARTS * call->norm.cols : 0;
+}
+
+static cn_err lower_batch_norm(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_batch_norm *op = &args->call.batch_norm;
+    bool gradient = args->call.op == CN_OP_BATCH_NORM_GRAD;
+    cn_err err = cuda_launch_blocks(
+        cuda, gradient ? CUDA_KERNEL_batch_norm_grad_sums : CUDA_KERNEL_batch_norm_sums, args,
+        op->channels);
+
+    if (err || (gradient && !args->out[0] && !args->out[3]))
+        return err;
+    return cuda_launch_threads(cuda,
+                               gradient ? CUDA_KERNEL_batch_norm_grad : CUDA_KERNEL_batch_norm,
+                               args, (uint64_t)args->samples * op->channels * op->inner);
+}
+
+static size_t batch_norm_workspace(const struct cn_call *call, size_t samples)
+{
+    (void)samples;
+    return 2 * call->batch_norm.channels;
+}
+
+static cn_err lower_pool(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_window *w = &args->call.window;
+    uint64_t planes = (uint64_t)args->samples * w->channels_in;
+    uint64_t in = planes * w->in[0] * w->in[1], out = planes * w->out[0] * w->out[1];
+
+    switch (args->call.op) {
+    case CN_OP_MAX_POOL:
+        return cuda_launch_threads(cuda, CUDA_KERNEL_max_pool, args, out);
+    case CN_OP_MAX_POOL_GRAD:
+        return cuda_launch_threads(cuda, CUDA_KERNEL_max_pool_grad, args, in);
+    case CN_OP_AVERAGE_POOL:
+        return cuda_launch_threads(cuda, CUDA_KERNEL_average_pool, args, out);
+    default:
+        return cuda_launch_threads(cuda, CUDA_KERNEL_average_pool_grad, args, in);
+    }
+}
+
+static cn_err lower_resize(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_resize *op = &args->call.resize;
+    uint64_t planes = (uint64_t)args->samples * op->channels;
+
+    if (args->call.op == CN_OP_RESIZE)
+        return cuda_launch_threads(cuda, CUDA_KERNEL_resize, args,
+                                   planes * op->out[0] * op->out[1]);
+    return cuda_launch_threads(cuda, CUDA_KERNEL_resize_grad, args, planes * op->in[0] * op->in[1]);
+}
+
+static cn_err lower_gather(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_gather *op = &args->call.gather;
+    uint64_t outputs = op->outer * op->count * op->inner * samples_of(args);
+    uint64_t rows = op->outer * op->rows * samples_of(args);
+
+    if (args->call.op == CN_OP_GATHER)
+        return cuda_launch_threads(
+            cuda, op->elements ? CUDA_KERNEL_gather_elements : CUDA_KERNEL_gather, args, outputs);
+    if (op->elements)
+        return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_elements, args, rows * op->inner);
+    return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad, args, rows * 32);
+}
+
+static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_recurrent *op = &args->call.recurrent;
+    cn_err err;
+
+    if (args->call.op == CN_OP_RECURRENT_GRAD) {
+        // Each sample has a gradient of its own here.
+        for (int i = 2; i < CN_CALL_OUTPUTS; i++)
+            if (args->out[i] && !args->call.out[i].stride && args->samples > 1)
+                return CN_ENOTSUP;
+        return cuda_launch_blocks(cuda, CUDA_KERNEL_recurrent_grad, args, args->samples);
+    }
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_transpose_weight, args,
+                              gates_of(op) * op->hidden * op->hidden);
+    return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_recurrent, args, args->samples);
+}
+
+static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
+{
+    const struct cn_recurrent *op = &call->recurrent;
+
+    if (call->op == CN_OP_RECURRENT_GRAD)
+        return 3 * samples * op->hidden;
+    return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
+}
+
+static uint64_t attention_blocks(const struct cuda *cuda, const struct cuda_args *args, size_t rows)
+{
+    uint64_t warps = cuda->threads / 32;
+
+    return (rows + warps - 1) / warps * args->call.attention.heads * args->samples;
+}
+
+static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_attention *op = &args->call.attention;
+    cn_err err;
+
+    if (args->call.op == CN_OP_ATTENTION)
+        return cuda_launch_blocks(cuda, CUDA_KERNEL_attention, args,
+                                  attention_blocks(cuda, args, op->q_rows));
+    // Heads that share k or v would add to one place.
+    if (op->heads > 1 && (!op->stride_k || !op->stride_v || !op->stride_q))
+        return CN_ENOTSUP;
+    err = cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_query, args,
+                             attention_blocks(cuda, args, op->q_rows));
+    return err ? err
+               : cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_key, args,
+                                    attention_blocks(cuda, args, op->k_rows));
+}
+
+static size_t attention_workspace(const struct cn_call *call, size_t samples)
+{
+    return samples * call->attention.heads * call->attention.q_rows;
+}
+
+static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_loss_call *op = &args->call.loss;
+    bool entropy = args->call.op == CN_OP_CROSS_ENTROPY;
+    uint64_t rows = args->samples * (entropy && op->rows ? op->rows : 1);
+    uint64_t blocks;
+    cn_err err;
+
+    args->wide = op->outputs >= WIDE;
+    blocks = args->wide ? rows : (rows * 32 + cuda->threads - 1) / cuda->threads;
+    blocks = blocks > CUDA_LOSS_BLOCKS ? CUDA_LOSS_BLOCKS : blocks;
+    blocks = blocks > cuda->grid ? cuda->grid : blocks;
+    args->parts = (uint32_t)blocks;
+    err = cuda_launch_blocks(cuda, entropy ? CUDA_KERNEL_cross_entropy : CUDA_KERNEL_mean_loss,
+                             args, blocks);
+    return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_loss_finish, args, 1);
+}
+
+static size_t loss_workspace(const struct cn_call *call, size_t samples)
+{
+    (void)call;
+    (void)samples;
+    return CUDA_LOSS_BLOCKS * sizeof(struct cuda_loss_part) / sizeof(float);
+}
+
+static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
+    [CN_OP_MATMUL] = {cuda_products_matmul, matmul_elements},
+    [CN_OP_PRODUCTS] = {cuda_products_batch, products_elements},
+    [CN_OP_CONV] = {cuda_conv_run, window_elements},
+    [CN_OP_CONV_GRAD_INPUT] = {cuda_conv_run, window_elements},
+    [CN_OP_CONV_GRAD_WEIGHT] = {cuda_conv_run, window_elements},
+    [CN_OP_BIAS_GRAD] = {lower_bias_grad, bias_elements, bias_workspace},
+    [CN_OP_MAX_POOL] = {lower_pool, window_elements},
+    [CN_OP_MAX_POOL_GRAD] = {lower_pool, window_elements},
+    [CN_OP_AVERAGE_POOL] = {lower_pool, window_elements},
+    [CN_OP_AVERAGE_POOL_GRAD] = {lower_pool, window_elements},
+    [CN_OP_MAP] = {lower_elements, map_elements, NULL, CUDA_KERNEL_map},
+    [CN_OP_MAP_GRAD] = {lower_elements, map_elements, NULL, CUDA_KERNEL_map_grad},
+    [CN_OP_COMBINE] = {lower_elements, combine_elements, NULL, CUDA_KERNEL_combine},
+    [CN_OP_COMBINE_GRAD] = {lower_combine_grad, combine_elements},
+    [CN_OP_WHERE] = {lower_elements, combine_elements, NULL, CUDA_KERNEL_combine},
+    [CN_OP_COPY] = {lower_elements, copy_elements, NULL, CUDA_KERNEL_copy},
+    [CN_OP_FILL] = {lower_elements, fill_elements, NULL, CUDA_KERNEL_fill},
+    [CN_OP_EXTREME] = {lower_extreme, extreme_elements},
+    [CN_OP_EXTREME_GRAD] = {lower_elements, extreme_elements, NULL, CUDA_KERNEL_extreme_grad},
+    [CN_OP_SOFTMAX] = {lower_softmax, softmax_elements},
+    [CN_OP_SOFTMAX_GRAD] = {lower_softmax, softmax_elements},
+    [CN_OP_NORM] = {lower_norm, norm_elements},
+    [CN_OP_NORM_GRAD] = {lower_norm, norm_elements},
+    [CN_OP_NORM_GRAD_AFFINE] = {lower_norm_affine, norm_elements, norm_affine_workspace},
+    [CN_OP_BATCH_NORM] = {lower_batch_norm, batch_norm_elements},
+    [CN_OP_BATCH_NORM_GRAD] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
+    [CN_OP_DROPOUT] = {lower_dropout, dropout_elements},
+    [CN_OP_GATHER] = {lower_gather, gather_elements},
+    [CN_OP_GATHER_GRAD] = {lower_gather, gather_elements},
+    [CN_OP_RESIZE] = {lower_resize, resize_elements},
+    [CN_OP_RESIZE_GRAD] = {lower_resize, resize_elements},
+    [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace},
+    [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_elements, recurrent_workspace},
+    [CN_OP_ATTENTION] = {lower_attention, attention_elements},
+    [CN_OP_ATTENTION_GRAD] = {lower_attention, attention_elements, attention_workspace},
+    [CN_OP_CROSS_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
+    [CN_OP_BINARY_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
+    [CN_OP_MSE] = {lower_loss, loss_elements, loss_workspace},
+    [CN_OP_HUBER] = {lower_loss, loss_elements, loss_workspace},
+    [CN_OP_MEAN_LOSS] = {lower_loss, loss_elements, loss_workspace},
+};
+
+static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct lowering *how = &lowerings[args->call.op];
+
+    return cuda_launch_threads(cuda, how->kernel, args,
+                               how->elements(&args->call) * samples_of(args));
+}
+
+cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t samples,
+                        size_t *workspace)
+{
+    const struct lowering *how = &lowerings[call->op];
+
+    *workspace = 0;
+    if (call->op >= CN_OP_BATCH_COUNT)
+        return CN_OK;
+    if (!how->lower || times(how->elements(call), samples) > WORDS_MAX)
+        return CN_ENOTSUP;
+    if (how->lower == cuda_conv_run)
+        return cuda_conv_query(cuda, call, (uint32_t)samples, workspace);
+    if (call->op == CN_OP_MATMUL || call->op == CN_OP_PRODUCTS)
+        *workspace = cuda->blas ? CUDA_PRODUCT_WORDS : 0;
+    else if (how->workspace)
+        *workspace = how->workspace(call, samples);
+    return CN_OK;
+}
+
+static float *address(const struct cuda *cuda, const struct cn_operand *operand)
+{
+    if (operand->arena == CN_ARENA_NONE)
+        return NULL;
+    return (float *)(uintptr_t)(cuda->arenas[operand->arena].device) + operand->offset;
+}
+
+void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cuda_args *args)
+{
+    *args = (struct cuda_args){
+        .call = *call,
+        .hyper = (struct cn_hyper *)(uintptr_t)cuda->hyper,
+        .state = (struct cuda_state *)(uintptr_t)cuda->state,
+        .samples = cuda->samples,
+    };
+    if (call->op >= CN_OP_BATCH_COUNT)
+        return;
+    for (int i = 0; i < CN_CALL_INPUTS; i++)
+        args->in[i] = address(cuda, &call->in[i]);
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        args->out[i] = address(cuda, &call->out[i]);
+    args->workspace = address(cuda, &call->workspace);
+}
+
+static float *arena_of(const struct cuda *cuda, enum cn_arena arena)
+{
+    return (float *)(uintptr_t)cuda->arenas[arena].device;
+}
+
+static cn_err lower_gradients(struct cuda *cuda, struct cuda_args *args, enum cuda_kernel kernel)
+{
+    size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
+
+    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS);
+    args->call.fill = (struct cn_fill){.count = words};
+    return cuda_launch_threads(cuda, kernel, args, words);
+}
+
+// 256 neighbours at a time, back and forth between two buffers.
+static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
+{
+    size_t count = (args->call.range.count + 255) / 256;
+    int at = 0;
+    cn_err err;
+
+    if (!count)
+        return CN_OK;
+    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS);
+    args->workspace = (float *)(uintptr_t)cuda->squares[0];
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_squares, args, count);
+    while (!err && count > 1) {
+        args->in[0] = (float *)(uintptr_t)cuda->squares[at];
+        args->workspace = (float *)(uintptr_t)cuda->squares[!at];
+        args->call.fill = (struct cn_fill){.count = count};
+        count = (count + 255) / 256;
+        at = !at;
+        err = cuda_launch_threads(cuda, CUDA_KERNEL_squares_again, args, count);
+    }
+    args->in[0] = (float *)(uintptr_t)cuda->squares[at];
+    return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_clip, args, 1);
+}
+
+static cn_err lower_flat(struct cuda *cuda, struct cuda_args *args)
+{
+    static const enum cn_arena arenas[] = {CN_ARENA_GRADIENTS, CN_ARENA_WEIGHTS, CN_ARENA_OPTIMIZER,
+                                           CN_ARENA_SECOND, CN_ARENA_BASE};
+    enum cuda_kernel kernel = args->call.op == CN_OP_SGD    ? CUDA_KERNEL_sgd
+                              : args->call.op == CN_OP_ADAM ? CUDA_KERNEL_adam
+                                                            : CUDA_KERNEL_statistic;
+    cn_err err;
+
+    switch (args->call.op) {
+    case CN_OP_SUM_LANES: // there is one lane
+        if (cuda->precision != CN_PRECISION_FLOAT16)
+            return CN_OK;
+        err = lower_gradients(cuda, args, CUDA_KERNEL_unscale);
+        return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_unscale_finish, args, 1);
+    case CN_OP_CHECK:
+        return lower_gradients(cuda, args, CUDA_KERNEL_check);
+    case CN_OP_CLIP:
+        return lower_clip(cuda, args);
+    default:
+        break;
+    }
+    for (int i = 0; i < 5; i++)
+        args->in[i] = arena_of(cuda, arenas[i]);
+    return cuda_launch_threads(cuda, kernel, args, args->call.range.count);
+}
+
+cn_err cuda_lower(struct cuda *cuda, const struct cn_call *call, bool clipped)
+{
+    struct cuda_args args;
+
+    cuda_args_of(cuda, call, &args);
+    args.clipped = clipped;
+    if (call->op >= CN_OP_BATCH_COUNT)
+        return lower_flat(cuda, &args);
+    return lowerings[call->op].lower ? lowerings[call->op].lower(cuda, &args) : CN_ENOTSUP;
+}

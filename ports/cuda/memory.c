@@ -1,0 +1,202 @@
+// The arenas, and how the host sees them.
+//
+// A GPU with memory of its own: each arena that the host may see has a pinned copy; map brings what
+// the device wrote, unmap sends it back. A batch goes through a buffer on the device, so that its
+// copy can run beside the work on the batch before. A GPU that shares the host's memory: one memory
+// for both, nothing is copied. Batches and outputs are pinned there, the host may fill the one
+// while the GPU works; the rest is managed memory, which both may cache.
+#include <assert.h>
+#include <stdint.h>
+
+#include "ports/cuda/device.h"
+
+#define RESERVE 16 // words that may be read, not used, beyond an arena
+
+static cn_err allocate(struct cuda *cuda, size_t bytes, CUdeviceptr *memory)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    cn_err err = cuda_check(cuda, driver->allocate(memory, bytes), "cuMemAlloc");
+
+    if (err) {
+        *memory = 0;
+        return err;
+    }
+    return cuda_check(cuda, driver->fill_bytes(*memory, 0, bytes, cuda->stream), "cuMemsetD8Async");
+}
+
+static cn_err allocate_pinned(struct cuda *cuda, size_t bytes, void **memory)
+{
+    cn_err err =
+        cuda_check(cuda,
+                   cuda->library.driver.allocate_host(
+                       memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                   "cuMemHostAlloc");
+
+    if (err)
+        *memory = NULL;
+    return err;
+}
+
+static cn_err share_arena(struct cuda *cuda, struct cuda_arena *arena, size_t bytes, bool managed)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    cn_err err;
+
+    if (managed) {
+        err =
+            cuda_check(cuda, driver->allocate_managed(&arena->device, bytes, CU_MEM_ATTACH_GLOBAL),
+                       "cuMemAllocManaged");
+        if (err)
+            arena->device = 0;
+        else
+            arena->host = (void *)(uintptr_t)arena->device;
+    } else {
+        err = allocate_pinned(cuda, bytes, &arena->host);
+        if (!err)
+            err = cuda_check(cuda, driver->host_pointer(&arena->device, arena->host, 0),
+                             "cuMemHostGetDevicePointer");
+        if (err)
+            arena->device = 0;
+    }
+    if (err)
+        return err;
+    arena->same = true;
+    return cuda_check(cuda, driver->fill_bytes(arena->device, 0, bytes, cuda->stream),
+                      "cuMemsetD8Async");
+}
+
+static cn_err reserve_arena(struct cuda *cuda, enum cn_arena which, size_t words)
+{
+    struct cuda_arena *arena = &cuda->arenas[which];
+    bool pinned = which == CN_ARENA_BATCH || which == CN_ARENA_OUTPUTS;
+    size_t bytes;
+    cn_err err;
+
+    arena->words = words;
+    if (__builtin_add_overflow(words, (size_t)RESERVE, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(float), &bytes))
+        return CN_ENOMEM;
+    if (which == CN_ARENA_ACTIVATIONS)
+        return allocate(cuda, bytes, &arena->device);
+    if (cuda->unified)
+        return share_arena(cuda, arena, bytes, cuda->managed && !pinned);
+    err = allocate(cuda, bytes, &arena->device);
+    if (!err)
+        err = allocate_pinned(cuda, bytes, &arena->host);
+    if (!err && which == CN_ARENA_BATCH)
+        err = allocate(cuda, bytes, &cuda->staging);
+    arena->stale = true;
+    return err;
+}
+
+cn_err cuda_memory_reserve(struct cuda *cuda, const struct cn_compute_sizes *sizes,
+                           uint32_t samples)
+{
+    size_t groups = sizes->words[CN_ARENA_GRADIENTS] / 256 + 1;
+    cn_err err = CN_OK;
+
+    assert(!cuda->state);
+    cuda->samples = samples;
+    for (int i = 1; i < CN_ARENA_COUNT && !err; i++)
+        err = reserve_arena(cuda, (enum cn_arena)i, sizes->words[i]);
+    if (!err)
+        err = allocate(cuda, sizeof(struct cuda_state), &cuda->state);
+    if (!err)
+        err = allocate(cuda, sizeof(struct cn_hyper), &cuda->hyper);
+    for (int i = 0; i < 2 && !err; i++)
+        err = allocate(cuda, groups * sizeof(double), &cuda->squares[i]);
+    if (!err)
+        err = allocate_pinned(cuda, sizeof(struct cuda_state), (void **)&cuda->result);
+    if (!err) {
+        *cuda->result =
+            (struct cuda_state){.scale = cuda->precision == CN_PRECISION_FLOAT16 ? 65536 : 1};
+        err = cuda_check(cuda,
+                         cuda->library.driver.copy_in(cuda->state, cuda->result,
+                                                      sizeof(*cuda->result), cuda->stream),
+                         "cuMemcpyHtoDAsync");
+    }
+    return err ? err
+               : cuda_check(cuda, cuda->library.driver.stream_wait(cuda->stream),
+                            "cuStreamSynchronize");
+}
+
+void cuda_memory_release(struct cuda *cuda)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    CUdeviceptr rest[] = {cuda->staging, cuda->state, cuda->hyper, cuda->squares[0],
+                          cuda->squares[1]};
+
+    for (int i = 0; i < CN_ARENA_COUNT; i++) {
+        struct cuda_arena *arena = &cuda->arenas[i];
+        bool managed = arena->same && arena->host == (void *)(uintptr_t)arena->device &&
+                       cuda->managed && i != CN_ARENA_BATCH && i != CN_ARENA_OUTPUTS;
+
+        if (arena->device && (!arena->same || managed))
+            driver->release(arena->device);
+        if (arena->host && !managed)
+            driver->release_host(arena->host);
+    }
+    for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++)
+        if (rest[i])
+            driver->release(rest[i]);
+    if (cuda->result)
+        driver->release_host(cuda->result);
+}
+
+cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena which, void **host)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    struct cuda_arena *arena = &cuda->arenas[which];
+    cn_err err;
+
+    assert(which != CN_ARENA_ACTIVATIONS && which != CN_ARENA_NONE);
+    *host = arena->host;
+    // The device does not write batches: only the copy before must have read the host's memory.
+    if (which == CN_ARENA_BATCH && !arena->same && !arena->stale)
+        return cuda_check(cuda, driver->event_wait(cuda->filled), "cuEventSynchronize");
+    err = cuda_check(cuda, driver->stream_wait(cuda->stream), "cuStreamSynchronize");
+    if (err || arena->same || !arena->stale || !arena->words)
+        return err;
+    err = cuda_check(
+        cuda,
+        driver->copy_out(arena->host, arena->device, arena->words * sizeof(float), cuda->stream),
+        "cuMemcpyDtoHAsync");
+    if (!err)
+        err = cuda_check(cuda, driver->stream_wait(cuda->stream), "cuStreamSynchronize");
+    arena->stale = err != CN_OK;
+    return err;
+}
+
+// Through the staging buffer, which the batch before must have left.
+static cn_err send_batch(struct cuda *cuda, struct cuda_arena *arena)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    size_t bytes = arena->words * sizeof(float);
+    CUresult result = driver->stream_wait_event(cuda->copies, cuda->taken, 0);
+
+    if (!result)
+        result = driver->copy_in(cuda->staging, arena->host, bytes, cuda->copies);
+    if (!result)
+        result = driver->event_record(cuda->filled, cuda->copies);
+    if (!result)
+        result = driver->stream_wait_event(cuda->stream, cuda->filled, 0);
+    if (!result)
+        result = driver->copy_within(arena->device, cuda->staging, bytes, cuda->stream);
+    if (!result)
+        result = driver->event_record(cuda->taken, cuda->stream);
+    return cuda_check(cuda, result, "the copy of a batch");
+}
+
+cn_err cuda_memory_unmap(struct cuda *cuda, enum cn_arena which)
+{
+    struct cuda_arena *arena = &cuda->arenas[which];
+
+    if (arena->same || !arena->words)
+        return CN_OK;
+    if (which == CN_ARENA_BATCH)
+        return send_batch(cuda, arena);
+    return cuda_check(cuda,
+                      cuda->library.driver.copy_in(arena->device, arena->host,
+                                                   arena->words * sizeof(float), cuda->stream),
+                      "cuMemcpyHtoDAsync");
+}

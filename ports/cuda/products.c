@@ -1,0 +1,337 @@
+#include "ports/cuda/products.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+
+// c = alpha op(a) op(b) + beta c (+ bias) (then relu), row-major, count matrices at strides.
+struct product {
+    uint64_t rows, inner, cols;
+    bool transpose_a, transpose_b, relu;
+    float alpha, beta;
+    const float *a, *b, *bias;
+    float *c;
+    uint64_t leading_a, leading_b, leading_c;
+    uint64_t count;
+    int64_t stride_a, stride_b, stride_c; // words
+};
+
+// What cuBLASLt needs to know of a product. It counts by columns, so what it calls A is b, B is a,
+// and rows and columns change places.
+struct description {
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulPreference_t wish;
+};
+
+static void forget(struct cuda *cuda, struct description *d)
+{
+    const struct cuda_blas *blas = &cuda->library.blas;
+
+    if (d->wish)
+        blas->wish_destroy(d->wish);
+    if (d->c)
+        blas->matrix_destroy(d->c);
+    if (d->b)
+        blas->matrix_destroy(d->b);
+    if (d->a)
+        blas->matrix_destroy(d->a);
+    if (d->product)
+        blas->product_destroy(d->product);
+}
+
+static cublasComputeType_t compute_type(enum cn_precision precision)
+{
+    switch (precision) {
+    case CN_PRECISION_BFLOAT16:
+        return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case CN_PRECISION_FLOAT16:
+        return CUBLAS_COMPUTE_32F_FAST_16F;
+    default: // float32, without TF32
+        return CUBLAS_COMPUTE_32F;
+    }
+}
+
+static cublasStatus_t describe_product(struct cuda *cuda, const struct product *p,
+                                       struct description *d)
+{
+    const struct cuda_blas *blas = &cuda->library.blas;
+    cublasOperation_t of_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t of_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t end = p->bias && p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                             : p->bias          ? CUBLASLT_EPILOGUE_BIAS
+                             : p->relu          ? CUBLASLT_EPILOGUE_RELU
+                                                : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasStatus_t status =
+        blas->product_create(&d->product, compute_type(cuda->precision), CUDA_R_32F);
+
+    if (status) {
+        d->product = NULL;
+        return status;
+    }
+    status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof(of_b));
+    if (!status)
+        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof(of_a));
+    if (!status)
+        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof(end));
+    if (!status && p->bias)
+        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias,
+                                   sizeof(p->bias));
+    return status;
+}
+
+static cublasStatus_t describe_matrix(struct cuda *cuda, uint64_t rows, uint64_t cols,
+                                      uint64_t leading, uint64_t count, int64_t stride,
+                                      cublasLtMatrixLayout_t *layout)
+{
+    const struct cuda_blas *blas = &cuda->library.blas;
+    int32_t batches = (int32_t)count;
+    cublasStatus_t status = blas->matrix_create(layout, CUDA_R_32F, rows, cols, (int64_t)leading);
+
+    if (status) {
+        *layout = NULL;
+        return status;
+    }
+    status =
+        blas->matrix_set(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof(batches));
+    if (!status)
+        status = blas->matrix_set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                  sizeof(stride));
+    return status;
+}
+
+// The largest power of 2 up to 256 that divides an address and, for batches, the way to the next.
+static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leading)
+{
+    uint64_t bits =
+        (uintptr_t)pointer | ((uint64_t)stride * sizeof(float)) | (leading * sizeof(float)) | 256;
+
+    return (uint32_t)(bits & -bits);
+}
+
+static cublasStatus_t describe_wish(struct cuda *cuda, const struct product *p,
+                                    struct description *d)
+{
+    const struct cuda_blas *blas = &cuda->library.blas;
+    size_t workspace = (size_t)CUDA_PRODUCT_WORDS * sizeof(float);
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // through the workspace, in order
+    uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
+    uint32_t of_b = alignment_of(p->b, p->stride_b, p->leading_b);
+    uint32_t of_c = alignment_of(p->c, p->stride_c, p->leading_c);
+    uint32_t of_bias = p->bias ? alignment_of(p->bias, 0, 0) : of_c;
+    uint32_t of_d = of_bias < of_c ? of_bias : of_c;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        const void *value;
+        size_t size;
+    } wishes[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &of_b, sizeof(of_b)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &of_a, sizeof(of_a)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &of_c, sizeof(of_c)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &of_d, sizeof(of_d)},
+    };
+    cublasStatus_t status = blas->wish_create(&d->wish);
+
+    if (status) {
+        d->wish = NULL;
+        return status;
+    }
+    for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]) && !status; i++)
+        status = blas->wish_set(d->wish, wishes[i].name, wishes[i].value, wishes[i].size);
+    return status;
+}
+
+static cublasStatus_t describe(struct cuda *cuda, const struct product *p, struct description *d)
+{
+    uint64_t b_rows = p->transpose_b ? p->inner : p->cols;
+    uint64_t b_cols = p->transpose_b ? p->cols : p->inner;
+    uint64_t a_rows = p->transpose_a ? p->rows : p->inner;
+    uint64_t a_cols = p->transpose_a ? p->inner : p->rows;
+    cublasStatus_t status = describe_product(cuda, p, d);
+
+    if (!status)
+        status = describe_matrix(cuda, b_rows, b_cols, p->leading_b, p->count, p->stride_b, &d->a);
+    if (!status)
+        status = describe_matrix(cuda, a_rows, a_cols, p->leading_a, p->count, p->stride_a, &d->b);
+    if (!status)
+        status =
+            describe_matrix(cuda, p->cols, p->rows, p->leading_c, p->count, p->stride_c, &d->c);
+    if (!status)
+        status = describe_wish(cuda, p, d);
+    return status;
+}
+
+// CN_ENOTSUP when the library has no way to do it.
+static cn_err multiply(struct cuda *cuda, const struct product *p, float *workspace)
+{
+    const struct cuda_blas *blas = &cuda->library.blas;
+    struct description d = {0};
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    cublasStatus_t status;
+
+    if (!cuda->blas)
+        return CN_ENOTSUP;
+    memset(&found, 0, sizeof(found));
+    status = describe(cuda, p, &d);
+    if (!status)
+        status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, 1, &found, &count);
+    if (status || !count || found.state ||
+        found.workspaceSize > (size_t)CUDA_PRODUCT_WORDS * sizeof(float)) {
+        forget(cuda, &d);
+        return CN_ENOTSUP;
+    }
+    status =
+        blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c, d.c,
+                       p->c, d.c, &found.algo, workspace, found.workspaceSize, cuda->stream);
+    forget(cuda, &d);
+    if (status) {
+        cn_log(CN_LOG_ERROR, "cuda", "cublasLtMatmul: status %d", (int)status);
+        return CN_EIO;
+    }
+    return CN_OK;
+}
+
+// Sets what a product will add to, where the run says that it is the step's first.
+static cn_err clear_first(struct cuda *cuda, const struct cuda_args *args, size_t words)
+{
+    struct cuda_args clear = *args;
+
+    clear.call.fill = (struct cn_fill){.count = words};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_clear, &clear, words);
+}
+
+// The call as the port's own kernel takes it: one matrix, or count for each sample.
+static cn_err own_product(struct cuda *cuda, const struct cuda_args *args,
+                          const struct cn_products *op, uint32_t samples)
+{
+    struct cuda_args own = *args;
+    uint64_t tiles = (op->rows + 31) / 32 * ((op->cols + 31) / 32) * op->count;
+
+    own.call.products = *op;
+    own.parts = samples;
+    return cuda_launch_blocks(cuda, CUDA_KERNEL_products, &own, tiles * samples);
+}
+
+static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t rows)
+{
+    const struct cn_matmul *op = &args->call.matmul;
+    struct cuda_args bias = *args;
+
+    if (!args->in[2] && !op->relu)
+        return CN_OK;
+    bias.call.bias =
+        (struct cn_bias){.rows = rows, .channels = op->cols, .inner = 1, .scale = op->bias_scale};
+    bias.wide = op->relu;
+    return cuda_launch_threads(cuda, CUDA_KERNEL_bias_relu, &bias, rows * op->cols);
+}
+
+cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_matmul *op = &args->call.matmul;
+    uint64_t samples = args->samples;
+    bool fused = !args->in[2] || op->bias_scale == 1;
+    struct product p = {
+        .rows = op->inner_batched ? op->rows : op->rows * samples,
+        .inner = op->inner_batched ? op->inner * samples : op->inner,
+        .cols = op->cols,
+        .transpose_a = op->transpose_a,
+        .transpose_b = op->transpose_b,
+        .relu = fused && op->relu,
+        .alpha = op->alpha,
+        .beta = args->call.write == CN_WRITE_SET ? 0 : 1,
+        .a = args->in[0],
+        .b = args->in[1],
+        .bias = fused ? args->in[2] : NULL,
+        .c = args->out[0],
+        .count = 1,
+    };
+    struct cn_products own = {.count = 1,
+                              .rows = p.rows,
+                              .inner = p.inner,
+                              .cols = p.cols,
+                              .transpose_a = p.transpose_a,
+                              .transpose_b = p.transpose_b,
+                              .alpha = p.alpha};
+    struct cuda_args whole = *args;
+    cn_err err = CN_OK;
+
+    own.leading_a = p.leading_a = p.transpose_a ? p.rows : p.inner;
+    own.leading_b = p.leading_b = p.transpose_b ? p.inner : p.cols;
+    own.leading_c = p.leading_c = p.cols;
+    if (cuda->blas && args->call.write == CN_WRITE_STEP)
+        err = clear_first(cuda, args, p.rows * p.cols);
+    if (!err)
+        err = multiply(cuda, &p, args->workspace);
+    if (err != CN_ENOTSUP)
+        return err || fused ? err : add_bias(cuda, args, p.rows);
+    // One matrix, whatever it has to do with samples.
+    for (int i = 0; i < 2; i++)
+        whole.call.in[i].stride = 0;
+    err = own_product(cuda, &whole, &own, 1);
+    return err ? err : add_bias(cuda, args, p.rows);
+}
+
+// A call of PRODUCTS as batches: of all matrices where they lie evenly, else of the samples for
+// each matrix. false when a result is the sum of several.
+static bool batches_of(const struct cuda_args *args, struct product *p, size_t *calls,
+                       size_t next[3])
+{
+    const struct cn_products *op = &args->call.products;
+    const size_t of_sample[3] = {args->call.in[0].stride, args->call.in[1].stride,
+                                 args->call.out[0].stride};
+    const size_t of_matrix[3] = {op->stride_a, op->stride_b, op->stride_c};
+    bool even = true;
+
+    if (args->samples > 1 && !of_sample[2])
+        return false;
+    for (int i = 0; i < 3; i++)
+        even = even && (of_sample[i] == op->count * of_matrix[i] || args->samples == 1 ||
+                        (op->count == 1 && i < 3));
+    *calls = even ? 1 : op->count;
+    p->count = even ? op->count * args->samples : args->samples;
+    for (int i = 0; i < 3; i++)
+        next[i] = of_matrix[i];
+    p->stride_a = (int64_t)(even && op->count > 1 ? of_matrix[0] : of_sample[0]);
+    p->stride_b = (int64_t)(even && op->count > 1 ? of_matrix[1] : of_sample[1]);
+    p->stride_c = (int64_t)(even && op->count > 1 ? of_matrix[2] : of_sample[2]);
+    return p->count <= INT32_MAX;
+}
+
+cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_products *op = &args->call.products;
+    struct product p = {
+        .rows = op->rows,
+        .inner = op->inner,
+        .cols = op->cols,
+        .transpose_a = op->transpose_a,
+        .transpose_b = op->transpose_b,
+        .alpha = op->alpha,
+        .beta = args->call.write == CN_WRITE_ADD ? 1 : 0,
+        .a = args->in[0],
+        .b = args->in[1],
+        .c = args->out[0],
+        .leading_a = op->leading_a,
+        .leading_b = op->leading_b,
+        .leading_c = op->leading_c,
+    };
+    size_t calls, next[3];
+    cn_err err = CN_OK;
+
+    // What starts a step is not known here; the own kernel sees it.
+    if (args->call.write == CN_WRITE_STEP || !batches_of(args, &p, &calls, next))
+        return own_product(cuda, args, op, args->samples);
+    for (size_t i = 0; i < calls && !err; i++) {
+        err = multiply(cuda, &p, args->workspace);
+        if (err == CN_ENOTSUP && i == 0)
+            return own_product(cuda, args, op, args->samples);
+        p.a += next[0];
+        p.b += next[1];
+        p.c += next[2];
+    }
+    return err;
+}

@@ -1,0 +1,400 @@
+#include "runtime/engine/import_emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/import_known.h"
+
+cn_err cn_import_add(struct cn_import_node *node, const struct cn_value *like, uint32_t *out)
+{
+    struct cn_value value = {.kind = CN_VALUE_ACTIVATION,
+                             .rank = like->rank,
+                             .batched = like->batched,
+                             .batch_axis = like->batched ? like->batch_axis : 0,
+                             .shared = like->batched && like->shared,
+                             .integers = like->integers,
+                             .root = CN_GRAPH_NONE};
+
+    if (like->rank > CN_GRAPH_RANK_MAX)
+        return cn_import_refuse(node, "rank %u; at most %d is supported", like->rank,
+                                CN_GRAPH_RANK_MAX);
+    for (uint32_t d = 0; d < like->rank; d++) {
+        if (!like->dims[d])
+            return cn_import_refuse(node, "the result is empty: dimension %u is 0", d);
+        value.dims[d] = like->dims[d];
+    }
+    if (cn_graph_add_value(node->graph, &value, out))
+        return cn_import_refuse(node, "the result is too large");
+    return CN_OK;
+}
+
+cn_err cn_import_as_floats(struct cn_import_node *node, uint32_t value, uint32_t *floats)
+{
+    const struct cn_map from_int = {.kind = CN_MAP_FROM_INT};
+    struct cn_value known = node->graph->values[value], copy;
+    cn_err err;
+
+    *floats = value;
+    if (known.integers)
+        return cn_import_emit_map(node, from_int, value, floats);
+    if (known.kind != CN_VALUE_SHAPE)
+        return CN_OK;
+    err = cn_import_known_room(node, &known, false, &copy);
+    for (size_t i = 0; !err && i < copy.words; i++)
+        node->graph->constants[copy.offset + i] =
+            (float)cn_import_known_float(node->graph, &known, i);
+    return err ? err : cn_graph_add_value(node->graph, &copy, floats);
+}
+
+cn_err cn_import_as_indices(struct cn_import_node *node, uint32_t value, uint32_t *indices)
+{
+    const struct cn_map to_int = {.kind = CN_MAP_TO_INT};
+    struct cn_value known = node->graph->values[value], copy;
+    cn_err err;
+
+    *indices = value;
+    if (known.integers)
+        return CN_OK;
+    if (!cn_import_is_known(&known))
+        return cn_import_emit_map(node, to_int, value, indices);
+    err = cn_import_known_room(node, &known, false, &copy);
+    for (size_t i = 0; !err && i < copy.words; i++) {
+        int64_t number = cn_import_known_int(node->graph, &known, i);
+        int32_t index = (int32_t)number;
+
+        if (number != index)
+            return cn_import_refuse(node, "the index %lld is out of range", (long long)number);
+        memcpy(node->graph->constants + copy.offset + i, &index, sizeof(index));
+    }
+    copy.integers = true;
+    return err ? err : cn_graph_add_value(node->graph, &copy, indices);
+}
+
+// Whether all of these values are known; whether all are integers; whether all samples share them.
+static void look_at(const struct cn_graph *graph, const uint32_t *in, size_t count, bool *known,
+                    bool *integers, bool *shared)
+{
+    *known = *integers = *shared = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_value *value = &graph->values[in[i]];
+
+        *known = *known && cn_import_is_known(value) && !value->integers;
+        *integers = *integers && (value->kind == CN_VALUE_SHAPE || value->integers);
+        *shared = *shared && cn_graph_is_shared(value);
+    }
+}
+
+static cn_err emit_pieces(struct cn_import_node *node, const float *fill,
+                          const struct cn_import_piece *pieces, size_t count, uint32_t out)
+{
+    cn_err err = CN_OK;
+
+    if (fill) {
+        struct cn_node call = cn_graph_node(CN_OP_FILL);
+
+        call.call.fill = (struct cn_fill){.value = *fill, .count = node->graph->values[out].words};
+        call.out[0] = out;
+        err = cn_graph_add_node(node->graph, &call);
+    }
+    for (size_t i = 0; !err && i < count; i++) {
+        struct cn_node call = cn_graph_node(CN_OP_COPY);
+        bool integers = node->graph->values[out].integers;
+
+        err = integers ? cn_import_as_indices(node, pieces[i].from, &call.in[0])
+                       : cn_import_as_floats(node, pieces[i].from, &call.in[0]);
+        call.call.copy = pieces[i].copy;
+        call.call.copy.scale = 1;
+        call.out[0] = out;
+        if (!err)
+            err = cn_graph_add_node(node->graph, &call);
+    }
+    return err;
+}
+
+cn_err cn_import_assemble(struct cn_import_node *node, const struct cn_value *like,
+                          const float *fill, const struct cn_import_piece *pieces, size_t count,
+                          uint32_t *out)
+{
+    struct cn_graph *graph = node->graph;
+    struct cn_value value = *like;
+    bool known = true, integers = true, shared = true;
+    cn_err err;
+
+    for (size_t i = 0; i < count; i++) {
+        bool one_known, one_integers, one_shared;
+
+        look_at(graph, &pieces[i].from, 1, &one_known, &one_integers, &one_shared);
+        known = known && one_known;
+        integers = integers && one_integers;
+        shared = shared && one_shared;
+    }
+    if (known) {
+        err = cn_import_known_room(node, like, integers, &value);
+        for (size_t i = 0; !err && fill && i < value.words; i++)
+            if (integers)
+                graph->numbers[value.offset + i] = (int64_t)*fill;
+            else
+                graph->constants[value.offset + i] = *fill;
+        for (size_t i = 0; !err && i < count; i++)
+            cn_import_known_copy(graph, &graph->values[pieces[i].from], &pieces[i].copy, &value);
+        return err ? err : cn_graph_add_value(graph, &value, out);
+    }
+    value.shared = shared;
+    value.integers = integers;
+    err = cn_import_add(node, &value, out);
+    return err ? err : emit_pieces(node, fill, pieces, count, *out);
+}
+
+cn_err cn_import_emit_map(struct cn_import_node *node, struct cn_map map, uint32_t in,
+                          uint32_t *out)
+{
+    struct cn_node call = cn_graph_node(CN_OP_MAP);
+    struct cn_value value = node->graph->values[in];
+    cn_err err = CN_OK;
+
+    if (cn_import_is_known(&value))
+        return cn_import_known_map(node, &map, in, out);
+    if (value.integers && map.kind != CN_MAP_FROM_INT)
+        err = cn_import_as_floats(node, in, &in);
+    map.count = value.words;
+    call.call.map = map;
+    call.in[0] = in;
+    value.integers = map.kind == CN_MAP_TO_INT;
+    if (!err)
+        err = cn_import_add(node, &value, out);
+    call.out[0] = *out;
+    return err ? err : cn_graph_add_node(node->graph, &call);
+}
+
+cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size_t count,
+                           struct cn_value *result)
+{
+    const struct cn_graph *graph = node->graph;
+
+    *result = (struct cn_value){.shared = true};
+    for (size_t i = 0; i < count; i++)
+        if (graph->values[in[i]].rank > result->rank)
+            result->rank = graph->values[in[i]].rank;
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_value *value = &graph->values[in[i]];
+        uint32_t axis = value->batch_axis + result->rank - value->rank;
+
+        if (!value->batched)
+            continue;
+        if (result->batched && result->batch_axis != axis)
+            return cn_import_refuse(node, "the operands do not agree on the batch dimension");
+        result->batched = true;
+        result->batch_axis = axis;
+        result->shared = result->shared && value->shared;
+    }
+    for (uint32_t d = 0; d < result->rank; d++) {
+        result->dims[d] = 1;
+        for (size_t i = 0; i < count; i++) {
+            const struct cn_value *value = &graph->values[in[i]];
+            uint32_t missing = result->rank - value->rank;
+            uint64_t size = d < missing ? 1 : value->dims[d - missing];
+
+            if (size != 1 && result->dims[d] != 1 && size != result->dims[d])
+                return cn_import_refuse(node, "sizes %llu and %llu in dimension %u",
+                                        (unsigned long long)result->dims[d],
+                                        (unsigned long long)size, d);
+            if (result->batched && d == result->batch_axis && !value->batched && size != 1)
+                return cn_import_refuse(node, "the operands do not agree on the batch dimension");
+            result->dims[d] = size != 1 ? size : result->dims[d];
+        }
+    }
+    // A batch of 1 in the file, or operands that agree on more than the batch.
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_value *value = &graph->values[in[i]];
+
+        if (value->batched && value->dims[value->batch_axis] != result->dims[result->batch_axis])
+            return cn_import_refuse(node, "the operands do not agree on the batch dimension");
+    }
+    return CN_OK;
+}
+
+void cn_import_broadcast_strides(const struct cn_graph *graph, const struct cn_value *operand,
+                                 const struct cn_value *result, size_t *strides)
+{
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    size_t stride = 1;
+
+    cn_graph_sample_dims(graph, operand, dims);
+    for (uint32_t d = result->rank; d-- > 0;) {
+        uint64_t size =
+            d + operand->rank < result->rank ? 1 : dims[d + operand->rank - result->rank];
+
+        strides[d] = size == 1 ? 0 : stride;
+        stride *= size;
+    }
+}
+
+// Merges neighbouring dims along which all operands run on, and drops dims of 1.
+static void fold_dims(struct cn_combine *op, uint32_t rank, const uint64_t *dims,
+                      size_t strides[3][CN_GRAPH_RANK_MAX])
+{
+    size_t *const to[3] = {op->a, op->b, op->condition};
+
+    op->rank = 0;
+    for (uint32_t d = 0; d < rank; d++) {
+        bool merge = op->rank > 0;
+
+        if (dims[d] == 1)
+            continue;
+        for (int i = 0; merge && i < 3; i++)
+            merge = to[i][op->rank - 1] == strides[i][d] * dims[d];
+        op->rank += !merge;
+        op->dims[op->rank - 1] = merge ? op->dims[op->rank - 1] * dims[d] : dims[d];
+        for (int i = 0; i < 3; i++)
+            to[i][op->rank - 1] = strides[i][d];
+    }
+    if (!op->rank) {
+        op->rank = 1;
+        op->dims[0] = op->a[0] = op->b[0] = op->condition[0] = 1;
+    }
+}
+
+// in: a, b and, with where, the condition.
+static cn_err emit_elementwise(struct cn_import_node *node, enum cn_combine_kind kind, bool where,
+                               uint32_t in[3], uint32_t *out)
+{
+    struct cn_node call = cn_graph_node(where ? CN_OP_WHERE : CN_OP_COMBINE);
+    size_t strides[3][CN_GRAPH_RANK_MAX] = {{0}}, count = where ? 3 : 2;
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    struct cn_value result;
+    bool known, integers, shared;
+    cn_err err = cn_import_broadcast(node, in, count, &result);
+
+    if (err)
+        return err;
+    cn_graph_sample_dims(node->graph, &result, dims);
+    for (size_t i = 0; i < count; i++)
+        cn_import_broadcast_strides(node->graph, &node->graph->values[in[i]], &result, strides[i]);
+    call.call.combine = (struct cn_combine){.kind = kind, .scale = 1};
+    fold_dims(&call.call.combine, result.rank, dims, strides);
+    look_at(node->graph, in, count, &known, &integers, &shared);
+    if (known)
+        return cn_import_known_combine(node, &call.call.combine, where, in, &result, out);
+    for (size_t i = 0; !err && i < count; i++)
+        err = cn_import_as_floats(node, in[i], &call.in[i]);
+    if (!err)
+        err = cn_import_add(node, &result, out);
+    call.out[0] = *out;
+    return err ? err : cn_graph_add_node(node->graph, &call);
+}
+
+// True when the operand is one known number that does not change the result's shape.
+static bool is_number(const struct cn_graph *graph, uint32_t operand, uint32_t other, float *number)
+{
+    const struct cn_value *value = &graph->values[operand];
+
+    if (!cn_import_is_known(value) || value->integers || value->words != 1 || value->batched ||
+        value->rank > graph->values[other].rank || cn_import_is_known(&graph->values[other]))
+        return false;
+    *number = (float)cn_import_known_float(graph, value, 0);
+    return true;
+}
+
+// Arithmetic with one known number is a map.
+static bool as_map(const struct cn_graph *graph, enum cn_combine_kind kind, uint32_t a, uint32_t b,
+                   struct cn_map *map, uint32_t *in)
+{
+    float number;
+    bool right = is_number(graph, b, a, &number);
+
+    if (!right && !is_number(graph, a, b, &number))
+        return false;
+    *in = right ? a : b;
+    *map = (struct cn_map){.kind = CN_MAP_SCALE, .alpha = 1};
+    switch (kind) {
+    case CN_COMBINE_ADD:
+        map->beta = number;
+        return true;
+    case CN_COMBINE_SUB:
+        map->alpha = right ? 1 : -1;
+        map->beta = right ? -number : number;
+        return true;
+    case CN_COMBINE_MUL:
+        map->alpha = number;
+        return true;
+    case CN_COMBINE_DIV:
+        map->alpha = right ? 1 / number : 1;
+        return right && number != 0;
+    case CN_COMBINE_POWER:
+        map->kind = CN_MAP_POWER;
+        map->alpha = number;
+        return right;
+    default:
+        return false;
+    }
+}
+
+cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind kind, uint32_t a,
+                              uint32_t b, uint32_t *out)
+{
+    uint32_t in[3] = {a, b, CN_GRAPH_NONE};
+    struct cn_map map;
+    uint32_t from;
+
+    if (as_map(node->graph, kind, a, b, &map, &from))
+        return cn_import_emit_map(node, map, from, out);
+    return emit_elementwise(node, kind, false, in, out);
+}
+
+cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,
+                            uint32_t *out)
+{
+    uint32_t in[3] = {a, b, condition};
+
+    return emit_elementwise(node, CN_COMBINE_ADD, true, in, out);
+}
+
+cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *x, uint32_t rank,
+                            const uint64_t *dims, uint32_t *axis)
+{
+    const uint64_t batch = node->graph->batch;
+    uint64_t before = 1, outer = 1;
+
+    *axis = 0;
+    if (!x->batched)
+        return CN_OK;
+    for (uint32_t d = 0; d < x->batch_axis; d++)
+        before *= x->dims[d];
+    for (uint32_t d = 0; d < rank; d++) {
+        if (outer == before && dims[d] % batch == 0) {
+            *axis = d;
+            return CN_OK;
+        }
+        outer *= dims[d];
+    }
+    return cn_import_refuse(node, "the samples of the batch must stay apart");
+}
+
+cn_err cn_import_axis(const struct cn_import_node *node, int64_t axis, uint32_t rank,
+                      uint32_t *found)
+{
+    int64_t from_start = axis < 0 ? axis + (int64_t)rank : axis;
+
+    if (from_start < 0 || from_start >= (int64_t)rank)
+        return cn_import_refuse(node, "axis %lld of rank %u", (long long)axis, rank);
+    *found = (uint32_t)from_start;
+    return CN_OK;
+}
+
+cn_err cn_import_axes(const struct cn_import_node *node, size_t input, uint32_t rank, bool *marked,
+                      size_t *count)
+{
+    int64_t axes[CN_GRAPH_RANK_MAX];
+    cn_err err = cn_import_numbers(node, input, "axes", axes, CN_GRAPH_RANK_MAX, count);
+
+    for (size_t i = 0; !err && i < *count; i++) {
+        uint32_t axis = 0;
+
+        err = cn_import_axis(node, axes[i], rank, &axis);
+        if (!err && marked[axis])
+            err = cn_import_refuse(node, "axis %lld is named twice", (long long)axes[i]);
+        if (!err)
+            marked[axis] = true;
+    }
+    return err;
+}

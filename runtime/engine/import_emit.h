@@ -1,0 +1,76 @@
+// import_emit.h - what the import_*.c files make results with.
+//
+// Each of these works out at once what is known (integers, and floats that depend neither on the
+// samples nor on a weight), and adds calls for the rest. Operands are values; dims follow NumPy's
+// rules; the batch may be in any dimension that all batched operands agree on.
+#pragma once
+
+#include "runtime/engine/import.h"
+
+static inline bool cn_import_is_known(const struct cn_value *value)
+{
+    return value->kind == CN_VALUE_SHAPE || value->kind == CN_VALUE_CONST;
+}
+
+// Elements of a known value.
+int64_t cn_import_known_int(const struct cn_graph *graph, const struct cn_value *value, size_t i);
+double cn_import_known_float(const struct cn_graph *graph, const struct cn_value *value, size_t i);
+
+// A known value of the dims and batch of like, which is integers if numbers are given. Only one of
+// numbers and floats is.
+cn_err cn_import_add_known(struct cn_import_node *node, const struct cn_value *like,
+                           const int64_t *numbers, const float *floats, uint32_t *out);
+
+// What a call can read: a value of floats, or, for indices, of int32. A known value is put where
+// calls find it; the others are converted if they have to be.
+cn_err cn_import_as_floats(struct cn_import_node *node, uint32_t value, uint32_t *floats);
+cn_err cn_import_as_indices(struct cn_import_node *node, uint32_t value, uint32_t *indices);
+
+// An activation of the dims and batch of like.
+cn_err cn_import_add(struct cn_import_node *node, const struct cn_value *like, uint32_t *out);
+
+// A part of a result, copied from a value.
+struct cn_import_piece {
+    uint32_t from;
+    struct cn_copy copy; // the scale is 1
+};
+
+// A result of the dims and batch of like, put together from pieces; fill is what lies between them,
+// NULL when nothing does.
+cn_err cn_import_assemble(struct cn_import_node *node, const struct cn_value *like,
+                          const float *fill, const struct cn_import_piece *pieces, size_t count,
+                          uint32_t *out);
+
+cn_err cn_import_emit_map(struct cn_import_node *node, struct cn_map map, uint32_t in,
+                          uint32_t *out);
+cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind kind, uint32_t a,
+                              uint32_t b, uint32_t *out);
+cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,
+                            uint32_t *out);
+
+// Dims and batch of a result of these operands; CN_ENOTSUP with a line when they do not fit.
+cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size_t count,
+                           struct cn_value *result);
+
+// Strides of an operand along a result's dims of one sample, 0 where it repeats.
+void cn_import_broadcast_strides(const struct cn_graph *graph, const struct cn_value *operand,
+                                 const struct cn_value *result, size_t *strides);
+
+// Finds the batch again under new dims, which hold as many elements as x has: in *axis. CN_ENOTSUP
+// with a line when the samples would not stay apart.
+cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *x, uint32_t rank,
+                            const uint64_t *dims, uint32_t *axis);
+
+// An axis as ONNX has it, negative ones from the end.
+cn_err cn_import_axis(const struct cn_import_node *node, int64_t axis, uint32_t rank,
+                      uint32_t *found);
+
+// The axes of an input or attribute as marks for each dimension.
+cn_err cn_import_axes(const struct cn_import_node *node, size_t input, uint32_t rank, bool *marked,
+                      size_t *count);
+
+// A matrix without samples as input 0, with rows and columns exchanged; its memory stays.
+cn_err cn_import_exchange(struct cn_import_node *node);
+
+// Input 0 repeated to the dims and batch of result.
+cn_err cn_import_expand_to(struct cn_import_node *node, struct cn_value *result);

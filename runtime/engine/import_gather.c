@@ -1,0 +1,151 @@
+// Gather and GatherElements: embeddings, and elements at known places.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/import_emit.h"
+
+#define COPIES_MAX 4 // known places that are copied one by one, without a gather
+
+// Dims of the result: those of x with the axis replaced by those of the index.
+static cn_err gather_dims(struct cn_import_node *node, const struct cn_value *x,
+                          const struct cn_value *index, uint32_t axis, struct cn_value *result)
+{
+    if (x->rank + index->rank > CN_GRAPH_RANK_MAX + 1)
+        return cn_import_refuse(node, "ranks %u and %u", x->rank, index->rank);
+    if (x->batched && (index->batched || axis == x->batch_axis))
+        return cn_import_refuse(node, "samples of the batch cannot be picked out");
+    *result = (struct cn_value){.rank = x->rank + index->rank - 1,
+                                .batched = x->batched || index->batched,
+                                .shared = cn_graph_is_shared(x) && cn_graph_is_shared(index),
+                                .integers = x->integers};
+    memcpy(result->dims, x->dims, axis * sizeof(*x->dims));
+    memcpy(result->dims + axis, index->dims, index->rank * sizeof(*x->dims));
+    memcpy(result->dims + axis + index->rank, x->dims + axis + 1,
+           (x->rank - axis - 1) * sizeof(*x->dims));
+    if (index->batched)
+        result->batch_axis = axis + index->batch_axis;
+    else if (x->batched)
+        result->batch_axis = x->batch_axis < axis ? x->batch_axis : x->batch_axis + index->rank - 1;
+    return CN_OK;
+}
+
+static void gather_geometry(const struct cn_graph *graph, const struct cn_value *x, uint32_t axis,
+                            struct cn_gather *gather)
+{
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+
+    cn_graph_sample_dims(graph, x, dims);
+    gather->outer = gather->inner = 1;
+    for (uint32_t d = 0; d < axis; d++)
+        gather->outer *= dims[d];
+    for (uint32_t d = axis + 1; d < x->rank; d++)
+        gather->inner *= dims[d];
+    gather->rows = dims[axis];
+}
+
+// Known indices are checked here; those of the samples, where they are used.
+static cn_err check_indices(const struct cn_import_node *node, const struct cn_value *index,
+                            size_t rows)
+{
+    for (size_t i = 0; i < index->words; i++) {
+        int64_t at = cn_import_known_int(node->graph, index, i);
+
+        if (at < -(int64_t)rows || at >= (int64_t)rows)
+            return cn_import_refuse(node, "index %lld of %zu elements", (long long)at, rows);
+    }
+    return CN_OK;
+}
+
+// Rows of known or computed values at known places, as strided copies.
+static cn_err gather_pieces(struct cn_import_node *node, const struct cn_value *index,
+                            const struct cn_gather *gather, const struct cn_value *result)
+{
+    struct cn_import_piece *pieces = calloc(index->words + 1, sizeof(*pieces));
+    cn_err err;
+
+    if (!pieces)
+        return CN_ENOMEM;
+    for (size_t i = 0; i < index->words; i++) {
+        int64_t at = cn_import_known_int(node->graph, index, i);
+        struct cn_copy *copy = &pieces[i].copy;
+
+        pieces[i].from = node->in[0];
+        *copy = (struct cn_copy){.rank = 2, .dims = {gather->outer, gather->inner}};
+        copy->x[0] = (ptrdiff_t)(gather->rows * gather->inner);
+        copy->y[0] = (ptrdiff_t)(index->words * gather->inner);
+        copy->x[1] = copy->y[1] = 1;
+        copy->x_offset = (size_t)(at < 0 ? at + (int64_t)gather->rows : at) * gather->inner;
+        copy->y_offset = i * gather->inner;
+    }
+    err = cn_import_assemble(node, result, NULL, pieces, index->words, &node->out);
+    free(pieces);
+    return err;
+}
+
+static cn_err emit_gather(struct cn_import_node *node, struct cn_gather gather,
+                          const struct cn_value *result)
+{
+    struct cn_node call = cn_graph_node(CN_OP_GATHER);
+    cn_err err = CN_OK;
+
+    call.in[0] = node->in[0];
+    if (!result->integers)
+        err = cn_import_as_floats(node, node->in[0], &call.in[0]);
+    if (!err)
+        err = cn_import_as_indices(node, node->in[1], &call.in[1]);
+    if (!err)
+        err = cn_import_add(node, result, &node->out);
+    call.call.gather = gather;
+    call.out[0] = node->out;
+    return err ? err : cn_graph_add_node(node->graph, &call);
+}
+
+cn_err cn_import_gather(struct cn_import_node *node)
+{
+    const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
+    struct cn_gather gather = {.count = index.words};
+    struct cn_value result;
+    uint32_t axis;
+    cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
+
+    if (!err)
+        err = gather_dims(node, &x, &index, axis, &result);
+    if (err)
+        return err;
+    gather_geometry(node->graph, &x, axis, &gather);
+    if (!cn_import_is_known(&index) || index.integers)
+        return emit_gather(node, gather, &result);
+    err = check_indices(node, &index, gather.rows);
+    if (err)
+        return err;
+    if (cn_import_is_known(&x) || index.words <= COPIES_MAX)
+        return gather_pieces(node, &index, &gather, &result);
+    return emit_gather(node, gather, &result);
+}
+
+cn_err cn_import_gather_elements(struct cn_import_node *node)
+{
+    const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
+    struct cn_gather gather = {.elements = true};
+    struct cn_value result = index;
+    uint32_t axis;
+    cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
+
+    if (err)
+        return err;
+    if (x.rank != index.rank || x.batched != index.batched ||
+        (x.batched && (x.batch_axis != index.batch_axis || axis == x.batch_axis)))
+        return cn_import_refuse(node, "the operands do not agree on the batch dimension");
+    for (uint32_t d = 0; d < x.rank; d++)
+        if (d != axis && x.dims[d] != index.dims[d])
+            return cn_import_refuse(node, "sizes %llu and %llu in dimension %u",
+                                    (unsigned long long)x.dims[d],
+                                    (unsigned long long)index.dims[d], d);
+    gather_geometry(node->graph, &x, axis, &gather);
+    gather.count = index.dims[axis];
+    result.integers = x.integers;
+    result.shared = cn_graph_is_shared(&x) && cn_graph_is_shared(&index);
+    if (cn_import_is_known(&index) && !index.integers)
+        err = check_indices(node, &index, gather.rows);
+    return err ? err : emit_gather(node, gather, &result);
+}

@@ -1,0 +1,19 @@
+// import_known.h - arithmetic on what is known when the model is read; for import_emit.c.
+#pragma once
+
+#include "runtime/engine/import_emit.h"
+
+// A known value of the dims and batch of like, still without elements and not yet in the graph.
+cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *like, bool integers,
+                            struct cn_value *value);
+
+// Copies elements of from, as copy says, to a value that has room for them.
+void cn_import_known_copy(const struct cn_graph *graph, const struct cn_value *from,
+                          const struct cn_copy *copy, struct cn_value *to);
+
+cn_err cn_import_known_map(struct cn_import_node *node, const struct cn_map *op, uint32_t in,
+                           uint32_t *out);
+
+// in: a, b and, with where, the condition.
+cn_err cn_import_known_combine(struct cn_import_node *node, const struct cn_combine *op, bool where,
+                               const uint32_t in[3], const struct cn_value *like, uint32_t *out);

@@ -1,0 +1,14 @@
+// loss.h - adds a job's loss to a graph.
+#pragma once
+
+#include "runtime/base/diag.h"
+#include "runtime/engine/graph.h"
+#include "runtime/profile/job.h"
+
+// A label that does not count, whatever the data set calls it.
+#define CN_LABEL_IGNORED (-1)
+
+// Adds the labels and the loss node, whose gradient output is the start of the backward pass. What
+// does not fit the model's output is a line in diag and CN_ENOTSUP.
+cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_rules *rules,
+                   struct cn_diag *diag);

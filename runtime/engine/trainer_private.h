@@ -1,0 +1,42 @@
+// trainer_private.h - what the trainer*.c files share.
+#pragma once
+
+#include "runtime/engine/schedule.h"
+#include "runtime/engine/trainer.h"
+
+// Rows of one class in an evaluation, for F1.
+struct class_counts {
+    uint64_t right, given, wanted;
+};
+
+struct cn_trainer {
+    const struct cn_compute_ops *ops;
+    struct cn_compute *device;
+    uint32_t batch;
+    enum cn_loss loss;
+    struct cn_rules rules;
+    double learning_rate;
+    uint64_t steps;   // of the run
+    uint64_t step;    // the next one of the schedule
+    uint64_t updates; // of the optimizer's state
+    struct cn_schedule_powers powers;
+    struct cn_hyper hyper; // what does not change
+    struct cn_layout layout;
+    struct cn_sample_shape shape;
+    size_t input_words, label_words; // of a sample
+    size_t labels;                   // words before the labels in the batch arena
+    struct class_counts *classes;    // owned; NULL without classes
+    uint64_t memory;
+    bool fresh;  // nothing was accumulated in this step
+    bool summed; // the first lane holds the whole gradient
+    bool mapped; // the caller may have changed it
+    struct cn_compute_program *train, *evaluate, *sum, *apply;
+};
+
+// Copies values into an arena; NULL is zeros.
+cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
+                        size_t count);
+
+// Adds what a batch's outputs say beyond the loss.
+cn_err cn_trainer_score(struct cn_trainer *trainer, const struct cn_batch *batch,
+                        struct cn_metrics *metrics);

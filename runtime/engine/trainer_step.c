@@ -1,0 +1,216 @@
+// trainer_step.c - batches and steps.
+#include <math.h>
+#include <string.h>
+
+#include "runtime/engine/loss.h"
+#include "runtime/engine/trainer_private.h"
+
+static cn_err check_labels(const struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    if (batch->count > trainer->batch)
+        return CN_ERANGE;
+    if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
+        return CN_OK;
+    for (size_t i = 0; i < batch->count * trainer->shape.rows; i++)
+        if ((batch->labels[i] < 0 || (uint64_t)batch->labels[i] >= trainer->shape.outputs) &&
+            !(trainer->rules.ignore[0] && batch->labels[i] == CN_LABEL_IGNORED))
+            return CN_ERANGE;
+    return CN_OK;
+}
+
+static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    bool classes = trainer->loss == CN_LOSS_CROSS_ENTROPY;
+    const void *labels = classes ? (const void *)batch->labels : (const void *)batch->targets;
+    void *host;
+    cn_err err = check_labels(trainer, batch);
+
+    if (err)
+        return err;
+    err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
+    if (err)
+        return err;
+    memcpy(host, batch->inputs, batch->count * trainer->input_words * sizeof(float));
+    if (trainer->label_words)
+        memcpy((float *)host + trainer->labels, labels,
+               batch->count * trainer->label_words * sizeof(float));
+    return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
+}
+
+// Runs a batch and adds to metrics.
+static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *program,
+                        const struct cn_batch *batch, struct cn_metrics *metrics)
+{
+    struct cn_compute_result result;
+    struct cn_hyper hyper = trainer->hyper;
+    cn_err err;
+
+    if (!batch->count)
+        return CN_OK;
+    err = stage(trainer, batch);
+    if (err)
+        return err;
+    hyper.samples = batch->count;
+    hyper.first = trainer->fresh;
+    err = trainer->ops->run(trainer->device, program, &hyper);
+    if (!err)
+        err = trainer->ops->wait(trainer->device, &result);
+    if (err)
+        return err;
+    metrics->loss += result.loss;
+    metrics->weight += result.weight;
+    metrics->correct += result.correct;
+    metrics->count += batch->count;
+    return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
+}
+
+void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
+{
+    trainer->hyper.first_sample = first_sample;
+}
+
+void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates)
+{
+    trainer->step = step;
+    trainer->updates = updates;
+}
+
+uint64_t cn_trainer_updates(const struct cn_trainer *trainer)
+{
+    return trainer->updates;
+}
+
+float cn_trainer_rate(const struct cn_trainer *trainer)
+{
+    return cn_schedule_rate(&trainer->rules, trainer->learning_rate, trainer->steps, trainer->step);
+}
+
+// Takes back what cn_trainer_gradients lent.
+static cn_err unmap_gradients(struct cn_trainer *trainer)
+{
+    if (!trainer->mapped)
+        return CN_OK;
+    trainer->mapped = false;
+    return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
+}
+
+cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
+                             struct cn_metrics *metrics)
+{
+    cn_err err = unmap_gradients(trainer);
+
+    if (!err)
+        err = run_batch(trainer, trainer->train, batch, metrics);
+    if ((!err || err == CN_EDIVERGED) && batch->count) {
+        trainer->fresh = false;
+        trainer->summed = false;
+    }
+    return err;
+}
+
+cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
+                           struct cn_metrics *metrics)
+{
+    cn_err err = run_batch(trainer, trainer->evaluate, batch, metrics);
+
+    if ((err && err != CN_EDIVERGED) || !batch->count)
+        return err;
+    if (cn_trainer_score(trainer, batch, metrics))
+        return CN_EIO;
+    return err;
+}
+
+// Brings the whole gradient of the step into the first lane.
+static cn_err sum_gradient(struct cn_trainer *trainer)
+{
+    cn_err err = CN_OK;
+
+    if (trainer->summed)
+        return CN_OK;
+    if (trainer->fresh)
+        err = cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total);
+    else
+        err = trainer->ops->run(trainer->device, trainer->sum, &trainer->hyper);
+    if (!err)
+        trainer->summed = true;
+    return err;
+}
+
+cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients)
+{
+    void *host;
+    cn_err err = sum_gradient(trainer);
+
+    if (!err)
+        err = trainer->ops->map(trainer->device, CN_ARENA_GRADIENTS, &host);
+    if (err)
+        return err;
+    trainer->mapped = true;
+    *gradients = host;
+    return CN_OK;
+}
+
+// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has
+// none: there it stays as it is, so what the caller or a failed step left is cleared.
+static cn_err start_step(struct cn_trainer *trainer, bool clear)
+{
+    trainer->fresh = true;
+    trainer->summed = false;
+    return clear ? cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total)
+                 : CN_OK;
+}
+
+cn_err cn_trainer_discard(struct cn_trainer *trainer)
+{
+    cn_err err = unmap_gradients(trainer);
+
+    return err ? err : start_step(trainer, true);
+}
+
+// What the optimizer is told for this step.
+static struct cn_hyper hyper_of(struct cn_trainer *trainer, double samples, double weight)
+{
+    struct cn_hyper hyper = trainer->hyper;
+
+    hyper.gradient_scale = (float)(1 / weight);
+    hyper.statistic_scale = (float)(1 / samples);
+    hyper.learning_rate = cn_trainer_rate(trainer);
+    if (cn_trainer_has_second(trainer)) {
+        cn_schedule_powers_set(&trainer->rules, trainer->updates + 1, &trainer->powers);
+        cn_schedule_corrections(&trainer->powers, &hyper.correction1, &hyper.correction2);
+    }
+    return hyper;
+}
+
+cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight)
+{
+    struct cn_compute_result result;
+    struct cn_hyper hyper;
+    cn_err err;
+
+    if (!(samples > 0) || !isfinite(samples) || !(weight >= 0) || !isfinite(weight))
+        return CN_EINVAL;
+    err = unmap_gradients(trainer);
+    if (!err)
+        err = sum_gradient(trainer);
+    // Without a row that counts the gradient is zero, whatever it is divided by.
+    hyper = hyper_of(trainer, samples, weight > 0 ? weight : 1);
+    if (!err)
+        err = trainer->ops->run(trainer->device, trainer->apply, &hyper);
+    if (!err)
+        err = trainer->ops->wait(trainer->device, &result);
+    if (!err)
+        err = start_step(trainer, !result.finite);
+    if (err)
+        return err;
+    if (!result.finite)
+        return CN_EDIVERGED;
+    trainer->step++;
+    trainer->updates++;
+    return CN_OK;
+}
+
+cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
+{
+    return cn_trainer_apply_weighted(trainer, samples, samples);
+}

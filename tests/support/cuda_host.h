@@ -1,0 +1,60 @@
+// cuda_host.h - a GPU that is not there: the tables of ports/cuda filled with functions for the
+// host.
+//
+// The port above them is the real one: its memory, its captured programs, its descriptors. Kernels
+// are the real text, compiled as C; the driver, cuBLASLt and cuDNN are doubles that check what they
+// are told and compute it by plain loops. Work of a stream is done at once, a captured graph is a
+// list of work. One device at a time for each thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ports/cuda/kernels.h"
+#include "runtime/port/compute.h"
+
+// The port on that GPU, for the contract tests: "cuda_host".
+extern const struct cn_compute_ops cn_compute_cuda_host;
+
+// How the GPU is. Zeroed: a card with memory of its own, all libraries, nothing fails.
+struct cuda_host_settings {
+    bool unified;          // it shares the host's memory
+    bool managed;          // and has managed memory
+    bool no_blas, no_dnn;  // libraries that are missing
+    bool no_capture;       // a graph cannot be captured
+    bool no_device;        // the driver is there, the GPU is not
+    int driver_version;    // 0: 13000
+    int capability;        // 0: 87
+    uint32_t block;        // threads of a block; 0: 64
+    uint64_t fail_at;      // the call of the driver that fails, counted from 1; 0: none
+    bool fail_on;          // and all after it
+    bool refuse_libraries; // the libraries have no way for any product or convolution
+};
+
+extern struct cuda_host_settings cuda_host_settings;
+
+// What the doubles were asked, since the program started.
+struct cuda_host_counts {
+    uint64_t driver_calls, launches, graph_launches, captures;
+    uint64_t products, convolutions; // done by the libraries' doubles
+    uint64_t allocations;            // of device or host memory, that still stand
+    uint64_t descriptors;            // of all libraries, that still stand
+    uint64_t copied_in, copied_out;  // bytes
+};
+
+extern struct cuda_host_counts cuda_host_counts;
+
+// For the doubles.
+struct cuda_library;
+struct cuda_host_stream;
+int cuda_host_kernel(const char *name); // -1: there is none
+void cuda_host_run(int kernel, uint32_t blocks, uint32_t threads, const struct cuda_args *args);
+void cuda_host_fill_driver(struct cuda_library *library);
+void cuda_host_fill_blas(struct cuda_library *library);
+void cuda_host_fill_dnn(struct cuda_library *library);
+
+// Work for a stream: run(context) now, or later as part of the graph that is captured. context is
+// size bytes and is copied.
+void cuda_host_submit(void *stream, void (*run)(const void *context), const void *context,
+                      size_t size);

@@ -1,0 +1,306 @@
+// cuBLASLt's double: matrices by columns, as the library has them.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ports/cuda/library.h"
+#include "tests/support/cuda_host.h"
+
+struct product {
+    cublasComputeType_t compute;
+    cublasOperation_t of_a, of_b;
+    cublasLtEpilogue_t end;
+    const float *bias;
+};
+
+struct matrix {
+    uint64_t rows, cols;
+    int64_t leading, stride;
+    int32_t count;
+};
+
+struct wish {
+    size_t workspace;
+    uint32_t alignment[4]; // a, b, c, d
+};
+
+static void *keep(const void *object, size_t size)
+{
+    void *kept = malloc(size);
+
+    if (!kept)
+        abort();
+    memcpy(kept, object, size);
+    cuda_host_counts.descriptors++;
+    return kept;
+}
+
+static void drop(const void *object)
+{
+    cuda_host_counts.descriptors--;
+    free((void *)(uintptr_t)object);
+}
+
+static cublasStatus_t host_create(cublasLtHandle_t *handle)
+{
+    char dummy = 0;
+
+    *handle = keep(&dummy, 1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_destroy(cublasLtHandle_t handle)
+{
+    drop(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_product_create(cublasLtMatmulDesc_t *made, cublasComputeType_t compute,
+                                          cudaDataType_t scale)
+{
+    struct product product = {.compute = compute,
+                              .of_a = CUBLAS_OP_N,
+                              .of_b = CUBLAS_OP_N,
+                              .end = CUBLASLT_EPILOGUE_DEFAULT};
+
+    if (scale != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *made = keep(&product, sizeof(product));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_product_destroy(cublasLtMatmulDesc_t product)
+{
+    drop(product);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t take(void *to, size_t wanted, const void *value, size_t size)
+{
+    if (size != wanted)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_product_set(cublasLtMatmulDesc_t made,
+                                       cublasLtMatmulDescAttributes_t name, const void *value,
+                                       size_t size)
+{
+    struct product *product = (struct product *)(void *)made;
+
+    switch (name) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return take(&product->of_a, sizeof(product->of_a), value, size);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return take(&product->of_b, sizeof(product->of_b), value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return take(&product->end, sizeof(product->end), value, size);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return take(&product->bias, sizeof(product->bias), value, size);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+static cublasStatus_t host_matrix_create(cublasLtMatrixLayout_t *made, cudaDataType type,
+                                         uint64_t rows, uint64_t cols, int64_t leading)
+{
+    struct matrix matrix = {.rows = rows, .cols = cols, .leading = leading, .count = 1};
+
+    if (type != CUDA_R_32F || leading < (int64_t)rows || !rows || !cols)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *made = keep(&matrix, sizeof(matrix));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_matrix_destroy(cublasLtMatrixLayout_t matrix)
+{
+    drop(matrix);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_matrix_set(cublasLtMatrixLayout_t made,
+                                      cublasLtMatrixLayoutAttribute_t name, const void *value,
+                                      size_t size)
+{
+    struct matrix *matrix = (struct matrix *)(void *)made;
+
+    switch (name) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return take(&matrix->count, sizeof(matrix->count), value, size);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return take(&matrix->stride, sizeof(matrix->stride), value, size);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+static cublasStatus_t host_wish_create(cublasLtMatmulPreference_t *made)
+{
+    struct wish wish = {.alignment = {256, 256, 256, 256}};
+
+    *made = keep(&wish, sizeof(wish));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_wish_destroy(cublasLtMatmulPreference_t wish)
+{
+    drop(wish);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t host_wish_set(cublasLtMatmulPreference_t made,
+                                    cublasLtMatmulPreferenceAttributes_t name, const void *value,
+                                    size_t size)
+{
+    struct wish *wish = (struct wish *)(void *)made;
+    uint32_t reductions;
+
+    switch (name) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return take(&wish->workspace, sizeof(wish->workspace), value, size);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return take(&wish->alignment[0], sizeof(uint32_t), value, size);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return take(&wish->alignment[1], sizeof(uint32_t), value, size);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return take(&wish->alignment[2], sizeof(uint32_t), value, size);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return take(&wish->alignment[3], sizeof(uint32_t), value, size);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return take(&reductions, sizeof(reductions), value, size);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+// The algorithm that is found carries the alignments it was found for.
+static cublasStatus_t host_choose(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                  cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                  cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                  cublasLtMatmulPreference_t made, int wanted,
+                                  cublasLtMatmulHeuristicResult_t *results, int *count)
+{
+    const struct wish *wish = (const struct wish *)(const void *)made;
+
+    (void)handle;
+    (void)product;
+    (void)a;
+    (void)b;
+    (void)c;
+    (void)d;
+    *count = wanted > 0 && !cuda_host_settings.refuse_libraries;
+    if (!*count)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memset(results, 0, sizeof(*results));
+    results->workspaceSize = wish->workspace < 4096 ? wish->workspace : 4096;
+    for (int i = 0; i < 4; i++)
+        results->algo.data[i] = wish->alignment[i];
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+struct multiplication {
+    struct product product;
+    struct matrix a, b, c;
+    const float *at_a, *at_b;
+    float *at_c;
+    float alpha, beta;
+};
+
+static float element(const struct matrix *m, const float *at, bool transposed, uint64_t row,
+                     uint64_t col)
+{
+    return transposed ? at[col + row * (uint64_t)m->leading] : at[row + col * (uint64_t)m->leading];
+}
+
+static void run_multiplication(const void *context)
+{
+    const struct multiplication *m = context;
+    bool bias =
+        m->product.end == CUBLASLT_EPILOGUE_BIAS || m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
+    bool relu =
+        m->product.end == CUBLASLT_EPILOGUE_RELU || m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
+    bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
+    uint64_t inner = of_a ? m->a.rows : m->a.cols;
+
+    for (int32_t n = 0; n < m->c.count; n++)
+        for (uint64_t col = 0; col < m->c.cols; col++)
+            for (uint64_t row = 0; row < m->c.rows; row++) {
+                float *c =
+                    m->at_c + n * m->c.stride + (int64_t)(row + col * (uint64_t)m->c.leading);
+                float sum = 0;
+
+                for (uint64_t k = 0; k < inner; k++)
+                    sum += element(&m->a, m->at_a + n * m->a.stride, of_a, row, k) *
+                           element(&m->b, m->at_b + n * m->b.stride, of_b, k, col);
+                sum *= m->alpha;
+                if (m->beta != 0)
+                    sum += m->beta * *c;
+                if (bias)
+                    sum += m->product.bias[row];
+                *c = relu && sum < 0 ? 0 : sum;
+            }
+}
+
+// Shapes that belong together, and addresses as aligned as was said.
+static bool fits(const struct multiplication *m, const cublasLtMatmulAlgo_t *algo)
+{
+    bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
+    const void *places[4] = {m->at_a, m->at_b, m->at_c, m->at_c};
+
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)places[i] % algo->data[i])
+            return false;
+    return (of_a ? m->a.cols : m->a.rows) == m->c.rows &&
+           (of_b ? m->b.rows : m->b.cols) == m->c.cols &&
+           (of_a ? m->a.rows : m->a.cols) == (of_b ? m->b.cols : m->b.rows) &&
+           m->a.count == m->c.count && m->b.count == m->c.count;
+}
+
+static cublasStatus_t host_multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                    const void *alpha, const void *a, cublasLtMatrixLayout_t of_a,
+                                    const void *b, cublasLtMatrixLayout_t of_b, const void *beta,
+                                    const void *c, cublasLtMatrixLayout_t of_c, void *d,
+                                    cublasLtMatrixLayout_t of_d, const cublasLtMatmulAlgo_t *algo,
+                                    void *workspace, size_t size, cudaStream_t stream)
+{
+    struct multiplication m = {
+        .product = *(const struct product *)(const void *)product,
+        .a = *(const struct matrix *)(const void *)of_a,
+        .b = *(const struct matrix *)(const void *)of_b,
+        .c = *(const struct matrix *)(const void *)of_c,
+        .at_a = a,
+        .at_b = b,
+        .at_c = d,
+        .alpha = *(const float *)alpha,
+        .beta = *(const float *)beta,
+    };
+
+    (void)handle;
+    if (c != d || of_c != of_d || !fits(&m, algo) || (size && !workspace))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memset(workspace, 0xee, size); // it is the library's
+    cuda_host_counts.products++;
+    cuda_host_submit((void *)stream, run_multiplication, &m, sizeof(m));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+void cuda_host_fill_blas(struct cuda_library *library)
+{
+    library->blas = (struct cuda_blas){
+        .create = host_create,
+        .destroy = host_destroy,
+        .product_create = host_product_create,
+        .product_destroy = host_product_destroy,
+        .product_set = host_product_set,
+        .matrix_create = host_matrix_create,
+        .matrix_destroy = host_matrix_destroy,
+        .matrix_set = host_matrix_set,
+        .wish_create = host_wish_create,
+        .wish_destroy = host_wish_destroy,
+        .wish_set = host_wish_set,
+        .choose = host_choose,
+        .multiply = host_multiply,
+    };
+}

@@ -1,0 +1,493 @@
+// The driver's double.
+#include <stdlib.h>
+#include <string.h>
+
+#include "ports/cuda/compute_cuda.h"
+#include "ports/cuda/compute_cuda_private.h"
+#include "ports/cuda/library.h"
+#include "tests/support/cuda_host.h"
+
+struct cuda_host_settings cuda_host_settings;
+struct cuda_host_counts cuda_host_counts;
+
+struct work {
+    struct work *next;
+    void (*run)(const void *context);
+    _Alignas(16) char context[];
+};
+
+struct graph {
+    struct work *first, **end;
+};
+
+struct cuda_host_stream {
+    struct graph *capturing;
+};
+
+// Every function starts with it: the call that is to fail does nothing.
+static bool fails(void)
+{
+    uint64_t number = ++cuda_host_counts.driver_calls;
+    uint64_t at = cuda_host_settings.fail_at;
+
+    return at && (number == at || (cuda_host_settings.fail_on && number > at));
+}
+
+static CUresult host_init(unsigned flags)
+{
+    (void)flags;
+    return fails() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+static CUresult host_version(int *version)
+{
+    *version = cuda_host_settings.driver_version ? cuda_host_settings.driver_version : 13000;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_count(int *count)
+{
+    *count = !cuda_host_settings.no_device;
+    return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+static CUresult host_device(CUdevice *device, int number)
+{
+    *device = number;
+    return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+static CUresult host_name(char *name, int size, CUdevice device)
+{
+    (void)device;
+    strncpy(name, "a GPU on the host", (size_t)size);
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_attribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    const struct cuda_host_settings *s = &cuda_host_settings;
+    int capability = s->capability ? s->capability : 87;
+
+    (void)device;
+    switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = capability / 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = capability % 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = s->block ? (int)s->block : 64;
+        break;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+        *value = s->unified;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+        *value = s->managed;
+        break;
+    default:
+        *value = 1;
+    }
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_context_retain(CUcontext *context, CUdevice device)
+{
+    static int dummy;
+
+    (void)device;
+    *context = (CUcontext)&dummy;
+    return fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult host_context_release(CUdevice device)
+{
+    (void)device;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_context_set(CUcontext context)
+{
+    (void)context;
+    return fails() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+static CUresult host_module_load(CUmodule *module, const void *image)
+{
+    static int dummy;
+
+    (void)image;
+    *module = (CUmodule)&dummy;
+    return fails() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+}
+
+static CUresult host_module_unload(CUmodule module)
+{
+    (void)module;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_function(CUfunction *function, CUmodule module, const char *name)
+{
+    int kernel = cuda_host_kernel(name);
+
+    (void)module;
+    *function = (CUfunction)(uintptr_t)(kernel + 1);
+    return fails() || kernel < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+static CUresult host_stream_create(CUstream *stream, unsigned flags)
+{
+    (void)flags;
+    if (fails())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *stream = calloc(1, sizeof(struct cuda_host_stream));
+    cuda_host_counts.allocations++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_stream_destroy(CUstream stream)
+{
+    free(stream);
+    cuda_host_counts.allocations--;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_stream_wait(CUstream stream)
+{
+    (void)stream;
+    return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+}
+
+static CUresult host_stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)stream;
+    (void)event;
+    (void)flags;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_event_create(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    if (fails())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *event = malloc(1);
+    cuda_host_counts.allocations++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_event_destroy(CUevent event)
+{
+    free(event);
+    cuda_host_counts.allocations--;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_event_record(CUevent event, CUstream stream)
+{
+    (void)event;
+    (void)stream;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_event_wait(CUevent event)
+{
+    (void)event;
+    return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+}
+
+static void *take(size_t size)
+{
+    void *memory = size ? aligned_alloc(256, (size + 255) / 256 * 256) : NULL;
+
+    if (memory) {
+        memset(memory, 0xcd, size); // whoever needs zeros must ask
+        cuda_host_counts.allocations++;
+    }
+    return memory;
+}
+
+static CUresult host_allocate(CUdeviceptr *memory, size_t size)
+{
+    if (fails())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *memory = (CUdeviceptr)(uintptr_t)take(size);
+    return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult host_allocate_managed(CUdeviceptr *memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    return host_allocate(memory, size);
+}
+
+static CUresult host_release(CUdeviceptr memory)
+{
+    free((void *)(uintptr_t)memory);
+    cuda_host_counts.allocations--;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_allocate_host(void **memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    if (fails())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *memory = take(size);
+    return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult host_release_host(void *memory)
+{
+    free(memory);
+    cuda_host_counts.allocations--;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_host_pointer(CUdeviceptr *device, void *host, unsigned flags)
+{
+    (void)flags;
+    *device = (CUdeviceptr)(uintptr_t)host;
+    return fails() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+void cuda_host_submit(void *stream, void (*run)(const void *context), const void *context,
+                      size_t size)
+{
+    struct cuda_host_stream *queue = stream;
+    struct work *work;
+
+    if (!queue->capturing) {
+        run(context);
+        return;
+    }
+    work = malloc(sizeof(*work) + size);
+    if (!work)
+        abort();
+    work->next = NULL;
+    work->run = run;
+    memcpy(work->context, context, size);
+    *queue->capturing->end = work;
+    queue->capturing->end = &work->next;
+}
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t size;
+};
+
+static void run_copy(const void *context)
+{
+    const struct copy *copy = context;
+
+    memmove(copy->to, copy->from, copy->size);
+}
+
+static CUresult submit_copy(void *to, const void *from, size_t size, CUstream stream)
+{
+    struct copy copy = {to, from, size};
+
+    if (fails())
+        return CUDA_ERROR_INVALID_VALUE;
+    cuda_host_submit(stream, run_copy, &copy, sizeof(copy));
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_copy_in(CUdeviceptr to, const void *from, size_t size, CUstream stream)
+{
+    cuda_host_counts.copied_in += size;
+    return submit_copy((void *)(uintptr_t)to, from, size, stream);
+}
+
+static CUresult host_copy_out(void *to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    cuda_host_counts.copied_out += size;
+    return submit_copy(to, (const void *)(uintptr_t)from, size, stream);
+}
+
+static CUresult host_copy_within(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    return submit_copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size, stream);
+}
+
+struct fill {
+    void *to;
+    int byte;
+    size_t size;
+};
+
+static void run_fill(const void *context)
+{
+    const struct fill *fill = context;
+
+    memset(fill->to, fill->byte, fill->size);
+}
+
+static CUresult host_fill(CUdeviceptr to, unsigned char byte, size_t size, CUstream stream)
+{
+    struct fill fill = {(void *)(uintptr_t)to, byte, size};
+
+    if (fails())
+        return CUDA_ERROR_INVALID_VALUE;
+    cuda_host_submit(stream, run_fill, &fill, sizeof(fill));
+    return CUDA_SUCCESS;
+}
+
+struct launch {
+    int kernel;
+    uint32_t blocks, threads;
+    struct cuda_args args;
+};
+
+static void run_launch(const void *context)
+{
+    const struct launch *launch = context;
+
+    cuda_host_run(launch->kernel, launch->blocks, launch->threads, &launch->args);
+}
+
+static CUresult host_launch(CUfunction function, unsigned blocks_x, unsigned blocks_y,
+                            unsigned blocks_z, unsigned threads_x, unsigned threads_y,
+                            unsigned threads_z, unsigned shared, CUstream stream, void **parameters,
+                            void **extra)
+{
+    struct launch launch = {.kernel = (int)(uintptr_t)function - 1,
+                            .blocks = blocks_x,
+                            .threads = threads_x,
+                            .args = *(const struct cuda_args *)parameters[0]};
+
+    if (fails() || blocks_y != 1 || blocks_z != 1 || threads_y != 1 || threads_z != 1 || shared ||
+        extra || !blocks_x || !threads_x || threads_x > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    cuda_host_counts.launches++;
+    cuda_host_submit(stream, run_launch, &launch, sizeof(launch));
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_capture_begin(CUstream stream, CUstreamCaptureMode mode)
+{
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
+
+    (void)mode;
+    if (fails())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    queue->capturing = calloc(1, sizeof(*queue->capturing));
+    queue->capturing->end = &queue->capturing->first;
+    cuda_host_counts.allocations++;
+    cuda_host_counts.captures++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_graph_destroy(CUgraph opened)
+{
+    struct graph *graph = (struct graph *)(void *)opened;
+
+    while (graph->first) {
+        struct work *next = graph->first->next;
+
+        free(graph->first);
+        graph->first = next;
+    }
+    free(graph);
+    cuda_host_counts.allocations--;
+    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult host_capture_end(CUstream stream, CUgraph *graph)
+{
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
+    struct graph *captured = queue->capturing;
+
+    queue->capturing = NULL;
+    *graph = (CUgraph)(void *)captured;
+    if (!fails() && !cuda_host_settings.no_capture)
+        return CUDA_SUCCESS;
+    host_graph_destroy(*graph);
+    *graph = NULL;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+// The prepared graph is a copy of the list.
+static CUresult host_graph_prepare(CUgraphExec *prepared, CUgraph opened, unsigned long long flags)
+{
+    struct graph *graph = (struct graph *)(void *)opened, *taken;
+
+    (void)flags;
+    if (fails())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    taken = malloc(sizeof(*taken));
+    *taken = *graph;
+    graph->first = NULL;
+    *prepared = (CUgraphExec)(void *)taken;
+    cuda_host_counts.allocations++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_graph_launch(CUgraphExec prepared, CUstream stream)
+{
+    (void)stream;
+    if (fails())
+        return CUDA_ERROR_LAUNCH_FAILED;
+    cuda_host_counts.graph_launches++;
+    for (struct work *work = ((struct graph *)(void *)prepared)->first; work; work = work->next)
+        work->run(work->context);
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_prepared_destroy(CUgraphExec prepared)
+{
+    return host_graph_destroy((CUgraph)(void *)prepared);
+}
+
+static CUresult host_error_name(CUresult result, const char **name)
+{
+    *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR";
+    return CUDA_SUCCESS;
+}
+
+void cuda_host_fill_driver(struct cuda_library *library)
+{
+    library->driver = (struct cuda_driver){
+        .init = host_init,
+        .driver_version = host_version,
+        .device_count = host_count,
+        .device_get = host_device,
+        .device_name = host_name,
+        .device_attribute = host_attribute,
+        .context_retain = host_context_retain,
+        .context_release = host_context_release,
+        .context_set = host_context_set,
+        .module_load = host_module_load,
+        .module_unload = host_module_unload,
+        .module_function = host_function,
+        .stream_create = host_stream_create,
+        .stream_destroy = host_stream_destroy,
+        .stream_wait = host_stream_wait,
+        .stream_wait_event = host_stream_wait_event,
+        .event_create = host_event_create,
+        .event_destroy = host_event_destroy,
+        .event_record = host_event_record,
+        .event_wait = host_event_wait,
+        .allocate = host_allocate,
+        .allocate_managed = host_allocate_managed,
+        .release = host_release,
+        .allocate_host = host_allocate_host,
+        .release_host = host_release_host,
+        .host_pointer = host_host_pointer,
+        .copy_in = host_copy_in,
+        .copy_out = host_copy_out,
+        .copy_within = host_copy_within,
+        .fill_bytes = host_fill,
+        .launch = host_launch,
+        .capture_begin = host_capture_begin,
+        .capture_end = host_capture_end,
+        .graph_prepare = host_graph_prepare,
+        .graph_launch = host_graph_launch,
+        .graph_destroy = host_graph_destroy,
+        .prepared_destroy = host_prepared_destroy,
+        .error_name = host_error_name,
+    };
+}

@@ -1,0 +1,246 @@
+// Models whose data lies in other files, and names that lead elsewhere.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx_file.h"
+#include "tests/unit/onnx_message.h"
+
+static const float weights[6] = {1, -2, 3.5f, 0, 0.25f, -7};
+
+struct fixture {
+    char folder[64], path[96];
+    struct cn_diag diag;
+    struct cn_onnx_file file;
+};
+
+static void write_file(const struct fixture *fixture, const char *name, const void *data,
+                       size_t size)
+{
+    char path[160];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", fixture->folder, name);
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    fclose(file);
+}
+
+static void put_entry(struct message *tensor, const char *key, const char *value)
+{
+    struct message entry = {.size = 0};
+
+    if (!value)
+        return;
+    put_text(&entry, 1, key);
+    put_text(&entry, 2, value);
+    put_message(tensor, 13, &entry);
+}
+
+// A float32 tensor [2, 3] whose data is elsewhere.
+static void put_external(struct message *graph, const char *name, const char *location,
+                         const char *offset, const char *length)
+{
+    struct message tensor = {.size = 0};
+
+    put_int(&tensor, 1, 2);
+    put_int(&tensor, 1, 3);
+    put_int(&tensor, 2, 1);
+    put_text(&tensor, 8, name);
+    put_entry(&tensor, "location", location);
+    put_entry(&tensor, "offset", offset);
+    put_entry(&tensor, "length", length);
+    put_int(&tensor, 14, 1);
+    put_message(graph, 5, &tensor);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+    if (!fixture)
+        return -1;
+    snprintf(fixture->folder, sizeof(fixture->folder), "/tmp/cairn-onnx-file-XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    snprintf(fixture->path, sizeof(fixture->path), "%s/model.onnx", fixture->folder);
+    write_file(fixture, "weights.bin", weights, sizeof(weights));
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    char command[128];
+
+    snprintf(command, sizeof(command), "rm -rf %s", fixture->folder);
+    assert_int_equal(system(command), 0);
+    free(fixture);
+    return 0;
+}
+
+static cn_err open_model(struct fixture *fixture, const struct message *model, size_t size)
+{
+    write_file(fixture, "model.onnx", model->bytes, size);
+    cn_diag_init(&fixture->diag);
+    return cn_onnx_file_open(fixture->path, &fixture->diag, &fixture->file);
+}
+
+static cn_err open_tensor(struct fixture *fixture, const char *location, const char *offset,
+                          const char *length)
+{
+    struct message graph = {.size = 0}, model;
+
+    put_external(&graph, "w", location, offset, length);
+    model = model_message(&graph);
+    return open_model(fixture, &model, model.size);
+}
+
+static void assert_weights(struct fixture *fixture, const char *name, const float *wanted)
+{
+    struct cn_text text = {name, strlen(name)};
+    struct cn_onnx *onnx;
+    float values[6];
+
+    assert_int_equal(cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx),
+                     CN_OK);
+    assert_non_null(cn_onnx_initializer_find(onnx, text));
+    assert_int_equal(cn_onnx_tensor_floats(cn_onnx_initializer_find(onnx, text), values), CN_OK);
+    assert_memory_equal(values, wanted, sizeof(values));
+    cn_onnx_close(onnx);
+}
+
+static void a_model_and_its_data_become_one(void **state)
+{
+    static const float more[8] = {0, 0, 9, 8, 7, 6, 5, 4};
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, model, inside = tensor_message("z", 1, 6);
+    char sub[96];
+
+    snprintf(sub, sizeof(sub), "%s/sub", fixture->folder);
+    assert_int_equal(mkdir(sub, 0700), 0);
+    write_file(fixture, "sub/more.bin", more, sizeof(more));
+    put_external(&graph, "w", "weights.bin", NULL, NULL);
+    put_bytes(&inside, 9, weights, sizeof(weights));
+    put_message(&graph, 5, &inside);
+    put_external(&graph, "v", "./sub/more.bin", "8", "24");
+    model = model_message(&graph);
+    assert_int_equal(open_model(fixture, &model, model.size), CN_OK);
+    assert_weights(fixture, "w", weights);
+    assert_weights(fixture, "z", weights);
+    assert_weights(fixture, "v", more + 2);
+    cn_onnx_file_close(&fixture->file);
+}
+
+static void a_model_that_is_whole_is_only_mapped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, model, inside = tensor_message("z", 1, 6);
+
+    put_bytes(&inside, 9, weights, sizeof(weights));
+    put_message(&graph, 5, &inside);
+    model = model_message(&graph);
+    assert_int_equal(open_model(fixture, &model, model.size), CN_OK);
+    assert_ptr_equal(fixture->file.data, fixture->file.mapping.data);
+    assert_int_equal(fixture->file.size, model.size);
+    cn_onnx_file_close(&fixture->file);
+}
+
+static void assert_refused(struct fixture *fixture, const char *location, const char *offset,
+                           const char *length, const char *words)
+{
+    assert_int_not_equal(open_tensor(fixture, location, offset, length), CN_OK);
+    assert_int_equal(fixture->diag.count, 1);
+    if (!strstr(cn_diag_first(&fixture->diag), words) ||
+        !strstr(cn_diag_first(&fixture->diag), "tensor w"))
+        fail_msg("'%s' does not say '%s'", cn_diag_first(&fixture->diag), words);
+}
+
+static void data_outside_the_folder_is_refused(void **state)
+{
+    static const char *const names[] = {
+        "../weights.bin", "sub/../../x", "/etc/passwd",        "sub/..", "..",
+        "weights.bin/",   "link",        "linked/weights.bin", "."};
+    struct fixture *fixture = *state;
+    char path[160], target[160];
+
+    snprintf(path, sizeof(path), "%s/link", fixture->folder);
+    snprintf(target, sizeof(target), "%s/weights.bin", fixture->folder);
+    assert_int_equal(symlink(target, path), 0);
+    snprintf(path, sizeof(path), "%s/linked", fixture->folder);
+    assert_int_equal(symlink(fixture->folder, path), 0);
+    snprintf(path, sizeof(path), "%s/sub", fixture->folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_refused(fixture, names[i], NULL, NULL, "in the model's folder or below");
+}
+
+static void data_that_does_not_fit_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_refused(fixture, "missing.bin", NULL, NULL, "missing.bin");
+    assert_refused(fixture, NULL, NULL, NULL, "in the model's folder");
+    assert_refused(fixture, "", NULL, NULL, "the name is empty");
+    assert_refused(fixture, "weights.bin", "1", NULL, "do not fit");
+    assert_refused(fixture, "weights.bin", "18446744073709551615", NULL, "do not fit");
+    assert_refused(fixture, "weights.bin", "99999999999999999999", NULL, "not a number");
+    assert_refused(fixture, "weights.bin", "-4", NULL, "not a number");
+    assert_refused(fixture, "weights.bin", "0", "20", "do not fit");
+    assert_refused(fixture, "weights.bin", "0", "", "not a number");
+}
+
+static void sizes_that_overflow_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, model, tensor = {.size = 0};
+
+    put_text(&tensor, 8, "w");
+    put_int(&tensor, 1, INT64_MAX);
+    put_int(&tensor, 1, INT64_MAX);
+    put_int(&tensor, 2, 1);
+    put_entry(&tensor, "location", "weights.bin");
+    put_int(&tensor, 14, 1);
+    put_message(&graph, 5, &tensor);
+    model = model_message(&graph);
+    assert_int_not_equal(open_model(fixture, &model, model.size), CN_OK);
+    assert_non_null(strstr(cn_diag_first(&fixture->diag), "overflows"));
+}
+
+static void a_cut_off_model_is_left_to_the_decoder(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, model;
+    struct cn_onnx *onnx;
+
+    put_external(&graph, "w", "weights.bin", NULL, NULL);
+    model = model_message(&graph);
+    for (size_t size = 1; size < model.size; size++) {
+        if (open_model(fixture, &model, size))
+            continue;
+        if (!cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx))
+            cn_onnx_close(onnx);
+        cn_onnx_file_close(&fixture->file);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_model_and_its_data_become_one),    TEST(a_model_that_is_whole_is_only_mapped),
+        TEST(data_outside_the_folder_is_refused), TEST(data_that_does_not_fit_is_refused),
+        TEST(sizes_that_overflow_are_refused),    TEST(a_cut_off_model_is_left_to_the_decoder),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

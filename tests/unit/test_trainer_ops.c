@@ -1,0 +1,161 @@
+// The ops that move, combine and reduce: gradients of small models against finite differences.
+#include "tests/support/kernels_present.h"
+#include "tests/unit/gradient_check.h"
+
+// A product in front, so that every op has a gradient to pass on.
+#define IN3 "weight w 4,4", "MatMul x w -> h" // h: [batch, 3, 4] from x: [batch, 3, 4]
+
+static const struct net nets[] = {
+    // Maps, x near 0 and away from it.
+    {"3,4", {IN3, "Erf h -> y"}},
+    {"3,4", {IN3, "Gelu h -> y"}},
+    {"3,4", {IN3, "Gelu h -> y approximate=tanh"}},
+    {"3,4", {IN3, "Elu h -> e alpha=0.7", "Selu e -> s", "Celu s -> y alpha=1.5"}},
+    {"3,4", {IN3, "Exp h -> e", "Log e -> l", "Sin l -> s", "Cos s -> y"}},
+    {"3,4", {IN3, "Exp h -> e", "Sqrt e -> s", "Reciprocal s -> r", "Neg r -> y"}},
+    {"3,4", {IN3, "Softplus h -> s", "Mish s -> m", "Softsign m -> y"}},
+    {"3,4", {IN3, "HardSigmoid h -> a", "HardSwish h -> b", "Add a b -> y"}},
+    {"3,4", {IN3, "Sigmoid h -> s", "Mul h s -> y"}},
+    {"3,4",
+     {IN3, "Constant -> l value_float=-0.5", "Constant -> u value_float=0.4", "Clip h l u -> c",
+      "Clip c l -> y"}},
+    {"3,4", {IN3, "Abs h -> a", "Constant -> p value_float=3.0", "Pow h p -> b", "Add a b -> y"}},
+    {"3,4", {IN3, "Constant -> p value_int=2", "Pow h p -> y"}},
+    // Pairs with every way to repeat.
+    {"3,4", {IN3, "weight a 3,1", "weight b 4", "Exp b -> c", "Div h c -> d", "Sub d a -> y"}},
+    {"3,4", {IN3, "weight a 2,1,3,4", "Mul h a -> m", "ReduceSum m -> y axes=0 keepdims=0"}},
+    {"3,4", {IN3, "weight a 3,4", "Max h a -> m", "Min m x -> n", "Sum m n a -> y"}},
+    {"3,4", {IN3, "weight a 4", "Exp h -> e", "Exp a -> f", "Pow e f -> y"}},
+    {"3,4", {IN3, "weight s 3,1", "PRelu h s -> y"}},
+    {"3,4", {IN3, "weight s 1", "Greater x s -> c", "weight a 3,1", "Where c h a -> y"}},
+    {"3,4",
+     {IN3, "Constant -> z value_float=0.1", "Less x z -> c", "Not c -> n", "LessOrEqual z x -> d",
+      "And n d -> e", "Or c e -> f", "Equal c e -> g", "Cast g -> k to=1", "Where f h z -> q",
+      "Add q k -> y"}},
+    {"3,4", {"weight a 4,4", "weight b 4,4", "Add a b -> c", "Tanh c -> d", "MatMul x d -> y"}},
+    // Moves.
+    {"3,4", {IN3, "Transpose h -> t perm=0,2,1", "weight v 3,5", "MatMul t v -> y"}},
+    {"3,4",
+     {IN3, "numbers s 1,0", "numbers e 3,4", "numbers a 1,2", "numbers t 1,2",
+      "Slice h s e a t -> k", "Tanh k -> y"}},
+    {"3,4",
+     {IN3, "numbers s -1,9", "numbers e -9,-5", "numbers a 1,2", "numbers t -2,-1",
+      "Slice h s e a t -> k", "Tanh k -> y"}},
+    {"3,4", {IN3, "numbers p 1,2,1", "Split h p -> a b c axis=2", "Mul a c -> m", "Mul b m -> y"}},
+    {"3,4", {IN3, "Split h -> a b axis=-1", "Tanh a -> t", "Concat t b h -> y axis=2"}},
+    {"3,4",
+     {IN3, "weight c 1,1,4", "Shape x -> s", "Constant -> i value_int=0", "Gather s i -> b",
+      "numbers z 0", "Unsqueeze b z -> u", "numbers r 1,4", "Concat u r -> e axis=0",
+      "Expand c e -> k", "Concat k h -> y axis=1"}},
+    {"3,4", {IN3, "numbers r 1,2,3", "Tile h r -> t", "Mul t t -> y"}},
+    {"3,4",
+     {IN3, "numbers p 0,1,2,0,1,0", "Constant -> v value_float=0.5", "Pad h p v -> q",
+      "Tanh q -> y"}},
+    {"3,4", {IN3, "numbers p 0,2,1,0,1,3", "Pad h p -> q mode=reflect", "Mul q q -> y"}},
+    {"3,4", {IN3, "numbers p 0,1,2,0,3,0", "Pad h p -> q mode=edge", "Mul q q -> y"}},
+    {"3,4", {IN3, "numbers p 0,-1,1,0,0,-2", "Pad h p -> y"}},
+    {"2,5,5",
+     {"weight w 2,2,3,3", "Conv x w -> c", "numbers p 0,0,1,1,0,0,1,1", "Pad c p -> d",
+      "Tanh d -> y"}},
+    {"3,4", {IN3, "numbers i 2,0,2,-1,1,0", "Gather h i -> y axis=1"}},
+    {"3,4",
+     {IN3, "numbers i 2,0", "Gather h i -> g axis=2", "Constant -> k value_int=1",
+      "Gather h k -> f axis=1", "ReduceMean f -> m axes=1 keepdims=1", "numbers o 1",
+      "Unsqueeze m o -> u", "Mul g u -> y"}},
+    // Embedding, the numbers of tokens made from the input.
+    {"6",
+     {"weight e 3,5", "Constant -> k value_float=2.9", "Mul x k -> s", "Cast s -> t to=7",
+      "Gather e t -> g", "Tanh g -> y"}},
+    {"3,4",
+     {IN3, "Constant -> k value_float=2.9", "Mul x k -> s", "Cast s -> t to=7",
+      "GatherElements h t -> g axis=1", "Tanh g -> y"}},
+    // Rows.
+    {"3,4", {IN3, "Softmax h -> y axis=-1"}},
+    {"3,4", {IN3, "Softmax h -> s axis=1", "LogSoftmax s -> l axis=2", "LogSoftmax l -> y axis=1"}},
+    {"3,4", {IN3, "weight g 4", "weight b 4", "LayerNormalization h g b -> y epsilon=0.01"}},
+    {"3,4", {IN3, "weight g 3,4", "LayerNormalization h g -> y axis=1 epsilon=0.01"}},
+    {"3,4",
+     {IN3, "ReduceMean h -> m axes=-1", "Sub h m -> d", "Constant -> p value_float=2.0",
+      "Pow d p -> q", "ReduceMean q -> v axes=-1", "Constant -> e value_float=0.01", "Add v e -> f",
+      "Sqrt f -> s", "Div d s -> n", "weight g 4", "Mul n g -> y"}},
+    {"3,4", {IN3, "numbers a 1", "ReduceSum h a -> s keepdims=0", "Tanh s -> y"}},
+    // Products.
+    {"3,4",
+     {IN3, "Transpose h -> t perm=0,2,1", "MatMul h t -> s", "Softmax s -> p", "MatMul p h -> y"}},
+    {"2,3,4",
+     {"weight w 4,4", "MatMul x w -> h", "weight k 2,4,5", "MatMul h k -> a", "weight m 3,3",
+      "MatMul m a -> y"}},
+    {"2,3,4",
+     {"weight w 4,4", "MatMul x w -> h", "weight k 3,1,4,5", "numbers o 1", "Unsqueeze h o -> u",
+      "MatMul u k -> y"}},
+    {"3,4",
+     {IN3, "weight v 4", "MatMul h v -> a", "weight u 3", "MatMul a u -> b", "numbers o 1",
+      "Unsqueeze b o -> y"}},
+    {"4",
+     {"weight w 4,3", "weight b 1,3", "Gemm x w b -> g alpha=0.5 beta=2.0", "weight v 3,3",
+      "weight c 1", "Gemm g v c -> y transB=1 beta=0.5"}},
+    // A weight in parts, put together, transposed, and used more than once.
+    {"3,4",
+     {"weight w 8,4", "numbers s 4", "numbers e 8", "numbers a 0", "Slice w s e a -> v",
+      "numbers f 0", "Slice w f s a -> u", "Transpose v -> t", "MatMul x t -> h", "MatMul h u -> k",
+      "Concat u v -> c axis=0", "Transpose c -> d", "MatMul k d -> y"}},
+    {"3,4",
+     {"weight w 4,4", "MatMul x w -> h", "Tanh h -> i", "MatMul i w -> j", "Transpose w -> t",
+      "MatMul j t -> k", "numbers r 2,8", "Reshape w r -> q",
+      "ReduceSum q -> s axes=0,1 keepdims=0", "Mul k s -> y"}},
+    {"3,4",
+     {"weight w 2,4", "Softmax w -> s axis=-1", "weight g 4",
+      "LayerNormalization w g -> n epsilon=0.1", "Mul s n -> m", "Transpose m -> t",
+      "MatMul x t -> y"}},
+    // The batch behind another dimension, and multiplied with one.
+    {"3,4",
+     {IN3, "Transpose h -> t perm=1,0,2", "weight p 3,1,4", "Add t p -> a", "weight v 4,2",
+      "MatMul a v -> m", "Softmax m -> s axis=0", "Transpose s -> y perm=1,0,2"}},
+    {"3,4",
+     {IN3,
+      "Transpose h -> t perm=1,0,2",
+      "Shape t -> s",
+      "Constant -> i value_int=1",
+      "Gather s i -> b",
+      "Constant -> two value_int=2",
+      "Mul b two -> c",
+      "numbers z 0",
+      "Unsqueeze c z -> u",
+      "numbers r 3",
+      "numbers q 2",
+      "Concat r u q -> e axis=0",
+      "Reshape t e -> k",
+      "Transpose k -> l perm=1,0,2",
+      "Transpose l -> n perm=0,2,1",
+      "MatMul l n -> o",
+      "numbers v -1,3",
+      "Reshape o v -> f",
+      "weight a 3,2",
+      "MatMul f a -> g",
+      "Shape x -> sx",
+      "Gather sx z -> bx",
+      "numbers w2 -1",
+      "Concat bx w2 -> sh axis=0",
+      "Reshape g sh -> y"}},
+};
+
+#define NET_COUNT (sizeof(nets) / sizeof(nets[0]))
+
+static void gradients_agree_with_finite_differences(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++)
+        for (uint32_t threads = 1; threads < 8; threads += 3)
+            check_gradients(&nets[i], CN_LOSS_MSE, threads, BY_EVALUATION);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_finite_differences),
+    };
+
+    if (!kernels_present())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
