@@ -186,10 +186,13 @@ static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t
     double *shown;
 
     for (size_t i = 0; i < count; i++) {
-        const struct cpu_kernel *kernel = &cpu->kernels->ops[calls[i].op];
-        size_t words =
-            calls[i].op < CN_OP_BATCH_COUNT && kernel->shown ? kernel->shown(&calls[i]) : 0;
+        const struct cpu_kernel *kernel;
+        size_t words;
 
+        if (calls[i].op >= CN_OP_BATCH_COUNT)
+            continue;
+        kernel = &cpu->kernels->ops[calls[i].op];
+        words = kernel->shown ? kernel->shown(&calls[i]) : 0;
         largest = words > largest ? words : largest;
     }
     stride = (largest + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
