@@ -475,7 +475,7 @@ static struct cn_transfer transfer_of(struct link *link, enum kind kind)
 
     if (!link->parcel_size)
         restart_controllers(link);
-    if (!controller->bandwidth)
+    if (controller->bandwidth == 0)
         controller->srtt_us = link->rtt.srtt_us;
     return (struct cn_transfer){
         .exchange = link->exchange,

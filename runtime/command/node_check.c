@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/profile/quantity.h"
@@ -13,14 +14,17 @@
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
     "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
+    "       cairn-node check --ops\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported. --memory (64MiB) says what would be given up to stay "
-    "within it.\n";
+    "or the list of what is not supported. --memory (\"64 MiB\") says what would be given up to "
+    "stay within\n"
+    "it.\n"
+    "--ops lists the ONNX operators that are supported.\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -136,20 +140,35 @@ static int usage(void)
     return CN_EXIT_USAGE;
 }
 
+// One line of names, as the README has it.
+static int print_ops(void)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = cn_import_op_name(i)); i++)
+        printf("%s%s", i ? ", " : "", name);
+    printf("\n");
+    return CN_EXIT_DONE;
+}
+
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
     static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
                                           {"batch", required_argument, NULL, 'b'},
                                           {"memory", required_argument, NULL, 'm'},
+                                          {"ops", no_argument, NULL, 'l'},
                                           {0}};
     struct wishes wishes = {.batch = CHECK_BATCH};
     const char *dot;
     uint64_t number;
+    bool ops = false;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'o') {
             wishes.origin = true;
+        } else if (option == 'l') {
+            ops = true;
         } else if (option == 'b' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
                    number <= UINT32_MAX) {
             wishes.batch = (uint32_t)number;
@@ -157,7 +176,9 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             return usage();
         }
     }
-    if (optind + 1 != argc)
+    if (ops && optind == argc)
+        return print_ops();
+    if (optind + 1 != argc || ops)
         return usage();
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)

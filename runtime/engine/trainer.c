@@ -31,8 +31,10 @@ void cn_trainer_close(struct cn_trainer *trainer)
 static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                           struct cn_diag *diag, struct cn_graph *graph)
 {
-    cn_err err = cn_import(onnx, &trainer->layout, diag, graph);
+    cn_err err;
 
+    graph->batch_norm = trainer->rules.batch_norm;
+    err = cn_import(onnx, &trainer->layout, diag, graph);
     if (!err)
         err = cn_passes_run(graph);
     if (!err)
@@ -46,6 +48,7 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
 
     trainer->shape.loss = trainer->loss;
     trainer->shape.rank = input->rank - 1;
+    trainer->shape.integers = input->integers;
     for (uint32_t d = 1; d < input->rank; d++)
         trainer->shape.dims[d - 1] = input->dims[d];
     trainer->shape.outputs = graph->values[graph->output].words;

@@ -20,6 +20,7 @@
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entropy", "huber", "l1",
                                      "output",        NULL};
+static const char *const batch_norms[] = {"model", "train", "frozen", NULL};
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
@@ -176,6 +177,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.train.freeze", CN_VALUE_WORDS, JOB, AT(job.rules.freeze), .zero = "none",
      .initial = "none", .uses = TRAIN | GATEWAY,
      .about = "tensors that are not trained; * in a name is any text"},
+    {"job.train.bn", CN_VALUE_CHOICE, JOB, AT(job.rules.batch_norm), .choices = batch_norms,
+     .initial = "model", .uses = TRAIN | GATEWAY,
+     .about = "batch normalization: by the batch, or by frozen statistics"},
     {"job.train.schedule.kind", CN_VALUE_CHOICE, JOB, AT(job.rules.schedule), .choices = schedules,
      .initial = "constant", .uses = TRAIN | GATEWAY, .about = "how the learning rate falls"},
     {"job.train.schedule.warm_up", CN_VALUE_COUNT, JOB, AT(job.rules.warm_up), 0, 1e9,
