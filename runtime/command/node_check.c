@@ -13,16 +13,17 @@
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
-    "       cairn-node check --ops\n"
     "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
+    "       cairn-node check --ops\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported. --memory (64MiB) says what would be given up to stay "
-    "within it.\n"
+    "or the list of what is not supported. --memory (\"64 MiB\") says what would be given up to "
+    "stay within\n"
+    "it.\n"
     "--ops lists the ONNX operators that are supported.\n";
 
 static int check_profile(const char *path, bool origin)
@@ -133,6 +134,12 @@ static int check_model(const struct cn_ports *ports, const char *path, const str
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+static int usage(void)
+{
+    fputs(help, stderr);
+    return CN_EXIT_USAGE;
+}
+
 // One line of names, as the README has it.
 static int print_ops(void)
 {
@@ -144,18 +151,12 @@ static int print_ops(void)
     return CN_EXIT_DONE;
 }
 
-static int usage(void)
-{
-    fputs(help, stderr);
-    return CN_EXIT_USAGE;
-}
-
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
     static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
-                                          {"ops", no_argument, NULL, 'l'},
                                           {"batch", required_argument, NULL, 'b'},
                                           {"memory", required_argument, NULL, 'm'},
+                                          {"ops", no_argument, NULL, 'l'},
                                           {0}};
     struct wishes wishes = {.batch = CHECK_BATCH};
     const char *dot;
