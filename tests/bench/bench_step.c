@@ -1,7 +1,7 @@
 // Times a training step. usage: bench_step MODEL.onnx BATCH THREADS [SECONDS]
 //
-// Prints one JSON line: the 10th percentile and the median of accumulate + apply in microseconds, the
-// median of the processor time of all threads, when the first step ended (CLOCK_MONOTONIC,
+// Prints one JSON line: the 10th percentile and the median of accumulate + apply in microseconds,
+// the median of the processor time of all threads, when the first step ended (CLOCK_MONOTONIC,
 // microseconds), planned and peak resident memory.
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +128,8 @@ int main(int argument_count, char **arguments)
     qsort(times, count, sizeof(*times), by_value);
     qsort(used, count, sizeof(*used), by_value);
     printf("{\"model\": \"%s\", \"batch\": %u, \"threads\": %u, \"steps\": %zu, \"p10_us\": %.1f, "
-           "\"median_us\": %.1f, \"cpu_us\": %.1f, \"first_step_at_us\": %.0f, \"planned_bytes\": %llu, "
+           "\"median_us\": %.1f, \"cpu_us\": %.1f, \"first_step_at_us\": %.0f, \"planned_bytes\": "
+           "%llu, "
            "\"peak_resident_bytes\": %llu}\n",
            arguments[1], config.batch, config.threads, count, times[count / 10], times[count / 2],
            used[count / 2], first_us, (unsigned long long)cn_trainer_memory(trainer),

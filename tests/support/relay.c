@@ -2,9 +2,9 @@
 //
 //   relay LISTEN_PORT TARGET_PORT [name=value ...]
 //
-// Both on 127.0.0.1. Each client gets a socket towards the server, as behind a NAT; SIGUSR1 gives all
-// of them new ones, so that the server sees other addresses. SIGUSR2 ends and begins an outage. The
-// values are those of link_model.h: rate (bit/s), delay (ms, one way), queue (ms), loss, burst,
+// Both on 127.0.0.1. Each client gets a socket towards the server, as behind a NAT; SIGUSR1 gives
+// all of them new ones, so that the server sees other addresses. SIGUSR2 ends and begins an outage.
+// The values are those of link_model.h: rate (bit/s), delay (ms, one way), queue (ms), loss, burst,
 // length, reorder, reorder_ms, duplicate, mtu, overhead, seed. They hold for both directions.
 // On SIGTERM it prints what became of the datagrams of each direction.
 #include <arpa/inet.h>
@@ -130,16 +130,15 @@ static void insert(struct relay *relay, struct datagram *datagram)
 static void offer(struct relay *relay, unsigned client, bool up, const uint8_t *data, size_t size)
 {
     uint64_t leave_us[2];
-    unsigned copies =
-        cn_link_model_offer(up ? &relay->up : &relay->down, size, now_us(), leave_us);
+    unsigned copies = cn_link_model_offer(up ? &relay->up : &relay->down, size, now_us(), leave_us);
 
     for (unsigned i = 0; !relay->out && i < copies; i++) {
         struct datagram *datagram = malloc(sizeof(*datagram) + size);
 
         if (!datagram)
             die("relay");
-        *datagram = (struct datagram){
-            .due_us = leave_us[i], .client = client, .up = up, .size = size};
+        *datagram =
+            (struct datagram){.due_us = leave_us[i], .client = client, .up = up, .size = size};
         memcpy(datagram->data, data, size);
         insert(relay, datagram);
     }
@@ -230,11 +229,16 @@ static void read_value(struct cn_link_shape *shape, double *queue_ms, const char
         uint64_t *whole;
         double scale;
     } names[] = {
-        {"rate", NULL, &shape->rate_bps, 1},     {"delay", NULL, &shape->delay_us, 1000},
-        {"queue", queue_ms, NULL, 1},            {"loss", &shape->loss, NULL, 1},
-        {"burst", &shape->burst_loss, NULL, 1},  {"length", &shape->burst_length, NULL, 1},
-        {"reorder", &shape->reorder, NULL, 1},   {"reorder_ms", NULL, &shape->reorder_us, 1000},
-        {"duplicate", &shape->duplicate, NULL, 1}, {"bucket", NULL, &shape->bucket_bytes, 1},
+        {"rate", NULL, &shape->rate_bps, 1},
+        {"delay", NULL, &shape->delay_us, 1000},
+        {"queue", queue_ms, NULL, 1},
+        {"loss", &shape->loss, NULL, 1},
+        {"burst", &shape->burst_loss, NULL, 1},
+        {"length", &shape->burst_length, NULL, 1},
+        {"reorder", &shape->reorder, NULL, 1},
+        {"reorder_ms", NULL, &shape->reorder_us, 1000},
+        {"duplicate", &shape->duplicate, NULL, 1},
+        {"bucket", NULL, &shape->bucket_bytes, 1},
         {"seed", NULL, &shape->seed, 1},
     };
 
@@ -259,8 +263,8 @@ static void read_value(struct cn_link_shape *shape, double *queue_ms, const char
 
 static void print_counts(const char *way, const struct cn_link_counts *counts)
 {
-    printf("%s offered %llu delivered %llu lost %llu overflowed %llu too_large %llu bytes %llu\n", way,
-           (unsigned long long)counts->offered, (unsigned long long)counts->delivered,
+    printf("%s offered %llu delivered %llu lost %llu overflowed %llu too_large %llu bytes %llu\n",
+           way, (unsigned long long)counts->offered, (unsigned long long)counts->delivered,
            (unsigned long long)counts->lost, (unsigned long long)counts->overflowed,
            (unsigned long long)counts->too_large, (unsigned long long)counts->bytes);
 }
