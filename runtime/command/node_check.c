@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/command/board_find.h"
 #include "runtime/command/command.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
@@ -11,13 +12,18 @@
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
+    "       cairn-node check --board auto [--boards DIR]\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported.\n";
+    "or the list of what is not supported.\n"
+    "\n"
+    "  --origin           the file and line that set each value\n"
+    "  --board auto       recognise this board, or say what its firmware calls itself\n"
+    "  --boards DIR       folder of the types of boards; default: the installed ones\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -109,18 +115,56 @@ static int check_model(const struct cn_ports *ports, const char *path)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+// What the firmware says, the folder that knows it, and its profile.
+static int check_board(const char *board, const char *boards)
+{
+    static struct cn_board_identity identity;
+    char directory[512], name[CN_NAME_SIZE], path[640];
+
+    if (!cn_board_find_directory(boards, directory, sizeof(directory))) {
+        fprintf(stderr, "error: no folder of boards; --boards says where it is\n");
+        return CN_EXIT_FAILED;
+    }
+    snprintf(name, sizeof(name), "%.63s", board);
+    if (strcmp(board, "auto") == 0) {
+        cn_board_find_identity("", &identity);
+        if (!cn_board_find(directory, &identity, name)) {
+            fprintf(stderr, "error: no board of %s is this one. Its firmware says:\n", directory);
+            for (size_t i = 0; i < identity.count; i++)
+                fprintf(stderr, "    %s\n", identity.names[i]);
+            fprintf(stderr, "Copy the closest folder and put such a line into its 'compatible'.\n");
+            return CN_EXIT_FAILED;
+        }
+    } else if (!cn_name_valid(board)) {
+        fprintf(stderr, "error: --board '%s' is neither auto nor a name\n", board);
+        return CN_EXIT_USAGE;
+    }
+    snprintf(path, sizeof(path), "%s/%s/board.yaml", directory, name);
+    return check_profile(path, false);
+}
+
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"origin", no_argument, NULL, 'o'}, {0}};
-    const char *dot;
+    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
+                                          {"board", required_argument, NULL, 'b'},
+                                          {"boards", required_argument, NULL, 'd'},
+                                          {0}};
+    const char *dot, *board = NULL, *boards = NULL;
     bool origin = false;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'o')
+        if (option == 'b')
+            board = optarg;
+        else if (option == 'd')
+            boards = optarg;
+        else if (option == 'o')
+            origin = true;
+        else
             return CN_EXIT_USAGE;
-        origin = true;
     }
+    if (board && optind == argc)
+        return check_board(board, boards);
     if (optind + 1 != argc) {
         fputs(help, stderr);
         return CN_EXIT_USAGE;
