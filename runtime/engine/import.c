@@ -62,8 +62,8 @@ static const struct op {
     {"LessOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"Log", 1, 1, cn_import_map, ANY_BATCH},
     {"LogSoftmax", 1, 1, cn_import_softmax, ANY_BATCH},
-    {"MatMul", 2, 2, cn_import_matmul, ANY_BATCH | TRANSPOSED},
     {"LSTM", 3, 8, cn_import_recurrent, ANY_BATCH},
+    {"MatMul", 2, 2, cn_import_matmul, ANY_BATCH | TRANSPOSED},
     {"Max", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
     {"MaxPool", 1, 1, cn_import_pool, 0},
     {"Min", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
@@ -110,6 +110,11 @@ static const struct op {
 };
 
 #define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
+
+const char *cn_import_op_name(size_t i)
+{
+    return i < OP_COUNT ? ops[i].name : NULL;
+}
 
 struct name {
     struct cn_text text;
