@@ -180,8 +180,7 @@ static double combine_value(const struct cn_combine *op, double a, double b)
 }
 
 // Operands of a sample of dims 2 x 3 x 5: whole, a column for the middle dim, or one number.
-static const size_t layouts[][3] = {
-    {15, 5, 1}, {0, 1, 0}, {0, 0, 0}, {0, 0, 1}, {3, 1, 0}};
+static const size_t layouts[][3] = {{15, 5, 1}, {0, 1, 0}, {0, 0, 0}, {0, 0, 1}, {3, 1, 0}};
 static const size_t layout_words[] = {30, 3, 1, 5, 6};
 
 struct pair {
@@ -221,9 +220,8 @@ static void fill_operands(struct trial *trial, const struct pair *pair, int firs
     }
     trial_init(trial);
     for (int side = 0; side < 2; side++)
-        for (size_t i = 0; i < layout_words[pair->layout[side]] *
-                                   (pair->batched[side] ? trial->samples : 1);
-             i++)
+        for (size_t i = 0;
+             i < layout_words[pair->layout[side]] * (pair->batched[side] ? trial->samples : 1); i++)
             trial->data[first + side][i] = good_number(pair->op.kind, side, i);
 }
 
@@ -270,14 +268,13 @@ static void check_pair_gradient(struct pair pair, int side)
             double a = operand_at(&trial, &pair, 1, 0, n, i);
             double b = operand_at(&trial, &pair, 1, 1, n, i);
             double da = side ? 0 : DIFFERENCE, db = side ? DIFFERENCE : 0;
-            size_t at = place_of(side ? pair.op.b : pair.op.a, i) +
-                        (pair.batched[side] ? n * words : 0);
+            size_t at =
+                place_of(side ? pair.op.b : pair.op.a, i) + (pair.batched[side] ? n * words : 0);
 
-            trial.wanted[CN_CALL_INPUTS][at] +=
-                0.5 * (double)trial.data[0][n * 30 + i] *
-                (combine_value(&pair.op, a + da, b + db) -
-                 combine_value(&pair.op, a - da, b - db)) /
-                (2 * DIFFERENCE);
+            trial.wanted[CN_CALL_INPUTS][at] += 0.5 * (double)trial.data[0][n * 30 + i] *
+                                                (combine_value(&pair.op, a + da, b + db) -
+                                                 combine_value(&pair.op, a - da, b - db)) /
+                                                (2 * DIFFERENCE);
         }
     left_out = trial;
     for (int i = 0; i < 2; i++)

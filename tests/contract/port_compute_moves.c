@@ -41,7 +41,8 @@ static void check_products(struct cn_products op, bool a_batched, bool b_batched
                 for (size_t c = 0; c < op.cols; c++) {
                     size_t a = (a_batched ? n * a_all : 0) + i * op.stride_a;
                     size_t b = (b_batched ? n * b_all : 0) + i * op.stride_b;
-                    size_t to = (c_batched ? n * c_all : 0) + i * op.stride_c + r * op.leading_c + c;
+                    size_t to =
+                        (c_batched ? n * c_all : 0) + i * op.stride_c + r * op.leading_c + c;
                     double sum = 0;
 
                     for (size_t k = 0; k < op.inner; k++)
@@ -186,7 +187,8 @@ static void check_gather(struct cn_gather op, bool x_batched, bool index_batched
     size_t index_words = op.elements ? y_words : op.count;
 
     trial.call.gather = op;
-    trial.extent[0] = gradient ? (struct extent){y_words, true} : (struct extent){x_words, x_batched};
+    trial.extent[0] =
+        gradient ? (struct extent){y_words, true} : (struct extent){x_words, x_batched};
     trial.extent[1] = (struct extent){index_words, index_batched};
     trial.extent[OUT] =
         gradient ? (struct extent){x_words, x_batched} : (struct extent){y_words, true};
@@ -196,7 +198,8 @@ static void check_gather(struct cn_gather op, bool x_batched, bool index_batched
         for (size_t i = 0; i < y_words; i++) {
             size_t o = i / (op.count * op.inner), at = op.elements ? i : i / op.inner % op.count;
             size_t row = index_at(&trial, (index_batched ? n * index_words : 0) + at, op.rows);
-            size_t x = (x_batched ? n * x_words : 0) + (o * op.rows + row) * op.inner + i % op.inner;
+            size_t x =
+                (x_batched ? n * x_words : 0) + (o * op.rows + row) * op.inner + i % op.inner;
 
             if (gradient)
                 trial.wanted[OUT][x] += (double)trial.data[0][n * y_words + i];
@@ -229,7 +232,8 @@ static void an_index_without_a_row_is_an_error_of_the_run(void **state)
                            .gather = {.outer = 1, .rows = 5, .inner = 1, .count = 1}};
     const struct cn_compute_config config = {.threads = 2};
     const struct cn_hyper hyper = {.samples = 2, .first = true};
-    const struct cn_compute_sizes sizes = {.words = {[CN_ARENA_WEIGHTS] = 5, [CN_ARENA_BATCH] = 64}};
+    const struct cn_compute_sizes sizes = {
+        .words = {[CN_ARENA_WEIGHTS] = 5, [CN_ARENA_BATCH] = 64}};
 
     (void)state;
     call.in[0] = (struct cn_operand){.arena = CN_ARENA_WEIGHTS};
@@ -296,8 +300,9 @@ static void check_softmax(struct cn_softmax op, bool gradient)
 
             sum += op.log ? dy : dy * (double)trial.data[1][start + k * op.inner];
         }
-        trial.wanted[OUT][i] = op.log ? (double)trial.data[0][i] - exp((double)trial.data[1][i]) * sum
-                                      : (double)trial.data[1][i] * ((double)trial.data[0][i] - sum);
+        trial.wanted[OUT][i] = op.log
+                                   ? (double)trial.data[0][i] - exp((double)trial.data[1][i]) * sum
+                                   : (double)trial.data[1][i] * ((double)trial.data[0][i] - sum);
     }
     trial_check(&trial, "softmax");
     trial_deinit(&trial);

@@ -72,9 +72,8 @@ static int make_machine(void **state)
     put(MMC "/removable", "0\n");
     put(MMC "/ro", "1\n");
     put(MMC "/device/type", "SD\n");
-    put("proc/self/mountinfo",
-        "22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
-        "30 22 0:25 / /proc rw - proc proc rw\n");
+    put("proc/self/mountinfo", "22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
+                               "30 22 0:25 / /proc rw - proc proc rw\n");
     put("proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n");
     put_device("8:16", USB);
     put_device("8:17", USB "/sdb1");

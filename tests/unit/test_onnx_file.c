@@ -110,8 +110,8 @@ static void assert_weights(struct fixture *fixture, const char *name, const floa
     struct cn_onnx *onnx;
     float values[6];
 
-    assert_int_equal(
-        cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx), CN_OK);
+    assert_int_equal(cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx),
+                     CN_OK);
     assert_non_null(cn_onnx_initializer_find(onnx, text));
     assert_int_equal(cn_onnx_tensor_floats(cn_onnx_initializer_find(onnx, text), values), CN_OK);
     assert_memory_equal(values, wanted, sizeof(values));
@@ -166,9 +166,9 @@ static void assert_refused(struct fixture *fixture, const char *location, const 
 
 static void data_outside_the_folder_is_refused(void **state)
 {
-    static const char *const names[] = {"../weights.bin", "sub/../../x", "/etc/passwd",
-                                        "sub/..",         "..",          "weights.bin/",
-                                        "link",           "linked/weights.bin", "."};
+    static const char *const names[] = {
+        "../weights.bin", "sub/../../x", "/etc/passwd",        "sub/..", "..",
+        "weights.bin/",   "link",        "linked/weights.bin", "."};
     struct fixture *fixture = *state;
     char path[160], target[160];
 
@@ -237,9 +237,9 @@ static void a_cut_off_model_is_left_to_the_decoder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_model_and_its_data_become_one),   TEST(a_model_that_is_whole_is_only_mapped),
+        TEST(a_model_and_its_data_become_one),    TEST(a_model_that_is_whole_is_only_mapped),
         TEST(data_outside_the_folder_is_refused), TEST(data_that_does_not_fit_is_refused),
-        TEST(sizes_that_overflow_are_refused),   TEST(a_cut_off_model_is_left_to_the_decoder),
+        TEST(sizes_that_overflow_are_refused),    TEST(a_cut_off_model_is_left_to_the_decoder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
