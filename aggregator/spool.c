@@ -202,43 +202,116 @@ static bool has_chunk(const struct cn_upload *upload, uint32_t index)
     return upload->bitmap[index / 8] >> (index % 8) & 1;
 }
 
-cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
-                    const uint8_t *data, size_t size, uint64_t now_ms)
+// Joins what follows or repeats the newest entry, so that a smooth arrival is a single one.
+static void note_arrival(struct cn_upload *upload, uint32_t first, uint32_t count)
 {
-    if (index >= upload->chunk_count)
-        return CN_ERANGE;
-    uint64_t offset = (uint64_t)index * spool->config.chunk_size;
-    uint64_t left = upload->declared.size - offset;
-    if (size != (left < spool->config.chunk_size ? left : spool->config.chunk_size))
-        return CN_ERANGE;
-    upload->touched_ms = now_ms;
-    if (has_chunk(upload, index))
-        return CN_OK;
-    cn_err err = spool->config.store->ops->write(upload->file, offset, data, size);
-    if (err)
-        return err;
-    upload->bitmap[index / 8] = (uint8_t)(upload->bitmap[index / 8] | 1u << (index % 8));
-    upload->received++;
+    uint32_t newest = (upload->recent_next + CN_RECENT_MAX - 1) % CN_RECENT_MAX;
+    struct cn_chunk_range *range = &upload->recent[newest];
+    if (upload->recent_count && first == range->first + range->count) {
+        range->count += count;
+        return;
+    }
+    upload->recent[upload->recent_next] = (struct cn_chunk_range){first, count};
+    upload->recent_next = (upload->recent_next + 1) % CN_RECENT_MAX;
+    if (upload->recent_count < CN_RECENT_MAX)
+        upload->recent_count++;
+}
+
+static void mark(struct cn_upload *upload, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        if (has_chunk(upload, i))
+            continue;
+        upload->bitmap[i / 8] = (uint8_t)(upload->bitmap[i / 8] | 1u << (i % 8));
+        upload->received++;
+    }
     while (upload->first_missing < upload->chunk_count && has_chunk(upload, upload->first_missing))
         upload->first_missing++;
+    note_arrival(upload, first, count);
+}
+
+// Whether bytes that are there already are the same. What is there was acknowledged.
+static cn_err compare(struct cn_spool *spool, struct cn_upload *upload, uint64_t offset,
+                      const uint8_t *data, size_t size)
+{
+    uint8_t there[1024];
+    while (size) {
+        size_t part = size < sizeof(there) ? size : sizeof(there);
+        cn_err err = spool->config.store->ops->read(upload->file, offset, there, part);
+        if (err)
+            return err;
+        if (memcmp(there, data, part) != 0)
+            return CN_ECONFLICT;
+        offset += part;
+        data += part;
+        size -= part;
+    }
     return CN_OK;
 }
 
-void cn_spool_describe(const struct cn_upload *upload, struct cn_upload_status *status)
+// Writes the chunks from index to end that are not there, each run of them at once.
+static cn_err write_missing(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+                            uint32_t end, const uint8_t *data, size_t size)
+{
+    size_t chunk_size = spool->config.chunk_size;
+    cn_err err = CN_OK;
+    for (uint32_t i = index; !err && i < end;) {
+        uint32_t first = i;
+        bool there = has_chunk(upload, i);
+        while (i < end && has_chunk(upload, i) == there)
+            i++;
+        size_t from = (first - index) * chunk_size, to = (i - index) * chunk_size;
+        size_t part = (to < size ? to : size) - from;
+        uint64_t offset = (uint64_t)first * chunk_size;
+        if (there)
+            err = compare(spool, upload, offset, data + from, part);
+        else
+            err = spool->config.store->ops->write(upload->file, offset, data + from, part);
+    }
+    return err;
+}
+
+cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+                    const uint8_t *data, size_t size, uint64_t now_ms)
+{
+    uint64_t chunk_size = spool->config.chunk_size;
+    if (index >= upload->chunk_count || !size)
+        return CN_ERANGE;
+    uint64_t left = upload->declared.size - index * chunk_size;
+    if (size > left || (size < left && size % chunk_size))
+        return CN_ERANGE;
+    uint32_t count = (uint32_t)((size + chunk_size - 1) / chunk_size);
+    upload->touched_ms = now_ms;
+    cn_err err = write_missing(spool, upload, index, index + count, data, size);
+    if (!err)
+        mark(upload, index, count);
+    return err;
+}
+
+void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
+                       struct cn_upload_status *status)
 {
     memcpy(status->id, upload->id, CN_UPLOAD_ID_SIZE);
     status->chunk_count = upload->chunk_count;
     status->received = upload->received;
     status->missing_count = 0;
-    uint32_t index = upload->first_missing;
-    while (index < upload->chunk_count && status->missing_count < CN_RANGE_MAX) {
+    uint32_t index = from > upload->first_missing ? from : upload->first_missing;
+    while (index < upload->chunk_count && status->missing_count < max) {
         uint32_t first = index;
         while (index < upload->chunk_count && !has_chunk(upload, index))
             index++;
-        status->missing[status->missing_count++] = (struct cn_chunk_range){first, index - first};
+        if (index > first)
+            status->missing[status->missing_count++] =
+                (struct cn_chunk_range){first, index - first};
         while (index < upload->chunk_count && has_chunk(upload, index))
             index++;
     }
+    status->known = index < upload->chunk_count ? index : upload->chunk_count;
+    status->recent_count = upload->recent_count;
+    for (uint32_t i = 0; i < upload->recent_count; i++)
+        status->recent[i] =
+            upload->recent[(upload->recent_next + CN_RECENT_MAX - upload->recent_count + i) %
+                           CN_RECENT_MAX];
 }
 
 cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *upload, uint8_t **frame)

@@ -32,8 +32,10 @@ struct cn_upload {
     struct cn_declare_request declared;
     uint32_t chunk_count;
     uint32_t received;
-    uint32_t first_missing; // all before it are there
-    uint8_t *bitmap;        // chunk n is bit n % 8 of byte n / 8
+    uint32_t first_missing;                      // all before it are there
+    uint8_t *bitmap;                             // chunk n is bit n % 8 of byte n / 8
+    struct cn_chunk_range recent[CN_RECENT_MAX]; // what came last, a ring
+    uint32_t recent_count, recent_next;
     struct cn_store_file *file;
     uint64_t touched_ms;
     struct cn_upload *next;
@@ -55,12 +57,15 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
 struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *group,
                                 const uint8_t id[CN_UPLOAD_ID_SIZE]);
 
-// Stores a chunk; a repeat changes nothing. CN_ERANGE for a wrong index or size.
+// Stores the chunks from index on, all of them whole; those that are there stay as they are.
+// CN_ERANGE for a wrong index or size, CN_ECONFLICT for other bytes than those that are there.
 cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
                     const uint8_t *data, size_t size, uint64_t now_ms);
 
-// Fills what a status says of chunks: id, chunk_count, received, missing.
-void cn_spool_describe(const struct cn_upload *upload, struct cn_upload_status *status);
+// Fills what a status says of chunks: id, chunk_count, received, known, recent, and the first
+// ranges that are missing from chunk from on, max of them at most.
+void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
+                       struct cn_upload_status *status);
 
 // The whole frame, malloced, of declared.size bytes. CN_EAGAIN while chunks are missing, CN_EDIGEST
 // when it is not what was declared.

@@ -50,6 +50,7 @@ static void complete_shape(struct cn_sample_shape *shape)
     if (!shape->input_count) {
         shape->input_count = 1;
         shape->inputs[0].rank = shape->rank;
+        shape->inputs[0].integers = shape->integers;
         for (uint32_t d = 0; d < shape->rank; d++)
             shape->inputs[0].dims[d] = shape->dims[d];
     }

@@ -1,6 +1,7 @@
 // dataset.h - samples from files, mapped into memory (source.h names the formats).
 //
-// Inputs are float32 or uint8, C order, first dimension = samples; labels are integers of any NumPy
+// Inputs are float32 or uint8, or any integers where the model takes integers, C order, first
+// dimension = samples; labels are integers of any NumPy
 // width or float32 targets. Format: NEP 1 (numpy.org/neps/nep-0001-npy-format.html). A sample is
 // (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
 // trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
@@ -51,6 +52,7 @@ struct cn_sample_shape {
     uint64_t dims[8];
     struct cn_input_shape inputs[CN_INPUT_MAX];
     uint32_t input_count; // 0: only the first, with rank and dims
+    bool integers;        // the first input is of whole numbers, such as tokens
     uint64_t outputs;     // elements of one output: classes, or targets
     uint64_t rows;        // labels of a sample, of so many classes each
 };

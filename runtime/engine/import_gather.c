@@ -22,6 +22,7 @@ static cn_err gather_dims(struct cn_import_node *node, const struct cn_value *x,
     memcpy(result->dims + axis, index->dims, index->rank * sizeof(*x->dims));
     memcpy(result->dims + axis + index->rank, x->dims + axis + 1,
            (x->rank - axis - 1) * sizeof(*x->dims));
+    result->batch_repeats = index->batched ? index->batch_repeats : x->batch_repeats;
     if (index->batched)
         result->batch_axis = axis + index->batch_axis;
     else if (x->batched)

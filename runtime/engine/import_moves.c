@@ -309,6 +309,7 @@ static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_
         if (cn_import_value(node, i)->batched) {
             result->batched = true;
             result->batch_axis = cn_import_value(node, i)->batch_axis;
+            result->batch_repeats = cn_import_value(node, i)->batch_repeats;
             result->dims[result->batch_axis] = cn_import_value(node, i)->dims[result->batch_axis];
         }
     if (result->batched && axis == result->batch_axis)
@@ -318,7 +319,8 @@ static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_
 
         if (part->rank != result->rank)
             return cn_import_refuse(node, "ranks %u and %u", result->rank, part->rank);
-        if (part->batched && part->batch_axis != result->batch_axis)
+        if (part->batched && (part->batch_axis != result->batch_axis ||
+                              cn_graph_batch_repeats(part) != cn_graph_batch_repeats(result)))
             return cn_import_refuse(node, "the operands do not agree on the batch dimension");
         for (uint32_t d = 0; d < part->rank; d++)
             if (d != axis && part->dims[d] != result->dims[d])
@@ -390,6 +392,7 @@ cn_err cn_import_expand_to(struct cn_import_node *node, struct cn_value *result)
     x.shared = result->batched && cn_graph_is_shared(&x);
     x.batched = result->batched;
     x.batch_axis = result->batch_axis;
+    x.batch_repeats = result->batch_repeats;
     return cn_graph_add_value(node->graph, &x, &node->out);
 }
 
@@ -409,6 +412,7 @@ cn_err cn_import_expand(struct cn_import_node *node)
         result.batched = true;
         result.shared = x->shared;
         result.batch_axis = x->batch_axis + result.rank - x->rank;
+        result.batch_repeats = x->batch_repeats;
     }
     for (uint32_t d = 0; d < result.rank; d++) {
         uint64_t size = d + x->rank < result.rank ? 1 : x->dims[d + x->rank - result.rank];

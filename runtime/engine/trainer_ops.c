@@ -34,14 +34,17 @@ cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *ba
                            void *context)
 {
     struct cn_hyper hyper = trainer->hyper;
+    struct cn_batch part = *batch;
     struct cn_metrics metrics = {0};
     uint64_t begun;
     cn_err err;
 
     if (!trainer->calls)
         return CN_ENOTSUP;
-    err = cn_trainer_accumulate(trainer, batch, &metrics); // stages the batch and warms up
-    hyper.samples = batch->count;
+    if (part.count > trainer->plan.batch)
+        part.count = trainer->plan.batch;
+    err = cn_trainer_accumulate(trainer, &part, &metrics); // stages the batch and warms up
+    hyper.samples = part.count;
     hyper.first = true;
     begun = cn_platform_now_us();
     for (size_t i = 0; !err && i < trainer->call_count; i++) {

@@ -102,6 +102,7 @@ static void tell_progress(struct cn_epoch *epoch)
                                  ? (double)held->held_out_correct / (double)held->held_out_count
                                  : -1,
         .ended = epoch->ended,
+        .backend = epoch->backend,
     };
 
     cn_mailbox_put_progress(epoch->box, &progress);

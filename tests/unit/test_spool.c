@@ -89,7 +89,7 @@ static void what_is_missing_is_named_in_ranges(void **state)
     struct cn_upload_status status = {0};
     put(fixture, upload, 0);
     put(fixture, upload, 3);
-    cn_spool_describe(upload, &status);
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &status);
     assert_int_equal(status.received, 2);
     assert_int_equal(status.missing_count, 2);
     assert_int_equal(status.missing[0].first, 1);
