@@ -1,6 +1,6 @@
-// The parts of uploads as files: round-N-GROUP.part-K holds a header, a bit for each of its chunks and
-// the bytes of all, those that did not come as zeros. The store keeps a file whole, and the frame's
-// digest is checked in the end, so there is no checksum.
+// The parts of uploads as files: round-N-GROUP.part-K holds a header, a bit for each of its chunks
+// and the bytes of all, those that did not come as zeros. The store keeps a file whole, and the
+// frame's digest is checked in the end, so there is no checksum.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@
 static void part_name(uint32_t round, const char *group, uint32_t part,
                       char name[CN_SPOOL_NAME_SIZE])
 {
-    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s" SUFFIX "%" PRIu32, round, group, part);
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s" SUFFIX "%" PRIu32, round, group,
+             part);
 }
 
 static uint8_t *put_header(const struct cn_spool_config *config,

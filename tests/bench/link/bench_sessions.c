@@ -1,6 +1,6 @@
 // bench_sessions COUNT: what live sessions cost the aggregator's side. A server as a process of its
-// own, as many boards with a session each in this one; prints the server's memory and processor time
-// for each, and how long all of them take to answer one request each.
+// own, as many boards with a session each in this one; prints the server's memory and processor
+// time for each, and how long all of them take to answer one request each.
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
