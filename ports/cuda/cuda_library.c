@@ -1,4 +1,4 @@
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
