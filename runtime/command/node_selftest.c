@@ -19,11 +19,13 @@
 static const char help[] =
     "Usage: cairn-node selftest [--boards DIR] [--state DIR]\n"
     "\n"
-    "Prints what this board is and how fast it is: hardware, drivers, sensors, memory, storage. The\n"
+    "Prints what this board is and how fast it is: hardware, drivers, sensors, memory, storage. "
+    "The\n"
     "report holds no keys, data or addresses. Exits with 1 when something that Cairn needs fails.\n"
     "\n"
     "  --boards DIR       folder of the types of boards; default: the installed ones\n"
-    "  --state DIR        where storage is measured (16 MiB, removed again); default: not measured\n";
+    "  --state DIR        where storage is measured (16 MiB, removed again); default: not "
+    "measured\n";
 
 static void print_system(const char *boards)
 {
@@ -65,9 +67,12 @@ static void print_file(const char *title, const char *path)
 static void print_library(const char *title, const char *name)
 {
     static const char *const folders[] = {
-        "/usr/lib/aarch64-linux-gnu",        "/usr/lib/aarch64-linux-gnu/tegra",
-        "/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/x86_64-linux-gnu",
-        "/usr/local/cuda/lib64",             "/usr/lib64",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu/tegra",
+        "/usr/lib/aarch64-linux-gnu/nvidia",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/local/cuda/lib64",
+        "/usr/lib64",
     };
     char path[256];
 
@@ -145,8 +150,7 @@ static cn_err write_durable(struct cn_store *store)
     if (!err)
         err = cn_store_replace(store, "selftest", content, 1);
     if (!err)
-        printf("%-12s %.1f ms\n", "small write",
-               (double)(cn_platform_now_us() - begun_us) / 1000);
+        printf("%-12s %.1f ms\n", "small write", (double)(cn_platform_now_us() - begun_us) / 1000);
     if (!err)
         err = store->ops->remove(store, "selftest");
     free(content);

@@ -73,8 +73,8 @@ static void boards_are_known_by_their_device_tree(void **state)
 static void the_most_specific_name_decides(void **state)
 {
     char root[64], board[CN_NAME_SIZE] = "";
-    struct cn_board_identity identity = {
-        .names = {"acme,board-2", "acme,board", "acme,chip"}, .count = 3};
+    struct cn_board_identity identity = {.names = {"acme,board-2", "acme,board", "acme,chip"},
+                                         .count = 3};
 
     (void)state;
     put(root, "general/compatible", "acme,chip\nacme,board\n", 21);
