@@ -7,19 +7,23 @@
 #include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/profile/quantity.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
     "       cairn-node check --ops\n"
+    "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported. --ops lists the ONNX operators that are supported.\n";
+    "or the list of what is not supported. --memory (64MiB) says what would be given up to stay "
+    "within it.\n"
+    "--ops lists the ONNX operators that are supported.\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -66,14 +70,33 @@ static void print_sample(const struct cn_trainer *trainer)
     printf("%s), an output %zu values\n", shape.rank == 1 ? "," : "", shape.outputs);
 }
 
+// What the options say.
+struct wishes {
+    bool origin;
+    uint32_t batch;
+    uint64_t memory; // bytes, 0: no limit
+};
+
+static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
+{
+    const struct cn_trainer_plan *plan = cn_trainer_plan(trainer);
+
+    printf("%.2f MiB to train with batches of %u: %s", (double)plan->bytes / 1048576, batch,
+           cn_recompute_text(plan->recompute));
+    if (plan->batch < batch)
+        printf(", %u samples at a time", plan->batch);
+    printf("\n");
+}
+
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
-                         struct cn_diag *diag)
+                         const struct wishes *wishes, struct cn_diag *diag)
 {
     struct cn_trainer_config config = {
         .compute = cn_command_compute(ports, CN_DEVICE_AUTO),
         .threads = cn_platform_cpu_count(),
-        .batch = CHECK_BATCH,
+        .batch = wishes->batch,
         .loss = CN_LOSS_MSE, // takes an output of any shape
+        .memory_limit = wishes->memory,
     };
     struct cn_trainer *trainer = NULL;
     cn_err err;
@@ -83,13 +106,12 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
         return err;
     print_tensors(cn_trainer_layout(trainer));
     print_sample(trainer);
-    printf("%.2f MiB to train with batches of %d\n", (double)cn_trainer_memory(trainer) / 1048576,
-           CHECK_BATCH);
+    print_plan(trainer, wishes->batch);
     cn_trainer_close(trainer);
     return CN_OK;
 }
 
-static int check_model(const struct cn_ports *ports, const char *path)
+static int check_model(const struct cn_ports *ports, const char *path, const struct wishes *wishes)
 {
     static struct cn_diag diag;
     struct cn_onnx *onnx = NULL;
@@ -101,7 +123,7 @@ static int check_model(const struct cn_ports *ports, const char *path)
     if (!err)
         err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
-        err = plan_model(ports, onnx, &diag);
+        err = plan_model(ports, onnx, wishes, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
@@ -122,30 +144,45 @@ static int print_ops(void)
     return CN_EXIT_DONE;
 }
 
+static int usage(void)
+{
+    fputs(help, stderr);
+    return CN_EXIT_USAGE;
+}
+
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"origin", no_argument, NULL, 'o'}, {"ops", no_argument, NULL, 'l'}, {0}};
+    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
+                                          {"ops", no_argument, NULL, 'l'},
+                                          {"batch", required_argument, NULL, 'b'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {0}};
+    struct wishes wishes = {.batch = CHECK_BATCH};
     const char *dot;
-    bool origin = false, ops = false;
+    uint64_t number;
+    bool ops = false;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'o' && option != 'l')
-            return CN_EXIT_USAGE;
-        origin = origin || option == 'o';
-        ops = ops || option == 'l';
+        if (option == 'o') {
+            wishes.origin = true;
+        } else if (option == 'l') {
+            ops = true;
+        } else if (option == 'b' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
+                   number <= UINT32_MAX) {
+            wishes.batch = (uint32_t)number;
+        } else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes.memory)) {
+            return usage();
+        }
     }
     if (ops && optind == argc)
         return print_ops();
-    if (optind + 1 != argc || ops) {
-        fputs(help, stderr);
-        return CN_EXIT_USAGE;
-    }
+    if (optind + 1 != argc || ops)
+        return usage();
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)
-        return check_model(ports, argv[optind]);
-    return check_profile(argv[optind], origin);
+        return check_model(ports, argv[optind], &wishes);
+    return check_profile(argv[optind], wishes.origin);
 }
 
 const struct cn_command cn_command_check = {

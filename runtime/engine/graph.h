@@ -12,6 +12,7 @@
 
 #include "runtime/engine/layout.h"
 #include "runtime/port/compute.h"
+#include "runtime/profile/job.h"
 
 #define CN_GRAPH_NONE UINT32_MAX
 #define CN_GRAPH_RANK_MAX 8
@@ -67,13 +68,17 @@ struct cn_graph {
     size_t number_count, number_capacity;
     float *constants; // of CN_VALUE_CONST
     size_t constant_count, constant_capacity;
-    uint64_t batch;                 // as it stands in dims; 0 before the input is known
-    uint32_t input, output, labels; // labels: CN_GRAPH_NONE when the model computes its loss
-    size_t loss;                    // index of the loss node, once cn_graph_add_loss was called
+    uint64_t batch;                    // as it stands in dims; 0 before the input is known
+    uint32_t input, output, labels;    // labels: CN_GRAPH_NONE when the model computes its loss
+    enum cn_batch_norm_use batch_norm; // set before the import
+    size_t loss;                       // index of the loss node, once cn_graph_add_loss was called
 };
 
 void cn_graph_init(struct cn_graph *graph);
 void cn_graph_deinit(struct cn_graph *graph);
+
+// Initialises copy as a copy.
+cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy);
 
 // Adds a copy; words, root and dims are checked or filled in: root when it is CN_GRAPH_NONE.
 // CN_ERANGE when the size overflows or the graph has too many values.
@@ -89,6 +94,9 @@ cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size
                             size_t *first);
 cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
                               size_t *first);
+
+// Leaves in the pool of constants only what nodes read.
+cn_err cn_graph_drop_constants(struct cn_graph *graph);
 
 // The dims that one sample has in memory: those of the value, the batch divided out.
 void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *value,

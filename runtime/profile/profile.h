@@ -47,6 +47,18 @@ struct cn_group_settings {
     enum cn_lan lan;       // whether sums may travel unencrypted
 };
 
+// When a board trains, and what it tells the site; rules of runtime/round/care.h.
+struct cn_care_settings {
+    uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
+    char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
+    char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
+    bool enforce_power;
+    uint64_t window_from_ms, window_to_ms; // after midnight; equal: always
+    double others_max;                     // share of the processors; 0: no limit
+    uint64_t wear_bytes;                   // a day; 0: no limit
+    char on_round[CN_PATH_SIZE], on_version[CN_PATH_SIZE], on_pause[CN_PATH_SIZE];
+};
+
 struct cn_gateway_settings {
     char listen[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE];
     uint32_t listen_count;
@@ -72,6 +84,7 @@ struct cn_settings {
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key
     struct cn_group_settings group;
+    struct cn_care_settings care;
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
     struct cn_gateway_settings gateway;
