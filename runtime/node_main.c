@@ -1,6 +1,7 @@
 // node_main.c - cairn-node: ties the runtime to the ports and the transport of this build.
 #include <string.h>
 
+#include "ports/nccl/collective_nccl.h"
 #include "ports/ports.h"
 #include "ports/tcp/collective_tcp.h"
 #include "ports/tcp/peer.h"
@@ -31,17 +32,13 @@ static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *
 int main(int argc, char **argv)
 {
     static const struct cn_command *const commands[] = {
-        &cn_command_init,
-        &cn_command_check,
-        &cn_command_train,
-        &cn_command_run,
-        &cn_command_bench,
-        &cn_command_status,
-        NULL,
+        &cn_command_init,  &cn_command_check,  &cn_command_train,    &cn_command_run,
+        &cn_command_bench, &cn_command_status, &cn_command_selftest, NULL,
     };
     const struct cn_ports ports = {
         .computes = cn_ports_computes,
         .collective = &cn_collective_tcp,
+        .fast = &cn_collective_nccl,
         .open_peer_link = cn_peer_tcp_open,
         .link = &cn_board_link,
         .load_link_key = load_link_key,

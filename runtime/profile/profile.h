@@ -24,6 +24,11 @@ enum cn_device {
     CN_DEVICE_CUDA,
 };
 
+enum cn_lan {
+    CN_LAN_UNTRUSTED,
+    CN_LAN_TRUSTED, // nobody listens
+};
+
 struct cn_data_paths {
     char name[CN_NAME_SIZE];
     char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory, like all paths
@@ -39,6 +44,19 @@ struct cn_group_settings {
     uint64_t form_ms;      // how long a start waits for all members
     uint64_t rejoin_ms;    // how long the others wait for a lost member
     uint64_t timeout_ms;   // silence of a member that counts as lost
+    enum cn_lan lan;       // whether sums may travel unencrypted
+};
+
+// When a board trains, and what it tells the site; rules of runtime/round/care.h.
+struct cn_care_settings {
+    uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
+    char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
+    char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
+    bool enforce_power;
+    uint64_t window_from_ms, window_to_ms; // after midnight; equal: always
+    double others_max;                     // share of the processors; 0: no limit
+    uint64_t wear_bytes;                   // a day; 0: no limit
+    char on_round[CN_PATH_SIZE], on_version[CN_PATH_SIZE], on_pause[CN_PATH_SIZE];
 };
 
 struct cn_gateway_settings {
@@ -66,6 +84,7 @@ struct cn_settings {
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key
     struct cn_group_settings group;
+    struct cn_care_settings care;
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
     struct cn_gateway_settings gateway;

@@ -14,6 +14,8 @@ const struct cn_unit *cn_value_units(enum cn_value_type type)
         return cn_units_time;
     case CN_VALUE_POWER:
         return cn_units_power;
+    case CN_VALUE_HEAT:
+        return cn_units_heat;
     case CN_VALUE_RATE:
         return cn_units_rate;
     default:
@@ -37,6 +39,7 @@ static const char *noun_of(enum cn_value_type type)
         [CN_VALUE_SIZE] = "a size",
         [CN_VALUE_DURATION] = "a time",
         [CN_VALUE_POWER] = "a power",
+        [CN_VALUE_HEAT] = "a temperature",
         [CN_VALUE_RATE] = "a rate",
         [CN_VALUE_ADDRESSES] = "host:port or a list of up to 4",
         [CN_VALUE_LISTENS] = "host:port or a list of up to 4",
@@ -180,10 +183,10 @@ static void print_data(const struct cn_settings *settings, FILE *stream)
     fputc('}', stream);
 }
 
-static void print_words(const char *words, FILE *stream)
+static void print_words(const char *words, const char *none, FILE *stream)
 {
     if (!*words) {
-        fputs("none", stream);
+        fputs(none, stream);
         return;
     }
     fputc('[', stream);
@@ -260,7 +263,7 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
         print_data(settings, stream);
         break;
     case CN_VALUE_WORDS:
-        print_words(from, stream);
+        print_words(from, row->zero, stream);
         break;
     default:
         print_number(row, settings, stream);

@@ -20,9 +20,11 @@
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entropy", "huber", "l1",
                                      "output",        NULL};
+static const char *const batch_norms[] = {"model", "train", "frozen", NULL};
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
+static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
@@ -51,8 +53,35 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "none", .uses = TRAIN | NODE, .about = "memory that training may take"},
     {"power.budget", CN_VALUE_POWER, BOARD | SITE, AT(power_mw), 100, 1e7, "none",
      .initial = "none", .uses = NODE, .about = "power budget, told to the aggregator"},
+    {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",
+     .initial = "none", .uses = NODE,
+     .about = "label of the sensor of all power; of a list the first that is there"},
+    {"power.enforce", CN_VALUE_BOOL, BOARD | SITE, AT(care.enforce_power), .initial = "false",
+     .uses = NODE, .about = "true: training pauses while the sensor is above the budget"},
+    {"thermal.zone", CN_VALUE_WORDS, BOARD | SITE, AT(care.zones), .zero = "all", .initial = "all",
+     .uses = NODE, .about = "types of the thermal zones that count, the hottest of them"},
+    {"thermal.pause_above", CN_VALUE_HEAT, BOARD | SITE, AT(care.pause_above_mc), 20000, 125000,
+     "none", .initial = "none", .uses = NODE, .about = "training pauses from this temperature on"},
+    {"thermal.resume_below", CN_VALUE_HEAT, BOARD | SITE, AT(care.resume_below_mc), 10000, 125000,
+     "auto", .initial = "auto", .uses = NODE, .about = "and goes on here; auto: 8 C below"},
+    {"window.from", CN_VALUE_DURATION, BOARD | SITE, AT(care.window_from_ms), 0, DAY,
+     .initial = "0", .uses = NODE, .about = "training begins so long after local midnight, 22 h"},
+    {"window.to", CN_VALUE_DURATION, BOARD | SITE, AT(care.window_to_ms), 0, DAY, .initial = "0",
+     .uses = NODE, .about = "and ends so long after it; equal: it may train all day"},
+    {"idle.others_max", CN_VALUE_SHARE, BOARD | SITE, AT(care.others_max), 0.001, 1, "none",
+     .initial = "none", .uses = NODE,
+     .about = "training pauses while other programs use more of the processors"},
+    {"hooks.on_round", CN_VALUE_PATH, BOARD | SITE, AT(care.on_round), .uses = NODE,
+     .example = "/usr/local/bin/on-round", .about = "program to run at each new round"},
+    {"hooks.on_version", CN_VALUE_PATH, BOARD | SITE, AT(care.on_version), .uses = NODE,
+     .example = "/usr/local/bin/on-version", .about = "program to run at each new version"},
+    {"hooks.on_pause", CN_VALUE_PATH, BOARD | SITE, AT(care.on_pause), .uses = NODE,
+     .example = "/usr/local/bin/on-pause", .about = "program to run at each pause and its end"},
     {"storage.reserve", CN_VALUE_SIZE, BOARD | SITE, AT(reserve), 0, 64 * TIB, .initial = "64 MiB",
      .uses = CN_USE_ALL, .about = "free space to leave on the disk of state"},
+    {"storage.wear_budget", CN_VALUE_SIZE, BOARD | SITE, AT(care.wear_bytes), MIB, 64 * TIB, "none",
+     .initial = "none", .uses = NODE,
+     .about = "training pauses when the node wrote so much in 24 h"},
     {"network.uplink", CN_VALUE_RATE, BOARD | SITE, AT(uplink_bps), 1000, 1e12, "none",
      .initial = "none", .uses = NODE, .about = "what this board may send to the aggregator"},
     {"network.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(round_bytes), 1024, 64 * TIB, "none",
@@ -74,6 +103,9 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "5 s", .uses = NODE, .about = "silence of a member that counts as lost"},
+    {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
+     .uses = NODE,
+     .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
     {"data", CN_VALUE_DATA, BOARD | SITE, AT(data),
      .example = "{my-data: {inputs: inputs.npy, labels: labels.npy}}", .required = TRAIN | NODE,
      .uses = CN_USE_ALL, .about = "data sets by the name a job uses: paths of two .npy files each"},
@@ -172,6 +204,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.train.freeze", CN_VALUE_WORDS, JOB, AT(job.rules.freeze), .zero = "none",
      .initial = "none", .uses = TRAIN | GATEWAY,
      .about = "tensors that are not trained; * in a name is any text"},
+    {"job.train.bn", CN_VALUE_CHOICE, JOB, AT(job.rules.batch_norm), .choices = batch_norms,
+     .initial = "model", .uses = TRAIN | GATEWAY,
+     .about = "batch normalization: by the batch, or by frozen statistics"},
     {"job.train.schedule.kind", CN_VALUE_CHOICE, JOB, AT(job.rules.schedule), .choices = schedules,
      .initial = "constant", .uses = TRAIN | GATEWAY, .about = "how the learning rate falls"},
     {"job.train.schedule.warm_up", CN_VALUE_COUNT, JOB, AT(job.rules.warm_up), 0, 1e9,
