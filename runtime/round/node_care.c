@@ -20,7 +20,7 @@ cn_err cn_node_care_init(struct cn_node_care *care, const struct cn_settings *se
     *care = (struct cn_node_care){.settings = settings};
     care->rules = (struct cn_care_rules){
         .pause_above_mc = from->pause_above_mc,
-        .resume_below_mc = from->resume_below_mc ? from->resume_below_mc
+        .resume_below_mc = from->resume_below_mc         ? from->resume_below_mc
                            : from->pause_above_mc > 8000 ? from->pause_above_mc - 8000
                                                          : 0,
         .budget_mw = from->enforce_power ? settings->power_mw : 0,
@@ -45,8 +45,7 @@ static uint64_t time_of_day(void)
 
     if (now < CLOCK_SET || !localtime_r(&now, &local))
         return CN_CARE_NO_CLOCK;
-    return ((uint64_t)local.tm_hour * 3600 + (uint64_t)local.tm_min * 60 +
-            (uint64_t)local.tm_sec) *
+    return ((uint64_t)local.tm_hour * 3600 + (uint64_t)local.tm_min * 60 + (uint64_t)local.tm_sec) *
            1000;
 }
 

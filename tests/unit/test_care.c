@@ -133,8 +133,7 @@ static void a_clock_that_was_never_set_is_outside_every_window(void **state)
     struct cn_care care = {0};
 
     (void)state;
-    assert_int_equal(cn_care_decide(&care, &rules, &nothing, 1, CN_CARE_NO_CLOCK),
-                     CN_PAUSE_WINDOW);
+    assert_int_equal(cn_care_decide(&care, &rules, &nothing, 1, CN_CARE_NO_CLOCK), CN_PAUSE_WINDOW);
 }
 
 static void a_day_has_a_budget_of_writes(void **state)

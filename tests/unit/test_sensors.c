@@ -220,8 +220,8 @@ static void a_hook_gets_the_facts_and_is_ended_in_time(void **state)
     assert_int_equal(pipe(ends), 0);
     snprintf(script, sizeof(script), "%s/hook", root);
     snprintf(out, sizeof(out), "%s/said", root);
-    snprintf(text, sizeof(text), "#!/bin/sh\necho round $CAIRN_ROUND >%s.new\nmv %s.new %s\nsleep 60\n",
-             out, out, out);
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\necho round $CAIRN_ROUND >%s.new\nmv %s.new %s\nsleep 60\n", out, out, out);
     put("hook", text);
     assert_int_equal(cn_platform_start_hook(script, environment, 1), CN_ENOTFOUND);
     chmod(script, 0700);
