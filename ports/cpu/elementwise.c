@@ -39,15 +39,22 @@ ALWAYS_INLINE vector gelu_slope(vector x)
     return 0.5f * (1 + curve_erf(x * (float)M_SQRT1_2, density)) + 0.398942280f * x * density;
 }
 
-static void gelu_all(const float *in, float *out, size_t count)
+ALWAYS_INLINE vector error_function(vector x)
+{
+    return curve_erf(x, curve_exp(-x * x));
+}
+
+// A map that is written for vectors. function is a constant at every call.
+ALWAYS_INLINE void map_vectors(vector (*function)(vector), const float *in, float *out,
+                               size_t count)
 {
     float rest[VECTOR] = {0};
     size_t i = 0;
 
     for (; i + VECTOR <= count; i += VECTOR)
-        *(vector *)(out + i) = gelu(*(const vector *)(in + i));
+        *(vector *)(out + i) = function(*(const vector *)(in + i));
     memcpy(rest, in + i, (count - i) * sizeof(*rest));
-    *(vector *)rest = gelu(*(const vector *)rest);
+    *(vector *)rest = function(*(const vector *)rest);
     memcpy(out + i, rest, (count - i) * sizeof(*rest));
 }
 
@@ -120,13 +127,13 @@ void cpu_map(const struct cpu_task *task)
     case CN_MAP_ROUND: MAP(nearbyintf(x)); break;
     case CN_MAP_FROM_INT: convert(false, in, out, count); break;
     case CN_MAP_TO_INT: convert(true, in, out, count); break;
-    case CN_MAP_GELU: gelu_all(in, out, count); break;
+    case CN_MAP_GELU: map_vectors(gelu, in, out, count); break;
     case CN_MAP_GELU_TANH: MAP(x * 0.5f * (1 + gelu_tanh(x))); break;
     case CN_MAP_SILU: MAP(x * sigmoid(x)); break;
     case CN_MAP_HARD_SIGMOID: MAP(fmaxf(0, fminf(1, alpha * x + beta))); break;
     case CN_MAP_HARD_SWISH: MAP(x * fmaxf(0, fminf(1, x / 6 + 0.5f))); break;
     case CN_MAP_MISH: MAP(x * tanhf(softplus(x))); break;
-    case CN_MAP_ERF: MAP(erff(x)); break;
+    case CN_MAP_ERF: map_vectors(error_function, in, out, count); break;
     case CN_MAP_LOG: MAP(logf(x)); break;
     case CN_MAP_ABS: MAP(fabsf(x)); break;
     case CN_MAP_POWER:
