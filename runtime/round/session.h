@@ -27,6 +27,8 @@ struct cn_session_config {
     uint64_t run;
     uint32_t lineage;
     const char *group; // name of the sender of updates
+    bool sequential;   // samples in file order
+    bool keep_calls;   // for cn_trainer_time_ops
     int stop_fd;       // readable when the caller wants to stop; -1 for none
 };
 
@@ -63,6 +65,11 @@ struct cn_session_version {
     size_t size;
     bool delta;
 };
+
+// Sets digest to that of the version which a delta makes from the held base: the base of the next
+// delta, or a digest known otherwise, says whether it is right. Errors as below.
+cn_err cn_session_resolve_version(const struct cn_session *session,
+                                  struct cn_session_version *version);
 
 // Checks that a version can be installed; changes nothing. CN_EDIGEST, CN_EFORMAT, CN_ESTALE when a
 // delta is not relative to the held base.

@@ -41,6 +41,8 @@ JOB = {
     "timeout": "10 s",
     "mixed": False,
     "extra": "",
+    "update": "",
+    "network": "",
     "link": None,  # values of tests/support/relay.c for a link between each board and the gateway
 }
 
@@ -53,7 +55,7 @@ loss: cross_entropy
 data: {{set: digits, scale: 0.0625, mean: 0, held_out: {held_out}}}
 {central}
 train: {{batch: {batch}, local_steps: {local_steps}, learning_rate: {learning_rate}, momentum: {momentum}}}
-update: {{up: {up}, down: {down}}}
+update: {{up: {up}, down: {down}{update}}}
 rounds: {{count: {rounds}, quorum: {quorum}, over_select: 1, deadline: {deadline}}}
 {extra}
 """
@@ -76,6 +78,7 @@ extends: {source}/boards/generic-x86-64/board.yaml
 name: {name}
 state: state/{name}
 threads: 1
+{network}
 aggregator: {{address: "127.0.0.1:{port}", key: keys/{name}.key}}
 {group}
 data:
@@ -188,7 +191,8 @@ class Cluster:
         for members in self.groups.values():
             for board in members:
                 data = self.path("data") if self.job["mixed"] else DIGITS
-                values = {**common, "data": data, "name": board, "group": self.group_text(board, members)}
+                values = {**common, "data": data, "name": board, "network": self.job["network"],
+                          "group": self.group_text(board, members)}
                 values["port"] = self.link_ports.get(board, self.port)
                 text = BOARD_TEXT.format(**values)
                 self.write(f"{board}.yaml", text)
