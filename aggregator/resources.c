@@ -13,6 +13,7 @@
 #define TROUBLE_MS 60000       // between two lines about it
 #define BUSY_S 10              // when to come back if the disk is full or the spool is
 #define COUNT_MAX (1ull << 40) // samples that a measurement may claim
+#define GAPS_OF_CHUNK 16       // of those missing that the answer to a chunk names
 
 _Static_assert(CN_MESSAGE_MAX <= CN_COAP_BODY_MAX, "a message fits a reply");
 _Static_assert(CN_RESOURCES_CHUNK_SIZE <= CN_CHUNK_MAX, "a chunk fits a reply");
@@ -65,17 +66,18 @@ static void reply_status(struct cn_coap_reply *reply, enum cn_coap_code code,
         reply_bytes(reply, code, bytes, size);
 }
 
-// Reads a decimal number that is the whole of text.
-static bool parse_number(const char *text, uint32_t *number)
+// Reads a decimal number up to stop or the end; *rest is what follows stop.
+static bool parse_number(const char *text, char stop, uint32_t *number, const char **rest)
 {
     char *end;
     if (!isdigit((unsigned char)text[0]))
         return false;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
-    if (errno || *end || value > UINT32_MAX)
+    if (errno || (*end && *end != stop) || value > UINT32_MAX)
         return false;
     *number = (uint32_t)value;
+    *rest = *end ? end + 1 : end;
     return true;
 }
 
@@ -203,47 +205,63 @@ static void handle_round(void *context, const struct cn_coap_request *request,
 
 // --- b ---
 
-// Splits "HEX/N". The digest's text is exactly 64 digits.
-static bool parse_blob_path(const char *path, uint8_t digest[CN_DIGEST_SIZE], uint32_t *index)
+struct blob_request {
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint32_t index, count;
+};
+
+// Splits "HEX/N/COUNT"; without COUNT a kilobyte is meant. The digest's text is exactly 64 digits.
+static bool parse_blob_path(const char *path, struct blob_request *blob)
 {
     char hex[2 * CN_DIGEST_SIZE + 1];
+    const char *rest;
     if (strlen(path) < sizeof(hex) || path[sizeof(hex) - 1] != '/')
         return false;
     memcpy(hex, path, sizeof(hex) - 1);
     hex[sizeof(hex) - 1] = '\0';
-    return cn_hex_parse(hex, digest, CN_DIGEST_SIZE) == CN_OK &&
-           parse_number(path + sizeof(hex), index);
+    if (cn_hex_parse(hex, blob->digest, CN_DIGEST_SIZE) != CN_OK ||
+        !parse_number(path + sizeof(hex), '/', &blob->index, &rest))
+        return false;
+    blob->count = 1024 / CN_RESOURCES_CHUNK_SIZE;
+    return !*rest || (parse_number(rest, '\0', &blob->count, &rest) && blob->count);
 }
 
 static void handle_blob(void *context, const struct cn_coap_request *request,
                         struct cn_coap_reply *reply)
 {
     struct cn_resources *resources = context;
-    uint8_t digest[CN_DIGEST_SIZE];
+    struct blob_request blob;
     const uint8_t *data;
     size_t size;
-    uint32_t index, version;
+    uint32_t version;
     const struct cn_roster_board *board = identify(resources, request, reply);
     if (!board)
         return;
-    if (!parse_blob_path(request->path, digest, &index)) {
-        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected b/DIGEST/CHUNK");
+    if (!parse_blob_path(request->path, &blob)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected b/DIGEST/CHUNK/COUNT");
         return;
     }
-    if (cn_model_store_blob(resources->models, digest, &data, &size, &version) != CN_OK) {
+    if (cn_model_store_blob(resources->models, blob.digest, &data, &size, &version) != CN_OK) {
         cn_coap_reply_error(reply, CN_COAP_GONE, "no such blob (any more)");
         return;
     }
-    uint64_t offset = (uint64_t)index * CN_RESOURCES_CHUNK_SIZE;
+    uint64_t offset = (uint64_t)blob.index * CN_RESOURCES_CHUNK_SIZE;
+    uint64_t wanted = (uint64_t)blob.count * CN_RESOURCES_CHUNK_SIZE;
     if (offset >= size) {
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "the blob has %zu bytes", size);
         return;
     }
-    size_t left = size - (size_t)offset;
-    size_t chunk = left < CN_RESOURCES_CHUNK_SIZE ? left : CN_RESOURCES_CHUNK_SIZE;
-    if (chunk == left)
+    uint64_t left = size - offset;
+    if (wanted > CN_COAP_BODY_MAX && left > CN_COAP_BODY_MAX) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "at most %d bytes at a time",
+                            CN_COAP_BODY_MAX);
+        return;
+    }
+    if (wanted >= left) {
+        wanted = left;
         cn_roster_serve(resources->roster, board->enrolled.group, version);
-    reply_bytes(reply, CN_COAP_CONTENT, data + offset, chunk);
+    }
+    reply_bytes(reply, CN_COAP_CONTENT, data + offset, (size_t)wanted);
 }
 
 // --- u ---
@@ -285,30 +303,8 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     } else if (err) {
         reply_trouble(resources, reply, err);
     } else {
-        cn_spool_describe(upload, &status);
+        cn_spool_describe(upload, 0, CN_RANGE_MAX, &status);
         reply_status(reply, CN_COAP_CREATED, &status);
-    }
-}
-
-static void handle_chunk(struct cn_resources *resources, struct cn_upload *upload,
-                         const char *number, const struct cn_coap_request *request,
-                         struct cn_coap_reply *reply)
-{
-    uint32_t index;
-    cn_err err = CN_ERANGE;
-    if (parse_number(number, &index))
-        err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
-                           resources->now_ms());
-    if (err == CN_ERANGE) {
-        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "wrong number or size of a chunk");
-    } else if (err) {
-        reply_trouble(resources, reply, err);
-    } else if (!request->wants_reply) {
-        reply->code = CN_COAP_SILENT;
-    } else {
-        struct cn_upload_status status = {0};
-        cn_spool_describe(upload, &status);
-        reply_status(reply, CN_COAP_CHANGED, &status);
     }
 }
 
@@ -316,7 +312,7 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
                           struct cn_coap_reply *reply)
 {
     struct cn_upload_status status, progress = {0};
-    cn_spool_describe(upload, &progress);
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &progress);
     if (progress.received < progress.chunk_count) {
         reply_status(reply, CN_COAP_INCOMPLETE, &progress);
         return;
@@ -328,6 +324,30 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
         reply_trouble(resources, reply, err);
     } else {
         memcpy(status.id, progress.id, sizeof(status.id));
+        reply_status(reply, CN_COAP_CHANGED, &status);
+    }
+}
+
+// The last chunk commits by itself when it is to be answered: that saves a round trip.
+static void handle_chunks(struct cn_resources *resources, struct cn_upload *upload, uint32_t index,
+                          const struct cn_coap_request *request, struct cn_coap_reply *reply)
+{
+    cn_err err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
+                              resources->now_ms());
+    if (err == CN_ERANGE) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "wrong number or size of chunks");
+    } else if (err == CN_ECONFLICT) {
+        cn_coap_reply_error(reply, CN_COAP_CONFLICT, "chunk %u came before with other bytes",
+                            index);
+    } else if (err) {
+        reply_trouble(resources, reply, err);
+    } else if (!request->wants_reply) {
+        reply->code = CN_COAP_SILENT;
+    } else if (upload->received == upload->chunk_count) {
+        handle_commit(resources, upload, reply);
+    } else {
+        struct cn_upload_status status = {0};
+        cn_spool_describe(upload, 0, GAPS_OF_CHUNK, &status);
         reply_status(reply, CN_COAP_CHANGED, &status);
     }
 }
@@ -353,82 +373,52 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
     return upload;
 }
 
-static void handle_post_upload(void *context, const struct cn_coap_request *request,
-                               struct cn_coap_reply *reply)
+static void use_upload(struct cn_resources *resources, struct cn_upload *upload, const char *rest,
+                       const struct cn_coap_request *request, struct cn_coap_reply *reply)
+{
+    uint32_t number = 0;
+    const char *end;
+    bool numbered = parse_number(rest, '\0', &number, &end);
+    if (request->method == CN_COAP_PUT && numbered) {
+        handle_chunks(resources, upload, number, request, reply);
+    } else if (request->method == CN_COAP_POST && strcmp(rest, "commit") == 0) {
+        handle_commit(resources, upload, reply);
+    } else if (request->method == CN_COAP_GET && (numbered || !*rest)) {
+        struct cn_upload_status status = {0};
+        cn_spool_describe(upload, number, CN_RANGE_MAX, &status);
+        reply_status(reply, CN_COAP_CONTENT, &status);
+    } else if (request->method == CN_COAP_DELETE && !*rest) {
+        cn_spool_drop(resources->spool, upload);
+        reply->code = CN_COAP_DELETED;
+    } else {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected u/ID/CHUNK or u/ID/commit");
+    }
+}
+
+static void handle_upload(void *context, const struct cn_coap_request *request,
+                          struct cn_coap_reply *reply)
 {
     struct cn_resources *resources = context;
     const char *rest;
     const struct cn_roster_board *board = identify(resources, request, reply);
     if (!board)
         return;
-    if (request->path[0] == '\0') {
+    if (request->method == CN_COAP_POST && !*request->path) {
         handle_declare(resources, board, request, reply);
         return;
     }
     struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
-    if (!upload)
-        return;
-    if (strcmp(rest, "commit") == 0)
-        handle_commit(resources, upload, reply);
-    else
-        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "expected u/ID/commit");
-}
-
-static void handle_put_upload(void *context, const struct cn_coap_request *request,
-                              struct cn_coap_reply *reply)
-{
-    struct cn_resources *resources = context;
-    const char *rest;
-    const struct cn_roster_board *board = identify(resources, request, reply);
-    if (!board)
-        return;
-    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
     if (upload)
-        handle_chunk(resources, upload, rest, request, reply);
-}
-
-static void handle_get_upload(void *context, const struct cn_coap_request *request,
-                              struct cn_coap_reply *reply)
-{
-    struct cn_resources *resources = context;
-    const char *rest;
-    const struct cn_roster_board *board = identify(resources, request, reply);
-    if (!board)
-        return;
-    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
-    if (!upload)
-        return;
-    struct cn_upload_status status = {0};
-    cn_spool_describe(upload, &status);
-    reply_status(reply, CN_COAP_CONTENT, &status);
-}
-
-static void handle_delete_upload(void *context, const struct cn_coap_request *request,
-                                 struct cn_coap_reply *reply)
-{
-    struct cn_resources *resources = context;
-    const char *rest;
-    const struct cn_roster_board *board = identify(resources, request, reply);
-    if (!board)
-        return;
-    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
-    if (!upload)
-        return;
-    cn_spool_drop(resources->spool, upload);
-    reply->code = CN_COAP_DELETED;
+        use_upload(resources, upload, rest, request, reply);
 }
 
 const struct cn_coap_route *cn_resources_routes(size_t *count)
 {
     static const struct cn_coap_route routes[] = {
-        {CN_COAP_PUT, "u", false, handle_put_upload},
-        {CN_COAP_GET, "b", false, handle_blob},
-        {CN_COAP_GET, "r", true, handle_round},
-        {CN_COAP_POST, "reg", false, handle_register},
-        {CN_COAP_GET, "k", false, handle_pair_key},
-        {CN_COAP_POST, "u", false, handle_post_upload},
-        {CN_COAP_GET, "u", false, handle_get_upload},
-        {CN_COAP_DELETE, "u", false, handle_delete_upload},
+        {CN_COAP_PUT, "u", false, handle_upload},   {CN_COAP_GET, "b", false, handle_blob},
+        {CN_COAP_GET, "r", true, handle_round},     {CN_COAP_POST, "reg", false, handle_register},
+        {CN_COAP_GET, "k", false, handle_pair_key}, {CN_COAP_POST, "u", false, handle_upload},
+        {CN_COAP_GET, "u", false, handle_upload},   {CN_COAP_DELETE, "u", false, handle_upload},
     };
     *count = sizeof(routes) / sizeof(routes[0]);
     return routes;

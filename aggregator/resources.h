@@ -3,10 +3,10 @@
 //   POST reg           who I am and what I speak      -> the manifest
 //   GET  k/MEMBER      the key of the pair            -> 32 bytes
 //   GET  r             the round (observable)         -> cn_round_info
-//   GET  b/HEX/N       chunk N of the blob HEX        -> bytes
+//   GET  b/HEX/N/COUNT chunks of the blob HEX from N  -> bytes
 //   POST u             an update of this digest comes -> cn_upload_status
-//   PUT  u/ID/N        chunk N of it                  -> cn_upload_status, when it is wanted
-//   GET  u/ID          what is missing                -> cn_upload_status
+//   PUT  u/ID/N        chunks of it from N            -> cn_upload_status, when it is wanted
+//   GET  u/ID/N        what is missing from chunk N   -> cn_upload_status
 //   POST u/ID/commit   all is sent                    -> cn_upload_status; ACCEPTED means durable
 //   DELETE u/ID        it will not be sent
 //
@@ -17,8 +17,8 @@
 #include "aggregator/run.h"
 #include "transport/coap_server.h"
 
-#define CN_RESOURCES_CHUNK_SIZE 1024
-#define CN_RESOURCES_WINDOW 1024
+#define CN_RESOURCES_CHUNK_SIZE 64 // small, so that a message can be filled to any path's size
+#define CN_RESOURCES_WINDOW (1u << 18)
 
 struct cn_resources {
     struct cn_ledger *ledger; // all borrowed

@@ -1,19 +1,22 @@
 // spool.h - uploads on their way in, and the accepted frames as files.
 //
 // A frame arrives in numbered chunks of one size, in any order and more than once. It is written
-// aside; keep makes it durable under "round-N-GROUP.update". What was not kept is gone after a
-// crash and the board sends it again. Each group has at most one upload; a new one replaces the
-// old. Nothing is taken for a declared size before it was checked against the largest possible
-// frame. Threading: none.
+// aside; keep makes it durable under "round-N-GROUP.update". Before that its parts of 4096 chunks
+// are saved when they are complete, and others after two seconds: an upload goes on from those
+// after a crash, and the board sends the rest again. Each group has at most one upload; a new one
+// replaces the old. Nothing is taken for a declared size before it was checked against the largest
+// possible frame. Threading: none.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/port/store.h"
 #include "transport/message.h"
 
-#define CN_SPOOL_NAME_SIZE (CN_NAME_SIZE + 32)
+#define CN_SPOOL_NAME_SIZE (CN_NAME_SIZE + 40)
+#define CN_SPOOL_PART 4096 // chunks
 
 struct cn_spool_config {
     struct cn_store *store; // borrowed
@@ -25,6 +28,13 @@ struct cn_spool_config {
     uint64_t reserve;   // bytes to leave free on it
 };
 
+struct cn_spool_part {
+    uint32_t received; // chunks
+    uint32_t saved;    // of these, durable
+    bool exists;       // its file
+    uint64_t since_ms; // the first chunk that is not
+};
+
 struct cn_upload {
     uint8_t id[CN_UPLOAD_ID_SIZE];
     char board[CN_NAME_SIZE];
@@ -32,16 +42,21 @@ struct cn_upload {
     struct cn_declare_request declared;
     uint32_t chunk_count;
     uint32_t received;
-    uint32_t first_missing; // all before it are there
-    uint8_t *bitmap;        // chunk n is bit n % 8 of byte n / 8
+    uint32_t first_missing;                      // all before it are there
+    uint8_t *bitmap;                             // chunk n is bit n % 8 of byte n / 8
+    struct cn_chunk_range recent[CN_RECENT_MAX]; // what came last, a ring
+    uint32_t recent_count, recent_next;
     struct cn_store_file *file;
-    uint64_t touched_ms;
+    struct cn_spool_part *parts;
+    uint64_t touched_ms; // 0: not since the program started
     struct cn_upload *next;
 };
 
 struct cn_spool;
 
+// Takes up what an earlier program had saved of uploads.
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool);
+// Saves what is there of uploads.
 void cn_spool_close(struct cn_spool *spool);
 
 // Begins the upload or finds it: a group that declares the same frame again, even from another of
@@ -55,12 +70,15 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
 struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *group,
                                 const uint8_t id[CN_UPLOAD_ID_SIZE]);
 
-// Stores a chunk; a repeat changes nothing. CN_ERANGE for a wrong index or size.
+// Stores the chunks from index on, all of them whole; those that are there stay as they are.
+// CN_ERANGE for a wrong index or size, CN_ECONFLICT for other bytes than those that are there.
 cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
                     const uint8_t *data, size_t size, uint64_t now_ms);
 
-// Fills what a status says of chunks: id, chunk_count, received, missing.
-void cn_spool_describe(const struct cn_upload *upload, struct cn_upload_status *status);
+// Fills what a status says of chunks: id, chunk_count, received, known, recent, and the first
+// ranges that are missing from chunk from on, max of them at most.
+void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
+                       struct cn_upload_status *status);
 
 // The whole frame, malloced, of declared.size bytes. CN_EAGAIN while chunks are missing, CN_EDIGEST
 // when it is not what was declared.
@@ -70,8 +88,20 @@ cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *uploa
 cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload);
 void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload);
 
-// Drops uploads that stopped, and those of other rounds.
+// Saves what has waited for it; drops uploads that stopped, and those of other rounds.
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms);
+
+// Used by spool.c; in spool_parts.c. Errors of save are those of the store.
+cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload *upload,
+                          uint32_t part);
+void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_upload *upload);
+// Calls take for each part that was saved and can be used; others are removed. declared has the
+// run, round, size, digest and base. bitmap is of the part's chunks, data of its bytes.
+typedef cn_err cn_spool_take_part(void *context, const char *group,
+                                  const struct cn_declare_request *declared, uint32_t part,
+                                  const uint8_t *bitmap, const uint8_t *data);
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+                           void *context);
 
 // The name of an accepted frame's file.
 void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE]);

@@ -1,6 +1,7 @@
 // node_main.c - cairn-node: ties the runtime to the ports and the transport of this build.
 #include <string.h>
 
+#include "ports/nccl/collective_nccl.h"
 #include "ports/ports.h"
 #include "ports/tcp/collective_tcp.h"
 #include "ports/tcp/peer.h"
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
     const struct cn_ports ports = {
         .computes = cn_ports_computes,
         .collective = &cn_collective_tcp,
+        .fast = &cn_collective_nccl,
         .open_peer_link = cn_peer_tcp_open,
         .link = &cn_board_link,
         .load_link_key = load_link_key,

@@ -16,9 +16,9 @@
 #include "transport/measure.h"
 #include "transport/upload.h"
 
-#define CHUNK_DEFAULT 1024 // until the aggregator has said
-#define WINDOW_DEFAULT 64
-#define WINDOW_MAX 1024
+#define CHUNK_DEFAULT 1024     // until the aggregator has said
+#define WINDOW_DEFAULT 65536   // bytes
+#define WINDOW_MAX (16u << 20) // bytes
 // Between two looks at the round, beside its observation: the longer nothing changed, the rarer.
 // They are how a board notices that the aggregator was started anew and has forgotten the session.
 #define ROUND_MIN_MS 1000
@@ -42,6 +42,8 @@ struct link {
     uint64_t uplink_bps;
     uint64_t seed;
     struct cn_rtt rtt;
+    struct cn_controller up, down; // what is known of the path, each way
+    uint32_t parcel_size;          // bytes that a message carries; 0: nothing is known yet
     int epoll, timer;
 
     enum cn_exchange_state told; // UP, DOWN or REFUSED
@@ -104,13 +106,56 @@ static void start_registration(struct link *link)
     cn_call_start(&link->registering, CN_COAP_POST, "reg", bytes, size);
 }
 
+static uint32_t chunk_size(const struct link *link)
+{
+    return link->reply.chunk_size ? link->reply.chunk_size : CHUNK_DEFAULT;
+}
+
+static uint32_t parcel_chunks(const struct link *link)
+{
+    uint32_t chunks = link->exchange->ops->body_max(link->exchange) / chunk_size(link);
+
+    return chunks ? chunks : 1;
+}
+
+static uint64_t window(const struct link *link)
+{
+    uint64_t bytes = (uint64_t)link->reply.window * link->reply.chunk_size;
+
+    if (!bytes)
+        return WINDOW_DEFAULT;
+    return bytes < WINDOW_MAX ? bytes : WINDOW_MAX;
+}
+
+// Forgets what is known of the path: it may be another one.
+static void restart_controllers(struct link *link)
+{
+    uint32_t size = parcel_chunks(link) * chunk_size(link);
+
+    link->parcel_size = size;
+    cn_controller_init(&link->up, size + CN_TRANSFER_OVERHEAD, window(link), link->uplink_bps,
+                       link->rtt.srtt_us);
+    cn_controller_init(&link->down, size + CN_TRANSFER_OVERHEAD, window(link), 0,
+                       link->rtt.srtt_us);
+}
+
+// After a registration, or when the path takes larger or smaller messages.
+static void fit_transfers(struct link *link, uint64_t now_us)
+{
+    if (link->parcel_size != parcel_chunks(link) * chunk_size(link))
+        restart_controllers(link);
+    link->up.window_max = link->down.window_max = window(link);
+    if (link->upload &&
+        cn_upload_resize(link->upload, chunk_size(link), parcel_chunks(link), now_us))
+        cn_log(CN_LOG_WARN, "link", "no memory to cut the update anew"); // goes on with the old
+}
+
 static void finish_registration(struct link *link, uint64_t now_us)
 {
     push(link, CN_LINK_REGISTERED)->manifest = &link->manifest;
     link->round_forced = true;
     link->round_due_us = now_us;
-    if (link->upload && cn_upload_set_chunk_size(link->upload, link->reply.chunk_size, now_us))
-        cn_log(CN_LOG_WARN, "link", "no memory to start the upload over"); // goes on with the old
+    fit_transfers(link, now_us);
 }
 
 // Asks for the keys one after another: a group has at most 16 members.
@@ -169,8 +214,6 @@ static void registered(struct link *link, const struct cn_exchange_reply *reply,
     }
     link->misfit.tries = 0;
     link->reply = message;
-    if (link->reply.window > WINDOW_MAX)
-        link->reply.window = WINDOW_MAX;
     link->manifest = message.manifest;
     link->next_key = 0;
     ask_key(link, now_us);
@@ -183,7 +226,7 @@ static bool same_round(const struct cn_round_info *a, const struct cn_round_info
     return a->run == b->run && a->lineage == b->lineage && a->state == b->state &&
            a->round == b->round && a->invited == b->invited && a->version == b->version &&
            memcmp(a->version_digest, b->version_digest, CN_DIGEST_SIZE) == 0 &&
-           a->delta_size == b->delta_size &&
+           a->delta_size == b->delta_size && memcmp(&a->chain, &b->chain, sizeof(a->chain)) == 0 &&
            memcmp(a->delta_digest, b->delta_digest, CN_DIGEST_SIZE) == 0 &&
            a->decided_round == b->decided_round && a->decided_accepted == b->decided_accepted &&
            memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
@@ -291,10 +334,11 @@ static void check_session(struct link *link, uint64_t now_us)
         cn_call_hurry(&link->registering);
     cn_call_hurry(&link->keying);
     cn_call_hurry(&link->asking);
+    restart_controllers(link);
     if (link->download)
-        cn_download_reconnected(link->download, now_us);
+        cn_download_reconnected(link->download);
     if (link->upload)
-        cn_upload_reconnected(link->upload, now_us);
+        cn_upload_reconnected(link->upload);
 }
 
 static void finish_transfers(struct link *link, uint64_t now_us)
@@ -427,16 +471,20 @@ static cn_err watch(struct cn_link *base, bool on)
 
 static struct cn_transfer transfer_of(struct link *link, enum kind kind)
 {
-    bool registered = link->reply.chunk_size != 0;
+    struct cn_controller *controller = kind == KIND_UPLOAD ? &link->up : &link->down;
 
+    if (!link->parcel_size)
+        restart_controllers(link);
+    if (controller->bandwidth == 0)
+        controller->srtt_us = link->rtt.srtt_us;
     return (struct cn_transfer){
         .exchange = link->exchange,
         .rtt = &link->rtt,
+        .controller = controller,
         .kind = (uint8_t)kind,
         .generation = ++link->generation,
-        .chunk_size = registered ? link->reply.chunk_size : CHUNK_DEFAULT,
-        .window = registered ? link->reply.window : WINDOW_DEFAULT,
-        .rate_bps = link->uplink_bps,
+        .chunk_size = chunk_size(link),
+        .parcel_chunks = parcel_chunks(link),
         .seed = link->seed + link->generation,
     };
 }
@@ -454,7 +502,7 @@ static cn_err fetch(struct cn_link *base, const uint8_t digest[CN_DIGEST_SIZE], 
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_DOWNLOAD);
     link->download_us = cn_platform_now_us();
-    err = cn_download_open(&transfer, digest, size, link->download_us, &link->download);
+    err = cn_download_open(&transfer, digest, size, &link->download);
     set_timer(link, 0, 0);
     return err;
 }
@@ -469,7 +517,7 @@ static cn_err upload(struct cn_link *base, const struct cn_link_upload *frame)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_UPLOAD);
     link->upload_us = cn_platform_now_us();
-    err = cn_upload_open(&transfer, frame, link->upload_us, &link->upload);
+    err = cn_upload_open(&transfer, frame, &link->upload);
     set_timer(link, 0, 0);
     return err;
 }

@@ -9,6 +9,10 @@
 // way ever fragments or drops a chunk for its size.
 #define CN_COAP_MTU 1232
 
+// Of that, what DTLS 1.2 with a connection ID and its padding to 16 bytes, the CoAP header, the
+// token and the options of a chunk leave for a body.
+#define CN_COAP_PARCEL (CN_COAP_MTU - 144)
+
 // Initialises libcoap once for the process and sends its messages to cn_log.
 void cn_coap_start(void);
 

@@ -49,6 +49,7 @@ enum cn_coap_code {                   // class * 32 + detail
 };
 
 struct cn_coap_request {
+    enum cn_coap_method method;
     const char *board;   // authenticated PSK identity of the session
     const char *path;    // what follows the route's prefix, without a leading '/'; "" for nothing
     const uint8_t *body; // borrowed

@@ -15,40 +15,41 @@
 struct cn_download {
     struct cn_transfer transfer;
     struct cn_flight flight;
-    struct cn_pacer pacer;
     struct cn_backoff backoff;
     enum cn_download_state state;
     uint8_t digest[CN_DIGEST_SIZE];
     char digest_text[2 * CN_DIGEST_SIZE + 1];
     uint8_t *data;
     size_t size;
-    struct cn_sha256 sha; // over the chunks before hashed
+    uint32_t chunk_count;
+    struct cn_sha256 sha; // over the parcels before hashed
     uint32_t hashed;
     uint32_t mismatches;
     uint64_t paused_until_us;
 };
 
 cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest[CN_DIGEST_SIZE],
-                        uint64_t size, uint64_t now_us, struct cn_download **download)
+                        uint64_t size, struct cn_download **download)
 {
-    uint64_t count = (size + transfer->chunk_size - 1) / transfer->chunk_size;
+    uint64_t chunks = (size + transfer->chunk_size - 1) / transfer->chunk_size;
+    uint64_t count = (chunks + transfer->parcel_chunks - 1) / transfer->parcel_chunks;
     struct cn_download *opened;
 
-    if (!size || count >= CN_FLIGHT_NONE || size > SIZE_MAX)
+    if (!size || chunks >= CN_FLIGHT_NONE || size > SIZE_MAX)
         return CN_ERANGE;
     opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     opened->transfer = *transfer;
     opened->size = (size_t)size;
+    opened->chunk_count = (uint32_t)chunks;
     opened->data = malloc(opened->size);
-    if (!opened->data || cn_flight_init(&opened->flight, (uint32_t)count)) {
+    if (!opened->data || cn_flight_init(&opened->flight, transfer->controller, (uint32_t)count)) {
         cn_download_close(opened);
         return CN_ENOMEM;
     }
     memcpy(opened->digest, digest, CN_DIGEST_SIZE);
     cn_hex(opened->digest_text, digest, CN_DIGEST_SIZE);
-    cn_pacer_init(&opened->pacer, transfer->window, 0, now_us);
     opened->backoff =
         (struct cn_backoff){.min_ms = PAUSE_MIN_MS, .max_ms = PAUSE_MAX_MS, .seed = transfer->seed};
     cn_sha256_init(&opened->sha);
@@ -65,67 +66,73 @@ void cn_download_close(struct cn_download *download)
     free(download);
 }
 
-static bool send_chunk(struct cn_download *download, uint32_t chunk, uint64_t now_us)
+static size_t parcel_bytes(const struct cn_download *download, uint32_t parcel)
+{
+    size_t full = (size_t)download->transfer.parcel_chunks * download->transfer.chunk_size;
+    size_t rest = download->size - parcel * full;
+
+    return rest < full ? rest : full;
+}
+
+static size_t offset_of(const struct cn_download *download, uint32_t parcel)
+{
+    return (size_t)parcel * download->transfer.parcel_chunks * download->transfer.chunk_size;
+}
+
+static bool send_request(struct cn_download *download, uint32_t parcel, uint64_t now_us)
 {
     struct cn_exchange *exchange = download->transfer.exchange;
     struct cn_exchange_request request = {.method = CN_COAP_GET};
-    char path[2 * CN_DIGEST_SIZE + 20];
+    uint32_t per = download->transfer.parcel_chunks;
+    uint32_t first = parcel * per;
+    uint32_t rest = download->chunk_count - first;
+    char path[2 * CN_DIGEST_SIZE + 32];
 
-    cn_flight_sent(&download->flight, chunk, now_us);
-    snprintf(path, sizeof(path), "b/%s/%u", download->digest_text, chunk);
+    cn_flight_sent(&download->flight, parcel,
+                   (uint32_t)parcel_bytes(download, parcel) + CN_TRANSFER_OVERHEAD, now_us);
+    snprintf(path, sizeof(path), "b/%s/%u/%u", download->digest_text, first,
+             rest < per ? rest : per);
     request.path = path;
-    request.tag = cn_transfer_tag(&download->transfer, download->flight.chunks[chunk].tries, chunk);
+    request.tag =
+        cn_transfer_tag(&download->transfer, download->flight.parcels[parcel].tries, parcel);
     if (!exchange->ops->send(exchange, &request))
         return true;
-    cn_flight_lose(&download->flight, chunk);
+    cn_flight_lose_all(&download->flight);
     return false;
+}
+
+static void send_requests(struct cn_download *download, uint64_t now_us, uint64_t *wake_us)
+{
+    struct cn_flight *flight = &download->flight;
+
+    cn_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
+    while (cn_controller_may_send(flight->controller, flight->in_flight, now_us, wake_us)) {
+        uint32_t parcel = cn_flight_next(flight);
+
+        if (parcel == CN_FLIGHT_NONE)
+            break;
+        if (!send_request(download, parcel, now_us)) {
+            *wake_us = now_us + UNCONNECTED_US < *wake_us ? now_us + UNCONNECTED_US : *wake_us;
+            return;
+        }
+    }
+    cn_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
 }
 
 void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *wake_us)
 {
-    uint64_t wake = *wake_us;
-
     if (download->state != CN_DOWNLOAD_RUNNING)
         return;
-    if (now_us < download->paused_until_us) {
-        wake = download->paused_until_us;
-    } else {
-        cn_flight_expire(&download->flight, download->transfer.rtt, &download->pacer, now_us,
-                         &wake);
-        while (cn_pacer_may_send(&download->pacer, download->flight.in_flight, now_us, &wake)) {
-            uint32_t chunk = cn_flight_next(&download->flight);
-
-            if (chunk == CN_FLIGHT_NONE)
-                break;
-            if (!send_chunk(download, chunk, now_us)) {
-                wake = now_us + UNCONNECTED_US;
-                break;
-            }
-        }
-        if (download->flight.in_flight) {
-            uint64_t due = download->flight.chunks[download->flight.sent.first].sent_us +
-                           cn_rtt_timeout_us(download->transfer.rtt);
-
-            wake = due < wake ? due : wake;
-        }
-    }
-    if (wake < *wake_us)
-        *wake_us = wake;
+    if (now_us >= download->paused_until_us)
+        send_requests(download, now_us, wake_us);
+    else if (download->paused_until_us < *wake_us)
+        *wake_us = download->paused_until_us;
 }
 
-void cn_download_reconnected(struct cn_download *download, uint64_t now_us)
+void cn_download_reconnected(struct cn_download *download)
 {
     cn_flight_lose_all(&download->flight);
-    cn_pacer_init(&download->pacer, download->transfer.window, 0, now_us);
     download->paused_until_us = 0;
-}
-
-static size_t chunk_bytes(const struct cn_download *download, uint32_t chunk)
-{
-    size_t offset = (size_t)chunk * download->transfer.chunk_size;
-    size_t rest = download->size - offset;
-
-    return rest < download->transfer.chunk_size ? rest : download->transfer.chunk_size;
 }
 
 static void pause_until(struct cn_download *download, uint64_t now_us, uint32_t max_age_s)
@@ -157,9 +164,8 @@ static void hash(struct cn_download *download, uint64_t now_us)
 
     while (download->hashed < download->flight.count &&
            cn_flight_is_done(&download->flight, download->hashed)) {
-        cn_sha256_add(&download->sha,
-                      download->data + (size_t)download->hashed * download->transfer.chunk_size,
-                      chunk_bytes(download, download->hashed));
+        cn_sha256_add(&download->sha, download->data + offset_of(download, download->hashed),
+                      parcel_bytes(download, download->hashed));
         download->hashed++;
     }
     if (download->hashed < download->flight.count)
@@ -172,27 +178,22 @@ static void hash(struct cn_download *download, uint64_t now_us)
 }
 
 static void accept(struct cn_download *download, const struct cn_exchange_reply *reply,
-                   uint8_t tries, uint32_t chunk, uint64_t now_us)
+                   uint8_t tries, uint32_t parcel, uint64_t now_us)
 {
-    const struct cn_flight_chunk *entry = &download->flight.chunks[chunk];
-    bool exact = entry->tries == tries;
-    uint32_t order = entry->order;
+    const struct cn_flight_parcel *entry = &download->flight.parcels[parcel];
+    uint64_t rtt_us = entry->tries == tries ? now_us - entry->mark.sent_us : 0;
 
-    if (reply->size != chunk_bytes(download, chunk)) {
+    if (reply->size != parcel_bytes(download, parcel)) {
         start_over(download, now_us, "a chunk has the wrong size");
         return;
     }
-    if (!cn_flight_arrived(&download->flight, chunk))
+    if (!cn_flight_arrived(&download->flight, parcel, now_us))
         return;
-    memcpy(download->data + (size_t)chunk * download->transfer.chunk_size, reply->body,
-           reply->size);
+    memcpy(download->data + offset_of(download, parcel), reply->body, reply->size);
     download->backoff.tries = 0;
-    cn_pacer_acked(&download->pacer, 1);
-    if (exact) {
-        cn_rtt_add(download->transfer.rtt, now_us - entry->sent_us);
-        cn_flight_detect(&download->flight, order, CN_FLIGHT_NONE, download->transfer.rtt,
-                         &download->pacer, now_us);
-    }
+    if (rtt_us)
+        cn_rtt_add(download->transfer.rtt, rtt_us);
+    cn_flight_acked(&download->flight, rtt_us, now_us);
     hash(download, now_us);
 }
 
@@ -200,15 +201,15 @@ bool cn_download_reply(struct cn_download *download, const struct cn_exchange_re
                        uint64_t now_us)
 {
     uint8_t tries;
-    uint32_t chunk;
+    uint32_t parcel;
 
-    if (!cn_transfer_read_tag(&download->transfer, reply->tag, &tries, &chunk) ||
-        chunk >= download->flight.count)
+    if (!cn_transfer_read_tag(&download->transfer, reply->tag, &tries, &parcel) ||
+        parcel >= download->flight.count)
         return false;
     if (download->state != CN_DOWNLOAD_RUNNING || now_us < download->paused_until_us)
         return true;
     if (reply->code == CN_COAP_CONTENT)
-        accept(download, reply, tries, chunk, now_us);
+        accept(download, reply, tries, parcel, now_us);
     else if (reply->code == CN_COAP_NOT_FOUND || reply->code == CN_COAP_GONE)
         download->state = CN_DOWNLOAD_GONE;
     else

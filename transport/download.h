@@ -1,5 +1,6 @@
-// download.h - fetches a blob by its digest: GET b/DIGEST/N for every chunk, a window of them at a
-// time.
+// download.h - fetches a blob by its digest: GET b/DIGEST/N/COUNT for every parcel, paced.
+//
+// The controller paces the requests as if they were the answers, whose way is the bottleneck.
 //
 // Threading: none.
 #pragma once
@@ -18,14 +19,14 @@ struct cn_download;
 
 // Allocates size bytes.
 cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest[CN_DIGEST_SIZE],
-                        uint64_t size, uint64_t now_us, struct cn_download **download);
+                        uint64_t size, struct cn_download **download);
 void cn_download_close(struct cn_download *download);
 
 // Sends what is due; lowers *wake_us to when there will be more.
 void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *wake_us);
 
 // The session is a new one: what is in flight will not be answered.
-void cn_download_reconnected(struct cn_download *download, uint64_t now_us);
+void cn_download_reconnected(struct cn_download *download);
 
 // Returns false when the reply is not for this download.
 bool cn_download_reply(struct cn_download *download, const struct cn_exchange_reply *reply,

@@ -14,7 +14,7 @@ struct cn_exchange_request {
     uint64_t tag;
     enum cn_coap_method method;
     const char *path;    // "u/0011223344556677/12"
-    const uint8_t *body; // at most CN_COAP_BODY_MAX bytes
+    const uint8_t *body; // at most body_max bytes
     size_t size;
     bool silent;  // no answer wanted, unless it is an error
     bool observe; // with GET: notifications follow under the same tag
@@ -54,6 +54,9 @@ struct cn_exchange_ops {
 
     // CN_EAGAIN while there is no connection. CN_OK does not mean that it arrived.
     cn_err (*send)(struct cn_exchange *exchange, const struct cn_exchange_request *request);
+
+    // Bytes of a body that the way to the aggregator takes in one message, either way.
+    uint32_t (*body_max)(const struct cn_exchange *exchange);
 
     // Does what is due and calls the sink. Returns when it wants to be called again at the latest,
     // in microseconds of cn_platform_now_us.

@@ -177,6 +177,12 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     return CN_OK;
 }
 
+static uint32_t body_max(const struct cn_exchange *exchange)
+{
+    (void)exchange;
+    return CN_COAP_BODY_MAX;
+}
+
 static int descriptor(const struct cn_exchange *exchange)
 {
     return ((const struct loopback *)exchange)->event;
@@ -219,6 +225,7 @@ static const struct cn_exchange_ops ops = {
     .close = close_loopback,
     .descriptor = descriptor,
     .send = send_request,
+    .body_max = body_max,
     .step = step,
     .state = state,
     .session = session,

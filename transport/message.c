@@ -78,6 +78,7 @@ static const struct cn_message_field rules_fields[] = {
     FIELD(23, BOOL, cn_rules, flip),
     NUMBER(24, cn_rules, crop, 0, 1024),
     REAL(25, cn_rules, noise, 0, HUGE),
+    NUMBER(26, cn_rules, batch_norm, 0, CN_BATCH_NORM_FROZEN),
 };
 static const struct cn_message_schema rules_schema = SCHEMA(rules_fields);
 
@@ -121,7 +122,7 @@ static const struct cn_message_field manifest_fields[] = {
     NUMBER(2, cn_register_reply, update_format, 1, UINT32_MAX),
     NUMBER(3, cn_register_reply, graph_ops, 1, UINT32_MAX),
     NUMBER(4, cn_register_reply, chunk_size, 16, CN_CHUNK_MAX),
-    NUMBER(5, cn_register_reply, window, 1, 65536),
+    NUMBER(5, cn_register_reply, window, 1, UINT32_MAX),
     LONG(6, cn_register_reply, manifest.run, 0, ANY),
     NUMBER(7, cn_register_reply, manifest.lineage, 0, UINT32_MAX),
     FIELD(8, NAME, cn_register_reply, manifest.group),
@@ -130,6 +131,19 @@ static const struct cn_message_field manifest_fields[] = {
     SUB(11, cn_register_reply, manifest.job, job_schema),
 };
 static const struct cn_message_schema manifest_schema = SCHEMA(manifest_fields);
+
+static const struct cn_message_field chain_fields[] = {
+    FIELD(1, BYTES, cn_delta_chain, digests),
+    NUMBER(2, cn_delta_chain, sizes[0], 0, UINT32_MAX),
+    NUMBER(3, cn_delta_chain, sizes[1], 0, UINT32_MAX),
+    NUMBER(4, cn_delta_chain, sizes[2], 0, UINT32_MAX),
+    NUMBER(5, cn_delta_chain, sizes[3], 0, UINT32_MAX),
+    NUMBER(6, cn_delta_chain, sizes[4], 0, UINT32_MAX),
+    NUMBER(7, cn_delta_chain, sizes[5], 0, UINT32_MAX),
+    NUMBER(8, cn_delta_chain, sizes[6], 0, UINT32_MAX),
+    NUMBER(9, cn_delta_chain, sizes[7], 0, UINT32_MAX),
+};
+static const struct cn_message_schema chain_schema = SCHEMA(chain_fields);
 
 static const struct cn_message_field round_fields[] = {
     LONG(1, cn_round_info, run, 0, ANY),
@@ -147,6 +161,10 @@ static const struct cn_message_field round_fields[] = {
     NUMBER(13, cn_round_info, decided_round, 0, UINT32_MAX),
     FIELD(14, BOOL, cn_round_info, decided_accepted),
     FIELD(15, BYTES, cn_round_info, decided_digest),
+    {.key = 16,
+     .kind = RULES,
+     .offset = offsetof(struct cn_round_info, chain),
+     .schema = &chain_schema},
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 
@@ -176,6 +194,13 @@ static const struct cn_message_field status_fields[] = {
      .max = CN_RANGE_MAX,
      .count_offset = offsetof(struct cn_upload_status, missing_count)},
     FIELD(8, TEXT, cn_upload_status, reason),
+    NUMBER(9, cn_upload_status, known, 0, UINT32_MAX),
+    {.key = 10,
+     .kind = RANGES,
+     .offset = offsetof(struct cn_upload_status, recent),
+     .max = CN_RECENT_MAX,
+     .min = CN_MESSAGE_ANY_ORDER,
+     .count_offset = offsetof(struct cn_upload_status, recent_count)},
 };
 static const struct cn_message_schema status_schema = SCHEMA(status_fields);
 
@@ -239,22 +264,29 @@ cn_err cn_message_get_declare(const uint8_t *bytes, size_t size, struct cn_decla
 
 cn_err cn_message_put_status(const struct cn_upload_status *message, uint8_t *bytes, size_t *size)
 {
-    if (message->missing_count > CN_RANGE_MAX)
+    if (message->missing_count > CN_RANGE_MAX || message->recent_count > CN_RECENT_MAX)
         return CN_ERANGE;
     return cn_message_put(&status_schema, message, bytes, size);
+}
+
+static bool ranges_fit(const struct cn_chunk_range *ranges, uint32_t count, uint32_t end)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranges[i].first + ranges[i].count > end)
+            return false;
+    }
+    return true;
 }
 
 cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload_status *message)
 {
     cn_err err = cn_message_get(&status_schema, bytes, size, message, sizeof(*message));
 
-    if (!err && message->missing_count) {
-        const struct cn_chunk_range *last = &message->missing[message->missing_count - 1];
-
-        if (last->first + last->count > message->chunk_count) {
-            memset(message, 0, sizeof(*message));
-            err = CN_EFORMAT;
-        }
+    if (!err && (message->known > message->chunk_count ||
+                 !ranges_fit(message->missing, message->missing_count, message->chunk_count) ||
+                 !ranges_fit(message->recent, message->recent_count, message->chunk_count))) {
+        memset(message, 0, sizeof(*message));
+        err = CN_EFORMAT;
     }
     return err;
 }

@@ -9,11 +9,11 @@
 #include "runtime/port/link.h"
 
 #define CN_MESSAGE_MAX 1024 // bytes of any message here
-#define CN_CHUNK_MAX 1088 // bytes of a chunk: with its headers it fits CN_COAP_BODY_MAX's datagram
+#define CN_CHUNK_MAX 1024   // bytes of a chunk: with its headers one fits the smallest datagram
 
 // Protocol and format versions this build speaks, oldest and newest.
-#define CN_PROTOCOL_MIN 1
-#define CN_PROTOCOL_MAX 1
+#define CN_PROTOCOL_MIN 2
+#define CN_PROTOCOL_MAX 2
 #define CN_UPDATE_FORMAT_MIN 2
 #define CN_UPDATE_FORMAT_MAX 2
 #define CN_GRAPH_OPS_MIN 1
@@ -33,7 +33,7 @@ struct cn_register_request {
 struct cn_register_reply {
     uint32_t protocol, update_format, graph_ops;
     uint32_t chunk_size; // bytes of a chunk, both ways
-    uint32_t window;     // chunks in flight, at most
+    uint32_t window;     // chunks in flight, at most, each way
     struct cn_manifest manifest;
 };
 
@@ -51,12 +51,13 @@ struct cn_declare_request {
 
 #define CN_UPLOAD_ID_SIZE 8
 #define CN_RANGE_MAX 48
+#define CN_RECENT_MAX 24
 
 struct cn_chunk_range {
     uint32_t first, count;
 };
 
-// Reply to POST u, PUT u/ID/N (when asked for), GET u/ID and POST u/ID/commit.
+// Reply to POST u, PUT u/ID/N (when asked for), GET u/ID/N and POST u/ID/commit.
 struct cn_upload_status {
     uint8_t id[CN_UPLOAD_ID_SIZE]; // first bytes of SHA-256(board | run | round | digest)
     bool decided;                  // verdict is set
@@ -67,6 +68,9 @@ struct cn_upload_status {
     struct cn_chunk_range missing[CN_RANGE_MAX]; // the first ones, in order
     uint32_t missing_count;
     char reason[120]; // of a verdict other than accepted
+    uint32_t known;   // chunks that the list of missing ones covers: the rest may be there or not
+    struct cn_chunk_range recent[CN_RECENT_MAX]; // that came last, in that order
+    uint32_t recent_count;
 };
 
 // The graph operator set that a board needs for the job: 2 with rules or the losses after mse.

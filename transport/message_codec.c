@@ -231,7 +231,7 @@ static cn_err get_pair(CborValue *value, struct cn_version_range *range)
     return CN_OK;
 }
 
-// Ranges are ascending, not empty, and do not touch.
+// Ranges are not empty; unless any order is allowed they ascend and do not touch.
 static cn_err get_ranges(CborValue *value, const struct cn_message_field *field, uint8_t *object)
 {
     struct cn_chunk_range *ranges = (struct cn_chunk_range *)(void *)(object + field->offset);
@@ -245,7 +245,7 @@ static cn_err get_ranges(CborValue *value, const struct cn_message_field *field,
     pairs = (uint32_t)(count / 2);
     for (size_t i = 0; i < pairs; i++) {
         ranges[i] = (struct cn_chunk_range){numbers[2 * i], numbers[2 * i + 1]};
-        if (!ranges[i].count || (i && ranges[i].first <= end))
+        if (!ranges[i].count || (field->min != CN_MESSAGE_ANY_ORDER && i && ranges[i].first <= end))
             return CN_EFORMAT;
         end = (uint64_t)ranges[i].first + ranges[i].count;
         if (end > UINT32_MAX)

@@ -3,6 +3,8 @@
 
 #include "transport/message.h"
 
+#define CN_MESSAGE_ANY_ORDER 1 // min of RANGES that may come in any order, touch and repeat
+
 // A message is described by a table: one row for each key, and what the struct's field is. The
 // order of the rows is that of the keys, which makes the encoding deterministic (RFC 8949, 4.2.1).
 enum cn_message_kind {

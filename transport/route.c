@@ -34,6 +34,7 @@ void cn_route_dispatch(const struct cn_coap_route *routes, size_t count, void *c
 {
     bool found = false;
 
+    request->method = (enum cn_coap_method)method;
     reply->code = CN_COAP_INTERNAL_ERROR;
     reply->size = 0;
     reply->max_age_s = 0;

@@ -1,11 +1,12 @@
 // upload.h - sends a frame: declare, chunks, commit. PROTOCOL.md has the rules.
 //
 //   DECLARING --status--> SENDING --all there--> COMMITTING --verdict--> FINISHED
-//       ^                    |        <--chunks missing--|
+//       ^      SURVEYING     |        <--chunks missing--|
 //       +--unknown upload, digest mismatch, "later"------+
 //
-// Chunks are not answered one by one: every so often one asks for the status, which names the
-// missing ranges. A repeated declaration continues where the aggregator is. Threading: none.
+// Parcels are not answered one by one: every so often one asks for the status, which names the
+// missing ranges and what came lately. A repeated declaration continues where the aggregator is.
+// Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -17,17 +18,19 @@ struct cn_upload;
 
 // frame->frame is borrowed until close.
 cn_err cn_upload_open(const struct cn_transfer *transfer, const struct cn_link_upload *frame,
-                      uint64_t now_us, struct cn_upload **upload);
+                      struct cn_upload **upload);
 void cn_upload_close(struct cn_upload *upload);
 
 // Sends what is due; lowers *wake_us to when there will be more.
 void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us);
 
 // The session is a new one: what is in flight will not be answered.
-void cn_upload_reconnected(struct cn_upload *upload, uint64_t now_us);
+void cn_upload_reconnected(struct cn_upload *upload);
 
-// A registration gave another chunk size: starts over when it differs.
-cn_err cn_upload_set_chunk_size(struct cn_upload *upload, uint32_t chunk_size, uint64_t now_us);
+// A registration gave another chunk size, or the path takes other parcels: goes on from what the
+// aggregator has when they differ.
+cn_err cn_upload_resize(struct cn_upload *upload, uint32_t chunk_size, uint32_t parcel_chunks,
+                        uint64_t now_us);
 
 // Returns false when the reply is not for this upload.
 bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *reply,
@@ -38,6 +41,9 @@ bool cn_upload_is_stale(const struct cn_upload *upload);
 
 // The verdict, or NULL while there is none.
 const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload);
+
+// Parcels that were sent again, and losses that were none.
+void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, uint64_t *spurious);
 
 // What was sent of it, without the time.
 void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample);

@@ -302,7 +302,7 @@ KERNEL(batch_norm_sums)
 
         if (op->frozen) {
             mean = a.in[3][c];
-            variance = a.in[4][c];
+            variance = a.in[4][c] < 0 ? 0 : a.in[4][c];
         } else {
             statistics_of(&a, c, &mean, &variance);
         }

@@ -168,7 +168,7 @@ static uint64_t attention_elements(const struct cn_call *call)
 
 static uint64_t loss_elements(const struct cn_call *call)
 {
-    return times(call->loss.outputs, call->loss.rows ? call->loss.rows : 1);
+    return times(call->loss.outputs, call->loss.rows);
 }
 
 // One thread for each element of the result.
@@ -416,7 +416,7 @@ static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_loss_call *op = &args->call.loss;
     bool entropy = args->call.op == CN_OP_CROSS_ENTROPY;
-    uint64_t rows = args->samples * (entropy && op->rows ? op->rows : 1);
+    uint64_t rows = args->samples * (entropy ? op->rows : 1);
     uint64_t blocks;
     cn_err err;
 

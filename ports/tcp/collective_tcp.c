@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -398,6 +399,25 @@ static void tcp_cancel(struct cn_collective *collective)
     (void)eventfd_write(tcp->cancel_fd, 1); // can only fail when it is readable already
 }
 
+static cn_err tcp_check(struct cn_collective *collective)
+{
+    struct tcp *tcp = (struct tcp *)collective;
+    struct pollfd fds[CN_GROUP_MAX];
+
+    if (tcp->dead)
+        return CN_EPEER;
+    for (uint32_t r = 0; r < tcp->view.size; r++)
+        fds[r] =
+            (struct pollfd){.fd = tcp->mesh.pairs[r] ? cn_pair_descriptor(tcp->mesh.pairs[r]) : -1,
+                            .events = POLLRDHUP};
+    if (poll(fds, tcp->view.size, 0) <= 0)
+        return CN_OK;
+    for (uint32_t r = 0; r < tcp->view.size; r++)
+        if (fds[r].revents & (POLLRDHUP | POLLERR | POLLHUP))
+            return fail(tcp, member_of(tcp, r), CN_EPEER);
+    return CN_OK;
+}
+
 static uint32_t tcp_lost(const struct cn_collective *collective)
 {
     return ((const struct tcp *)collective)->lost;
@@ -486,5 +506,6 @@ const struct cn_collective_ops cn_collective_tcp = {
     .close = tcp_close,
     .run = tcp_run,
     .cancel = tcp_cancel,
+    .check = tcp_check,
     .lost = tcp_lost,
 };

@@ -9,7 +9,8 @@
 
 struct cn_ports {
     const struct cn_compute_ops *const *computes; // ends with NULL; the first that opens is "auto"
-    const struct cn_collective_ops *collective;
+    const struct cn_collective_ops *collective;   // encrypted
+    const struct cn_collective_ops *fast; // not encrypted, for a LAN that is trusted; NULL: none
     cn_err (*open_peer_link)(const char *listen, const struct cn_member *members, uint32_t count,
                              uint32_t self, struct cn_peer_link **link);
     const struct cn_link_ops *link;

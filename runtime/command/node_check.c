@@ -5,13 +5,17 @@
 
 #include "runtime/command/board_find.h"
 #include "runtime/command/command.h"
+#include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/profile/quantity.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
+    "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
+    "       cairn-node check --ops\n"
     "       cairn-node check --board auto [--boards DIR]\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
@@ -22,6 +26,9 @@ static const char help[] =
     "or the list of what is not supported.\n"
     "\n"
     "  --origin           the file and line that set each value\n"
+    "  --batch N          plan for this batch; default: 32\n"
+    "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
+    "  --ops              list the ONNX operators that are supported\n"
     "  --board auto       recognise this board, or say what its firmware calls itself\n"
     "  --boards DIR       folder of the types of boards; default: the installed ones\n";
 
@@ -70,14 +77,34 @@ static void print_sample(const struct cn_trainer *trainer)
     printf("%s), an output %zu values\n", shape.rank == 1 ? "," : "", shape.outputs);
 }
 
+// What the options say.
+struct wishes {
+    bool origin, ops;
+    uint32_t batch;
+    uint64_t memory; // bytes, 0: no limit
+    const char *board, *boards;
+};
+
+static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
+{
+    const struct cn_trainer_plan *plan = cn_trainer_plan(trainer);
+
+    printf("%.2f MiB to train with batches of %u: %s", (double)plan->bytes / 1048576, batch,
+           cn_recompute_text(plan->recompute));
+    if (plan->batch < batch)
+        printf(", %u samples at a time", plan->batch);
+    printf("\n");
+}
+
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
-                         struct cn_diag *diag)
+                         const struct wishes *wishes, struct cn_diag *diag)
 {
     struct cn_trainer_config config = {
         .compute = cn_command_compute(ports, CN_DEVICE_AUTO),
         .threads = cn_platform_cpu_count(),
-        .batch = CHECK_BATCH,
+        .batch = wishes->batch,
         .loss = CN_LOSS_MSE, // takes an output of any shape
+        .memory_limit = wishes->memory,
     };
     struct cn_trainer *trainer = NULL;
     cn_err err;
@@ -87,13 +114,12 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
         return err;
     print_tensors(cn_trainer_layout(trainer));
     print_sample(trainer);
-    printf("%.2f MiB to train with batches of %d\n", (double)cn_trainer_memory(trainer) / 1048576,
-           CHECK_BATCH);
+    print_plan(trainer, wishes->batch);
     cn_trainer_close(trainer);
     return CN_OK;
 }
 
-static int check_model(const struct cn_ports *ports, const char *path)
+static int check_model(const struct cn_ports *ports, const char *path, const struct wishes *wishes)
 {
     static struct cn_diag diag;
     struct cn_onnx *onnx = NULL;
@@ -105,7 +131,7 @@ static int check_model(const struct cn_ports *ports, const char *path)
     if (!err)
         err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
-        err = plan_model(ports, onnx, &diag);
+        err = plan_model(ports, onnx, wishes, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
@@ -113,6 +139,23 @@ static int check_model(const struct cn_ports *ports, const char *path)
     if (err && diag.count == 0)
         fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+static int usage(void)
+{
+    fputs(help, stderr);
+    return CN_EXIT_USAGE;
+}
+
+// One line of names, as the README has it.
+static int print_ops(void)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = cn_import_op_name(i)); i++)
+        printf("%s%s", i ? ", " : "", name);
+    printf("\n");
+    return CN_EXIT_DONE;
 }
 
 // What the firmware says, the folder that knows it, and its profile.
@@ -143,36 +186,54 @@ static int check_board(const char *board, const char *boards)
     return check_profile(path, false);
 }
 
-static int run(const struct cn_ports *ports, int argc, char **argv)
+// False for an option or a number that is none.
+static bool take_options(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
+                                          {"batch", required_argument, NULL, 'n'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"ops", no_argument, NULL, 'l'},
                                           {"board", required_argument, NULL, 'b'},
                                           {"boards", required_argument, NULL, 'd'},
                                           {0}};
-    const char *dot, *board = NULL, *boards = NULL;
-    bool origin = false;
+    uint64_t number;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option == 'b')
-            board = optarg;
+        if (option == 'o')
+            wishes->origin = true;
+        else if (option == 'l')
+            wishes->ops = true;
+        else if (option == 'b')
+            wishes->board = optarg;
         else if (option == 'd')
-            boards = optarg;
-        else if (option == 'o')
-            origin = true;
-        else
-            return CN_EXIT_USAGE;
+            wishes->boards = optarg;
+        else if (option == 'n' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
+                 number <= UINT32_MAX)
+            wishes->batch = (uint32_t)number;
+        else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+            return false;
     }
-    if (board && optind == argc)
-        return check_board(board, boards);
-    if (optind + 1 != argc) {
-        fputs(help, stderr);
-        return CN_EXIT_USAGE;
-    }
+    return true;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    struct wishes wishes = {.batch = CHECK_BATCH};
+    const char *dot;
+
+    if (!take_options(argc, argv, &wishes))
+        return usage();
+    if (wishes.ops && optind == argc)
+        return print_ops();
+    if (wishes.board && optind == argc)
+        return check_board(wishes.board, wishes.boards);
+    if (optind + 1 != argc || wishes.ops || wishes.board)
+        return usage();
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)
-        return check_model(ports, argv[optind]);
-    return check_profile(argv[optind], origin);
+        return check_model(ports, argv[optind], &wishes);
+    return check_profile(argv[optind], wishes.origin);
 }
 
 const struct cn_command cn_command_check = {

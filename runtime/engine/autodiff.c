@@ -299,6 +299,10 @@ static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_NORM] = cn_autodiff_norm,
     [CN_OP_BATCH_NORM] = cn_autodiff_batch_norm,
     [CN_OP_DROPOUT] = cn_autodiff_dropout,
+    [CN_OP_CONV_GRAD_INPUT] = cn_autodiff_conv_transpose,
+    [CN_OP_RESIZE] = cn_autodiff_resize,
+    [CN_OP_EXTREME] = cn_autodiff_extreme,
+    [CN_OP_RECURRENT] = cn_autodiff_recurrent,
 };
 
 static void mark_needed(struct cn_autodiff *diff)

@@ -57,3 +57,7 @@ cn_autodiff_fn cn_autodiff_copy, cn_autodiff_fill, cn_autodiff_gather;
 
 // _rows:
 cn_autodiff_fn cn_autodiff_products, cn_autodiff_softmax, cn_autodiff_norm;
+
+// _planes and _recurrent:
+cn_autodiff_fn cn_autodiff_conv_transpose, cn_autodiff_resize, cn_autodiff_extreme;
+cn_autodiff_fn cn_autodiff_recurrent;

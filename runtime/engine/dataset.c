@@ -22,6 +22,7 @@ struct cn_dataset {
     float scale, mean;
     size_t sample_size; // elements
     size_t outputs;     // elements of one target
+    bool integers;      // inputs, see cn_sample_shape
     uint64_t count;     // samples
     uint64_t held_out;  // of them
     uint64_t seed;
@@ -84,6 +85,22 @@ static cn_err check_finite(const struct cn_npy *npy, const char *path, struct cn
     return CN_OK;
 }
 
+static cn_err check_integers(const struct cn_npy *npy, const char *path, struct cn_diag *diag)
+{
+    size_t size = npy->count / npy->dims[0];
+
+    for (size_t i = 0; i < npy->count; i++) {
+        int64_t number = cn_npy_int(npy, i);
+
+        if (number >= INT32_MIN && number <= INT32_MAX)
+            continue;
+        cn_diag_add(diag, "%s: sample %zu has %lld at its value %zu; wanted numbers of 32 bits",
+                    path, i / size, (long long)number, i % size);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
 static cn_err check_inputs(const struct cn_dataset *dataset, const char *path,
                            const struct cn_sample_shape *shape, struct cn_diag *diag)
 {
@@ -91,7 +108,11 @@ static cn_err check_inputs(const struct cn_dataset *dataset, const char *path,
     char type[CN_NPY_TYPE_SIZE], found[SHAPE_TEXT_SIZE], wanted[SHAPE_TEXT_SIZE];
 
     cn_npy_type_text(npy, type);
-    if (strcmp(type, "float32") != 0 && strcmp(type, "uint8") != 0) {
+    if (shape->integers && npy->kind == CN_NPY_FLOAT) {
+        cn_diag_add(diag, "%s: the inputs are %s; the model takes integers", path, type);
+        return CN_EFORMAT;
+    }
+    if (!shape->integers && strcmp(type, "float32") != 0 && strcmp(type, "uint8") != 0) {
         cn_diag_add(diag,
                     "%s: the inputs are %s; wanted float32 or uint8: save them with "
                     ".astype(numpy.float32)",
@@ -104,6 +125,8 @@ static cn_err check_inputs(const struct cn_dataset *dataset, const char *path,
         cn_diag_add(diag, "%s: a sample has the shape %s; the model wants %s", path, found, wanted);
         return CN_EFORMAT;
     }
+    if (shape->integers)
+        return check_integers(npy, path, diag);
     return npy->kind == CN_NPY_FLOAT ? check_finite(npy, path, diag) : CN_OK;
 }
 
@@ -237,6 +260,7 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
     opened->scale = (float)config->scale;
     opened->mean = (float)config->mean;
     opened->outputs = shape->outputs;
+    opened->integers = shape->integers;
     opened->seed = config->seed;
     opened->split_key = stream_key(config->seed, STREAM_SPLIT, 0);
     opened->sample_size = 1;
@@ -292,6 +316,14 @@ static void copy_inputs(const struct cn_dataset *dataset, uint64_t sample, float
     float scale = dataset->scale;
     float mean = dataset->mean;
 
+    if (dataset->integers) {
+        for (size_t i = 0; i < size; i++) {
+            int32_t number = (int32_t)cn_npy_int(&dataset->inputs, sample * size + i);
+
+            memcpy(&to[i], &number, sizeof(number));
+        }
+        return;
+    }
     if (dataset->inputs.kind == CN_NPY_UINT) {
         for (size_t i = 0; i < size; i++)
             to[i] = ((float)from[i] - mean) * scale;

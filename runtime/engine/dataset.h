@@ -1,6 +1,7 @@
 // dataset.h - samples from a pair of .npy files, mapped into memory.
 //
-// Inputs are float32 or uint8, C order, first dimension = samples; labels are integers of any NumPy
+// Inputs are float32 or uint8, or any integers where the model takes integers, C order, first
+// dimension = samples; labels are integers of any NumPy
 // width or float32 targets. Format: NEP 1 (numpy.org/neps/nep-0001-npy-format.html). A sample is
 // (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
 // trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
@@ -9,6 +10,7 @@
 // Threading: batches may be read by any one thread at a time.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,12 +31,13 @@ struct cn_sample_shape {
     enum cn_loss loss;
     uint32_t rank; // dims of one sample, without the batch
     uint64_t dims[8];
+    bool integers;    // inputs are numbers of things, such as tokens
     uint64_t outputs; // elements of one output: classes, or targets
     uint64_t rows;    // labels of a sample, of so many classes each
 };
 
 struct cn_batch {
-    float *inputs;   // room for count * input elements
+    float *inputs;   // room for count * input elements; int32 where the model takes integers
     int32_t *labels; // cross-entropy: count * rows class numbers
     float *targets;  // else: count * outputs
     uint32_t count;  // samples; a last held-out batch may be shorter

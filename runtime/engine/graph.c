@@ -23,6 +23,39 @@ void cn_graph_deinit(struct cn_graph *graph)
     cn_graph_init(graph);
 }
 
+// A copy of an array of count elements in *array, where the original was.
+static cn_err copy_array(void **array, size_t count, size_t size)
+{
+    const void *from = *array;
+
+    *array = from ? malloc(count * size + 1) : NULL;
+    if (from && !*array)
+        return CN_ENOMEM;
+    if (from && count)
+        memcpy(*array, from, count * size);
+    return CN_OK;
+}
+
+cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy)
+{
+    bool failed;
+
+    *copy = *graph;
+    copy->value_capacity = graph->value_count;
+    copy->node_capacity = graph->node_count;
+    copy->number_capacity = graph->number_count;
+    copy->constant_capacity = graph->constant_count;
+    failed = copy_array((void **)&copy->values, graph->value_count, sizeof(*graph->values)) != 0;
+    failed |= copy_array((void **)&copy->nodes, graph->node_count, sizeof(*graph->nodes)) != 0;
+    failed |=
+        copy_array((void **)&copy->numbers, graph->number_count, sizeof(*graph->numbers)) != 0;
+    failed |= copy_array((void **)&copy->constants, graph->constant_count,
+                         sizeof(*graph->constants)) != 0;
+    if (failed)
+        cn_graph_deinit(copy);
+    return failed ? CN_ENOMEM : CN_OK;
+}
+
 // Makes room for count more elements of an array, which exists afterwards even when it is empty.
 static cn_err grow(void **array, size_t *capacity, size_t used, size_t count, size_t size)
 {

@@ -5,12 +5,14 @@
 // file; memory is counted for one sample, so the graph does not depend on the batch that it will
 // run with. Whatever dimension of a shape the batch is in, memory has the samples outermost: a
 // sample of [steps, batch, width] is [steps, 1, width], one of [batch * heads, width] is [heads,
-// width] (cn_graph_sample_dims). What depends on no sample, such as a slice of a weight, is an
-// activation that is not batched: each lane computes it once.
+// width], one of [steps * batch, width] is [steps, width] (cn_graph_sample_dims). What depends on
+// no sample, such as a slice of a weight, is an activation that is not batched: each lane computes
+// it once.
 #pragma once
 
 #include "runtime/engine/layout.h"
 #include "runtime/port/compute.h"
+#include "runtime/profile/job.h"
 
 #define CN_GRAPH_NONE UINT32_MAX
 #define CN_GRAPH_RANK_MAX 8
@@ -35,12 +37,13 @@ struct cn_value {
     enum cn_value_kind kind;
     uint32_t rank;
     uint64_t dims[CN_GRAPH_RANK_MAX];
-    size_t words;        // of one sample when batched, else of all
-    bool batched;        // dims[batch_axis] is the batch, or a multiple of it
-    uint32_t batch_axis; // 0 when not batched
-    bool shared;         // batched, but the same for all samples: only once in memory
-    bool integers;       // int32 at run time, else float32; booleans are 0 and 1 as float32
-    bool transposed;     // a matrix that is read with rows and columns exchanged
+    size_t words;           // of one sample when batched, else of all
+    bool batched;           // dims[batch_axis] is the batch, or a multiple of it
+    uint32_t batch_axis;    // 0 when not batched
+    uint64_t batch_repeats; // times that dimension runs through the batch; 0 counts as 1
+    bool shared;            // batched, but the same for all samples: only once in memory
+    bool integers;          // int32 at run time, else float32; booleans are 0 and 1 as float32
+    bool transposed;        // a matrix that is read with rows and columns exchanged
     uint32_t root; // the value whose memory it shares; its own index when it has memory itself
     bool padded;   // zeros are still to be thought around its planes, as many as:
     uint32_t pad_before[2], pad_after[2];
@@ -65,13 +68,17 @@ struct cn_graph {
     size_t number_count, number_capacity;
     float *constants; // of CN_VALUE_CONST
     size_t constant_count, constant_capacity;
-    uint64_t batch;                 // as it stands in dims; 0 before the input is known
-    uint32_t input, output, labels; // labels: CN_GRAPH_NONE when the model computes its loss
-    size_t loss;                    // index of the loss node, once cn_graph_add_loss was called
+    uint64_t batch;                    // as it stands in dims; 0 before the input is known
+    uint32_t input, output, labels;    // labels: CN_GRAPH_NONE when the model computes its loss
+    enum cn_batch_norm_use batch_norm; // set before the import
+    size_t loss;                       // index of the loss node, once cn_graph_add_loss was called
 };
 
 void cn_graph_init(struct cn_graph *graph);
 void cn_graph_deinit(struct cn_graph *graph);
+
+// Initialises copy as a copy.
+cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy);
 
 // Adds a copy; words, root and dims are checked or filled in: root when it is CN_GRAPH_NONE.
 // CN_ERANGE when the size overflows or the graph has too many values.
@@ -96,6 +103,12 @@ void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *v
 static inline bool cn_graph_is_shared(const struct cn_value *value)
 {
     return !value->batched || value->shared;
+}
+
+// Elements in front of the batch in its dimension: [repeats, batch, the rest].
+static inline uint64_t cn_graph_batch_repeats(const struct cn_value *value)
+{
+    return value->batch_repeats ? value->batch_repeats : 1;
 }
 
 static inline uint32_t cn_graph_root(const struct cn_graph *graph, uint32_t value)

@@ -31,6 +31,7 @@ static const struct op {
     {"Constant", 0, 0, cn_import_constant, 0},
     {"ConstantOfShape", 1, 1, cn_import_constant_of_shape, 0},
     {"Conv", 2, 3, cn_import_conv, PADDED},
+    {"ConvTranspose", 2, 3, cn_import_conv_transpose, 0},
     {"Cos", 1, 1, cn_import_map, ANY_BATCH},
     {"Div", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"Dropout", 1, 3, cn_import_dropout, ANY_BATCH},
@@ -46,17 +47,22 @@ static const struct op {
     {"Gelu", 1, 1, cn_import_map, ANY_BATCH},
     {"Gemm", 2, 3, cn_import_gemm, ANY_BATCH | TRANSPOSED},
     {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, 0},
+    {"GlobalMaxPool", 1, 1, cn_import_global_max_pool, 0},
     {"Greater", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"GreaterOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
+    {"GroupNormalization", 3, 3, cn_import_group_norm, 0},
+    {"GRU", 3, 6, cn_import_recurrent, ANY_BATCH},
     {"HardSigmoid", 1, 1, cn_import_map, ANY_BATCH},
     {"HardSwish", 1, 1, cn_import_map, ANY_BATCH},
     {"Identity", 1, 1, cn_import_identity, ANY_BATCH | PADDED | TRANSPOSED},
+    {"InstanceNormalization", 3, 3, cn_import_instance_norm, 0},
     {"LayerNormalization", 2, 3, cn_import_layer_norm, ANY_BATCH},
     {"LeakyRelu", 1, 1, cn_import_map, ANY_BATCH},
     {"Less", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"LessOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"Log", 1, 1, cn_import_map, ANY_BATCH},
     {"LogSoftmax", 1, 1, cn_import_softmax, ANY_BATCH},
+    {"LSTM", 3, 8, cn_import_recurrent, ANY_BATCH},
     {"MatMul", 2, 2, cn_import_matmul, ANY_BATCH | TRANSPOSED},
     {"Max", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
     {"MaxPool", 1, 1, cn_import_pool, 0},
@@ -71,10 +77,14 @@ static const struct op {
     {"PRelu", 2, 2, cn_import_arithmetic, ANY_BATCH},
     {"Range", 3, 3, cn_import_range, 0},
     {"Reciprocal", 1, 1, cn_import_map, ANY_BATCH},
+    {"ReduceMax", 1, 2, cn_import_extreme, ANY_BATCH},
     {"ReduceMean", 1, 2, cn_import_reduce, ANY_BATCH},
+    {"ReduceMin", 1, 2, cn_import_extreme, ANY_BATCH},
     {"ReduceSum", 1, 2, cn_import_reduce, ANY_BATCH},
     {"Relu", 1, 1, cn_import_map, ANY_BATCH},
     {"Reshape", 2, 2, cn_import_reshape, ANY_BATCH},
+    {"Resize", 1, 4, cn_import_resize, 0},
+    {"RNN", 3, 6, cn_import_recurrent, ANY_BATCH},
     {"Round", 1, 1, cn_import_map, ANY_BATCH},
     {"Selu", 1, 1, cn_import_map, ANY_BATCH},
     {"Shape", 1, 1, cn_import_shape_of, ANY_BATCH | TRANSPOSED},
@@ -100,6 +110,11 @@ static const struct op {
 };
 
 #define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
+
+const char *cn_import_op_name(size_t i)
+{
+    return i < OP_COUNT ? ops[i].name : NULL;
+}
 
 struct name {
     struct cn_text text;

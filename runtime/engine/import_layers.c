@@ -2,7 +2,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "runtime/engine/import.h"
+#include "runtime/engine/import_emit.h"
 
 #define EXTENT_MAX (1 << 24) // of a dimension of a window or image
 
@@ -194,6 +194,102 @@ cn_err cn_import_conv(struct cn_import_node *node)
     conv.in[2] = cn_import_has(node, 2) ? node->in[2] : CN_GRAPH_NONE;
     conv.out[0] = node->out;
     return cn_graph_add_node(node->graph, &conv);
+}
+
+// The convolution whose gradient for its input a transposed convolution is: from the planes of the
+// result, w->in, to those of input 0, w->out.
+static cn_err transposed_window(const struct cn_import_node *node, struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    const struct cn_onnx_attribute *extra = cn_onnx_attribute_find(node->node, "output_padding");
+    uint64_t before[2] = {0}, after[2] = {0};
+    uint32_t axes = x->rank - 2;
+    cn_err err = read_geometry(node, w);
+
+    if (!err)
+        err = read_extent(node, "kernel_shape", axes, w->kernel);
+    if (!err)
+        err = read_extent(node, "strides", axes, w->stride);
+    if (!err)
+        err = read_extent(node, "dilations", axes, w->dilation);
+    if (!err)
+        err = read_pads(node, w, axes, before, after);
+    if (err)
+        return err;
+    if (cn_onnx_attribute_find(node->node, "output_shape") || (extra && extra->count != axes))
+        return cn_import_refuse(node, "output_shape, or output_padding of another rank");
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t added = extra && i >= 2 - axes ? extra->ints[i + axes - 2] : 0;
+        int64_t size = (int64_t)(w->in[i] - 1) * w->stride[i] + added +
+                       (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 -
+                       (int64_t)(before[i] + after[i]);
+
+        if (added < 0 || added > EXTENT_MAX || size < 1 || size > EXTENT_MAX)
+            return cn_import_refuse(node, "the result would have %lld elements in an axis",
+                                    (long long)size);
+        w->out[i] = w->in[i];
+        w->in[i] = (uint32_t)size;
+        w->pad[i] = (uint32_t)before[i];
+    }
+    return CN_OK;
+}
+
+// Adds input 2, a number for each channel, to the node's output.
+static cn_err add_channel_bias(struct cn_import_node *node)
+{
+    struct cn_value bias;
+    uint32_t view;
+    cn_err err;
+
+    if (!cn_import_has(node, 2))
+        return CN_OK;
+    bias = *cn_import_value(node, 2);
+    if (bias.batched || bias.rank != 1 || bias.dims[0] != node->graph->values[node->out].dims[1])
+        return cn_import_refuse(node, "the bias must have an element for each channel");
+    for (bias.rank = 1; bias.rank < cn_import_value(node, 0)->rank - 1; bias.rank++)
+        bias.dims[bias.rank] = 1;
+    err = cn_graph_add_value(node->graph, &bias, &view);
+    return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, node->out, view, &node->out);
+}
+
+cn_err cn_import_conv_transpose(struct cn_import_node *node)
+{
+    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    struct cn_node conv = cn_graph_node(CN_OP_CONV_GRAD_INPUT);
+    struct cn_window *w = &conv.call.window;
+    int64_t groups = cn_import_int(node, "group", 1);
+    uint64_t dims[4];
+    cn_err err;
+
+    if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
+        return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
+    for (uint32_t d = 0; d < weight->rank; d++)
+        if (weight->dims[d] > EXTENT_MAX)
+            return cn_import_refuse(node, "the filter is too large");
+    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
+    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
+    err = transposed_window(node, w);
+    if (err)
+        return err;
+    if (groups < 1 || x->dims[1] % (uint64_t)groups || weight->dims[0] != x->dims[1] ||
+        weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1] ||
+        weight->dims[1] * (uint64_t)groups > EXTENT_MAX)
+        return cn_import_refuse(node, "%u channels, %lld groups and the filter do not agree",
+                                w->channels_in, (long long)groups);
+    w->channels_out = (uint32_t)x->dims[1];
+    w->channels_in = (uint32_t)(weight->dims[1] * (uint64_t)groups);
+    w->groups = (uint32_t)groups;
+    memcpy(dims, (uint64_t[]){x->dims[0], w->channels_in, w->in[0], w->in[1]}, sizeof(dims));
+    if (x->rank == 3)
+        dims[2] = w->in[1];
+    err = cn_import_output(node, x->rank, dims);
+    if (err)
+        return err;
+    conv.in[0] = node->in[0];
+    conv.in[1] = node->in[1];
+    conv.out[0] = node->out;
+    err = cn_graph_add_node(node->graph, &conv);
+    return err ? err : add_channel_bias(node);
 }
 
 static cn_err emit_pool(struct cn_import_node *node, struct cn_node *pool)

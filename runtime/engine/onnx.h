@@ -54,9 +54,11 @@ struct cn_onnx_attribute {
     float f;
     int64_t i;
     struct cn_text s;
-    int64_t *ints; // owned
-    float *floats; // owned
-    size_t count;  // of ints or floats
+    int64_t *ints;         // owned
+    float *floats;         // owned
+    size_t count;          // of ints or floats
+    struct cn_text *texts; // owned; of a list of strings, any bytes
+    size_t text_count;
     struct cn_onnx_tensor tensor;
 };
 

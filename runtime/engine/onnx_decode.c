@@ -61,10 +61,13 @@ static cn_err attribute_take(struct cn_onnx_decoder *decoder, const struct cn_wi
         return add_floats(decoder, field, attribute);
     case 8:
         return add_ints(decoder, field, attribute);
+    case 9:
+        attribute->texts[attribute->text_count++] = cn_onnx_walk_text(field);
+        return CN_OK;
     case 20:
         attribute->type = cn_onnx_walk_int32(field);
         return CN_OK;
-    default: // subgraphs and lists of strings or tensors: the type tells that they are there
+    default: // subgraphs and lists of tensors: the type tells that they are there
         return CN_OK;
     }
 }
@@ -77,6 +80,7 @@ static const struct cn_onnx_rule attribute_rules[] = {
     {5, CN_ONNX_BYTES, true},
     {7, CN_ONNX_FIXED32 | CN_ONNX_BYTES, false},
     {8, CN_ONNX_VARINT | CN_ONNX_BYTES, false},
+    {9, CN_ONNX_BYTES, false},
     {20, CN_ONNX_VARINT, true},
 };
 static const struct cn_onnx_kind attribute_kind =
@@ -95,6 +99,9 @@ static cn_err decode_attribute(struct cn_onnx_decoder *decoder, struct cn_wire m
     err = cn_onnx_walk_table(decoder, float_count, sizeof(float), &attribute->floats);
     if (!err)
         err = cn_onnx_walk_table(decoder, int_count, sizeof(int64_t), &attribute->ints);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 9), sizeof(*attribute->texts),
+                                 &attribute->texts);
     if (err)
         return err;
     return cn_onnx_walk(decoder, message, &attribute_kind, attribute);

@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 
 #define CN_PLAN_ALIGNMENT 16 // words
+#define CN_PLAN_BEST 8192    // blocks up to which the best places are looked for
 
 struct cn_plan_block {
     size_t words;
@@ -14,6 +15,7 @@ struct cn_plan_block {
 };
 
 // Gives every block an offset such that blocks alive at the same step do not overlap; *total is the
-// memory they need together. Largest first, each at the lowest place that is free for its life.
-// CN_ENOMEM, also when the sizes overflow.
+// memory they need together. Largest first, each at the lowest place that is free for its life;
+// with more than CN_PLAN_BEST blocks, where that would take long, in the order of their lives,
+// reusing the places of blocks of about their size. CN_ENOMEM, also when the sizes overflow.
 cn_err cn_plan_place(struct cn_plan_block *blocks, size_t count, size_t *total);

@@ -31,8 +31,10 @@ void cn_trainer_close(struct cn_trainer *trainer)
 static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                           struct cn_diag *diag, struct cn_graph *graph)
 {
-    cn_err err = cn_import(onnx, &trainer->layout, diag, graph);
+    cn_err err;
 
+    graph->batch_norm = trainer->rules.batch_norm;
+    err = cn_import(onnx, &trainer->layout, diag, graph);
     if (!err)
         err = cn_passes_run(graph);
     if (!err)
@@ -46,6 +48,7 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
 
     trainer->shape.loss = trainer->loss;
     trainer->shape.rank = input->rank - 1;
+    trainer->shape.integers = input->integers;
     for (uint32_t d = 1; d < input->rank; d++)
         trainer->shape.dims[d - 1] = input->dims[d];
     trainer->shape.outputs = graph->values[graph->output].words;
@@ -148,21 +151,6 @@ static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float 
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-static cn_err check_memory(struct cn_trainer *trainer, const struct cn_program *program,
-                           const struct cn_trainer_config *config, struct cn_diag *diag)
-{
-    cn_err err = cn_program_memory(program, trainer->ops->lanes(trainer->device), &trainer->memory);
-
-    if (!err && config->memory_limit && trainer->memory > config->memory_limit) {
-        cn_diag_add(diag,
-                    "training this model with a batch of %u needs %llu bytes, the limit is %llu",
-                    config->batch, (unsigned long long)trainer->memory,
-                    (unsigned long long)config->memory_limit);
-        err = CN_ENOMEM;
-    }
-    return err;
-}
-
 static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onnx)
 {
     void *host;
@@ -179,24 +167,12 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                      struct cn_diag *diag)
 {
     struct cn_program program;
-    cn_err err = cn_program_build(graph, trainer->ops, trainer->device, config->batch,
-                                  trainer->layout.total, &program);
+    cn_err err = cn_trainer_fit(trainer, config, graph, diag, &program);
 
-    if (err) {
-        cn_diag_add(diag, "the device '%s' cannot run this model with a batch of %u",
-                    trainer->ops->name, config->batch);
+    if (err)
         return err;
-    }
     trainer->labels = program.labels;
-    if (trainer->rules.optimizer != CN_OPTIMIZER_SGD)
-        program.sizes.words[CN_ARENA_SECOND] = trainer->layout.total;
-    if (trainer->rules.proximal > 0)
-        program.sizes.words[CN_ARENA_BASE] = trainer->layout.total;
-    program.sizes.words[CN_ARENA_OUTPUTS] =
-        program.calls[program.loss].in[0].stride * (size_t)config->batch;
-    err = check_memory(trainer, &program, config, diag);
-    if (!err)
-        err = trainer->ops->reserve(trainer->device, &program.sizes, config->batch);
+    err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)
         err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
@@ -310,7 +286,12 @@ void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_
 
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer)
 {
-    return trainer->memory;
+    return trainer->plan.bytes;
+}
+
+const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer)
+{
+    return &trainer->plan;
 }
 
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)

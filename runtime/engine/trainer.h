@@ -10,6 +10,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/engine/dataset.h"
 #include "runtime/engine/onnx.h"
+#include "runtime/engine/recompute.h"
 #include "runtime/port/compute.h"
 
 struct cn_trainer_config {
@@ -21,7 +22,7 @@ struct cn_trainer_config {
     const struct cn_rules *rules; // NULL for none
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
-    uint64_t memory_limit;        // bytes for everything this trainer allocates; 0 for no limit
+    uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
 };
 
 struct cn_metrics { // sums over samples
@@ -52,6 +53,16 @@ void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_
 
 // Bytes planned for weights, gradients, optimizer state, activations.
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer);
+
+// How the memory limit is kept. Computing again changes no bit. Smaller micro-batches change the
+// order of the sums in a gradient, no more; a model that normalizes over the batch refuses them.
+struct cn_trainer_plan {
+    uint64_t bytes;
+    enum cn_recompute recompute;
+    uint32_t batch; // samples that are worked on at a time
+};
+
+const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
 
 // Weights and optimizer state (momentum), layout order, total floats each, host memory.
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);

@@ -1,6 +1,7 @@
 // trainer_private.h - what the trainer*.c files share.
 #pragma once
 
+#include "runtime/engine/program.h"
 #include "runtime/engine/schedule.h"
 #include "runtime/engine/trainer.h"
 
@@ -26,12 +27,18 @@ struct cn_trainer {
     size_t input_words, label_words; // of a sample
     size_t labels;                   // words before the labels in the batch arena
     struct class_counts *classes;    // owned; NULL without classes
-    uint64_t memory;
+    struct cn_trainer_plan plan;
     bool fresh;  // nothing was accumulated in this step
     bool summed; // the first lane holds the whole gradient
     bool mapped; // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
+
+// Finds a program within the memory limit and says so in trainer->plan: as it is, with activations
+// computed again, with smaller micro-batches.
+cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                      const struct cn_graph *graph, struct cn_diag *diag,
+                      struct cn_program *program);
 
 // Copies values into an arena; NULL is zeros.
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,

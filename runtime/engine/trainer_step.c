@@ -23,11 +23,8 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
     bool classes = trainer->loss == CN_LOSS_CROSS_ENTROPY;
     const void *labels = classes ? (const void *)batch->labels : (const void *)batch->targets;
     void *host;
-    cn_err err = check_labels(trainer, batch);
+    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
 
-    if (err)
-        return err;
-    err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
     if (err)
         return err;
     memcpy(host, batch->inputs, batch->count * trainer->input_words * sizeof(float));
@@ -37,17 +34,14 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
     return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
 }
 
-// Runs a batch and adds to metrics.
-static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *program,
-                        const struct cn_batch *batch, struct cn_metrics *metrics)
+// Runs as many samples as fit and adds to metrics.
+static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
+                       const struct cn_batch *batch, struct cn_metrics *metrics)
 {
     struct cn_compute_result result;
     struct cn_hyper hyper = trainer->hyper;
-    cn_err err;
+    cn_err err = stage(trainer, batch);
 
-    if (!batch->count)
-        return CN_OK;
-    err = stage(trainer, batch);
     if (err)
         return err;
     hyper.samples = batch->count;
@@ -62,6 +56,22 @@ static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *p
     metrics->correct += result.correct;
     metrics->count += batch->count;
     return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
+}
+
+// The samples of a batch from number first on that are worked on at a time.
+static struct cn_batch part_of(const struct cn_trainer *trainer, const struct cn_batch *batch,
+                               uint32_t first)
+{
+    struct cn_batch part = *batch;
+    uint32_t left = batch->count - first;
+
+    part.count = left < trainer->plan.batch ? left : trainer->plan.batch;
+    part.inputs += first * trainer->input_words;
+    if (part.labels)
+        part.labels += first * trainer->shape.rows;
+    if (part.targets)
+        part.targets += first * trainer->label_words;
+    return part;
 }
 
 void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
@@ -97,27 +107,42 @@ static cn_err unmap_gradients(struct cn_trainer *trainer)
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics)
 {
+    uint64_t first_sample = trainer->hyper.first_sample;
     cn_err err = unmap_gradients(trainer);
+    struct cn_batch part;
 
     if (!err)
-        err = run_batch(trainer, trainer->train, batch, metrics);
-    if ((!err || err == CN_EDIVERGED) && batch->count) {
-        trainer->fresh = false;
-        trainer->summed = false;
+        err = check_labels(trainer, batch);
+    for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
+        part = part_of(trainer, batch, i);
+        trainer->hyper.first_sample = first_sample + i;
+        err = run_part(trainer, trainer->train, &part, metrics);
+        if (!err || err == CN_EDIVERGED) {
+            trainer->fresh = false;
+            trainer->summed = false;
+        }
     }
+    trainer->hyper.first_sample = first_sample;
     return err;
 }
 
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics)
 {
-    cn_err err = run_batch(trainer, trainer->evaluate, batch, metrics);
+    cn_err err = check_labels(trainer, batch), diverged = CN_OK;
+    struct cn_batch part;
 
-    if ((err && err != CN_EDIVERGED) || !batch->count)
-        return err;
-    if (cn_trainer_score(trainer, batch, metrics))
-        return CN_EIO;
-    return err;
+    for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
+        part = part_of(trainer, batch, i);
+        err = run_part(trainer, trainer->evaluate, &part, metrics);
+        if (err == CN_EDIVERGED) {
+            diverged = err;
+            err = CN_OK;
+        }
+        if (!err && cn_trainer_score(trainer, &part, metrics))
+            err = CN_EIO;
+    }
+    return err ? err : diverged;
 }
 
 // Brings the whole gradient of the step into the first lane.

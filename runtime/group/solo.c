@@ -31,6 +31,12 @@ static void solo_cancel(struct cn_collective *collective)
     (void)collective;
 }
 
+static cn_err solo_check(struct cn_collective *collective)
+{
+    (void)collective;
+    return CN_OK;
+}
+
 static uint32_t solo_lost(const struct cn_collective *collective)
 {
     (void)collective;
@@ -43,5 +49,6 @@ const struct cn_collective_ops cn_collective_solo = {
     .close = solo_close,
     .run = solo_run,
     .cancel = solo_cancel,
+    .check = solo_check,
     .lost = solo_lost,
 };

@@ -38,6 +38,9 @@ struct cn_view {
     uint32_t ranks[CN_GROUP_MAX]; // rank -> index in the profile's member list; ascending
 };
 
+struct cn_set;
+struct cn_collective;
+
 struct cn_collective_config {
     const struct cn_member *members; // the profile's list; borrowed until close
     uint32_t member_count;
@@ -45,6 +48,11 @@ struct cn_collective_config {
     uint32_t open_timeout_ms;
     uint32_t progress_timeout_ms; // without a byte from a peer
     int cancel_fd;                // readable: as cancel, also while open runs; -1 for none
+    // For a port that cannot find its peers or notice their loss by itself: a collective that is
+    // open with the same view; borrowed until close.
+    struct cn_collective *control;
+    const struct cn_set *sets; // that calls will use, the same on all members; a port may prepare
+    uint32_t set_count;        // for them
 };
 
 // The element types of a reduction. Two-byte floats are added in float32 and rounded to nearest
@@ -94,8 +102,6 @@ struct cn_collective_call {
     uint32_t fingerprint;     // of what the data is for; all members must give the same
 };
 
-struct cn_collective; // a port embeds it as its first member
-
 struct cn_collective_ops {
     const char *name; // as in a profile: "tcp", "nccl"
 
@@ -113,10 +119,14 @@ struct cn_collective_ops {
     // Makes a running call return CN_ECANCELED soon. Callable from any thread.
     void (*cancel)(struct cn_collective *collective);
 
+    // Between calls: CN_EPEER when a member has closed, else CN_OK. Does not wait.
+    cn_err (*check)(struct cn_collective *collective);
+
     // After CN_EPEER or CN_ETIMEOUT: index in the member list of the member that failed.
     uint32_t (*lost)(const struct cn_collective *collective);
 };
 
+// A port embeds it as its first member.
 struct cn_collective {
     const struct cn_collective_ops *ops;
 };

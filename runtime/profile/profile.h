@@ -24,6 +24,11 @@ enum cn_device {
     CN_DEVICE_CUDA,
 };
 
+enum cn_lan {
+    CN_LAN_UNTRUSTED,
+    CN_LAN_TRUSTED, // nobody listens
+};
+
 struct cn_data_paths {
     char name[CN_NAME_SIZE];
     char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory, like all paths
@@ -39,6 +44,7 @@ struct cn_group_settings {
     uint64_t form_ms;      // how long a start waits for all members
     uint64_t rejoin_ms;    // how long the others wait for a lost member
     uint64_t timeout_ms;   // silence of a member that counts as lost
+    enum cn_lan lan;       // whether sums may travel unencrypted
 };
 
 // When a board trains, and what it tells the site; rules of runtime/round/care.h.

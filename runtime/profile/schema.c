@@ -20,9 +20,11 @@
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entropy", "huber", "l1",
                                      "output",        NULL};
+static const char *const batch_norms[] = {"model", "train", "frozen", NULL};
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
+static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
@@ -101,6 +103,9 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "5 s", .uses = NODE, .about = "silence of a member that counts as lost"},
+    {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
+     .uses = NODE,
+     .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
     {"data", CN_VALUE_DATA, BOARD | SITE, AT(data),
      .example = "{my-data: {inputs: inputs.npy, labels: labels.npy}}", .required = TRAIN | NODE,
      .uses = CN_USE_ALL, .about = "data sets by the name a job uses: paths of two .npy files each"},
@@ -199,6 +204,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.train.freeze", CN_VALUE_WORDS, JOB, AT(job.rules.freeze), .zero = "none",
      .initial = "none", .uses = TRAIN | GATEWAY,
      .about = "tensors that are not trained; * in a name is any text"},
+    {"job.train.bn", CN_VALUE_CHOICE, JOB, AT(job.rules.batch_norm), .choices = batch_norms,
+     .initial = "model", .uses = TRAIN | GATEWAY,
+     .about = "batch normalization: by the batch, or by frozen statistics"},
     {"job.train.schedule.kind", CN_VALUE_CHOICE, JOB, AT(job.rules.schedule), .choices = schedules,
      .initial = "constant", .uses = TRAIN | GATEWAY, .about = "how the learning rate falls"},
     {"job.train.schedule.warm_up", CN_VALUE_COUNT, JOB, AT(job.rules.warm_up), 0, 1e9,

@@ -41,11 +41,11 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
 static void rules_text(const struct cn_rules *r, char *text, size_t size)
 {
     snprintf(text, size,
-             "%s|%s|%s|%d %a %a %d %d %a %a %a %d %u %u %a %a %a|%s|%d %u %u %d %d %u %a",
+             "%s|%s|%s|%d %a %a %d %d %a %a %a %d %u %u %a %a %a|%s|%d %u %u %d %d %u %a %d",
              r->output, r->weights, r->ignore, r->classes_first, r->smoothing, r->delta,
              (int)r->optimizer, r->nesterov, r->beta1, r->beta2, r->epsilon, (int)r->schedule,
              r->warm_up, r->every, r->factor, r->clip, r->proximal, r->freeze, (int)r->normalize,
-             r->window, r->stride, r->one_hot, r->flip, r->crop, r->noise);
+             r->window, r->stride, r->one_hot, r->flip, r->crop, r->noise, (int)r->batch_norm);
 }
 
 // Rules that say nothing do not count, so that a run from before there were any goes on. A cosine

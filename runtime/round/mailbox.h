@@ -51,6 +51,7 @@ struct cn_progress {
     uint32_t rank, size;      // of the group; size 0 while it forms
     double held_out_accuracy; // of the base; negative when not measured
     bool ended;
+    const char *backend; // "tcp", "nccl"; NULL while the group forms
 };
 
 // How an epoch ended.

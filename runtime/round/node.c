@@ -96,7 +96,9 @@ static cn_err start_worker(struct node *node)
                 .group = node->manifest.group,
             },
         .box = &node->box,
-        .collective = config->ports->collective,
+        .collectives = {.secure = config->ports->collective,
+                        .fast = config->settings->group.lan == CN_LAN_TRUSTED ? config->ports->fast
+                                                                              : NULL},
         .members = node->group.members,
         .member_count = config->settings->group.member_count,
         .timeout_ms = (uint32_t)config->settings->group.timeout_ms,

@@ -35,8 +35,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
                         const struct cn_membership_view *view, struct cn_left *left)
 {
     const struct cn_worker_config *config = &worker->config;
-    const struct cn_collective_ops *ops =
-        view->view.size > 1 ? config->collective : &cn_collective_solo;
+    const struct cn_backend_ports alone = {.secure = &cn_collective_solo};
     struct cn_collective_config collective = {
         .members = config->members,
         .member_count = config->member_count,
@@ -49,17 +48,19 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     cn_err err;
 
     *left = (struct cn_left){.lost = NOBODY};
-    err = ops->open(&collective, &epoch.collective, &left->lost);
+    err = cn_backend_open(view->view.size > 1 ? &config->collectives : &alone, &collective,
+                          &epoch.collective, &left->lost);
     left->unopened = err != CN_OK;
     // A neighbour that is in a later epoch already: this board will follow it.
     if (err)
         return err == CN_ESTALE ? CN_EPEER : err;
+    epoch.backend = cn_backend_name(epoch.collective);
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
     if (err == CN_EPEER || err == CN_ETIMEOUT)
-        left->lost = ops->lost(epoch.collective);
+        left->lost = epoch.collective->ops->lost(epoch.collective);
     cn_mailbox_set_collective(config->box, NULL);
-    ops->close(epoch.collective);
+    epoch.collective->ops->close(epoch.collective);
     return err;
 }
 
@@ -68,7 +69,8 @@ static bool own_fault(cn_err err)
     return err && err != CN_EPEER && err != CN_ETIMEOUT && err != CN_ECANCELED;
 }
 
-static void work(struct cn_worker *worker, struct cn_session *session)
+// CN_OK when it was stopped or another run is wanted.
+static cn_err work(struct cn_worker *worker, struct cn_session *session)
 {
     struct cn_mailbox *box = worker->config.box;
 
@@ -86,12 +88,15 @@ static void work(struct cn_worker *worker, struct cn_session *session)
         err = run_epoch(worker, session, &view, &left);
         log_end(worker, err, &left);
         if (err == CN_ESTALE)
-            return;
+            return CN_OK;
+        if (err == CN_EWEDGED)
+            return err;
         if (own_fault(err))
             cn_platform_sleep_ms(PAUSE_MS);
         if (!cn_mailbox_stopped(box))
             leave(worker, session, &left);
     }
+    return CN_OK;
 }
 
 static void *worker_main(void *argument)
@@ -99,7 +104,7 @@ static void *worker_main(void *argument)
     struct cn_worker *worker = argument;
     struct cn_session *session = NULL;
     static _Thread_local struct cn_diag diag;
-    cn_err err;
+    cn_err err, worked;
 
     cn_diag_init(&diag);
     worker->config.session.stop_fd = cn_mailbox_stop_fd(worker->config.box);
@@ -112,12 +117,15 @@ static void *worker_main(void *argument)
         cn_mailbox_fail(worker->config.box);
         return NULL;
     }
-    work(worker, session);
+    worked = work(worker, session);
     err = cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
     cn_session_close(session);
-    cn_mailbox_finish(worker->config.box);
+    if (worked)
+        cn_mailbox_fail(worker->config.box);
+    else
+        cn_mailbox_finish(worker->config.box);
     return NULL;
 }
 

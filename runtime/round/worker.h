@@ -1,15 +1,15 @@
 // worker.h - the thread that trains: session, collectives and epochs, one after the other.
 #pragma once
 
-#include "runtime/port/collective.h"
+#include "runtime/group/backend.h"
 #include "runtime/round/mailbox.h"
 #include "runtime/round/session.h"
 
 struct cn_worker_config {
     struct cn_session_config session;
     struct cn_mailbox *box;
-    const struct cn_collective_ops *collective; // for groups of more than one
-    const struct cn_member *members;            // with pair keys; borrowed
+    struct cn_backend_ports collectives; // for groups of more than one
+    const struct cn_member *members;     // with pair keys; borrowed
     uint32_t member_count;
     uint32_t timeout_ms; // silence of a member that counts as lost
 };
@@ -20,7 +20,8 @@ struct cn_worker {
 };
 
 // Starts the thread. It says "left" in the mailbox when its session is open and wants a view, and
-// after each epoch. It ends on stop, when another run is wanted, or after saying that it failed.
+// after each epoch. It ends on stop, when another run is wanted, or after saying that it failed:
+// the session cannot be opened, or a library hangs and only a new process helps.
 cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker);
 
 // Waits for the end; call cn_mailbox_stop first unless the worker ended by itself.

@@ -41,6 +41,9 @@ JOB = {
     "timeout": "10 s",
     "mixed": False,
     "extra": "",
+    "update": "",
+    "network": "",
+    "link": None,  # values of tests/support/relay.c for a link between each board and the gateway
 }
 
 JOB_TEXT = """\
@@ -52,7 +55,7 @@ loss: cross_entropy
 data: {{set: digits, scale: 0.0625, mean: 0, held_out: {held_out}}}
 {central}
 train: {{batch: {batch}, local_steps: {local_steps}, learning_rate: {learning_rate}, momentum: {momentum}}}
-update: {{up: {up}, down: {down}}}
+update: {{up: {up}, down: {down}{update}}}
 rounds: {{count: {rounds}, quorum: {quorum}, over_select: 1, deadline: {deadline}}}
 {extra}
 """
@@ -75,6 +78,7 @@ extends: {source}/boards/generic-x86-64/board.yaml
 name: {name}
 state: state/{name}
 threads: 1
+{network}
 aggregator: {{address: "127.0.0.1:{port}", key: keys/{name}.key}}
 {group}
 data:
@@ -140,9 +144,14 @@ class Cluster:
         self.boards = [board for members in self.groups.values() for board in members]
         self.keep = keep
         self.processes = {}
+        self.links = {}
         self.directory = tempfile.mkdtemp(prefix="cairn-test-")
         self.port, *board_ports = free_ports(1 + len(self.boards))
         self.board_ports = dict(zip(self.boards, board_ports))
+        self.relay = os.path.join(build, "..", "tests", "support", "relay")
+        self.link_ports = {}
+        if self.job["link"]:
+            self.link_ports = dict(zip(self.boards, free_ports(2 * len(self.boards) + 1)[len(self.boards) + 1:]))
 
     def __enter__(self):
         for folder in ("keys", "logs"):
@@ -152,6 +161,8 @@ class Cluster:
             mix_data(self.path("data"), self.boards)
         self.write_profiles()
         self.enroll_all()
+        for board in self.link_ports:
+            self.start_link(board)
         return self
 
     def __exit__(self, kind, value, trace):
@@ -180,7 +191,9 @@ class Cluster:
         for members in self.groups.values():
             for board in members:
                 data = self.path("data") if self.job["mixed"] else DIGITS
-                values = {**common, "data": data, "name": board, "group": self.group_text(board, members)}
+                values = {**common, "data": data, "name": board, "network": self.job["network"],
+                          "group": self.group_text(board, members)}
+                values["port"] = self.link_ports.get(board, self.port)
                 text = BOARD_TEXT.format(**values)
                 self.write(f"{board}.yaml", text)
 
@@ -218,6 +231,26 @@ class Cluster:
         log.close()
         return self.processes[name]
 
+    def start_link(self, board):
+        values = [f"{key}={value}" for key, value in self.job["link"].items()]
+        values.append(f"seed={100 + self.boards.index(board)}")
+        log = open(self.path("logs", f"link-{board}.log"), "ab")
+        self.links[board] = subprocess.Popen([self.relay, str(self.link_ports[board]), str(self.port), *values],
+                                             stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        log.close()
+
+    def link_bytes(self):
+        """Ends the links; bytes that used them, headers of IP and UDP included, up and down."""
+        total = {"up": 0, "down": 0}
+        for board, process in self.links.items():
+            process.terminate()
+            process.wait()
+            for line in self.log(f"link-{board}").splitlines():
+                words = line.split()
+                if words[0] in total:
+                    total[words[0]] += int(words[-1])
+        return total["up"], total["down"]
+
     def start_all(self):
         for name in ["gateway", *self.boards]:
             self.start(name)
@@ -230,7 +263,7 @@ class Cluster:
         self.processes[name].send_signal(number)
 
     def stop_all(self):
-        for process in self.processes.values():
+        for process in [*self.processes.values(), *self.links.values()]:
             if process.poll() is None:
                 process.kill()
             process.wait()

@@ -18,7 +18,8 @@ from cluster import Cluster
 
 SIZES = [4096, 64, 640, 10]  # elements of the tensors of digits-mlp.onnx
 TOTAL = sum(SIZES)
-CHUNK = 1024
+CHUNK = 64
+PARCEL = 16 * CHUNK  # bytes of a message
 GET, POST, PUT, DELETE = 1, 2, 3, 4
 ACCEPTED, REJECTED, LATE = 0, 1, 2
 TABLE = []
@@ -95,15 +96,16 @@ class Board:
         return decode(body)[0]
 
     def send(self, declaration, frame, commit=True):
-        """Declares and sends all chunks. Code and message of the commit, or of what ended it before."""
+        """Declares and sends all chunks, the last of which commits. Code and message of its answer, or of what
+        ended it before."""
         code, body = self.ask(POST, "u", encode(declaration))
         if code != 201 or decode(body)[0][2]:
             return code, body
         path = "u/" + decode(body)[0][1].hex()
-        for start in range(0, len(frame), CHUNK):
-            code, body = self.ask(PUT, f"{path}/{start // CHUNK}", frame[start:start + CHUNK])
-            assert code == 204, (code, body)
-        return self.ask(POST, f"{path}/commit") if commit else (code, body)
+        for start in range(0, len(frame) if commit else len(frame) - PARCEL, PARCEL):
+            assert code in (201, 204), (code, body)
+            code, body = self.ask(PUT, f"{path}/{start // CHUNK}", frame[start:start + PARCEL])
+        return code, body
 
     def close(self):
         self.process.stdin.close()
@@ -208,6 +210,9 @@ def lies_in_chunks(attack, now, frame):
     for number, size in ((0, 0), (0, CHUNK - 1), (0, CHUNK + 1), (count - 1, CHUNK)):
         attack.error("a chunk of a wrong size", board.ask(PUT, f"{path}/{number}", bytes(size)), 400)
     attack.error("what is not there", board.ask(PUT, "u/0011223344556677/0", bytes(CHUNK)), 404)
+    code, body = board.ask(PUT, f"{path}/0", bytes(CHUNK))
+    assert code == 204 and decode(body)[0][6] == 1, (code, body)
+    attack.error("other bytes for chunk 0", board.ask(PUT, f"{path}/0", b"x" * CHUNK), 409)
     other = bytes(len(frame))
     attack.error("bytes of another digest", board.send(declaration, other), 422)
     attack.error("the upload is gone then", board.ask(POST, f"{path}/commit"), 404)

@@ -222,6 +222,7 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
         if (!matches)
             continue;
         const struct cn_coap_request request = {
+            .method = method,
             .board = board,
             .path = path[length] ? path + length + 1 : "",
             .body = body,
@@ -306,10 +307,8 @@ static inline bool world_send(struct world *world, const char *board,
         if (reply.code != CN_COAP_CHANGED)
             return false;
     }
-    snprintf(path, sizeof(path), "u/%s/commit", hex);
-    world_ask(world, board, CN_COAP_POST, path, NULL, 0, &reply);
-    return reply.code == CN_COAP_CHANGED &&
-           cn_message_get_status(reply.body, reply.size, status) == CN_OK;
+    // The last chunk is answered with the verdict.
+    return cn_message_get_status(reply.body, reply.size, status) == CN_OK && status->decided;
 }
 
 // What a board does when nothing goes wrong: its round, if there is one for it.

@@ -54,11 +54,11 @@ static void fake_register(void *context, const struct cn_coap_request *request,
     struct fake *fake = context;
     struct cn_register_request message;
     struct cn_register_reply answer = {
-        .protocol = 1,
+        .protocol = CN_PROTOCOL_MAX,
         .update_format = 2,
         .graph_ops = 1,
         .chunk_size = FAKE_CHUNK,
-        .window = 64,
+        .window = 4096,
         .manifest = {.run = 7, .lineage = 1, .group = "group-1", .graph_size = 100},
     };
 
@@ -112,8 +112,9 @@ static void fake_blob(void *context, const struct cn_coap_request *request,
 {
     struct fake *fake = context;
     char digest[2 * CN_DIGEST_SIZE + 1];
-    size_t offset, rest;
+    size_t offset, rest, wanted;
     unsigned long chunk;
+    char *end;
 
     if (fake_turns_away(fake, reply))
         return;
@@ -123,10 +124,11 @@ static void fake_blob(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such blob");
         return;
     }
-    chunk = strtoul(request->path + strlen(digest) + 1, NULL, 10);
+    chunk = strtoul(request->path + strlen(digest) + 1, &end, 10);
+    wanted = FAKE_CHUNK * strtoul(end + 1, NULL, 10);
     offset = chunk * FAKE_CHUNK;
     rest = fake->blob_size - offset;
-    reply->size = rest < FAKE_CHUNK ? rest : FAKE_CHUNK;
+    reply->size = rest < wanted ? rest : wanted;
     memcpy(reply->body, fake->blob + offset, reply->size);
     reply->code = CN_COAP_CONTENT;
 }
@@ -160,6 +162,7 @@ static void fake_status(struct fake *fake, struct cn_coap_reply *reply, enum cn_
             break;
         else
             status.missing[status.missing_count++] = (struct cn_chunk_range){i, 1};
+        status.known = i + 1;
     }
     if (cn_message_put_status(&status, reply->body, &reply->size))
         abort();

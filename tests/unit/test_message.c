@@ -19,7 +19,7 @@ static void fill_digest(uint8_t digest[CN_DIGEST_SIZE], uint8_t value)
 static struct cn_register_request sample_register(void)
 {
     return (struct cn_register_request){
-        .protocol = {1, 1},
+        .protocol = {2, 2},
         .update_format = {1, 2},
         .graph_ops = {1, 1},
         .facts = {.cpu_count = 6,
@@ -32,11 +32,11 @@ static struct cn_register_request sample_register(void)
 static struct cn_register_reply sample_manifest(void)
 {
     struct cn_register_reply reply = {
-        .protocol = 1,
+        .protocol = 2,
         .update_format = 1,
         .graph_ops = 1,
-        .chunk_size = 1024,
-        .window = 256,
+        .chunk_size = 64,
+        .window = 262144,
         .manifest =
             {
                 .run = 0x0123456789abcdef,
@@ -131,6 +131,9 @@ static struct cn_upload_status sample_status(void)
         .received = 24,
         .missing = {{4, 2}, {10, 1}, {27, 3}},
         .missing_count = 3,
+        .known = 30,
+        .recent = {{18, 6}, {12, 3}},
+        .recent_count = 2,
     };
 }
 
@@ -181,6 +184,9 @@ static void messages_survive_a_round_trip(void **state)
     assert_int_equal(cn_message_get_status(bytes, size, &status_back), CN_OK);
     assert_int_equal(status_back.missing_count, 3);
     assert_int_equal(status_back.missing[2].first, 27);
+    assert_int_equal(status_back.known, 30);
+    assert_int_equal(status_back.recent_count, 2);
+    assert_int_equal(status_back.recent[1].first, 12);
 }
 
 static void rules_travel_when_there_are_any(void **state)
@@ -216,6 +222,10 @@ static void the_largest_messages_fit(void **state)
     for (uint32_t i = 0; i < CN_RANGE_MAX; i++)
         status.missing[i] = (struct cn_chunk_range){0x10000000 + i * 0x200000, 0x100000};
     status.missing_count = CN_RANGE_MAX;
+    status.known = UINT32_MAX;
+    for (uint32_t i = 0; i < CN_RECENT_MAX; i++)
+        status.recent[i] = (struct cn_chunk_range){0x70000000, 0x100000};
+    status.recent_count = CN_RECENT_MAX;
     memset(status.reason, 'x', sizeof(status.reason) - 1);
     assert_int_equal(cn_message_put_status(&status, bytes, &size), CN_OK);
     memset(reply.manifest.job.name, 'a', CN_NAME_SIZE - 1);
@@ -298,42 +308,48 @@ static void expect_refused(const char *hex)
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 #define STATUS_MAP "0148000102030405060702f40300045820" ZEROS "05181e0600"
-#define STATUS "a8" STATUS_MAP
+#define STATUS "aa" STATUS_MAP
+#define END "09000a80"
 
 static void malformed_messages_are_refused(void **state)
 {
     struct cn_upload_status status;
     uint8_t bytes[CN_MESSAGE_MAX];
-    size_t size = strlen(STATUS "07800860") / 2;
+    size_t size = strlen(STATUS "07800860" END) / 2;
 
     (void)state;
-    assert_int_equal(cn_hex_parse(STATUS "07800860", bytes, size), CN_OK);
+    assert_int_equal(cn_hex_parse(STATUS "07800860" END, bytes, size), CN_OK);
     assert_int_equal(cn_message_get_status(bytes, size, &status), CN_OK);
     assert_int_equal(status.chunk_count, 30);
     for (size_t i = 0; i < size; i++)
         assert_int_equal(cn_message_get_status(bytes, i, &status), CN_EFORMAT);
     bytes[size] = 0;
     assert_int_equal(cn_message_get_status(bytes, size + 1, &status), CN_EFORMAT);
-    expect_refused(STATUS "0781000860");           // half a range
-    expect_refused(STATUS "078205000860");         // an empty range
-    expect_refused(STATUS "0784050106010860");     // ranges that touch
-    expect_refused(STATUS "0782181d020860");       // beyond the chunks
-    expect_refused(STATUS "07820a1affffffff0860"); // a sum that overflows
+    expect_refused(STATUS "0781000860" END);           // half a range
+    expect_refused(STATUS "078205000860" END);         // an empty range
+    expect_refused(STATUS "0784050106010860" END);     // ranges that touch
+    expect_refused(STATUS "0782181d020860" END);       // beyond the chunks
+    expect_refused(STATUS "07820a1affffffff0860" END); // a sum that overflows
     expect_refused(STATUS "07800861"
-                          "0a");             // a control character
-    expect_refused(STATUS "08600780");       // keys out of order
-    expect_refused(STATUS "07800843414243"); // bytes for text
+                          "0a" END);             // a control character
+    expect_refused(STATUS "08600780" END);       // keys out of order
+    expect_refused(STATUS "07800843414243" END); // bytes for text
+    expect_refused(STATUS "07800860"
+                          "09181f0a80"); // knows more chunks than there are
+    expect_refused(STATUS "07800860"
+                          "09000a82181d02"); // what came lately is beyond them
+    expect_refused(STATUS "07800860"
+                          "09000a820500"); // or nothing
     expect_refused("80");
     expect_refused("a0");
-    expect_refused("bf" STATUS_MAP "07800860ff"); // indefinite length
+    expect_refused("bf" STATUS_MAP "07800860" END "ff"); // indefinite length
 }
 
 static void unknown_keys_are_skipped(void **state)
 {
     struct cn_upload_status status;
     uint8_t bytes[CN_MESSAGE_MAX];
-    static const char newer[] = "a9" STATUS_MAP "07800860"
-                                "09a1018102";
+    static const char newer[] = "ab" STATUS_MAP "07800860" END "0ba1018102";
     size_t size = strlen(newer) / 2;
 
     (void)state;

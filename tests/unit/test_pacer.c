@@ -1,4 +1,4 @@
-// Window, rate, time-outs and back-off, against the formulas of RFC 6298 and RFC 5681.
+// Time-outs and back-off, against the formulas of RFC 6298.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,54 +29,6 @@ static void the_time_out_follows_the_round_trips(void **state)
     assert_int_equal(cn_rtt_timeout_us(&rtt), 100000);
 }
 
-static void the_window_doubles_then_grows_by_one_and_halves_once_for_a_loss(void **state)
-{
-    struct cn_pacer pacer;
-    uint64_t wake = UINT64_MAX;
-
-    (void)state;
-    cn_pacer_init(&pacer, 40, 0, 0);
-    assert_true(cn_pacer_may_send(&pacer, 9, 0, &wake));
-    assert_false(cn_pacer_may_send(&pacer, 10, 0, &wake));
-    cn_pacer_acked(&pacer, 10);
-    assert_true(pacer.window == 20);
-    cn_pacer_lost(&pacer, 12, 30);
-    cn_pacer_lost(&pacer, 29, 31); // of the same window
-    assert_true(pacer.window == 10);
-    cn_pacer_acked(&pacer, 10);
-    assert_true(pacer.window == 11);
-    cn_pacer_lost(&pacer, 30, 40);
-    assert_true(pacer.window == 5.5);
-    cn_pacer_timed_out(&pacer, 50);
-    assert_true(pacer.window == 2);
-    for (int i = 0; i < 1000; i++)
-        cn_pacer_acked(&pacer, 1);
-    assert_true(pacer.window == 40);
-    assert_int_equal(wake, UINT64_MAX);
-}
-
-static void an_uplink_limit_is_kept(void **state)
-{
-    struct cn_pacer pacer;
-    uint64_t now = 5;
-    uint64_t sent = 0;
-
-    (void)state;
-    cn_pacer_init(&pacer, 1000, 800000, now); // 100,000 bytes a second
-    while (now < 2000000) {
-        uint64_t wake = UINT64_MAX;
-
-        if (cn_pacer_may_send(&pacer, 0, now, &wake)) {
-            cn_pacer_sent(&pacer, 1000);
-            sent += 1000;
-        } else {
-            assert_true(wake > now);
-            now = wake;
-        }
-    }
-    assert_in_range(sent, 195000, 206000);
-}
-
 static void a_back_off_doubles_within_its_limits_and_jitters(void **state)
 {
     struct cn_backoff backoff = {.min_ms = 100, .max_ms = 1000, .seed = 3};
@@ -98,8 +50,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_out_follows_the_round_trips),
-        cmocka_unit_test(the_window_doubles_then_grows_by_one_and_halves_once_for_a_loss),
-        cmocka_unit_test(an_uplink_limit_is_kept),
         cmocka_unit_test(a_back_off_doubles_within_its_limits_and_jitters),
     };
 

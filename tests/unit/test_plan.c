@@ -53,6 +53,44 @@ static void blocks_alive_together_never_overlap(void **state)
     }
 }
 
+static int by_offset(const void *a, const void *b)
+{
+    const struct cn_plan_block *left = a, *right = b;
+
+    return left->offset < right->offset ? -1 : left->offset > right->offset;
+}
+
+// As many as a hostile model can have are placed at once, and its memory is reused too.
+static void a_million_blocks_are_placed_quickly(void **state)
+{
+    size_t count = 1000000, total, alive = 0;
+    struct cn_plan_block *blocks = malloc(count * sizeof(*blocks));
+    struct cn_plan_block *now = malloc(count * sizeof(*now));
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t random[4];
+
+        cn_random_block(7, 0, i, random);
+        blocks[i] = (struct cn_plan_block){.words = random[0] % 5000, .first = i};
+        blocks[i].last = i + random[1] % 50;
+    }
+    assert_int_equal(cn_plan_place(blocks, count, &total), CN_OK);
+    assert_true(total < 1000 * 5000);
+    for (size_t step = 0; step < count; step += 997) {
+        alive = 0;
+        for (size_t i = step < 50 ? 0 : step - 50; i <= step; i++)
+            if (blocks[i].last >= step)
+                now[alive++] = blocks[i];
+        qsort(now, alive, sizeof(*now), by_offset);
+        for (size_t i = 1; i < alive; i++)
+            assert_true(now[i - 1].offset + now[i - 1].words <= now[i].offset);
+    }
+    assert_true(now[alive - 1].offset + now[alive - 1].words <= total);
+    free(blocks);
+    free(now);
+}
+
 static void a_chain_needs_two_blocks_of_memory(void **state)
 {
     struct cn_plan_block blocks[50];
@@ -80,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_alive_together_never_overlap),
+        cmocka_unit_test(a_million_blocks_are_placed_quickly),
         cmocka_unit_test(a_chain_needs_two_blocks_of_memory),
         cmocka_unit_test(sizes_that_overflow_are_refused),
     };

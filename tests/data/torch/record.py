@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Records what PyTorch computes for small models, for the tests of the engine.
 
+    record.py [NAME ...]    all cases, or those named
+
 Needs PyTorch; writes beside this script and into ../models. For each case NAME:
 
     ../models/NAME.onnx     the model with its initial weights
@@ -103,6 +105,99 @@ def depthwise():
     )
 
 
+class Recurrent(nn.Module):
+    """Recurrent layers, then a linear one on the last step."""
+
+    def __init__(self, layers, width):
+        super().__init__()
+        self.layers = layers
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        y, _ = self.layers(x)
+        return self.head(y[:, -1])
+
+
+class LastState(nn.Module):
+    """Reads the state after the last step of both directions."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.GRU(3, 6, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x):
+        _, h = self.layers(x)
+        return self.head(torch.cat((h[0], h[1]), 1))
+
+
+class StepsFirst(nn.Module):
+    """A layer that wants the steps before the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.LSTM(3, 5)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        y, _ = self.layers(x.permute(1, 0, 2))
+        return self.head(y.mean(0))
+
+
+def lstm():
+    return Recurrent(nn.LSTM(3, 7, num_layers=2, batch_first=True), 7)
+
+
+def gru():
+    return Recurrent(nn.GRU(3, 6, num_layers=2, bidirectional=True, batch_first=True), 12)
+
+
+def rnn():
+    return Recurrent(nn.RNN(3, 9, nonlinearity="relu", batch_first=True), 9)
+
+
+def batch_norm_1d():
+    return nn.Sequential(
+        nn.Conv1d(3, 6, 3, padding=2, dilation=2), nn.BatchNorm1d(6), nn.LeakyReLU(0.1),
+        nn.MaxPool1d(2), nn.Flatten(), nn.Linear(48, 7), nn.BatchNorm1d(7, momentum=0.3),
+        nn.ReLU(), nn.Linear(7, 3),
+    )
+
+
+def autoencoder():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, 2, 1), nn.ELU(), nn.Conv2d(4, 6, 3, 2, 1), nn.Tanh(),
+        nn.ConvTranspose2d(6, 4, 3, 2, 1, output_padding=1), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.Upsample(scale_factor=2, mode="nearest"), nn.Conv2d(4, 1, 3, padding=1), nn.Sigmoid(),
+    )
+
+
+class Resized(nn.Module):
+    """Planes brought to other sizes in the ways PyTorch has, and transposed convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(2, 4, 3, padding=1)
+        self.grouped = nn.ConvTranspose2d(4, 4, (2, 3), stride=(1, 2), groups=2, dilation=(2, 1),
+                                          bias=False)
+        self.line = nn.ConvTranspose1d(4, 3, 4, stride=3, padding=1)
+
+    def forward(self, x):
+        x = nn.functional.interpolate(self.first(x), size=(7, 5), mode="bilinear",
+                                      align_corners=False)
+        x = nn.functional.interpolate(self.grouped(x), scale_factor=1.5, mode="bilinear",
+                                      align_corners=True)
+        x = nn.functional.interpolate(torch.tanh(x), size=(4, 6), mode="nearest")
+        return self.line(x.amax(2)).mean(2)
+
+
+def grouped_norms():
+    return nn.Sequential(
+        nn.Conv2d(2, 6, 3), nn.InstanceNorm2d(6, affine=True), nn.ReLU(), nn.Conv2d(6, 6, 3),
+        nn.GroupNorm(3, 6), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(6, 3),
+    )
+
+
 # name: (module, dims of a sample, batch, classes or None, learning rate, momentum, weight decay)
 CASES = {
     "mlp": (mlp, (6,), 8, 4, 0.1, 0.9, 0.0),
@@ -117,6 +212,15 @@ CASES = {
     "residual": (Residual, (2, 6, 6), 5, 3, 0.05, 0.9, 0.0),
     "batch-norm": (batch_norm, (2, 6, 6), 6, 3, 0.05, 0.9, 0.0),
     "depthwise": (depthwise, (4, 6, 6), 5, 3, 0.05, 0.9, 0.0),
+    "batch-norm-1d": (batch_norm_1d, (3, 16), 6, 3, 0.05, 0.9, 0.0),
+    "lstm": (lstm, (6, 3), 5, 3, 0.1, 0.9, 0.0),
+    "lstm-steps-first": (StepsFirst, (6, 3), 5, 3, 0.1, 0.9, 0.0),
+    "gru": (gru, (6, 3), 5, 3, 0.1, 0.9, 0.0),
+    "gru-last-state": (LastState, (6, 3), 5, 3, 0.1, 0.9, 0.0),
+    "rnn": (rnn, (6, 3), 5, 3, 0.05, 0.9, 0.0),
+    "autoencoder": (autoencoder, (1, 8, 8), 5, None, 0.1, 0.9, 0.0),
+    "resized": (Resized, (2, 6, 6), 5, 3, 0.05, 0.9, 0.0),
+    "grouped-norms": (grouped_norms, (2, 8, 8), 5, 3, 0.05, 0.9, 0.0),
     "digits-cnn": (export_cnn.digits_cnn, (1, 8, 8), 32, 10, 0.05, 0.9, 0.0),
     "digits-mlp": (export_cnn.digits_mlp, (1, 8, 8), 32, 10, 0.05, 0.9, 0.0),
 }
@@ -132,6 +236,8 @@ def samples(name, dims, batch, classes):
         inputs = images[pick].reshape(count, *dims).astype(numpy.float32) / 16
         return torch.from_numpy(inputs), torch.from_numpy(labels[pick].astype(numpy.int64))
     inputs = torch.randn(count, *dims)
+    if name == "autoencoder":
+        return inputs, torch.sigmoid(inputs)
     if classes is None:
         return inputs, torch.tanh(inputs[:, :2] * 2 + inputs[:, 2:4])
     teacher = torch.randn(inputs[0].numel(), classes)
@@ -216,8 +322,11 @@ def main():
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     MODELS.mkdir(exist_ok=True)
-    lines = [record(name, case) for name, case in CASES.items()]
-    (HERE / "expected.txt").write_text("".join(lines))
+    expected = HERE / "expected.txt"
+    lines = {line.split()[0]: line for line in expected.read_text().splitlines(True)}
+    for name in sys.argv[1:] or CASES:
+        lines[name] = record(name, CASES[name])
+    expected.write_text("".join(lines[name] for name in CASES))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+#include "ports/nccl/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct nccl_library library; // filled once
+static const char *missing;         // why it could not be
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int (*context_set)(void *context);
+static void *context; // of the first device
+
+// A function pointer may not be cast from void * in ISO C; POSIX lets it be copied.
+static bool find(void *handle, const char *name, void *function)
+{
+    void *symbol = dlsym(handle, name);
+
+    memcpy(function, &symbol, sizeof(symbol));
+    return symbol != NULL;
+}
+
+static int device_enter(void)
+{
+    return context_set(context);
+}
+
+static bool open_device(void *handle)
+{
+    int (*driver_init)(unsigned flags);
+    int (*device_get)(int *device, int ordinal);
+    int (*context_retain)(void **made, int device);
+    int device;
+
+    return find(handle, "cuInit", &driver_init) && find(handle, "cuDeviceGet", &device_get) &&
+           find(handle, "cuDevicePrimaryCtxRetain", &context_retain) &&
+           find(handle, "cuCtxSetCurrent", &context_set) && !driver_init(0) &&
+           !device_get(&device, 0) && !context_retain(&context, device);
+}
+
+static bool load_driver(void *handle)
+{
+    library.device_enter = device_enter;
+    return find(handle, "cuStreamCreate", &library.stream_create) &&
+           find(handle, "cuStreamDestroy_v2", &library.stream_destroy) &&
+           find(handle, "cuEventCreate", &library.event_create) &&
+           find(handle, "cuEventRecord", &library.event_record) &&
+           find(handle, "cuEventQuery", &library.event_query) &&
+           find(handle, "cuEventDestroy_v2", &library.event_destroy) &&
+           find(handle, "cuMemAlloc_v2", &library.memory_take) &&
+           find(handle, "cuMemFree_v2", &library.memory_free) &&
+           find(handle, "cuMemcpyHtoDAsync_v2", &library.copy_in) &&
+           find(handle, "cuMemcpyDtoHAsync_v2", &library.copy_out);
+}
+
+static bool load_nccl(void)
+{
+    void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+
+    return handle && find(handle, "ncclGetVersion", &library.get_version) &&
+           find(handle, "ncclGetUniqueId", &library.get_unique_id) &&
+           find(handle, "ncclCommInitRankConfig", &library.comm_init) &&
+           find(handle, "ncclCommSplit", &library.comm_split) &&
+           find(handle, "ncclCommGetAsyncError", &library.comm_error) &&
+           find(handle, "ncclCommAbort", &library.comm_abort) &&
+           find(handle, "ncclAllReduce", &library.all_reduce) &&
+           find(handle, "ncclReduce", &library.reduce) &&
+           find(handle, "ncclBroadcast", &library.broadcast) &&
+           find(handle, "ncclGroupStart", &library.group_start) &&
+           find(handle, "ncclGroupEnd", &library.group_end);
+}
+
+static void load(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+    // The same bits in every run: one algorithm and protocol. The library reads these once.
+    (void)setenv("NCCL_ALGO", "Ring", 0);
+    (void)setenv("NCCL_PROTO", "Simple", 0);
+    (void)setenv("NCCL_RAS_ENABLE", "0", 0); // a listener that nobody asked for
+    if (!driver || !load_driver(driver))
+        missing = "libcuda.so.1 is not there, or too old";
+    else if (!open_device(driver))
+        missing = "there is no CUDA device";
+    else if (!load_nccl())
+        missing = "libnccl.so.2 is not there, or older than 2.18";
+}
+
+const struct nccl_library *nccl_library_load(const char **why)
+{
+    pthread_once(&once, load);
+    *why = missing;
+    return missing ? NULL : &library;
+}

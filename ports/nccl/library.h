@@ -1,0 +1,95 @@
+// library.h - the functions of NCCL and of the CUDA driver that this port calls, as one table.
+//
+// Both libraries are loaded while the program runs, so one program works with and without them, and
+// a test can put a table of its own in their place. Declared here and not included: the machine
+// that builds needs no CUDA. tests/contract/nccl_abi.c compares with nccl.h where that is
+// installed. Source: NCCL 2.18 to 2.28 (nccl.h), CUDA driver API 12.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/base/error.h"
+
+#define NCCL_ID_SIZE 128
+#define NCCL_MAGIC 0xcafebeefu
+#define NCCL_CONFIG_VERSION 21800 // whose fields are below; a later library takes its defaults
+#define NCCL_UNSET (-2147483647 - 1)
+#define NCCL_NO_COLOR (-1)
+
+enum nccl_result {
+    NCCL_SUCCESS = 0,
+    NCCL_REMOTE_ERROR = 6,
+    NCCL_IN_PROGRESS = 7,
+};
+
+enum nccl_type {
+    NCCL_INT8 = 0,
+    NCCL_INT64 = 4,
+    NCCL_FLOAT16 = 6,
+    NCCL_FLOAT32 = 7,
+    NCCL_BFLOAT16 = 9,
+};
+
+enum nccl_reduction {
+    NCCL_SUM = 0,
+    NCCL_MAX = 2,
+    NCCL_MIN = 3,
+    NCCL_AVERAGE = 4,
+};
+
+struct nccl_id { // secret: whoever knows it can join
+    char bytes[NCCL_ID_SIZE];
+};
+
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share;
+};
+
+typedef struct nccl_comm *nccl_comm;
+typedef struct cuda_stream *cuda_stream;
+typedef struct cuda_event *cuda_event;
+typedef unsigned long long cuda_pointer;
+
+#define CUDA_SUCCESS 0
+#define CUDA_NOT_READY 600
+
+// In the libraries' own types; what they return is enum nccl_result and CUresult.
+struct nccl_library {
+    int (*get_version)(int *version);
+    int (*get_unique_id)(struct nccl_id *id);
+    int (*comm_init)(nccl_comm *comm, int size, struct nccl_id id, int rank,
+                     struct nccl_config *config);
+    int (*comm_split)(nccl_comm comm, int color, int key, nccl_comm *child,
+                      struct nccl_config *config);
+    int (*comm_error)(nccl_comm comm, int *result);
+    int (*comm_abort)(nccl_comm comm);
+    int (*all_reduce)(const void *from, void *to, size_t count, int type, int how, nccl_comm comm,
+                      cuda_stream stream);
+    int (*reduce)(const void *from, void *to, size_t count, int type, int how, int root,
+                  nccl_comm comm, cuda_stream stream);
+    int (*broadcast)(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
+                     cuda_stream stream);
+    int (*group_start)(void);
+    int (*group_end)(void);
+
+    int (*device_enter)(void); // makes the first device this thread's
+    int (*stream_create)(cuda_stream *stream, unsigned flags);
+    int (*stream_destroy)(cuda_stream stream);
+    int (*event_create)(cuda_event *event, unsigned flags);
+    int (*event_record)(cuda_event event, cuda_stream stream);
+    int (*event_query)(cuda_event event);
+    int (*event_destroy)(cuda_event event);
+    int (*memory_take)(cuda_pointer *memory, size_t size);
+    int (*memory_free)(cuda_pointer memory);
+    int (*copy_in)(cuda_pointer to, const void *from, size_t size, cuda_stream stream);
+    int (*copy_out)(void *to, cuda_pointer from, size_t size, cuda_stream stream);
+};
+
+// Loads both libraries, once. NULL when one of them, or a device, is not there; why then says
+// which.
+const struct nccl_library *nccl_library_load(const char **why);

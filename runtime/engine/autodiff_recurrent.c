@@ -1,0 +1,85 @@
+// Recurrent layers. What reached the gates is the gradient of their inputs; the recurrent weight's
+// is a product of it with the hidden state one step before.
+#include "runtime/engine/autodiff_private.h"
+
+// The hidden states as the products saw them: y one step later, the first state before it.
+static cn_err emit_states_before(struct cn_autodiff *diff, const struct cn_node *forward,
+                                 uint32_t *states)
+{
+    const struct cn_recurrent *op = &forward->call.recurrent;
+    struct cn_node fill = cn_graph_node(CN_OP_FILL), copy = cn_graph_node(CN_OP_COPY);
+    cn_err err = cn_autodiff_activation(diff, forward->out[0], states);
+
+    fill.call.fill.count = diff->graph->values[forward->out[0]].words;
+    fill.out[0] = *states;
+    if (!err)
+        err = cn_graph_add_node(diff->graph, &fill);
+    copy.out[0] = *states;
+    copy.call.copy = (struct cn_copy){.rank = 1, .x = {1}, .y = {1}, .scale = 1};
+    if (!err && forward->in[3] != CN_GRAPH_NONE) {
+        copy.call.copy.dims[0] = op->hidden;
+        copy.call.copy.y_offset = op->reverse ? (op->steps - 1) * op->hidden : 0;
+        copy.in[0] = forward->in[3];
+        err = cn_graph_add_node(diff->graph, &copy);
+    }
+    if (err || op->steps == 1)
+        return err;
+    copy.call.copy.dims[0] = (op->steps - 1) * op->hidden;
+    copy.call.copy.x_offset = op->reverse ? op->hidden : 0;
+    copy.call.copy.y_offset = op->reverse ? 0 : op->hidden;
+    copy.in[0] = forward->out[0];
+    return cn_graph_add_node(diff->graph, &copy);
+}
+
+// seen: the gradient of the product with the recurrent weight.
+static cn_err emit_weight(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t seen)
+{
+    const struct cn_recurrent *op = &forward->call.recurrent;
+    struct cn_node product = cn_graph_node(CN_OP_MATMUL);
+    size_t width = diff->graph->values[seen].words / op->steps;
+    cn_err err;
+
+    product.call.matmul = (struct cn_matmul){.rows = width,
+                                             .inner = op->steps,
+                                             .cols = op->hidden,
+                                             .transpose_a = true,
+                                             .inner_batched = true,
+                                             .alpha = 1};
+    product.in[0] = seen;
+    err = emit_states_before(diff, forward, &product.in[1]);
+    return err ? err : cn_autodiff_emit(diff, &product, forward->in[1]);
+}
+
+cn_err cn_autodiff_recurrent(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
+{
+    const struct cn_recurrent *op = &forward->call.recurrent;
+    struct cn_node node = cn_graph_node(CN_OP_RECURRENT_GRAD);
+    uint32_t seen;
+    cn_err err;
+
+    node.call.recurrent = *op;
+    node.in[0] = dy;
+    node.in[1] = forward->out[0];
+    node.in[2] = forward->out[1];
+    for (int i = 1; i < 5; i++)
+        node.in[2 + i] = forward->in[i];
+    err = cn_autodiff_activation(diff, forward->in[0], &node.out[0]);
+    if (!err && op->kind == CN_RECURRENT_GRU)
+        err = cn_autodiff_activation(diff, forward->in[0], &node.out[1]);
+    if (!err)
+        err = cn_graph_add_node(diff->graph, &node);
+    if (!err && cn_autodiff_needs(diff, forward->in[0]))
+        err = cn_autodiff_share(diff, forward->in[0], node.out[0]);
+    seen = op->kind == CN_RECURRENT_GRU ? node.out[1] : node.out[0];
+    if (!err)
+        err = cn_autodiff_bias(
+            diff,
+            (struct cn_bias){.rows = op->steps,
+                             .channels = diff->graph->values[seen].words / op->steps,
+                             .inner = 1,
+                             .scale = 1},
+            seen, forward->in[2]);
+    if (err || !cn_autodiff_needs(diff, forward->in[1]))
+        return err;
+    return emit_weight(diff, forward, seen);
+}

@@ -1,0 +1,392 @@
+// The NCCL port over a fake library: that it reduces right, and what it does when the library
+// hangs, fails or does not let go. The control is the real encrypted collective.
+#include "tests/contract/collective_group.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ports/nccl/collective_nccl.h"
+#include "runtime/group/backend.h"
+#include "runtime/port/platform.h"
+#include "tests/support/fake_nccl.h"
+
+#define RANKS 4
+#define COUNT 60000
+
+static const struct fake_nccl_plan healthy = {.newer_version_rank = -1};
+
+static const struct cn_set pair = {.id = 7, .size = 2, .ranks = {1, 3}};
+
+// What a test wants of every rank, and what came of it.
+static struct {
+    bool lacks_library[RANKS];
+    cn_err opened[RANKS];
+} trial;
+
+static cn_err open_fake(const struct cn_collective_config *config,
+                        struct cn_collective **collective, uint32_t *lost)
+{
+    uint32_t rank = config->view.rank;
+
+    *lost = UINT32_MAX;
+    fake_nccl_be((int)rank);
+    trial.opened[rank] =
+        cn_nccl_open_with(trial.lacks_library[rank] ? NULL : &fake_nccl, config, collective);
+    return trial.opened[rank];
+}
+
+static const struct cn_collective_ops fake_ops = {.name = "nccl", .open = open_fake};
+
+static void group_of(struct fixture *fixture, const struct fake_nccl_plan *plan)
+{
+    memset(&trial, 0, sizeof(trial));
+    fake_nccl_reset(plan);
+    group_set_up(fixture, RANKS);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        fixture->ranks[r].config.sets = &pair;
+        fixture->ranks[r].config.set_count = 1;
+    }
+}
+
+// Opens NCCL beside the collective of the rank, runs body on it and closes it.
+static void with_nccl(struct rank *rank, void (*body)(struct rank *rank))
+{
+    struct cn_collective_config config = rank->config;
+    struct cn_collective *control = rank->collective;
+    uint32_t lost;
+
+    config.control = control;
+    config.open_timeout_ms = 300;
+    rank->err = fake_ops.open(&config, &rank->collective, &lost);
+    if (!rank->err) {
+        body(rank);
+        rank->collective->ops->close(rank->collective);
+    }
+    rank->collective = control;
+}
+
+static float value_of(uint32_t rank, size_t i)
+{
+    return (float)((i * 7 + rank * 13) % 101);
+}
+
+static void fill(struct rank *rank)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        rank->data[i] = value_of(rank->config.view.rank, i);
+}
+
+static cn_err compare(const struct rank *rank, const uint32_t *ranks, uint32_t size, size_t first,
+                      size_t end)
+{
+    for (size_t i = first; i < end; i++) {
+        float sum = 0;
+
+        for (uint32_t p = 0; p < size; p++)
+            sum += value_of(ranks[p], i);
+        if (rank->data[i] != sum)
+            return CN_EDIGEST;
+    }
+    return CN_OK;
+}
+
+static void reduce_all(struct rank *rank)
+{
+    static const uint32_t everyone[] = {0, 1, 2, 3};
+    uint32_t self = rank->config.view.rank;
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .data = rank->data, .count = COUNT};
+
+    fill(rank);
+    rank->err = rank->collective->ops->run(rank->collective, &call);
+    if (!rank->err)
+        rank->err = compare(rank, everyone, RANKS, 0, COUNT);
+    fill(rank);
+    call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    if (!rank->err)
+        rank->err = rank->collective->ops->run(rank->collective, &call);
+    if (!rank->err)
+        rank->err =
+            compare(rank, everyone, RANKS, self * COUNT / RANKS, (self + 1) * COUNT / RANKS);
+    call.kind = CN_COLLECTIVE_ALL_GATHER;
+    if (!rank->err)
+        rank->err = rank->collective->ops->run(rank->collective, &call);
+    if (!rank->err)
+        rank->err = compare(rank, everyone, RANKS, 0, COUNT);
+    call = (struct cn_collective_call){
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .set = &pair, .data = rank->data, .count = COUNT};
+    fill(rank);
+    if (!rank->err && self % 2 == 1)
+        rank->err = rank->collective->ops->run(rank->collective, &call);
+    if (!rank->err && self % 2 == 1)
+        rank->err = compare(rank, pair.ranks, 2, 0, COUNT);
+    if (!rank->err)
+        rank->err = cn_barrier(rank->collective);
+}
+
+static void open_and_reduce(struct rank *rank)
+{
+    with_nccl(rank, reduce_all);
+}
+
+static void large_sums_travel_over_nccl(void **state)
+{
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    group_run(&fixture, open_and_reduce);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_int_equal(counts.ids, 1);
+    assert_int_equal(counts.comms, RANKS + pair.size);
+    assert_int_equal(counts.aborts, counts.comms);
+    assert_false(counts.child_aborted_last);
+    assert_int_equal(counts.streams + counts.events + counts.memories, 0);
+    group_tear_down(&fixture);
+}
+
+static void expect_no_nccl(struct fixture *fixture, cn_err wanted)
+{
+    group_run(fixture, open_and_reduce);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture->ranks[r].err, wanted);
+    group_tear_down(fixture);
+}
+
+static void one_member_without_it_keeps_all_from_it(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    trial.lacks_library[2] = true;
+    expect_no_nccl(&fixture, CN_ENOTSUP);
+    assert_int_equal(fake_nccl_counts().ids, 0); // an unused id leaks
+}
+
+static void another_version_keeps_all_from_it(void **state)
+{
+    struct fake_nccl_plan plan = {.newer_version_rank = 1};
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    expect_no_nccl(&fixture, CN_ENOTSUP);
+    assert_int_equal(fake_nccl_counts().ids, 0);
+}
+
+static void communicators_that_do_not_form_are_given_up(void **state)
+{
+    struct fake_nccl_plan plan = {.init_hangs = true, .newer_version_rank = -1};
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    expect_no_nccl(&fixture, CN_ENOTSUP);
+    counts = fake_nccl_counts();
+    assert_int_equal(counts.comms, RANKS);
+    assert_int_equal(counts.aborts, RANKS);
+}
+
+static void reduce_once(struct rank *rank)
+{
+    rank->err = cn_all_reduce(rank->collective, CN_REDUCE_SUM, rank->data, COUNT);
+    if (rank->err && cn_barrier(rank->collective) == CN_OK)
+        rank->err = CN_OK; // a dead collective stays dead
+}
+
+static void open_and_reduce_once(struct rank *rank)
+{
+    with_nccl(rank, reduce_once);
+}
+
+static void a_remote_error_is_a_lost_peer(void **state)
+{
+    struct fake_nccl_plan plan = {.remote_error_at = 1, .newer_version_rank = -1};
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    group_run(&fixture, open_and_reduce_once);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_EPEER);
+    counts = fake_nccl_counts();
+    assert_int_equal(counts.aborts, counts.comms);
+    assert_false(counts.child_aborted_last);
+    group_tear_down(&fixture);
+}
+
+// Rank 3 leaves without a word, as a process that is killed; the others are in a sum.
+static void leave_or_reduce(struct rank *rank)
+{
+    if (rank->config.view.rank != 3)
+        reduce_once(rank);
+    else
+        cn_platform_sleep_ms(100);
+}
+
+static void open_and_leave(struct rank *rank)
+{
+    with_nccl(rank, leave_or_reduce);
+}
+
+static void a_member_that_is_gone_ends_the_sum(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    group_run(&fixture, open_and_leave);
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(fixture.ranks[r].err, CN_EPEER);
+        assert_true(fixture.ranks[r].took_ms < 3000);
+    }
+    group_tear_down(&fixture);
+}
+
+static void a_sum_that_stands_still_is_a_timeout(void **state)
+{
+    struct fake_nccl_plan plan = {.stands_still_at = 1, .newer_version_rank = -1};
+    struct fixture fixture;
+    bool timed_out = false;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    for (uint32_t r = 0; r < RANKS; r++)
+        fixture.ranks[r].config.progress_timeout_ms = 300;
+    group_run(&fixture, open_and_reduce_once);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_true(fixture.ranks[r].err == CN_ETIMEOUT || fixture.ranks[r].err == CN_EPEER);
+        timed_out |= fixture.ranks[r].err == CN_ETIMEOUT;
+    }
+    assert_true(timed_out);
+    group_tear_down(&fixture);
+}
+
+static int count_entries(const char *path)
+{
+    DIR *directory = opendir(path);
+    int count = 0;
+
+    assert_non_null(directory);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+
+static void open_many_times(struct rank *rank)
+{
+    for (int i = 0; i < 200 && !rank->err; i++)
+        with_nccl(rank, reduce_once);
+}
+
+static void two_hundred_epochs_leave_nothing_behind(void **state)
+{
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+    int descriptors, threads;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    descriptors = count_entries("/proc/self/fd");
+    threads = count_entries("/proc/self/task");
+    group_run(&fixture, open_many_times);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_int_equal(counts.ids, 200);
+    assert_int_equal(counts.aborts, counts.comms);
+    assert_int_equal(counts.streams + counts.events + counts.memories, 0);
+    assert_int_equal(count_entries("/proc/self/fd"), descriptors);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
+    group_tear_down(&fixture);
+}
+
+// In a process of its own, since it cannot go on afterwards.
+static void an_abort_that_hangs_is_told(void **state)
+{
+    struct fake_nccl_plan plan = {.remote_error_at = 1, .abort_ms = 2500, .newer_version_rank = -1};
+    int status = 0;
+    pid_t pid = fork();
+
+    (void)state;
+    if (!pid) {
+        struct fixture fixture;
+        bool told = cn_nccl_wedged() == false;
+
+        group_of(&fixture, &plan);
+        group_run(&fixture, open_and_reduce_once);
+        for (uint32_t r = 0; r < RANKS; r++)
+            told = told && fixture.ranks[r].err == CN_EWEDGED;
+        _exit(told && cn_nccl_wedged() ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// The backend's view: what the members want decides.
+
+static void open_backend(struct rank *rank)
+{
+    // The rank's own collective holds the addresses; the backend opens one in the next epoch.
+    bool wants = rank->count == 0 || rank->config.view.rank != 1;
+    const struct cn_backend_ports ports = {group_ops, wants ? &fake_ops : NULL};
+    struct cn_collective_config config = rank->config;
+    struct cn_collective *collective;
+    uint32_t lost;
+
+    config.view.epoch++;
+    rank->err = cn_backend_open(&ports, &config, &collective, &lost);
+    if (rank->err)
+        return;
+    rank->count = strcmp(cn_backend_name(collective), "nccl") == 0;
+    rank->err = cn_all_reduce(collective, CN_REDUCE_SUM, rank->data, COUNT);
+    if (!rank->err)
+        rank->err = cn_barrier(collective);
+    collective->ops->close(collective);
+}
+
+static void the_fast_one_is_used_when_all_want_it(void **state)
+{
+    (void)state;
+    for (size_t reluctant = 0; reluctant < 2; reluctant++) {
+        struct fixture fixture;
+
+        group_of(&fixture, &healthy);
+        for (uint32_t r = 0; r < RANKS; r++)
+            fixture.ranks[r].count = reluctant;
+        group_run(&fixture, open_backend);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            assert_int_equal(fixture.ranks[r].err, CN_OK);
+            assert_int_equal(fixture.ranks[r].count, reluctant ? 0 : 1);
+        }
+        group_tear_down(&fixture);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_sums_travel_over_nccl),
+        cmocka_unit_test(one_member_without_it_keeps_all_from_it),
+        cmocka_unit_test(another_version_keeps_all_from_it),
+        cmocka_unit_test(communicators_that_do_not_form_are_given_up),
+        cmocka_unit_test(a_remote_error_is_a_lost_peer),
+        cmocka_unit_test(a_member_that_is_gone_ends_the_sum),
+        cmocka_unit_test(a_sum_that_stands_still_is_a_timeout),
+        cmocka_unit_test(two_hundred_epochs_leave_nothing_behind),
+        cmocka_unit_test(an_abort_that_hangs_is_told),
+        cmocka_unit_test(the_fast_one_is_used_when_all_want_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

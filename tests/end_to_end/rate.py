@@ -1,0 +1,81 @@
+"""What a group sends is chosen for its link: bytes stay within the profile's limit, a killed round is resumed.
+
+    rate.py BUILD
+"""
+
+import os
+import re
+import sys
+import time
+
+from cluster import Cluster
+
+LIMIT = 3000
+AUTO = {"up": "{mode: auto}", "rounds": 12, "local_steps": 20, "network": f"network: {{round_max: {LIMIT} B}}"}
+FRAME = re.compile(r"round (\d+): update of (\d+) bytes accepted")
+
+
+def an_update_is_as_large_as_the_profile_allows(build):
+    with Cluster(build, **AUTO) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        sizes = [int(size) for _, size in FRAME.findall(cluster.log("board-1"))]
+        chosen = cluster.log("board-1").count("topk, density")
+        assert len(sizes) >= 11, sizes
+        # The expected size is a few per cent off.
+        assert all(0.7 * LIMIT < size < 1.08 * LIMIT for size in sizes[1:]), sizes
+        assert chosen >= 11, chosen
+        assert cluster.accuracy() > 0.95, cluster.accuracy()
+        cluster.replay()
+
+
+def a_round_is_resumed_with_the_same_order(build):
+    with Cluster(build, **{**AUTO, "rounds": 4, "local_steps": 300}) as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "round 2: topk")
+        time.sleep(0.3)
+        for board in cluster.boards:
+            cluster.kill(board)
+        for board in cluster.boards:
+            cluster.start(board)
+        cluster.wait_for_end(120)
+        # Planned once, though the group was killed in it.
+        assert cluster.log("board-1").count("round 2: topk") == 1
+        models = {cluster.current_model(board) for board in cluster.boards}
+        assert len(models) == 1
+        cluster.replay()
+
+
+def a_thin_link_skips_and_goes_on(build):
+    with Cluster(build, **{**AUTO, "rounds": 2, "network": "network: {round_max: 1 KiB}"}) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        assert "skip, density" in cluster.log("board-1")
+        assert cluster.status()["version"] == 2
+
+
+def a_board_that_missed_versions_takes_the_deltas(build):
+    groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    with Cluster(build, groups, quorum=1, rounds=8, local_steps=50, deadline="2 s",
+                 down="{mode: topk, density: 10 %}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-2", "version 2:")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "version 5:")
+        cluster.start("board-2")
+        cluster.wait_for_end(120)
+        taken = [int(number) for number in re.findall(r"version (\d+): held-out", cluster.log("board-2"))]
+        assert taken == list(range(taken[0], 9)), taken  # each by its delta, none left out
+        assert cluster.current_model("board-1") == cluster.current_model("board-2")
+        cluster.replay()
+
+
+def main(build):
+    for test in (an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
+                 a_thin_link_skips_and_goes_on, a_board_that_missed_versions_takes_the_deltas):
+        test(build)
+        print(f"{test.__name__}: ok", flush=True)
+
+
+if __name__ == "__main__":
+    main(os.path.abspath(sys.argv[1]))

@@ -1,0 +1,434 @@
+#include "tests/support/fake_nccl.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/group/reduce.h"
+
+#define RANKS 8
+#define SPLITS 8
+#define QUEUE 64
+
+enum work_kind {
+    WORK_COPY_IN,
+    WORK_COPY_OUT,
+    WORK_ALL_REDUCE,
+    WORK_REDUCE,
+    WORK_BROADCAST,
+};
+
+struct work {
+    enum work_kind kind;
+    const void *from;
+    void *to;
+    size_t size; // bytes, or elements of a collective
+    int type, how, root;
+    struct nccl_comm *comm;
+    bool posted;
+    uint64_t number; // of the collective in its communicator
+};
+
+struct cuda_stream {
+    struct work queue[QUEUE];
+    int count, at;
+};
+
+struct cuda_event {
+    struct cuda_stream *stream;
+};
+
+// What one collective of a communicator has so far.
+struct meeting {
+    uint64_t number;
+    int came, left;
+    void *data[RANKS];
+};
+
+struct world {
+    bool used;
+    int size;
+    struct meeting meeting;
+};
+
+struct nccl_comm {
+    struct world *world;
+    struct nccl_comm *parent;
+    int rank, children; // not aborted
+    uint64_t number;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct fake_nccl_plan plan;
+static struct fake_nccl_counts counts;
+static struct world worlds[1 + SPLITS];
+static int world_count; // of splits since the last whole one
+static int splits_seen[RANKS];
+static uint64_t collectives[RANKS];
+static _Thread_local int this_rank;
+
+void fake_nccl_reset(const struct fake_nccl_plan *wanted)
+{
+    pthread_mutex_lock(&mutex);
+    plan = *wanted;
+    counts = (struct fake_nccl_counts){0};
+    memset(worlds, 0, sizeof(worlds));
+    memset(splits_seen, 0, sizeof(splits_seen));
+    memset(collectives, 0, sizeof(collectives));
+    world_count = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+void fake_nccl_be(int rank)
+{
+    this_rank = rank;
+}
+
+struct fake_nccl_counts fake_nccl_counts(void)
+{
+    struct fake_nccl_counts copy;
+
+    pthread_mutex_lock(&mutex);
+    copy = counts;
+    pthread_mutex_unlock(&mutex);
+    return copy;
+}
+
+static int get_version(int *version)
+{
+    *version = this_rank == plan.newer_version_rank ? 22900 : 22809;
+    return NCCL_SUCCESS;
+}
+
+static int get_unique_id(struct nccl_id *id)
+{
+    pthread_mutex_lock(&mutex);
+    counts.ids++;
+    memset(&worlds[0], 0, sizeof(worlds[0]));
+    memset(splits_seen, 0, sizeof(splits_seen));
+    world_count = 0;
+    pthread_mutex_unlock(&mutex);
+    memset(id, 7, sizeof(*id));
+    return NCCL_SUCCESS;
+}
+
+static struct nccl_comm *make_comm(struct world *world, int size, int rank)
+{
+    struct nccl_comm *comm = calloc(1, sizeof(*comm));
+
+    if (!comm)
+        abort();
+    world->used = true;
+    world->size = size;
+    comm->world = world;
+    comm->rank = rank;
+    counts.comms++;
+    return comm;
+}
+
+static int comm_init(nccl_comm *comm, int size, struct nccl_id id, int rank,
+                     struct nccl_config *config)
+{
+    if (config->magic != NCCL_MAGIC || config->blocking != 0 || id.bytes[0] != 7)
+        return 4; // an invalid argument
+    pthread_mutex_lock(&mutex);
+    *comm = make_comm(&worlds[0], size, rank);
+    pthread_mutex_unlock(&mutex);
+    return NCCL_IN_PROGRESS;
+}
+
+// The n-th split of every rank is the same one.
+static int comm_split(nccl_comm comm, int color, int key, nccl_comm *child,
+                      struct nccl_config *config)
+{
+    struct world *world;
+
+    (void)config;
+    pthread_mutex_lock(&mutex);
+    world = &worlds[1 + splits_seen[comm->rank]++];
+    *child = NULL;
+    if (color != NCCL_NO_COLOR) {
+        int size = world->size > key + 1 ? world->size : key + 1; // known once all have split
+
+        *child = make_comm(world, size, key);
+        (*child)->parent = comm;
+        comm->children++;
+    }
+    pthread_mutex_unlock(&mutex);
+    return NCCL_SUCCESS;
+}
+
+static int comm_error(nccl_comm comm, int *result)
+{
+    pthread_mutex_lock(&mutex);
+    *result = plan.init_hangs ? NCCL_IN_PROGRESS : NCCL_SUCCESS;
+    if (plan.remote_error_at && collectives[comm->rank] >= (uint64_t)plan.remote_error_at &&
+        !comm->parent)
+        *result = NCCL_REMOTE_ERROR;
+    pthread_mutex_unlock(&mutex);
+    return NCCL_SUCCESS;
+}
+
+static int comm_abort(nccl_comm comm)
+{
+    usleep(plan.abort_ms * 1000);
+    pthread_mutex_lock(&mutex);
+    counts.aborts++;
+    if (comm->children)
+        counts.child_aborted_last = true;
+    if (comm->parent)
+        comm->parent->children--;
+    pthread_mutex_unlock(&mutex);
+    free(comm);
+    return NCCL_SUCCESS;
+}
+
+static int enqueue(cuda_stream stream, struct work work)
+{
+    if (stream->count == QUEUE)
+        abort();
+    if (work.comm)
+        work.number = ++work.comm->number;
+    stream->queue[stream->count++] = work;
+    return 0;
+}
+
+static int all_reduce(const void *from, void *to, size_t count, int type, int how, nccl_comm comm,
+                      cuda_stream stream)
+{
+    return enqueue(stream, (struct work){.kind = WORK_ALL_REDUCE,
+                                         .from = from,
+                                         .to = to,
+                                         .size = count,
+                                         .type = type,
+                                         .how = how,
+                                         .comm = comm});
+}
+
+static int reduce(const void *from, void *to, size_t count, int type, int how, int root,
+                  nccl_comm comm, cuda_stream stream)
+{
+    return enqueue(stream, (struct work){.kind = WORK_REDUCE,
+                                         .from = from,
+                                         .to = to,
+                                         .size = count,
+                                         .type = type,
+                                         .how = how,
+                                         .root = root,
+                                         .comm = comm});
+}
+
+static int broadcast(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
+                     cuda_stream stream)
+{
+    return enqueue(stream, (struct work){.kind = WORK_BROADCAST,
+                                         .from = from,
+                                         .to = to,
+                                         .size = count,
+                                         .type = type,
+                                         .root = root,
+                                         .comm = comm});
+}
+
+static int group_mark(void)
+{
+    return NCCL_SUCCESS;
+}
+
+static enum cn_number number_of(int type)
+{
+    return type == NCCL_FLOAT32    ? CN_FLOAT32
+           : type == NCCL_BFLOAT16 ? CN_BFLOAT16
+           : type == NCCL_FLOAT16  ? CN_FLOAT16
+                                   : CN_INT64;
+}
+
+// The last to come does the work of all.
+static void meet(struct world *world, const struct work *work)
+{
+    enum cn_number type = number_of(work->type);
+    enum cn_reduce how = work->how == NCCL_SUM ? CN_REDUCE_SUM : CN_REDUCE_AVERAGE;
+    size_t bytes = work->size * cn_number_size(type);
+    void **data = world->meeting.data;
+    int root = work->kind == WORK_ALL_REDUCE ? 0 : work->root;
+
+    for (int r = 0; r < world->size && work->kind != WORK_BROADCAST; r++)
+        if (r != root)
+            cn_reduce_into(type, how, data[root], data[r], work->size);
+    if (work->kind != WORK_BROADCAST)
+        cn_reduce_finish(type, how, data[root], work->size, (uint32_t)world->size);
+    for (int r = 0; r < world->size && work->kind != WORK_REDUCE; r++)
+        if (r != root)
+            memcpy(data[r], data[root], bytes);
+}
+
+// True when the collective is over for this rank.
+static bool advance_collective(struct work *work)
+{
+    struct world *world = work->comm->world;
+    struct meeting *meeting = &world->meeting;
+
+    if (!work->posted) {
+        if (meeting->came == world->size && meeting->left < world->size)
+            return false; // the one before is not over for all
+        if (meeting->came == world->size || meeting->number != work->number) {
+            if (work->number != meeting->number + 1)
+                return false;
+            *meeting = (struct meeting){.number = work->number};
+        }
+        meeting->data[work->comm->rank] = work->to;
+        work->posted = true;
+        if (++meeting->came == world->size)
+            meet(world, work);
+    }
+    if (meeting->number == work->number && meeting->came < world->size)
+        return false;
+    meeting->left++;
+    return true;
+}
+
+static bool advance(struct work *work)
+{
+    uint64_t number;
+
+    if (work->kind == WORK_COPY_IN || work->kind == WORK_COPY_OUT) {
+        memcpy(work->to, work->from, work->size);
+        return true;
+    }
+    number = collectives[this_rank] + 1;
+    if (plan.stands_still_at && number >= (uint64_t)plan.stands_still_at)
+        return false;
+    if (plan.remote_error_at && number >= (uint64_t)plan.remote_error_at) {
+        collectives[this_rank] = number;
+        return false;
+    }
+    if (!advance_collective(work))
+        return false;
+    collectives[this_rank] = number;
+    return true;
+}
+
+static int event_query(cuda_event event)
+{
+    struct cuda_stream *stream = event->stream;
+    bool moved = true;
+
+    pthread_mutex_lock(&mutex);
+    while (stream->at < stream->count && moved) {
+        moved = advance(&stream->queue[stream->at]);
+        stream->at += moved;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (stream->at < stream->count)
+        return CUDA_NOT_READY;
+    stream->at = stream->count = 0;
+    return CUDA_SUCCESS;
+}
+
+static int device_enter(void)
+{
+    return CUDA_SUCCESS;
+}
+
+static void *take(size_t size, int *alive)
+{
+    void *thing = calloc(1, size);
+
+    if (!thing)
+        abort();
+    pthread_mutex_lock(&mutex);
+    ++*alive;
+    pthread_mutex_unlock(&mutex);
+    return thing;
+}
+
+static int give(void *thing, int *alive)
+{
+    free(thing);
+    pthread_mutex_lock(&mutex);
+    --*alive;
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+
+static int stream_create(cuda_stream *stream, unsigned flags)
+{
+    (void)flags;
+    *stream = take(sizeof(**stream), &counts.streams);
+    return CUDA_SUCCESS;
+}
+
+static int stream_destroy(cuda_stream stream)
+{
+    return give(stream, &counts.streams);
+}
+
+static int event_create(cuda_event *event, unsigned flags)
+{
+    (void)flags;
+    *event = take(sizeof(**event), &counts.events);
+    return CUDA_SUCCESS;
+}
+
+static int event_record(cuda_event event, cuda_stream stream)
+{
+    event->stream = stream;
+    return CUDA_SUCCESS;
+}
+
+static int event_destroy(cuda_event event)
+{
+    return give(event, &counts.events);
+}
+
+static int memory_take(cuda_pointer *memory, size_t size)
+{
+    *memory = (cuda_pointer)(uintptr_t)take(size, &counts.memories);
+    return CUDA_SUCCESS;
+}
+
+static int memory_free(cuda_pointer memory)
+{
+    return give((void *)(uintptr_t)memory, &counts.memories);
+}
+
+static int copy_in(cuda_pointer to, const void *from, size_t size, cuda_stream stream)
+{
+    return enqueue(
+        stream, (struct work){
+                    .kind = WORK_COPY_IN, .from = from, .to = (void *)(uintptr_t)to, .size = size});
+}
+
+static int copy_out(void *to, cuda_pointer from, size_t size, cuda_stream stream)
+{
+    return enqueue(stream, (struct work){.kind = WORK_COPY_OUT,
+                                         .from = (const void *)(uintptr_t)from,
+                                         .to = to,
+                                         .size = size});
+}
+
+const struct nccl_library fake_nccl = {
+    .get_version = get_version,
+    .get_unique_id = get_unique_id,
+    .comm_init = comm_init,
+    .comm_split = comm_split,
+    .comm_error = comm_error,
+    .comm_abort = comm_abort,
+    .all_reduce = all_reduce,
+    .reduce = reduce,
+    .broadcast = broadcast,
+    .group_start = group_mark,
+    .group_end = group_mark,
+    .device_enter = device_enter,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .event_create = event_create,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_destroy = event_destroy,
+    .memory_take = memory_take,
+    .memory_free = memory_free,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+};

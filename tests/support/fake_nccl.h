@@ -1,0 +1,30 @@
+// fake_nccl.h - NCCL and a CUDA driver for tests: ranks are threads of one process, the device is
+// the heap. Streams run when somebody looks at their event, as slowly as the test likes.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ports/nccl/library.h"
+
+struct fake_nccl_plan {
+    bool init_hangs;        // communicators never get ready
+    int remote_error_at;    // collective number that ends in a remote error on all; 0 for none
+    int stands_still_at;    // collective number that never ends; 0 for none
+    uint32_t abort_ms;      // how long an abort takes
+    int newer_version_rank; // has another version; -1 for none
+};
+
+extern const struct nccl_library fake_nccl;
+
+void fake_nccl_reset(const struct fake_nccl_plan *plan);
+
+// The thread that calls is this rank.
+void fake_nccl_be(int rank);
+
+struct fake_nccl_counts {
+    int ids, comms, aborts;        // made, made, ended
+    int streams, events, memories; // alive
+    bool child_aborted_last;       // a parent was aborted before one of its children
+};
+struct fake_nccl_counts fake_nccl_counts(void);

@@ -1,0 +1,34 @@
+// sim_exchange.h - the exchange over a simulated path: two link models, a route table, a clock.
+//
+// Nothing waits: the clock jumps to the next thing that happens, so minutes of a thin link pass in
+// milliseconds, always in the same way. Threading: one thread, the routes' as well.
+#pragma once
+
+#include "tests/support/link_model.h"
+#include "transport/exchange.h"
+
+struct cn_sim_config {
+    const char *board; // as if authenticated; borrowed, as routes and context are
+    const struct cn_coap_route *routes;
+    size_t route_count;
+    void *context;
+    struct cn_link_shape up, down;
+    uint32_t body_max; // bytes of a message's body
+};
+
+cn_err cn_sim_open(const struct cn_sim_config *config, struct cn_exchange **exchange);
+
+uint64_t cn_sim_now_us(const struct cn_exchange *exchange);
+
+// Goes on to wake_us or to the next arrival, whichever is earlier, and delivers what is due.
+void cn_sim_advance(struct cn_exchange *exchange, uint64_t wake_us);
+
+// The path from now on. What is on its way arrives as it would have.
+void cn_sim_reshape(struct cn_exchange *exchange, const struct cn_link_shape *up,
+                    const struct cn_link_shape *down);
+
+const struct cn_link_counts *cn_sim_counts(const struct cn_exchange *exchange, bool up);
+
+// Bytes on the link around the body of a message with this path: CoAP, DTLS 1.2 with an 8-byte
+// connection ID, UDP and IPv4.
+size_t cn_sim_overhead(const char *path);
