@@ -12,10 +12,19 @@
 
 #define NAME_SIZE 48
 
+// A delta that is kept for boards that missed it.
+struct older {
+    uint32_t number; // of the version it makes; 0: none
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint8_t *data; // owned
+    size_t size;
+};
+
 struct cn_model_store {
     struct cn_model_store_config config;
     uint8_t graph_digest[CN_DIGEST_SIZE];
     struct cn_model newest, previous;
+    struct older older[CN_CHAIN_MAX]; // that of version n in n % CN_CHAIN_MAX
 };
 
 float *cn_model_weights(const struct cn_model *model)
@@ -143,6 +152,42 @@ static cn_err save_files(struct cn_model_store *models, const struct cn_model *m
     return err;
 }
 
+// Takes the delta out of model.
+static void keep_delta(struct cn_model_store *models, struct cn_model *model)
+{
+    struct older *older = &models->older[model->number % CN_CHAIN_MAX];
+    if (!model->delta)
+        return;
+    free(older->data);
+    *older =
+        (struct older){.number = model->number, .data = model->delta, .size = model->delta_size};
+    memcpy(older->digest, model->delta_digest, CN_DIGEST_SIZE);
+    model->delta = NULL;
+}
+
+// After a restart. What cannot be read is not there: boards fetch the full version then.
+static void load_deltas(struct cn_model_store *models)
+{
+    uint32_t newest = models->newest.number;
+    for (uint32_t number = newest > CN_CHAIN_MAX ? newest - CN_CHAIN_MAX : 1; number < newest;
+         number++) {
+        struct cn_ledger_version version;
+        struct cn_model model = {.number = number};
+        cn_err err = cn_ledger_find_version(models->config.ledger, number, &version);
+        if (!err)
+            err = load(models->config.store, number, "delta",
+                       cn_update_size_max(models->config.layout), &model.delta, &model.delta_size);
+        if (!err)
+            err =
+                check_digest(number, "delta", model.delta, model.delta_size, version.delta_digest);
+        if (!err) {
+            memcpy(model.delta_digest, version.delta_digest, CN_DIGEST_SIZE);
+            keep_delta(models, &model);
+        }
+        cn_model_deinit(&model);
+    }
+}
+
 cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model, uint64_t bytes_in,
                           uint64_t bytes_out)
 {
@@ -160,6 +205,7 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
         err = cn_ledger_add_version(models->config.ledger, &version);
     if (err)
         return err;
+    keep_delta(models, &models->previous);
     cn_model_deinit(&models->previous);
     models->previous = models->newest;
     models->newest = *model;
@@ -275,8 +321,11 @@ static cn_err start(struct cn_model_store *models)
         return make_first(models);
     if (err)
         return err;
-    return cn_model_load(models->config.store, models->config.ledger, models->config.layout,
-                         newest.number, &models->newest);
+    err = cn_model_load(models->config.store, models->config.ledger, models->config.layout,
+                        newest.number, &models->newest);
+    if (!err)
+        load_deltas(models);
+    return err;
 }
 
 cn_err cn_model_store_open(const struct cn_model_store_config *config,
@@ -303,6 +352,8 @@ void cn_model_store_close(struct cn_model_store *models)
         return;
     cn_model_deinit(&models->newest);
     cn_model_deinit(&models->previous);
+    for (size_t i = 0; i < CN_CHAIN_MAX; i++)
+        free(models->older[i].data);
     free(models);
 }
 
@@ -350,5 +401,45 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
         *version = blobs[i].version;
         return CN_OK;
     }
+    for (size_t i = 0; i < CN_CHAIN_MAX; i++) {
+        const struct older *older = &models->older[i];
+        if (!older->data || memcmp(older->digest, digest, CN_DIGEST_SIZE) != 0)
+            continue;
+        *data = older->data;
+        *size = older->size;
+        *version = older->number;
+        return CN_OK;
+    }
     return CN_ENOTFOUND;
+}
+
+// The delta that makes a version before the newest. False when it is not kept.
+static bool find_delta(const struct cn_model_store *models, uint32_t number, const uint8_t **digest,
+                       size_t *size)
+{
+    const struct cn_model *previous = &models->previous;
+    const struct older *older = &models->older[number % CN_CHAIN_MAX];
+    if (previous->delta && previous->number == number) {
+        *digest = previous->delta_digest;
+        *size = previous->delta_size;
+        return true;
+    }
+    *digest = older->digest;
+    *size = older->size;
+    return older->data && older->number == number && number > 0;
+}
+
+void cn_model_store_chain(const struct cn_model_store *models, uint32_t from,
+                          struct cn_delta_chain *chain)
+{
+    uint32_t newest = models->newest.number;
+    *chain = (struct cn_delta_chain){0};
+    for (uint32_t i = 0; i < CN_CHAIN_MAX && newest > from + 1 + i; i++) {
+        const uint8_t *digest;
+        size_t size;
+        if (!find_delta(models, newest - 1 - i, &digest, &size) || size > UINT32_MAX)
+            return;
+        memcpy(chain->digests[i], digest, CN_DIGEST_SIZE);
+        chain->sizes[i] = (uint32_t)size;
+    }
 }

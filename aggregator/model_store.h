@@ -9,6 +9,7 @@
 
 #include "aggregator/ledger.h"
 #include "runtime/engine/layout.h"
+#include "runtime/port/link.h"
 #include "runtime/port/store.h"
 
 // One version in memory. Zeroed is empty; deinit accepts that.
@@ -66,12 +67,17 @@ const struct cn_layout *cn_model_store_layout(const struct cn_model_store *model
 cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model, uint64_t bytes_in,
                           uint64_t bytes_out);
 
-// The graph, and the full bytes and deltas of the newest version and the one before it.
+// The graph, the full bytes of the newest version and the one before it, and the newest deltas.
 // CN_ENOTFOUND for any other. version is that of the blob, 0 for the graph. Borrowed until the next
 // add.
 cn_err cn_model_store_blob(const struct cn_model_store *models,
                            const uint8_t digest[CN_DIGEST_SIZE], const uint8_t **data, size_t *size,
                            uint32_t *version);
+
+// The deltas that a board which holds version from needs before the newest one. Empty when it needs
+// none or not all are kept.
+void cn_model_store_chain(const struct cn_model_store *models, uint32_t from,
+                          struct cn_delta_chain *chain);
 
 // Removes files that are older than what is kept; never those of version 0 and best. An error
 // leaves some for the next time.

@@ -449,6 +449,8 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     memcpy(info->version_digest, newest->digest, CN_DIGEST_SIZE);
     memcpy(info->parent, newest->parent, CN_DIGEST_SIZE);
     memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
+    const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
+    cn_model_store_chain(run->config.models, found ? found->served : newest->number, &info->chain);
     cn_err err = CN_OK;
     if (run->phase == CN_RUN_OPEN)
         err = cn_ledger_is_selected(run->config.ledger, run->round, group, &info->invited);

@@ -132,6 +132,19 @@ static const struct cn_message_field manifest_fields[] = {
 };
 static const struct cn_message_schema manifest_schema = SCHEMA(manifest_fields);
 
+static const struct cn_message_field chain_fields[] = {
+    FIELD(1, BYTES, cn_delta_chain, digests),
+    NUMBER(2, cn_delta_chain, sizes[0], 0, UINT32_MAX),
+    NUMBER(3, cn_delta_chain, sizes[1], 0, UINT32_MAX),
+    NUMBER(4, cn_delta_chain, sizes[2], 0, UINT32_MAX),
+    NUMBER(5, cn_delta_chain, sizes[3], 0, UINT32_MAX),
+    NUMBER(6, cn_delta_chain, sizes[4], 0, UINT32_MAX),
+    NUMBER(7, cn_delta_chain, sizes[5], 0, UINT32_MAX),
+    NUMBER(8, cn_delta_chain, sizes[6], 0, UINT32_MAX),
+    NUMBER(9, cn_delta_chain, sizes[7], 0, UINT32_MAX),
+};
+static const struct cn_message_schema chain_schema = SCHEMA(chain_fields);
+
 static const struct cn_message_field round_fields[] = {
     LONG(1, cn_round_info, run, 0, ANY),
     NUMBER(2, cn_round_info, lineage, 0, UINT32_MAX),
@@ -148,6 +161,10 @@ static const struct cn_message_field round_fields[] = {
     NUMBER(13, cn_round_info, decided_round, 0, UINT32_MAX),
     FIELD(14, BOOL, cn_round_info, decided_accepted),
     FIELD(15, BYTES, cn_round_info, decided_digest),
+    {.key = 16,
+     .kind = RULES,
+     .offset = offsetof(struct cn_round_info, chain),
+     .schema = &chain_schema},
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 

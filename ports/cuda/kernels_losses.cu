@@ -83,7 +83,7 @@ DEVICE void entropy_row(const struct cuda_args *a, const struct team *team, uint
     size_t first = op->classes_first ? r : (size_t)r * outputs;
     const float *x = a->in[0] + n * a->call.in[0].stride + first;
     int32_t label = (int32_t)float_bits(a->in[1][n * a->call.in[1].stride + r]);
-    bool counts = n < a->hyper->samples && label != op->ignore;
+    bool counts = n < run_samples(a) && label != op->ignore;
     uint32_t best = first_largest(team, x, step, outputs);
     float largest = x[(best < outputs ? best : 0) * step];
     float sum = 0, targets = 0, product = 0;
@@ -181,7 +181,7 @@ KERNEL(mean_loss)
     for (uint32_t n = team.first; n < a.samples; n += team.step) {
         const float *y = a.in[0] + n * a.call.in[0].stride;
         const float *t = a.in[1] ? a.in[1] + n * a.call.in[1].stride : 0;
-        bool counts = n < a.hyper->samples;
+        bool counts = n < run_samples(&a);
         double sum = 0;
 
         for (uint32_t i = team.lane; i < outputs; i += team.width) {

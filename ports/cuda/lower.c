@@ -524,10 +524,17 @@ void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cu
     };
     if (call->op >= CN_OP_BATCH_COUNT)
         return;
-    for (int i = 0; i < CN_CALL_INPUTS; i++)
+    args->once = true;
+    for (int i = 0; i < CN_CALL_INPUTS; i++) {
         args->in[i] = address(cuda, &call->in[i]);
-    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        args->once = args->once && !call->in[i].stride;
+    }
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++) {
         args->out[i] = address(cuda, &call->out[i]);
+        args->once = args->once && !call->out[i].stride;
+    }
+    if (args->once)
+        args->samples = 1;
     args->workspace = address(cuda, &call->workspace);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/command/board_find.h"
 #include "runtime/command/command.h"
 #include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
@@ -13,17 +14,23 @@
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
-    "       cairn-node check --ops\n"
     "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
+    "       cairn-node check --ops\n"
+    "       cairn-node check --board auto [--boards DIR]\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported. --memory (64MiB) says what would be given up to stay "
-    "within it.\n"
-    "--ops lists the ONNX operators that are supported.\n";
+    "or the list of what is not supported.\n"
+    "\n"
+    "  --origin           the file and line that set each value\n"
+    "  --batch N          plan for this batch; default: 32\n"
+    "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
+    "  --ops              list the ONNX operators that are supported\n"
+    "  --board auto       recognise this board, or say what its firmware calls itself\n"
+    "  --boards DIR       folder of the types of boards; default: the installed ones\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -72,9 +79,10 @@ static void print_sample(const struct cn_trainer *trainer)
 
 // What the options say.
 struct wishes {
-    bool origin;
+    bool origin, ops;
     uint32_t batch;
     uint64_t memory; // bytes, 0: no limit
+    const char *board, *boards;
 };
 
 static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
@@ -167,6 +175,12 @@ static int check_model(const struct cn_ports *ports, const char *path, const str
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+static int usage(void)
+{
+    fputs(help, stderr);
+    return CN_EXIT_USAGE;
+}
+
 // One line of names, as the README has it.
 static int print_ops(void)
 {
@@ -178,40 +192,77 @@ static int print_ops(void)
     return CN_EXIT_DONE;
 }
 
-static int usage(void)
+// What the firmware says, the folder that knows it, and its profile.
+static int check_board(const char *board, const char *boards)
 {
-    fputs(help, stderr);
-    return CN_EXIT_USAGE;
+    static struct cn_board_identity identity;
+    char directory[512], name[CN_NAME_SIZE], path[640];
+
+    if (!cn_board_find_directory(boards, directory, sizeof(directory))) {
+        fprintf(stderr, "error: no folder of boards; --boards says where it is\n");
+        return CN_EXIT_FAILED;
+    }
+    snprintf(name, sizeof(name), "%.63s", board);
+    if (strcmp(board, "auto") == 0) {
+        cn_board_find_identity("", &identity);
+        if (!cn_board_find(directory, &identity, name)) {
+            fprintf(stderr, "error: no board of %s is this one. Its firmware says:\n", directory);
+            for (size_t i = 0; i < identity.count; i++)
+                fprintf(stderr, "    %s\n", identity.names[i]);
+            fprintf(stderr, "Copy the closest folder and put such a line into its 'compatible'.\n");
+            return CN_EXIT_FAILED;
+        }
+    } else if (!cn_name_valid(board)) {
+        fprintf(stderr, "error: --board '%s' is neither auto nor a name\n", board);
+        return CN_EXIT_USAGE;
+    }
+    snprintf(path, sizeof(path), "%s/%s/board.yaml", directory, name);
+    return check_profile(path, false);
+}
+
+// False for an option or a number that is none.
+static bool take_options(int argc, char **argv, struct wishes *wishes)
+{
+    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
+                                          {"batch", required_argument, NULL, 'n'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"ops", no_argument, NULL, 'l'},
+                                          {"board", required_argument, NULL, 'b'},
+                                          {"boards", required_argument, NULL, 'd'},
+                                          {0}};
+    uint64_t number;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 'o')
+            wishes->origin = true;
+        else if (option == 'l')
+            wishes->ops = true;
+        else if (option == 'b')
+            wishes->board = optarg;
+        else if (option == 'd')
+            wishes->boards = optarg;
+        else if (option == 'n' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
+                 number <= UINT32_MAX)
+            wishes->batch = (uint32_t)number;
+        else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+            return false;
+    }
+    return true;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
-                                          {"ops", no_argument, NULL, 'l'},
-                                          {"batch", required_argument, NULL, 'b'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {0}};
     struct wishes wishes = {.batch = CHECK_BATCH};
     const char *dot;
-    uint64_t number;
-    bool ops = false;
-    int option;
 
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option == 'o') {
-            wishes.origin = true;
-        } else if (option == 'l') {
-            ops = true;
-        } else if (option == 'b' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
-                   number <= UINT32_MAX) {
-            wishes.batch = (uint32_t)number;
-        } else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes.memory)) {
-            return usage();
-        }
-    }
-    if (ops && optind == argc)
+    if (!take_options(argc, argv, &wishes))
+        return usage();
+    if (wishes.ops && optind == argc)
         return print_ops();
-    if (optind + 1 != argc || ops)
+    if (wishes.board && optind == argc)
+        return check_board(wishes.board, wishes.boards);
+    if (optind + 1 != argc || wishes.ops || wishes.board)
         return usage();
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)

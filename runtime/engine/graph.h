@@ -112,6 +112,9 @@ cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size
 cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
                               size_t *first);
 
+// Leaves in the pool of constants only what nodes read.
+cn_err cn_graph_drop_constants(struct cn_graph *graph);
+
 // The dims that one sample has in memory: those of the value, the batch divided out.
 void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *value,
                           uint64_t *dims);

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OPSET_MIN 13
+#define OPSET_MAX 21
+
 // What the import of an op copes with by itself.
 enum {
     PADDED = 1,     // cn_value.padded
@@ -591,12 +594,25 @@ static cn_err import_output(struct cn_importer *importer)
     return CN_OK;
 }
 
+static cn_err check_opset(const struct cn_importer *importer)
+{
+    int64_t opset = importer->onnx->opset;
+
+    if (opset >= OPSET_MIN && opset <= OPSET_MAX)
+        return CN_OK;
+    cn_diag_add(importer->diag, "the model is of opset %lld; %d to %d are supported",
+                (long long)opset, OPSET_MIN, OPSET_MAX);
+    return CN_ENOTSUP;
+}
+
 static cn_err import_all(struct cn_importer *importer, const struct cn_layout *layout)
 {
     const struct cn_onnx *onnx = importer->onnx;
     size_t parameter = 0;
-    cn_err err = init_names(importer);
+    cn_err err = check_opset(importer);
 
+    if (!err)
+        err = init_names(importer);
     if (!err)
         err = import_inputs(importer);
     for (size_t i = 0; !err && i < onnx->initializer_count; i++)

@@ -1,5 +1,5 @@
 // Ops that move elements: results are put together from strided pieces of the inputs.
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 #include "runtime/engine/import_emit.h"
@@ -118,7 +118,7 @@ cn_err cn_import_transpose(struct cn_import_node *node)
     struct cn_value x = *cn_import_value(node, 0), result = x;
     uint64_t dims[CN_GRAPH_RANK_MAX];
     ptrdiff_t strides[CN_GRAPH_RANK_MAX], permuted[CN_GRAPH_RANK_MAX];
-    uint32_t from[CN_GRAPH_RANK_MAX];
+    uint32_t from[CN_GRAPH_RANK_MAX] = {0};
     cn_err err = read_permutation(node, x.rank, from);
 
     if (err)
@@ -193,6 +193,7 @@ static cn_err read_slice(const struct cn_import_node *node, struct slice *slice)
 static void slice_axis(int64_t size, int64_t start, int64_t end, int64_t step, int64_t *first,
                        int64_t *count)
 {
+    assert(step != 0);
     start = start < 0 ? start + size : start;
     end = end < 0 && end > INT64_MIN + size ? end + size : end;
     *first = step > 0 ? clamp(start, 0, size) : clamp(start, 0, size - 1);
@@ -279,7 +280,7 @@ cn_err cn_import_split(struct cn_import_node *node)
     struct cn_value x = *cn_import_value(node, 0), result = x;
     uint64_t dims[CN_GRAPH_RANK_MAX];
     ptrdiff_t strides[CN_GRAPH_RANK_MAX];
-    int64_t parts[CN_IMPORT_OUTPUTS];
+    int64_t parts[CN_IMPORT_OUTPUTS] = {0};
     size_t first = 0;
     uint32_t axis, value;
     cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
@@ -437,8 +438,8 @@ cn_err cn_import_tile(struct cn_import_node *node)
     const uint64_t batch = node->graph->batch;
     struct cn_import_piece piece = {.from = node->in[0]};
     uint64_t dims[CN_GRAPH_RANK_MAX], whole[CN_GRAPH_RANK_MAX];
-    ptrdiff_t from[CN_GRAPH_RANK_MAX], to[CN_GRAPH_RANK_MAX];
-    int64_t repeats[CN_GRAPH_RANK_MAX];
+    ptrdiff_t from[CN_GRAPH_RANK_MAX] = {0}, to[CN_GRAPH_RANK_MAX] = {0};
+    int64_t repeats[CN_GRAPH_RANK_MAX] = {0};
     uint32_t used = 0;
     size_t count;
     cn_err err = cn_import_numbers(node, 1, "repeats", repeats, CN_GRAPH_RANK_MAX, &count);

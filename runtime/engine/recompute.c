@@ -82,31 +82,64 @@ static double saved_words(const struct recompute *r, const struct cn_node *node)
                : 0;
 }
 
-// Marks all forward nodes but those whose results are kept: one after each sqrt(N)th part.
-static void mark_segments(struct recompute *r)
+// crossing[i]: how many activations are made up to node i and read by a forward node after it.
+static void count_crossing(const struct recompute *r, uint32_t *crossing)
+{
+    const struct cn_graph *graph = r->graph;
+
+    for (size_t root = 0; root < r->values; root++)
+        r->copy[root] = CN_GRAPH_NONE; // here: the last reader
+    for (size_t i = 0; i < graph->loss; i++)
+        for (int j = 0; j < CN_CALL_INPUTS; j++)
+            if (is_activation(graph, graph->nodes[i].in[j]))
+                r->copy[cn_graph_root(graph, graph->nodes[i].in[j])] = (uint32_t)i;
+    for (size_t root = 0; root < r->values; root++) {
+        uint32_t first = CN_GRAPH_NONE;
+
+        for (uint32_t at = r->maker[root]; at != CN_GRAPH_NONE; at = r->other[at])
+            first = at / CN_CALL_OUTPUTS; // the list is from the last to the first
+        if (r->copy[root] != CN_GRAPH_NONE && first < r->copy[root]) {
+            crossing[first]++;
+            crossing[r->copy[root]]--;
+        }
+        r->copy[root] = CN_GRAPH_NONE;
+    }
+    for (size_t i = 1; i < graph->loss; i++)
+        crossing[i] += crossing[i - 1];
+}
+
+// Marks all forward nodes but those whose results are kept: one after each sqrt(N)th part, where
+// only that result leads on, so that nothing before it need be computed again for what follows.
+static cn_err mark_segments(struct recompute *r)
 {
     double total = 0, since = 0, part;
     size_t nodes = r->graph->loss;
+    uint32_t *crossing = calloc(nodes + 1, sizeof(*crossing));
 
+    if (!crossing)
+        return CN_ENOMEM;
+    count_crossing(r, crossing);
     for (size_t i = 0; i < nodes; i++)
         total += saved_words(r, &r->graph->nodes[i]);
     part = total / sqrt((double)nodes);
     for (size_t i = 0; i < nodes; i++) {
         since += saved_words(r, &r->graph->nodes[i]);
-        r->marked[i] = since < part || is_cheap(r->graph->nodes[i].call.op);
+        r->marked[i] = since < part || crossing[i] != 1;
         if (!r->marked[i])
             since = 0;
     }
+    free(crossing);
+    return CN_OK;
 }
 
-static void mark(struct recompute *r, enum cn_recompute level)
+static cn_err mark(struct recompute *r, enum cn_recompute level)
 {
     const struct cn_graph *graph = r->graph;
 
     for (size_t i = 0; i < graph->loss; i++)
         r->marked[i] = is_cheap(graph->nodes[i].call.op);
-    if (level == CN_RECOMPUTE_SEGMENTS)
-        mark_segments(r);
+    if (level == CN_RECOMPUTE_SEGMENTS && mark_segments(r))
+        return CN_ENOMEM;
     for (size_t root = 0; root < r->values; root++) {
         uint32_t at = r->maker[root];
 
@@ -116,6 +149,7 @@ static void mark(struct recompute *r, enum cn_recompute level)
                 at % CN_CALL_OUTPUTS >= dropped_outputs(&graph->nodes[at / CN_CALL_OUTPUTS]))
                 r->dropped[root] = false;
     }
+    return CN_OK;
 }
 
 // The value to read instead, or the same.
@@ -256,8 +290,9 @@ cn_err cn_recompute(struct cn_graph *graph, enum cn_recompute level)
         return CN_OK;
     if (take(&r)) {
         list_makers(&r);
-        mark(&r, level);
-        err = rewrite(&r);
+        err = mark(&r, level);
+        if (!err)
+            err = rewrite(&r);
     }
     free(r.backward);
     free(r.dropped);

@@ -54,6 +54,15 @@ enum cn_round_state {
     CN_ROUND_ENDED,   // the run is over; .version is the last one
 };
 
+#define CN_CHAIN_MAX 8
+
+// The deltas before the newest one, for a board that missed versions: entry i makes version
+// .version - 1 - i from its parent. Size 0: there is none, nor any further.
+struct cn_delta_chain {
+    uint8_t digests[CN_CHAIN_MAX][CN_DIGEST_SIZE];
+    uint32_t sizes[CN_CHAIN_MAX];
+};
+
 // The round as this board's group sees it. Fits one datagram.
 struct cn_round_info {
     uint64_t run;
@@ -68,6 +77,7 @@ struct cn_round_info {
     uint8_t parent[CN_DIGEST_SIZE];       // of the version
     uint8_t delta_digest[CN_DIGEST_SIZE]; // the frame that makes the version from its parent
     uint64_t delta_size;                  // 0: there is none, fetch the full version
+    struct cn_delta_chain chain;          // only when the group seems to be behind
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;

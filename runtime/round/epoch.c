@@ -147,41 +147,37 @@ release:
 
 // The leader's part: what comes next.
 
-static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_info *news)
+static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_fetch *fetch)
 {
-    const struct cn_checkpoint *held = &epoch->session->held;
-    bool delta = !epoch->avoid_delta && news->delta_size > 0 && held->phase == CN_PHASE_BASE &&
-                 memcmp(held->base_digest, news->parent, CN_DIGEST_SIZE) == 0;
-    struct cn_errand_request request = {
-        .kind = CN_ERRAND_FETCH,
-        .size = delta ? news->delta_size : news->version_size,
-    };
+    struct cn_errand_request request = {.kind = CN_ERRAND_FETCH, .size = fetch->size};
 
     if (cn_platform_now_ms() < epoch->fetch_at_ms)
         return CN_OK;
-    memcpy(request.digest, delta ? news->delta_digest : news->version_digest, CN_DIGEST_SIZE);
-    memcpy(epoch->asked, news->version_digest, CN_DIGEST_SIZE);
+    memcpy(request.digest, fetch->digest, CN_DIGEST_SIZE);
+    memcpy(epoch->asked, fetch->digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);
 }
 
-// Turns what was fetched into a BASE command, if it is the version the news names.
+// Turns what was fetched into a BASE command, if it is a version that leads to that of the news.
 static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *news,
-                         struct cn_errand_answer *answer, struct command *command)
+                         const struct cn_round_fetch *fetch, struct cn_errand_answer *answer,
+                         struct command *command)
 {
     struct cn_session_version version = {
-        .number = news->version,
+        .number = fetch->number,
         .bytes = answer->data,
         .size = answer->size,
-        // A full version starts with its magic, an update frame with another.
-        .delta =
-            answer->size != CN_VERSION_HEADER_SIZE + epoch->session->layout->total * sizeof(float),
+        .delta = fetch->delta,
     };
-    cn_err err;
+    cn_err err = answer->gone ? CN_ENOTFOUND : CN_OK;
 
     memcpy(version.digest, news->version_digest, CN_DIGEST_SIZE);
-    err = answer->gone ? CN_ENOTFOUND : cn_session_check_version(epoch->session, &version);
+    if (!err && !fetch->last)
+        err = cn_session_resolve_version(epoch->session, &version);
+    if (!err)
+        err = cn_session_check_version(epoch->session, &version);
     if (err) {
-        cn_log(CN_LOG_WARN, "epoch", "version %u was not usable: %s", news->version,
+        cn_log(CN_LOG_WARN, "epoch", "version %u was not usable: %s", version.number,
                cn_err_text(err));
         // At once in full when the delta did not fit; the next news may name another version.
         epoch->fetch_at_ms = epoch->avoid_delta ? cn_platform_now_ms() + RETRY_MS : 0;
@@ -204,13 +200,16 @@ static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *new
                          struct command *command)
 {
     struct cn_errand_answer answer;
-    bool asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH) &&
-                 memcmp(epoch->asked, news->version_digest, CN_DIGEST_SIZE) == 0;
+    struct cn_round_fetch fetch;
+    bool asked;
 
+    cn_round_choose_fetch(&epoch->session->held, news, epoch->avoid_delta, &fetch);
+    asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH) &&
+            memcmp(epoch->asked, fetch.digest, CN_DIGEST_SIZE) == 0;
     if (!asked)
-        return want_version(epoch, news); // in place of one that is no longer wanted
+        return want_version(epoch, &fetch); // in place of one that is no longer wanted
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
-        plan_fetched(epoch, news, &answer, command);
+        plan_fetched(epoch, news, &fetch, &answer, command);
     return CN_OK;
 }
 

@@ -67,3 +67,43 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
         return;
     }
 }
+
+// Bytes of all deltas from the held version to the newest; 0 when they are not all there.
+static uint64_t chain_size(const struct cn_checkpoint *held, const struct cn_round_info *news)
+{
+    uint32_t missing = news->version > held->version ? news->version - held->version : 0;
+    uint64_t size = news->delta_size;
+
+    if (missing < 2 || missing - 1 > CN_CHAIN_MAX || !news->delta_size)
+        return 0;
+    for (uint32_t i = 0; i < missing - 1; i++) {
+        if (!news->chain.sizes[i])
+            return 0;
+        size += news->chain.sizes[i];
+    }
+    return size;
+}
+
+void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_round_info *news,
+                           bool avoid_delta, struct cn_round_fetch *fetch)
+{
+    bool may_follow = !avoid_delta && held->phase == CN_PHASE_BASE && news->delta_size > 0;
+    uint64_t chain = may_follow ? chain_size(held, news) : 0;
+    uint32_t entry;
+
+    *fetch =
+        (struct cn_round_fetch){.number = news->version, .last = true, .size = news->version_size};
+    memcpy(fetch->digest, news->version_digest, CN_DIGEST_SIZE);
+    if (may_follow && same_digest(held->base_digest, news->parent)) {
+        fetch->delta = true;
+        fetch->size = news->delta_size;
+        memcpy(fetch->digest, news->delta_digest, CN_DIGEST_SIZE);
+    } else if (chain && chain < news->version_size) {
+        entry = news->version - held->version - 2;
+        fetch->delta = true;
+        fetch->last = false;
+        fetch->number = held->version + 1;
+        fetch->size = news->chain.sizes[entry];
+        memcpy(fetch->digest, news->chain.digests[entry], CN_DIGEST_SIZE);
+    }
+}

@@ -28,6 +28,19 @@ struct cn_round_plan {
     uint8_t accepted[CN_DIGEST_SIZE]; // DECIDE: what counts; zeros for nothing
 };
 
+// What to fetch to get from the held base to the version that the news names.
+struct cn_round_fetch {
+    uint32_t number; // the version that it makes
+    bool delta;      // a frame relative to the held base; else the full version
+    bool last;       // number is that of the news, whose digest is known
+    uint64_t size;
+    uint8_t digest[CN_DIGEST_SIZE]; // of the blob
+};
+
+// The next delta when all that are missing are smaller than the full version, else that.
+void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_round_info *news,
+                           bool avoid_delta, struct cn_round_fetch *fetch);
+
 // news is NULL while the aggregator has not been heard: a round that was begun goes on without it.
 void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info *news,
                    struct cn_round_plan *plan);

@@ -66,6 +66,11 @@ struct cn_session_version {
     bool delta;
 };
 
+// Sets digest to that of the version which a delta makes from the held base: the base of the next
+// delta, or a digest known otherwise, says whether it is right. Errors as below.
+cn_err cn_session_resolve_version(const struct cn_session *session,
+                                  struct cn_session_version *version);
+
 // Checks that a version can be installed; changes nothing. CN_EDIGEST, CN_EFORMAT, CN_ESTALE when a
 // delta is not relative to the held base.
 cn_err cn_session_check_version(const struct cn_session *session,

@@ -28,29 +28,23 @@ static cn_err check_full(const struct cn_session *session, const struct cn_sessi
     return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
 }
 
-// Sets values to the tensors of the version.
-static cn_err decode_version(const struct cn_session *session,
-                             const struct cn_session_version *version, float *values,
-                             struct cn_version_header *header)
+// Sets values to the tensors that a delta makes of the held base, and digest to their version's.
+static cn_err decode_delta(const struct cn_session *session,
+                           const struct cn_session_version *version, float *values,
+                           struct cn_version_header *header, uint8_t digest[CN_DIGEST_SIZE])
 {
     const struct cn_checkpoint *held = &session->held;
-    size_t size = session->layout->total * sizeof(float);
     struct cn_update_header frame;
-    uint8_t digest[CN_DIGEST_SIZE];
     cn_err err;
 
-    if (!version->delta) {
-        err = check_full(session, version, header);
-        if (!err)
-            memcpy(values, version->bytes + CN_VERSION_HEADER_SIZE, size);
-        return err;
-    }
     err = cn_update_check(version->bytes, version->size, session->layout, NULL, &frame);
     if (err)
         return err;
+    if (frame.snapshot)
+        return CN_EFORMAT;
     if (!held->base || memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0)
         return CN_ESTALE;
-    memcpy(values, held->base, size);
+    memcpy(values, held->base, session->layout->total * sizeof(float));
     err = cn_update_apply(version->bytes, version->size, session->layout, values);
     if (err)
         return err;
@@ -58,7 +52,42 @@ static cn_err decode_version(const struct cn_session *session,
     memcpy(header->graph, session->config.graph, CN_DIGEST_SIZE);
     memcpy(header->parent, held->base_digest, CN_DIGEST_SIZE);
     cn_version_digest(header, values, digest);
+    return CN_OK;
+}
+
+// Sets values to the tensors of the version.
+static cn_err decode_version(const struct cn_session *session,
+                             const struct cn_session_version *version, float *values,
+                             struct cn_version_header *header)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err;
+
+    if (!version->delta) {
+        err = check_full(session, version, header);
+        if (!err)
+            memcpy(values, version->bytes + CN_VERSION_HEADER_SIZE,
+                   session->layout->total * sizeof(float));
+        return err;
+    }
+    err = decode_delta(session, version, values, header, digest);
+    if (err)
+        return err;
     return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
+}
+
+cn_err cn_session_resolve_version(const struct cn_session *session,
+                                  struct cn_session_version *version)
+{
+    struct cn_version_header header;
+    float *values = calloc(session->layout->total + 1, sizeof(float));
+    cn_err err;
+
+    if (!values)
+        return CN_ENOMEM;
+    err = decode_delta(session, version, values, &header, version->digest);
+    free(values);
+    return err;
 }
 
 cn_err cn_session_check_version(const struct cn_session *session,

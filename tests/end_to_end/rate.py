@@ -54,9 +54,25 @@ def a_thin_link_skips_and_goes_on(build):
         assert cluster.status()["version"] == 2
 
 
+def a_board_that_missed_versions_takes_the_deltas(build):
+    groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    with Cluster(build, groups, quorum=1, rounds=8, local_steps=50, deadline="2 s",
+                 down="{mode: topk, density: 10 %}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-2", "version 2:")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "version 5:")
+        cluster.start("board-2")
+        cluster.wait_for_end(120)
+        taken = [int(number) for number in re.findall(r"version (\d+): held-out", cluster.log("board-2"))]
+        assert taken == list(range(taken[0], 9)), taken  # each by its delta, none left out
+        assert cluster.current_model("board-1") == cluster.current_model("board-2")
+        cluster.replay()
+
+
 def main(build):
     for test in (an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
-                 a_thin_link_skips_and_goes_on):
+                 a_thin_link_skips_and_goes_on, a_board_that_missed_versions_takes_the_deltas):
         test(build)
         print(f"{test.__name__}: ok", flush=True)
 

@@ -181,6 +181,73 @@ static void a_finished_run_ends_the_group_once_it_has_the_last_version(void **st
     assert_int_equal(next(&held, &news), CN_DO_FETCH);
 }
 
+// Version 9 is the newest; its delta has 100 bytes, those of 8 and 7 have 200 and 300.
+static struct cn_round_info far_news(void)
+{
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 10);
+
+    news.version = 9;
+    news.version_size = 4000;
+    news.delta_size = 100;
+    memset(news.version_digest, '9', CN_DIGEST_SIZE);
+    memset(news.parent, '8', CN_DIGEST_SIZE);
+    memset(news.delta_digest, 'd', CN_DIGEST_SIZE);
+    news.chain.sizes[0] = 200;
+    memset(news.chain.digests[0], 'e', CN_DIGEST_SIZE);
+    news.chain.sizes[1] = 300;
+    memset(news.chain.digests[1], 'f', CN_DIGEST_SIZE);
+    return news;
+}
+
+static void a_board_that_missed_versions_takes_the_deltas_in_turn(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 6);
+    struct cn_round_info news = far_news();
+    struct cn_round_fetch fetch;
+
+    (void)state;
+    held.version = 6;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(fetch.delta && !fetch.last);
+    assert_int_equal(fetch.number, 7);
+    assert_int_equal(fetch.size, 300);
+    assert_int_equal(fetch.digest[0], 'f');
+    held.version = 7;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_int_equal(fetch.number, 8);
+    assert_int_equal(fetch.digest[0], 'e');
+    held.version = 8;
+    memset(held.base_digest, '8', CN_DIGEST_SIZE);
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(fetch.delta && fetch.last);
+    assert_int_equal(fetch.digest[0], 'd');
+}
+
+static void the_full_version_is_taken_when_it_is_smaller_or_deltas_are_missing(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 6);
+    struct cn_round_info news = far_news();
+    struct cn_round_fetch fetch;
+
+    (void)state;
+    held.version = 6;
+    news.version_size = 600;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(!fetch.delta && fetch.last);
+    assert_int_equal(fetch.digest[0], '9');
+    news.version_size = 601;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(fetch.delta);
+    cn_round_choose_fetch(&held, &news, true, &fetch); // a delta did not fit
+    assert_false(fetch.delta);
+    held.version = 5; // one more than the chain has
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_false(fetch.delta);
+    held.phase = CN_PHASE_EMPTY;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_false(fetch.delta);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +260,8 @@ int main(void)
         cmocka_unit_test(an_older_version_is_not_taken_back),
         cmocka_unit_test(another_run_or_a_higher_lineage_resets),
         cmocka_unit_test(the_outbox_is_decided_by_what_the_aggregator_recorded),
+        cmocka_unit_test(a_board_that_missed_versions_takes_the_deltas_in_turn),
+        cmocka_unit_test(the_full_version_is_taken_when_it_is_smaller_or_deltas_are_missing),
         cmocka_unit_test(a_finished_run_ends_the_group_once_it_has_the_last_version),
     };
 

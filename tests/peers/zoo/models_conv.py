@@ -157,6 +157,6 @@ FAMILIES = {
     "resnet18": Family(resnet18, images(3, 64, 64), classes(10), batch=4, rate=0.01),
     "resnet50": Family(resnet50, images(3, 64, 64), classes(10), batch=4, rate=0.01),
     "mobilenetv2": Family(MobileNetV2, images(3, 32, 32), classes(10)),
-    "cnn1d": Family(cnn1d, images(9, 128), classes(6)),
+    "cnn1d": Family(cnn1d, images(9, 128), classes(6), rate=0.01),
     "autoencoder": Family(Autoencoder, images(1, 28, 28), lambda count: torch.rand(count, 1, 28, 28), "mse"),
 }

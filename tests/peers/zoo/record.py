@@ -15,6 +15,7 @@ import sys
 import warnings
 
 import numpy
+import onnx
 import torch
 from torch.onnx import TrainingMode
 
@@ -41,12 +42,19 @@ def draw(family):
 def export(model, sample, path, form=TrainingMode.TRAINING, opset=17, dynamic=True):
     axes = {"input": {0: "batch"}, "output": {0: "batch"}} if dynamic else None
     more = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
+    state = model.state_dict()
     model = copy.deepcopy(model).train(form == TrainingMode.TRAINING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(model, sample, str(path), training=form, opset_version=opset,
                           do_constant_folding=form == TrainingMode.EVAL, input_names=["input"],
                           output_names=["output"], dynamic_axes=axes, **more)
+    # Tracing a module in training mode moves its running statistics once: put back what the file is to start from.
+    exported = onnx.load(str(path))
+    for tensor in exported.graph.initializer:
+        if "running_" in tensor.name and tensor.name in state:
+            tensor.raw_data = state[tensor.name].numpy().tobytes()
+    onnx.save(exported, str(path))
 
 
 def loss_of(family, output, labels):
