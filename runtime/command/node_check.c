@@ -131,9 +131,17 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
         .loss = CN_LOSS_MSE, // takes an output of any shape
         .memory_limit = wishes->memory,
     };
+    struct cn_rules rules = {0};
     struct cn_trainer *trainer = NULL;
     cn_err err;
 
+    // A number for the whole batch is a loss.
+    if (onnx->output_count && !onnx->outputs[0].rank) {
+        config.loss = CN_LOSS_OUTPUT;
+        config.rules = &rules;
+        snprintf(rules.output, sizeof(rules.output), "%.*s", (int)onnx->outputs[0].name.size,
+                 onnx->outputs[0].name.data);
+    }
     err = cn_trainer_open(onnx, &config, diag, &trainer);
     if (err)
         return err;
