@@ -8,21 +8,14 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
+#define SAVE_MS 2000 // that a chunk may wait to be durable
+
 struct cn_spool {
     struct cn_spool_config config;
     struct cn_upload *uploads;
     uint64_t used; // bytes of all uploads
     bool full_told;
 };
-
-cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
-{
-    *spool = calloc(1, sizeof(**spool));
-    if (!*spool)
-        return CN_ENOMEM;
-    (*spool)->config = *config;
-    return CN_OK;
-}
 
 static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
 {
@@ -34,22 +27,50 @@ static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
         spool->used -= upload->declared.size;
     }
     free(upload->bitmap);
+    free(upload->parts);
     free(upload);
 }
 
 void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload)
 {
     struct cn_store_file *file = upload->file;
+    cn_spool_parts_remove(&spool->config, upload);
     free_upload(spool, upload);
     spool->config.store->ops->abort(file);
+}
+
+static uint32_t count_parts(const struct cn_upload *upload)
+{
+    return (upload->chunk_count + CN_SPOOL_PART - 1) / CN_SPOOL_PART;
+}
+
+// Saves the parts that have waited for as long. A disk that refuses costs no more than sending
+// again.
+static void save(struct cn_spool *spool, struct cn_upload *upload, uint64_t wait_ms,
+                 uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < count_parts(upload); i++) {
+        struct cn_spool_part *part = &upload->parts[i];
+        if (part->saved == part->received || now_ms - part->since_ms < wait_ms)
+            continue;
+        cn_err err = cn_spool_part_save(&spool->config, upload, i);
+        if (err)
+            cn_log(CN_LOG_DEBUG, "spool", "a part of %s is not saved: %s", upload->group,
+                   cn_err_text(err));
+        part->since_ms = now_ms; // also then: not at every look
+    }
 }
 
 void cn_spool_close(struct cn_spool *spool)
 {
     if (!spool)
         return;
-    while (spool->uploads)
-        cn_spool_drop(spool, spool->uploads);
+    while (spool->uploads) {
+        struct cn_store_file *file = spool->uploads->file;
+        save(spool, spool->uploads, 0, UINT64_MAX);
+        free_upload(spool, spool->uploads);
+        spool->config.store->ops->abort(file);
+    }
     free(spool);
 }
 
@@ -143,14 +164,16 @@ static cn_err begin(struct cn_spool *spool, const char *group,
         return CN_ENOMEM;
     begun->chunk_count = (uint32_t)chunks;
     begun->bitmap = calloc(chunks / 8 + 1, 1);
+    begun->parts = calloc(count_parts(begun), sizeof(*begun->parts));
     begun->declared = *declared;
     snprintf(begun->group, sizeof(begun->group), "%s", group);
     cn_spool_name(declared->round, group, name);
     cn_err err = CN_ENOMEM;
-    if (begun->bitmap)
+    if (begun->bitmap && begun->parts)
         err = spool->config.store->ops->create(spool->config.store, name, &begun->file);
     if (err) {
         free(begun->bitmap);
+        free(begun->parts);
         free(begun);
         return err;
     }
@@ -224,6 +247,7 @@ static void mark(struct cn_upload *upload, uint32_t first, uint32_t count)
             continue;
         upload->bitmap[i / 8] = (uint8_t)(upload->bitmap[i / 8] | 1u << (i % 8));
         upload->received++;
+        upload->parts[i / CN_SPOOL_PART].received++;
     }
     while (upload->first_missing < upload->chunk_count && has_chunk(upload, upload->first_missing))
         upload->first_missing++;
@@ -283,9 +307,17 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t i
     uint32_t count = (uint32_t)((size + chunk_size - 1) / chunk_size);
     upload->touched_ms = now_ms;
     cn_err err = write_missing(spool, upload, index, index + count, data, size);
-    if (!err)
-        mark(upload, index, count);
-    return err;
+    if (err)
+        return err;
+    uint32_t last = (index + count - 1) / CN_SPOOL_PART;
+    for (uint32_t i = index / CN_SPOOL_PART; i <= last; i++)
+        if (upload->parts[i].saved == upload->parts[i].received)
+            upload->parts[i].since_ms = now_ms;
+    mark(upload, index, count);
+    // One that is complete as a whole is about to be decided.
+    if (upload->parts[last].received == CN_SPOOL_PART && upload->received < upload->chunk_count)
+        save(spool, upload, SAVE_MS, now_ms);
+    return CN_OK;
 }
 
 void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
@@ -341,8 +373,10 @@ cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *uploa
 cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
 {
     struct cn_store_file *file = upload->file;
+    cn_err err = spool->config.store->ops->commit(file);
+    cn_spool_parts_remove(&spool->config, upload);
     free_upload(spool, upload);
-    return spool->config.store->ops->commit(file);
+    return err;
 }
 
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
@@ -350,11 +384,65 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
     struct cn_upload *next;
     for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
         next = upload->next;
+        if (!upload->touched_ms)
+            upload->touched_ms = now_ms;
         bool silent = now_ms - upload->touched_ms > spool->config.expiry_ms;
-        if (!silent && upload->declared.round == round)
+        if (!silent && upload->declared.round == round) {
+            save(spool, upload, SAVE_MS, now_ms);
             continue;
+        }
         cn_log(CN_LOG_INFO, "spool", "dropped an unfinished upload of %s for round %" PRIu32,
                upload->board, upload->declared.round);
         cn_spool_drop(spool, upload);
     }
+}
+
+// --- opening ---
+
+// A part that an earlier program saved becomes part of the upload again.
+static cn_err take_part(void *context, const char *group, const struct cn_declare_request *declared,
+                        uint32_t part, const uint8_t *bitmap, const uint8_t *data)
+{
+    struct cn_spool *spool = context;
+    struct cn_upload *upload = find_by_group(spool, group);
+    size_t chunk_size = spool->config.chunk_size;
+    if (declared->size > spool->config.frame_max)
+        return CN_ERANGE;
+    if (upload && !same_frame(&upload->declared, declared))
+        return CN_ECONFLICT;
+    cn_err err = upload ? CN_OK : begin(spool, group, declared, &upload);
+    uint32_t first = part * CN_SPOOL_PART;
+    if (!err && first >= upload->chunk_count)
+        err = CN_ERANGE;
+    for (uint32_t i = 0; !err && i < CN_SPOOL_PART && first + i < upload->chunk_count; i++) {
+        uint64_t offset = (uint64_t)(first + i) * chunk_size, left = declared->size - offset;
+        if (!(bitmap[i / 8] >> (i % 8) & 1))
+            continue;
+        err = spool->config.store->ops->write(upload->file, offset, data + i * chunk_size,
+                                              left < chunk_size ? (size_t)left : chunk_size);
+        if (!err)
+            mark(upload, first + i, 1);
+    }
+    if (!err) {
+        upload->parts[part].saved = upload->parts[part].received;
+        upload->parts[part].exists = true;
+    }
+    return err;
+}
+
+cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
+{
+    struct cn_spool *opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->config = *config;
+    cn_err err = cn_spool_parts_load(config, take_part, opened);
+    if (err) {
+        cn_spool_close(opened);
+        return err;
+    }
+    for (struct cn_upload *upload = opened->uploads; upload; upload = upload->next)
+        upload->recent_count = upload->recent_next = 0; // nothing came in this program's time
+    *spool = opened;
+    return CN_OK;
 }

@@ -1,19 +1,22 @@
 // spool.h - uploads on their way in, and the accepted frames as files.
 //
 // A frame arrives in numbered chunks of one size, in any order and more than once. It is written
-// aside; keep makes it durable under "round-N-GROUP.update". What was not kept is gone after a
-// crash and the board sends it again. Each group has at most one upload; a new one replaces the
-// old. Nothing is taken for a declared size before it was checked against the largest possible
-// frame. Threading: none.
+// aside; keep makes it durable under "round-N-GROUP.update". Before that its parts of 4096 chunks
+// are saved when they are complete, and others after two seconds: an upload goes on from those
+// after a crash, and the board sends the rest again. Each group has at most one upload; a new one
+// replaces the old. Nothing is taken for a declared size before it was checked against the largest
+// possible frame. Threading: none.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/port/store.h"
 #include "transport/message.h"
 
-#define CN_SPOOL_NAME_SIZE (CN_NAME_SIZE + 32)
+#define CN_SPOOL_NAME_SIZE (CN_NAME_SIZE + 40)
+#define CN_SPOOL_PART 4096 // chunks
 
 struct cn_spool_config {
     struct cn_store *store; // borrowed
@@ -23,6 +26,13 @@ struct cn_spool_config {
     uint64_t expiry_ms; // without a chunk
     const char *disk;   // a path on the disk that fills; NULL: its space is not looked at. Borrowed
     uint64_t reserve;   // bytes to leave free on it
+};
+
+struct cn_spool_part {
+    uint32_t received; // chunks
+    uint32_t saved;    // of these, durable
+    bool exists;       // its file
+    uint64_t since_ms; // the first chunk that is not
 };
 
 struct cn_upload {
@@ -37,13 +47,16 @@ struct cn_upload {
     struct cn_chunk_range recent[CN_RECENT_MAX]; // what came last, a ring
     uint32_t recent_count, recent_next;
     struct cn_store_file *file;
-    uint64_t touched_ms;
+    struct cn_spool_part *parts;
+    uint64_t touched_ms; // 0: not since the program started
     struct cn_upload *next;
 };
 
 struct cn_spool;
 
+// Takes up what an earlier program had saved of uploads.
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool);
+// Saves what is there of uploads.
 void cn_spool_close(struct cn_spool *spool);
 
 // Begins the upload or finds it: a group that declares the same frame again, even from another of
@@ -75,8 +88,20 @@ cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *uploa
 cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload);
 void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload);
 
-// Drops uploads that stopped, and those of other rounds.
+// Saves what has waited for it; drops uploads that stopped, and those of other rounds.
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms);
+
+// Used by spool.c; in spool_parts.c. Errors of save are those of the store.
+cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload *upload,
+                          uint32_t part);
+void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_upload *upload);
+// Calls take for each part that was saved and can be used; others are removed. declared has the
+// run, round, size, digest and base. bitmap is of the part's chunks, data of its bytes.
+typedef cn_err cn_spool_take_part(void *context, const char *group,
+                                  const struct cn_declare_request *declared, uint32_t part,
+                                  const uint8_t *bitmap, const uint8_t *data);
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+                           void *context);
 
 // The name of an accepted frame's file.
 void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE]);

@@ -121,9 +121,15 @@ cairn_package_documents(cairn-boards)
 file(GLOB boards RELATIVE ${CMAKE_SOURCE_DIR}/boards CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/boards/*/board.yaml)
 foreach(board ${boards})
     get_filename_component(folder ${board} DIRECTORY)
-    install(FILES boards/${board} boards/${folder}/README.md
+    set(board_files boards/${board} boards/${folder}/README.md)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/boards/${folder}/compatible)
+        list(APPEND board_files boards/${folder}/compatible)
+    endif()
+    install(FILES ${board_files}
             DESTINATION ${CMAKE_INSTALL_DATADIR}/cairn/boards/${folder} COMPONENT cairn-boards)
 endforeach()
+
+install(DIRECTORY boards/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-boards COMPONENT cairn-boards)
 
 get_property(documents GLOBAL PROPERTY cairn_documents)
 add_custom_target(cairn_documents ALL DEPENDS ${documents})

@@ -21,6 +21,7 @@
 #define REFUSED_MAX_MS 600000
 #define ADDRESS_SIZE 128
 #define TAG_SIZE 8
+#define ECHO_MAX 40  // RFC 9175, 2.2.1
 #define NO_SUCCESS 2 // No-Response: no interest in class 2 (RFC 7967, 2)
 
 enum phase {
@@ -52,10 +53,12 @@ struct client {
     enum phase phase;
     enum fate fate;
     uint64_t due_us;
-    uint32_t address;   // of the attempt
-    bool round_refused; // some address refused since the last success
-    bool seen_down;     // all addresses failed since the last success
-    uint64_t asked_us;  // first request without any answer since; 0: none
+    uint32_t address;       // of the attempt
+    bool round_refused;     // some address refused since the last success
+    bool seen_down;         // all addresses failed since the last success
+    uint8_t echo[ECHO_MAX]; // to be repeated, as the server asks when our address has changed
+    size_t echo_size;
+    uint64_t asked_us; // first request without any answer since; 0: none
     uint32_t sessions;
     struct cn_backoff retry, refused;
 
@@ -83,6 +86,22 @@ static void read_options(const coap_pdu_t *pdu, struct cn_exchange_reply *reply)
     }
 }
 
+// RFC 9175, 2.3: requests repeat the echo until one is answered. True when the answer was only
+// that.
+static bool take_echo(struct client *client, const coap_pdu_t *pdu)
+{
+    coap_opt_iterator_t iterator;
+    coap_opt_t *option = coap_check_option(pdu, COAP_OPTION_ECHO, &iterator);
+
+    client->echo_size = 0;
+    if (!option || coap_pdu_get_code(pdu) != (coap_pdu_code_t)CN_COAP_UNAUTHORIZED ||
+        coap_opt_length(option) > ECHO_MAX)
+        return false;
+    client->echo_size = coap_opt_length(option);
+    memcpy(client->echo, coap_opt_value(option), client->echo_size);
+    return true;
+}
+
 static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *sent,
                                    const coap_pdu_t *received, const coap_mid_t mid)
 {
@@ -97,6 +116,8 @@ static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *se
     client->asked_us = 0;
     client->retry.tries = 0; // only an answer shows that a session works
     client->stats.bytes_down += cn_coap_message_size(received);
+    if (take_echo(client, received))
+        return COAP_RESPONSE_OK; // as if it were lost: the request comes again
     memcpy(&reply.tag, token.s, TAG_SIZE);
     coap_get_data(received, &reply.size, &reply.body);
     read_options(received, &reply);
@@ -134,6 +155,7 @@ static void disconnect(struct client *client)
     cn_lookup_free(client->lookup);
     client->lookup = NULL;
     client->fate = ALIVE;
+    client->echo_size = 0;
     client->asked_us = 0;
     client->phase = WAITING;
 }
@@ -295,14 +317,17 @@ static bool add_path(coap_pdu_t *pdu, const char *path)
     return true;
 }
 
-// Options in the order of their numbers: Observe 6, Uri-Path 11, No-Response 258.
-static bool fill(coap_pdu_t *pdu, const struct cn_exchange_request *request)
+// Options in the order of their numbers: Observe 6, Uri-Path 11, Echo 252, No-Response 258.
+static bool fill(const struct client *client, coap_pdu_t *pdu,
+                 const struct cn_exchange_request *request)
 {
     const uint8_t no_success = NO_SUCCESS;
 
     return coap_add_token(pdu, TAG_SIZE, (const uint8_t *)&request->tag) &&
            (!request->observe || coap_add_option(pdu, COAP_OPTION_OBSERVE, 0, NULL)) &&
            add_path(pdu, request->path) &&
+           (!client->echo_size ||
+            coap_add_option(pdu, COAP_OPTION_ECHO, client->echo_size, client->echo)) &&
            (!request->silent || coap_add_option(pdu, COAP_OPTION_NORESPONSE, 1, &no_success)) &&
            (!request->size || coap_add_data(pdu, request->size, request->body));
 }
@@ -318,7 +343,7 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     pdu = coap_new_pdu(COAP_MESSAGE_NON, (coap_pdu_code_t)request->method, client->session);
     if (!pdu)
         return CN_ENOMEM;
-    if (!fill(pdu, request)) {
+    if (!fill(client, pdu, request)) {
         coap_delete_pdu(pdu);
         return CN_ERANGE;
     }

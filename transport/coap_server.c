@@ -15,7 +15,9 @@
 #define PATH_SIZE 256
 #define IDLE_S 300 // a session without traffic ends
 #define BUCKETS 256
-#define NO_SUCCESS 2 // No-Response: no interest in class 2 (RFC 7967, 2)
+#define ECHO_SIZE 8
+#define AMPLIFICATION 3 // of what came from an address that is not proven
+#define NO_SUCCESS 2    // No-Response: no interest in class 2 (RFC 7967, 2)
 
 // Every board that was ever heard; enrolment bounds their number.
 struct board {
@@ -29,6 +31,11 @@ struct session {
     coap_session_t *coap;
     struct board *board;
     bool closing;
+    // After its address changed (RFC 9146), until the board has shown that it gets what is sent
+    // there by repeating the echo (RFC 9175, 2.3), no answer goes there that is much larger than
+    // its request.
+    coap_address_t proven, claimed;
+    uint8_t echo[ECHO_SIZE];
 };
 
 struct cn_coap_server {
@@ -141,6 +148,7 @@ static struct session *admit(struct cn_coap_server *server, coap_session_t *coap
         return NULL;
     }
     session->coap = coap;
+    session->proven = session->claimed = *coap_session_get_addr_remote(coap);
     session->next = server->sessions;
     server->sessions = session;
     server->stats.sessions++;
@@ -188,6 +196,36 @@ static bool wants_reply(const coap_pdu_t *pdu)
            !(coap_decode_var_bytes(coap_opt_value(option), coap_opt_length(option)) & NO_SUCCESS);
 }
 
+// Whether the board is known to receive what is sent to where its request came from.
+static bool is_proven(struct session *session, const coap_pdu_t *pdu)
+{
+    const coap_address_t *address = coap_session_get_addr_remote(session->coap);
+    coap_opt_iterator_t iterator;
+    coap_opt_t *option;
+
+    if (coap_address_equals(address, &session->proven))
+        return true;
+    if (!coap_address_equals(address, &session->claimed)) {
+        // Without a random number nothing is proven, and the next request tries again.
+        if (!cn_crypto_random(session->echo, sizeof(session->echo)))
+            session->claimed = *address;
+        return false;
+    }
+    option = coap_check_option(pdu, COAP_OPTION_ECHO, &iterator);
+    if (!option || coap_opt_length(option) != ECHO_SIZE ||
+        memcmp(coap_opt_value(option), session->echo, ECHO_SIZE) != 0)
+        return false;
+    session->proven = *address;
+    return true;
+}
+
+static void ask_for_proof(struct cn_coap_server *server, const struct session *session,
+                          coap_pdu_t *response)
+{
+    cn_coap_reply_error(&server->reply, CN_COAP_UNAUTHORIZED, "new address");
+    coap_add_option(response, COAP_OPTION_ECHO, ECHO_SIZE, session->echo);
+}
+
 static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
 {
     const struct cn_coap_reply *reply = &server->reply;
@@ -210,11 +248,13 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     struct session *session = admit(server, coap);
     struct cn_coap_request request = {.wants_reply = wants_reply(pdu)};
     char path[PATH_SIZE];
+    bool proven;
 
     (void)resource;
     (void)query;
     if (!session)
         return; // the code stays 0.00: no answer
+    proven = is_proven(session, pdu);
     server->stats.bytes_in += cn_coap_message_size(pdu);
     request.board = session->board->name;
     coap_get_data(pdu, &request.size, &request.body);
@@ -225,6 +265,8 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
         cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
     if (server->reply.code == CN_COAP_SILENT)
         return;
+    if (!proven && server->reply.size > AMPLIFICATION * cn_coap_message_size(pdu))
+        ask_for_proof(server, session, response);
     write_reply(server, response);
     if (request.wants_reply || server->reply.code >= CN_COAP_BAD_REQUEST)
         server->stats.bytes_out += cn_coap_message_size(response);

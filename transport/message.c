@@ -78,6 +78,7 @@ static const struct cn_message_field rules_fields[] = {
     FIELD(23, BOOL, cn_rules, flip),
     NUMBER(24, cn_rules, crop, 0, 1024),
     REAL(25, cn_rules, noise, 0, HUGE),
+    NUMBER(26, cn_rules, batch_norm, 0, CN_BATCH_NORM_FROZEN),
 };
 static const struct cn_message_schema rules_schema = SCHEMA(rules_fields);
 

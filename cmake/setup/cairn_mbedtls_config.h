@@ -39,6 +39,10 @@
 #error "mbedTLS without DTLS connection IDs"
 #endif
 
+// Buffers shrink after the handshake to the record size that was agreed on: 2 KiB with DTLS, for
+// which boards ask. Full records stay possible where they pay, between members of a group.
+#define MBEDTLS_SSL_VARIABLE_BUFFER_LENGTH
+
 // TLS 1.3 runs on PSA, which has process-wide state, and a port may run threads of its own.
 #define MBEDTLS_THREADING_C
 #define MBEDTLS_THREADING_PTHREAD

@@ -186,10 +186,13 @@ static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t
     double *shown;
 
     for (size_t i = 0; i < count; i++) {
-        const struct cpu_kernel *kernel = &cpu->kernels->ops[calls[i].op];
-        size_t words =
-            calls[i].op < CN_OP_BATCH_COUNT && kernel->shown ? kernel->shown(&calls[i]) : 0;
+        const struct cpu_kernel *kernel;
+        size_t words;
 
+        if (calls[i].op >= CN_OP_BATCH_COUNT)
+            continue; // flat calls have no kernels
+        kernel = &cpu->kernels->ops[calls[i].op];
+        words = kernel->shown ? kernel->shown(&calls[i]) : 0;
         largest = words > largest ? words : largest;
     }
     stride = (largest + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
@@ -306,7 +309,7 @@ static void run_batch_lane(void *context, uint32_t lane)
             call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
         // Two turns: a lane that is through with one meeting may already write for the next, while
         // another still reads. It cannot be two ahead.
-        if (cpu->kernels->ops[call->op].shown)
+        if (cpu->kernels->ops[call->op].shown && cpu->shown)
             task.shown = cpu->shown + meetings++ % 2 * cpu->lanes * cpu->shown_stride;
         cpu->kernels->ops[call->op].run(&task);
     }

@@ -1,7 +1,7 @@
 // compute_cuda_private.h - for tests, which bring libraries of their own.
 #pragma once
 
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 #include "runtime/port/compute.h"
 
 // As cn_compute_cuda.open, with these libraries. ops are what the device says it is.

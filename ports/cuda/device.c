@@ -32,7 +32,7 @@ static cn_err absent(const struct cuda *cuda, CUresult result, const char *what)
 
     if (result == CUDA_SUCCESS || cuda->library.driver.error_name(result, &name) || !name)
         name = "nothing there";
-    cn_log(CN_LOG_INFO, "cuda", "no GPU is used: %s: %s", what, name);
+    cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: %s: %s", what, name);
     return CN_ENOTSUP;
 }
 
@@ -56,7 +56,7 @@ static cn_err find_device(struct cuda *cuda)
         return absent(cuda, result, "cuInit");
     result = driver->driver_version(&version);
     if (result || version < 12060) {
-        cn_log(CN_LOG_INFO, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted 12.6",
+        cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted 12.6",
                version / 1000, version % 1000 / 10);
         return CN_ENOTSUP;
     }
@@ -71,11 +71,11 @@ static cn_err find_device(struct cuda *cuda)
     capability = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                  attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     if (capability < CAPABILITY_LEAST) {
-        cn_log(CN_LOG_INFO, "cuda", "no GPU is used: %s has compute capability %d.%d, wanted 8.0",
+        cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: %s has compute capability %d.%d, wanted 8.0",
                name, capability / 10, capability % 10);
         return CN_ENOTSUP;
     }
-    cn_log(CN_LOG_INFO, "cuda", "%s, compute capability %d.%d", name, capability / 10,
+    cn_log(CN_LOG_DEBUG, "cuda", "%s, compute capability %d.%d", name, capability / 10,
            capability % 10);
     return CN_OK;
 }

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
+#include "ports/cuda/cuda_library.h"
 #include "ports/cuda/kernels.h"
-#include "ports/cuda/library.h"
 #include "runtime/port/compute.h"
 
 struct cuda_conv; // a convolution's plan, see convolution.h

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 #include "runtime/port/compute.h"
 
 enum dnn_role {

@@ -25,6 +25,12 @@ DEVICE void put(float *place, float value, bool add)
     *place = add ? *place + value : value;
 }
 
+// Samples of the run: what sums go over.
+DEVICE uint32_t run_samples(const struct cuda_args *a)
+{
+    return a->once ? 1 : a->hyper->samples;
+}
+
 // Samples that an elementwise call computes: one when all samples share the result.
 DEVICE uint32_t output_samples(const struct cuda_args *a)
 {

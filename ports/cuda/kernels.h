@@ -39,6 +39,7 @@ struct cuda_args {
     struct cuda_state *state;
     uint32_t samples;     // the largest batch: what per-sample outputs are computed for
     uint32_t parts;       // into how many pieces a sum is cut; see the kernel
+    bool once;            // no operand has a stride: the work is that of one sample
     bool wide;            // a row is the work of a block, not of a warp
     bool clipped;         // the optimizer applies the factor of CLIP
     struct cn_hyper next; // begin

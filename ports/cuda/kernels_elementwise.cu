@@ -391,7 +391,7 @@ KERNEL(combine_grad)
     const struct cn_combine *op = &a.call.combine;
     uint32_t kept = kept_count(op), summed = combine_count(op) / kept;
     bool shared = !a.call.out[0].stride, add = adds(&a);
-    uint32_t samples = shared && a.call.in[0].stride ? a.hyper->samples : 1;
+    uint32_t samples = shared && a.call.in[0].stride ? run_samples(&a) : 1;
     uint32_t total = kept * (shared ? 1 : a.samples);
     uint32_t lane = a.wide ? thread_index() : 0, width = a.wide ? block_size() : 1;
 
@@ -418,7 +418,7 @@ KERNEL(copy)
 {
     const struct cn_copy *op = &a.call.copy;
     bool shared = !a.call.out[0].stride, add = adds(&a);
-    uint32_t samples = shared && a.call.in[0].stride ? a.hyper->samples : 1;
+    uint32_t samples = shared && a.call.in[0].stride ? run_samples(&a) : 1;
     uint32_t count = 1, total;
 
     for (uint32_t d = 0; d < op->rank; d++)

@@ -220,7 +220,7 @@ KERNEL(statistic)
     const struct cn_range *op = &a.call.range;
 
     for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
-        float s = exact_multiply(a.in[0][op->gradients + i], a.hyper->gradient_scale);
+        float s = exact_multiply(a.in[0][op->gradients + i], a.hyper->statistic_scale);
         float *w = &a.in[1][op->weights + i];
 
         *w = exact_add(*w, exact_multiply(op->momentum, exact_subtract(s, *w)));

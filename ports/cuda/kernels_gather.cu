@@ -54,7 +54,7 @@ KERNEL(gather_grad)
 {
     const struct cn_gather *op = &a.call.gather;
     bool shared = !a.call.out[0].stride, add = adds(&a);
-    uint32_t samples = shared && a.call.in[0].stride ? a.hyper->samples : 1;
+    uint32_t samples = shared && a.call.in[0].stride ? run_samples(&a) : 1;
     uint32_t rows = (uint32_t)op->rows, count = (uint32_t)op->count, inner = (uint32_t)op->inner;
     uint32_t slots = (uint32_t)op->outer * rows;
     uint32_t total = slots * (shared ? 1 : a.samples), numbers = samples * count;
@@ -88,7 +88,7 @@ KERNEL(gather_grad_elements)
 {
     const struct cn_gather *op = &a.call.gather;
     bool shared = !a.call.out[0].stride, add = adds(&a);
-    uint32_t samples = shared && a.call.in[0].stride ? a.hyper->samples : 1;
+    uint32_t samples = shared && a.call.in[0].stride ? run_samples(&a) : 1;
     uint32_t rows = (uint32_t)op->rows, count = (uint32_t)op->count, inner = (uint32_t)op->inner;
     uint32_t size = (uint32_t)op->outer * rows * inner, total = size * (shared ? 1 : a.samples);
 

@@ -1,5 +1,5 @@
 // The image that nvcc made of kernels.cu, as it is. CUDA_KERNELS_FILE comes from CMakeLists.txt.
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 
 __asm__(".section .rodata\n"
         ".balign 16\n"

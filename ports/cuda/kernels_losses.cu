@@ -55,53 +55,78 @@ DEVICE uint32_t first_largest(const struct team *team, const float *x, size_t st
     return (uint32_t)-team_max(team, -place); // exact below 2^24 outputs
 }
 
-// loss = -sum_c t_c log p_c with t_c = [c = label] (1 - s) + s / outputs; d loss / d x = p - t.
+// A class's share of the target, with its weight.
+DEVICE float target_of(const struct cuda_args *a, uint32_t number, int32_t label)
+{
+    const struct cn_loss_call *op = &a->call.loss;
+    float target = op->smoothing / (float)op->outputs;
+
+    if (number == (uint32_t)label)
+        target += 1 - op->smoothing;
+    return a->in[2] ? target * a->in[2][number] : target;
+}
+
+// What the rows of a team sum up to.
+struct entropy_sums {
+    double loss, weight;
+    uint32_t correct;
+};
+
+// With targets t that have the classes' weights: loss = -sum_c t_c log p_c, d loss / d x = p sum t
+// - t.
+DEVICE void entropy_row(const struct cuda_args *a, const struct team *team, uint32_t n, uint32_t r,
+                        struct entropy_sums *sums)
+{
+    const struct cn_loss_call *op = &a->call.loss;
+    uint32_t outputs = (uint32_t)op->outputs;
+    size_t step = op->classes_first ? op->rows : 1;
+    size_t first = op->classes_first ? r : (size_t)r * outputs;
+    const float *x = a->in[0] + n * a->call.in[0].stride + first;
+    int32_t label = (int32_t)float_bits(a->in[1][n * a->call.in[1].stride + r]);
+    bool counts = n < run_samples(a) && label != op->ignore;
+    uint32_t best = first_largest(team, x, step, outputs);
+    float largest = x[(best < outputs ? best : 0) * step];
+    float sum = 0, targets = 0, product = 0;
+
+    if (counts && (label < 0 || (uint32_t)label >= outputs)) {
+        a->state->outside = 1;
+        counts = false;
+    }
+    for (uint32_t c = team->lane; c < outputs; c += team->width) {
+        float t = target_of(a, c, label);
+
+        sum += expf(x[c * step] - largest);
+        targets += t;
+        product += t == 0 ? 0 : t * (x[c * step] - largest);
+    }
+    sum = team_sum(team, sum);
+    targets = team_sum(team, targets);
+    product = team_sum(team, product);
+    if (counts) {
+        float weight = a->in[2] ? a->in[2][label] : 1;
+
+        sums->loss += (double)(targets * logf(sum) - product);
+        sums->weight += (double)weight;
+        sums->correct += weight != 0 && best == (uint32_t)label;
+    }
+    for (uint32_t c = team->lane; a->out[0] && c < outputs; c += team->width) {
+        float p = expf(x[c * step] - largest) / sum;
+        float slope = p * targets - target_of(a, c, label);
+
+        a->out[0][n * a->call.out[0].stride + first + c * step] =
+            counts ? slope * a->state->scale : 0;
+    }
+}
+
 KERNEL(cross_entropy)
 {
-    const struct cn_loss_call *op = &a.call.loss;
+    uint32_t rows = (uint32_t)a.call.loss.rows;
+    struct entropy_sums sums = {0, 0, 0};
     struct team team = team_of(&a);
-    uint32_t outputs = (uint32_t)op->outputs, rows = (uint32_t)(op->rows ? op->rows : 1);
-    size_t step = op->classes_first ? rows : 1;
-    double loss = 0, weights = 0;
-    uint32_t correct = 0;
 
-    for (uint32_t row = team.first; row < rows * a.samples; row += team.step) {
-        uint32_t n = row / rows, r = row % rows;
-        size_t first = op->classes_first ? r : (size_t)r * outputs;
-        const float *x = a.in[0] + n * a.call.in[0].stride + first;
-        int32_t label = (int32_t)float_bits(a.in[1][n * a.call.in[1].stride + r]);
-        bool counts = n < a.hyper->samples && label != op->ignore;
-        uint32_t best = first_largest(&team, x, step, outputs);
-        float largest = x[(best < outputs ? best : 0) * step], sum = 0, mean = 0, weight;
-
-        if (counts && (label < 0 || (uint32_t)label >= outputs)) {
-            a.state->outside = 1;
-            counts = false;
-        }
-        weight = !counts ? 0 : a.in[2] ? a.in[2][label] : 1;
-        for (uint32_t c = team.lane; c < outputs; c += team.width) {
-            sum += expf(x[c * step] - largest);
-            mean += x[c * step] - largest;
-        }
-        sum = team_sum(&team, sum);
-        mean = op->smoothing > 0 ? team_sum(&team, mean) / (float)outputs : 0;
-        if (counts) {
-            float target = (1 - op->smoothing) * (x[(size_t)label * step] - largest);
-
-            loss += (double)(weight * (logf(sum) - target - op->smoothing * mean));
-            weights += (double)weight;
-            correct += weight != 0 && best == (uint32_t)label;
-        }
-        for (uint32_t c = team.lane; a.out[0] && c < outputs; c += team.width) {
-            float target = op->smoothing / (float)outputs +
-                           (counts && c == (uint32_t)label ? 1 - op->smoothing : 0);
-            float p = expf(x[c * step] - largest) / sum;
-
-            a.out[0][n * a.call.out[0].stride + first + c * step] =
-                counts ? weight * (p - target) * a.state->scale : 0;
-        }
-    }
-    write_part(&a, loss, weights, correct);
+    for (uint32_t row = team.first; row < rows * a.samples; row += team.step)
+        entropy_row(&a, &team, row / rows, row % rows, &sums);
+    write_part(&a, sums.loss, sums.weight, sums.correct);
 }
 
 // One output's loss and slope, before they are divided by the count of outputs.
@@ -156,7 +181,7 @@ KERNEL(mean_loss)
     for (uint32_t n = team.first; n < a.samples; n += team.step) {
         const float *y = a.in[0] + n * a.call.in[0].stride;
         const float *t = a.in[1] ? a.in[1] + n * a.call.in[1].stride : 0;
-        bool counts = n < a.hyper->samples;
+        bool counts = n < run_samples(&a);
         double sum = 0;
 
         for (uint32_t i = team.lane; i < outputs; i += team.width) {

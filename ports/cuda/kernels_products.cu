@@ -48,23 +48,28 @@ DEVICE void load_tile(float *tile, const float *m, uint32_t first, uint32_t coun
     }
 }
 
-// A block of CUDA_PRODUCT_THREADS computes a tile of a matrix. parts is the count of samples; a
-// result that they share is their sum, one after the other.
+// A block of CUDA_PRODUCT_THREADS computes a tile of a matrix. A result that samples share, or all
+// matrices of a sample, is the sum of their products, one after the other.
 KERNEL(products)
 {
     SHARED float left[TILE * PITCH], right[TILE * PITCH];
     const struct cn_products *op = &a.call.products;
     uint32_t across = ((uint32_t)op->cols + TILE - 1) / TILE;
     uint32_t tiles = across * (((uint32_t)op->rows + TILE - 1) / TILE);
-    bool shared = !a.call.out[0].stride && a.parts > 1, add = adds(&a);
-    uint32_t total = tiles * (uint32_t)op->count * (shared ? 1 : a.parts);
+    uint32_t summed_samples = a.call.out[0].stride ? 1 : run_samples(&a);
+    uint32_t summed_count = op->stride_c ? 1 : (uint32_t)op->count;
+    uint32_t results =
+        (op->stride_c ? (uint32_t)op->count : 1) * (a.call.out[0].stride ? a.samples : 1);
+    bool add = adds(&a);
 
-    for (uint32_t t = block_index(); t < total; t += grid_size()) {
+    for (uint32_t t = block_index(); t < tiles * results; t += grid_size()) {
         uint32_t row = t % tiles / across * TILE, col = t % tiles % across * TILE;
+        uint32_t first = t / tiles * summed_count;
         float sum[OF_THREAD] = {0};
 
-        for (uint32_t sample = 0; sample < (shared ? a.hyper->samples : 1); sample++) {
-            struct product p = product_of(&a, t / tiles + sample * (uint32_t)op->count);
+        for (uint32_t term = 0; term < summed_samples * summed_count; term++) {
+            uint32_t number = first + term % summed_count;
+            struct product p = product_of(&a, number + term / summed_count * (uint32_t)op->count);
 
             for (uint32_t from = 0; from < p.inner; from += TILE) {
                 block_sync();
@@ -80,7 +85,7 @@ KERNEL(products)
             }
         }
         for (uint32_t s = 0; s < OF_THREAD; s++) {
-            struct product p = product_of(&a, t / tiles);
+            struct product p = product_of(&a, first);
             uint32_t i = s * CUDA_PRODUCT_THREADS + thread_index();
             uint32_t r = row + i / TILE, c = col + i % TILE;
 
@@ -205,7 +210,7 @@ KERNEL(conv_grad_weight)
         uint32_t channel = o / group_out * group_in + c;
         float sum = 0;
 
-        for (uint32_t j = thread_index(); j < out * a.hyper->samples; j += block_size()) {
+        for (uint32_t j = thread_index(); j < out * run_samples(&a); j += block_size()) {
             uint32_t n = j / out, at = j % out;
             uint32_t row =
                 at / w->out[1] * w->stride[0] + tap / w->kernel[1] * w->dilation[0] - w->pad[0];

@@ -169,7 +169,7 @@ KERNEL(recurrent)
 // What a step of the gradient reads and writes.
 struct recurrent_back {
     const float *dy, *before, *cell_before, *saved;
-    float *dgates, *dhidden;
+    float *dgates, *dhidden;   // one and the same, but for GRU
     float *carry, *cell_carry; // dh(t - 1), dc(t - 1)
     float *scratch;            // d (r * h(t - 1))
 };
@@ -186,7 +186,8 @@ DEVICE struct recurrent_back back_of(const struct cuda_args *a, uint32_t n, uint
     back.dy = a->in[0] + n * a->call.in[0].stride + t * hidden;
     back.saved = saved + t * (gates + 1) * hidden;
     back.dgates = a->out[0] + n * a->call.out[0].stride + t * gates * hidden;
-    back.dhidden = a->out[1] + n * a->call.out[1].stride + t * gates * hidden;
+    back.dhidden =
+        a->out[1] ? a->out[1] + n * a->call.out[1].stride + t * gates * hidden : back.dgates;
     back.carry = a->workspace + 3 * n * hidden;
     back.cell_carry = back.carry + hidden;
     back.scratch = back.carry + 2 * hidden;
@@ -213,8 +214,6 @@ DEVICE void lstm_back(const struct recurrent_back *b, uint32_t j, uint32_t hidde
     b->dgates[2 * hidden + j] =
         dc * (b->cell_before ? b->cell_before[j] : 0) * forget * (1 - forget);
     b->dgates[3 * hidden + j] = dc * in * (1 - value * value);
-    for (uint32_t g = 0; g < 4; g++)
-        b->dhidden[g * hidden + j] = b->dgates[g * hidden + j];
     b->cell_carry[j] = dc * forget;
     b->carry[j] = 0;
 }
@@ -255,7 +254,6 @@ DEVICE void plain_back(const struct cuda_args *a, const struct recurrent_back *b
     float y = b->saved[j], dh = b->dy[j] + b->carry[j];
 
     b->dgates[j] = a->call.recurrent.kind == CN_RECURRENT_TANH ? dh * (1 - y * y) : y > 0 ? dh : 0;
-    b->dhidden[j] = b->dgates[j];
     b->carry[j] = 0;
 }
 

@@ -6,7 +6,7 @@
 KERNEL(bias_grad_rows)
 {
     uint32_t channels = (uint32_t)a.call.bias.channels;
-    uint32_t rows = (uint32_t)a.call.bias.rows * a.hyper->samples;
+    uint32_t rows = (uint32_t)a.call.bias.rows * run_samples(&a);
     uint32_t share = (rows + a.parts - 1) / a.parts;
 
     for (uint32_t i = first_index(); i < channels * a.parts; i += index_step()) {
@@ -40,7 +40,7 @@ KERNEL(bias_grad)
 {
     const struct cn_bias *op = &a.call.bias;
     uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
-    uint32_t count = (uint32_t)op->rows * a.hyper->samples * inner;
+    uint32_t count = (uint32_t)op->rows * run_samples(&a) * inner;
     bool add = adds(&a);
 
     for (uint32_t c = block_index(); c < channels; c += grid_size()) {
@@ -225,7 +225,7 @@ DEVICE void norm_shares(const struct cuda_args *a, uint32_t row, uint32_t c, flo
 KERNEL(norm_grad_affine_rows)
 {
     const struct cn_norm *op = &a.call.norm;
-    uint32_t cols = (uint32_t)op->cols, rows = (uint32_t)op->rows * a.hyper->samples;
+    uint32_t cols = (uint32_t)op->cols, rows = (uint32_t)op->rows * run_samples(&a);
     uint32_t share = (rows + a.parts - 1) / a.parts, total = cols * a.parts;
 
     for (uint32_t i = first_index(); i < total; i += index_step()) {
@@ -246,7 +246,7 @@ KERNEL(norm_grad_affine)
     const struct cn_norm *op = &a.call.norm;
     uint32_t inner = (uint32_t)op->inner, groups = (uint32_t)op->groups;
     uint32_t of_row = (uint32_t)op->cols / inner;
-    uint32_t rows = (uint32_t)op->rows / groups * a.hyper->samples;
+    uint32_t rows = (uint32_t)op->rows / groups * run_samples(&a);
     bool add = adds(&a);
 
     for (uint32_t k = block_index(); k < groups * of_row; k += grid_size()) {
@@ -275,7 +275,7 @@ DEVICE size_t plane_word(const struct cn_batch_norm *op, uint32_t c, uint32_t i,
 DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, float *variance)
 {
     const struct cn_batch_norm *op = &a->call.batch_norm;
-    uint32_t count = (uint32_t)op->inner * a->hyper->samples;
+    uint32_t count = (uint32_t)op->inner * run_samples(a);
     size_t stride = a->call.in[0].stride;
     float sum = 0, squares = 0;
 
@@ -294,7 +294,7 @@ DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, fl
 KERNEL(batch_norm_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
-    uint32_t samples = a.hyper->samples, count = (uint32_t)op->inner * samples;
+    uint32_t samples = run_samples(&a), count = (uint32_t)op->inner * samples;
     bool add = adds(&a);
 
     for (uint32_t c = block_index(); c < op->channels; c += grid_size()) {
@@ -302,7 +302,7 @@ KERNEL(batch_norm_sums)
 
         if (op->frozen) {
             mean = a.in[3][c];
-            variance = a.in[4][c];
+            variance = a.in[4][c] < 0 ? 0 : a.in[4][c];
         } else {
             statistics_of(&a, c, &mean, &variance);
         }
@@ -351,7 +351,7 @@ DEVICE float batch_norm_dy(const struct cuda_args *a, size_t dy, size_t y)
 KERNEL(batch_norm_grad_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
-    uint32_t count = (uint32_t)op->inner * a.hyper->samples;
+    uint32_t count = (uint32_t)op->inner * run_samples(&a);
     bool add = adds(&a);
 
     for (uint32_t c = block_index(); c < op->channels; c += grid_size()) {
@@ -385,11 +385,11 @@ KERNEL(batch_norm_grad)
     const struct cn_batch_norm *op = &a.call.batch_norm;
     uint32_t inner = (uint32_t)op->inner, count = (uint32_t)op->channels * inner;
     uint32_t total = count * a.samples;
-    float share = 1 / (float)(inner * a.hyper->samples);
+    float share = 1 / (float)(inner * run_samples(&a));
 
     for (uint32_t i = first_index(); i < total; i += index_step()) {
         uint32_t c = i % count / inner;
-        bool inside = i / count < a.hyper->samples;
+        bool inside = i / count < run_samples(&a);
         float mean = a.in[3][c], inverse = a.in[3][op->channels + c];
         float x = a.in[1][word_of(i, count, a.call.in[1].stride)];
         float dy = batch_norm_dy(&a, word_of(i, count, a.call.in[0].stride),

@@ -168,7 +168,7 @@ static uint64_t attention_elements(const struct cn_call *call)
 
 static uint64_t loss_elements(const struct cn_call *call)
 {
-    return times(call->loss.outputs, call->loss.rows ? call->loss.rows : 1);
+    return times(call->loss.outputs, call->loss.rows);
 }
 
 // One thread for each element of the result.
@@ -416,7 +416,7 @@ static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_loss_call *op = &args->call.loss;
     bool entropy = args->call.op == CN_OP_CROSS_ENTROPY;
-    uint64_t rows = args->samples * (entropy && op->rows ? op->rows : 1);
+    uint64_t rows = args->samples * (entropy ? op->rows : 1);
     uint64_t blocks;
     cn_err err;
 
@@ -524,10 +524,17 @@ void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cu
     };
     if (call->op >= CN_OP_BATCH_COUNT)
         return;
-    for (int i = 0; i < CN_CALL_INPUTS; i++)
+    args->once = true;
+    for (int i = 0; i < CN_CALL_INPUTS; i++) {
         args->in[i] = address(cuda, &call->in[i]);
-    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        args->once = args->once && !call->in[i].stride;
+    }
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++) {
         args->out[i] = address(cuda, &call->out[i]);
+        args->once = args->once && !call->out[i].stride;
+    }
+    if (args->once)
+        args->samples = 1;
     args->workspace = address(cuda, &call->workspace);
 }
 

@@ -206,14 +206,13 @@ static cn_err clear_first(struct cuda *cuda, const struct cuda_args *args, size_
 
 // The call as the port's own kernel takes it: one matrix, or count for each sample.
 static cn_err own_product(struct cuda *cuda, const struct cuda_args *args,
-                          const struct cn_products *op, uint32_t samples)
+                          const struct cn_products *op)
 {
     struct cuda_args own = *args;
-    uint64_t tiles = (op->rows + 31) / 32 * ((op->cols + 31) / 32) * op->count;
+    uint64_t tiles = (op->rows + 31) / 32 * ((op->cols + 31) / 32);
 
     own.call.products = *op;
-    own.parts = samples;
-    return cuda_launch_blocks(cuda, CUDA_KERNEL_products, &own, tiles * samples);
+    return cuda_launch_blocks(cuda, CUDA_KERNEL_products, &own, tiles * op->count * args->samples);
 }
 
 static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t rows)
@@ -271,7 +270,10 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
     // One matrix, whatever it has to do with samples.
     for (int i = 0; i < 2; i++)
         whole.call.in[i].stride = 0;
-    err = own_product(cuda, &whole, &own, 1);
+    whole.call.out[0].stride = 0;
+    whole.once = true;
+    whole.samples = 1;
+    err = own_product(cuda, &whole, &own);
     return err ? err : add_bias(cuda, args, p.rows);
 }
 
@@ -286,11 +288,11 @@ static bool batches_of(const struct cuda_args *args, struct product *p, size_t *
     const size_t of_matrix[3] = {op->stride_a, op->stride_b, op->stride_c};
     bool even = true;
 
-    if (args->samples > 1 && !of_sample[2])
+    if ((args->samples > 1 && !of_sample[2]) || (op->count > 1 && !op->stride_c))
         return false;
     for (int i = 0; i < 3; i++)
-        even = even && (of_sample[i] == op->count * of_matrix[i] || args->samples == 1 ||
-                        (op->count == 1 && i < 3));
+        even = even &&
+               (of_sample[i] == op->count * of_matrix[i] || args->samples == 1 || op->count == 1);
     *calls = even ? 1 : op->count;
     p->count = even ? op->count * args->samples : args->samples;
     for (int i = 0; i < 3; i++)
@@ -324,11 +326,11 @@ cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
 
     // What starts a step is not known here; the own kernel sees it.
     if (args->call.write == CN_WRITE_STEP || !batches_of(args, &p, &calls, next))
-        return own_product(cuda, args, op, args->samples);
+        return own_product(cuda, args, op);
     for (size_t i = 0; i < calls && !err; i++) {
         err = multiply(cuda, &p, args->workspace);
         if (err == CN_ENOTSUP && i == 0)
-            return own_product(cuda, args, op, args->samples);
+            return own_product(cuda, args, op);
         p.a += next[0];
         p.b += next[1];
         p.c += next[2];

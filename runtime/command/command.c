@@ -103,7 +103,7 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports, en
             return *ops;
         fprintf(stderr,
                 "error: device: %s does not work here (the line above says why; if there "
-                "is none, use '--log-level info'); 'auto' takes the processor instead\n",
+                "is none, use '--log-level debug'); 'auto' takes the processor instead\n",
                 wanted);
         return NULL;
     }

@@ -30,6 +30,7 @@ extern const struct cn_command cn_command_bench;
 extern const struct cn_command cn_command_check;
 extern const struct cn_command cn_command_init;
 extern const struct cn_command cn_command_run;
+extern const struct cn_command cn_command_selftest;
 extern const struct cn_command cn_command_status;
 extern const struct cn_command cn_command_train;
 

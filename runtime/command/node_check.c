@@ -3,21 +3,34 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/command/board_find.h"
 #include "runtime/command/command.h"
+#include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/profile/quantity.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
 static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
+    "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
+    "       cairn-node check --ops\n"
+    "       cairn-node check --board auto [--boards DIR]\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
     "exits with 3 then. --origin adds the file and line that set each value.\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
     "needs,\n"
-    "or the list of what is not supported.\n";
+    "or the list of what is not supported.\n"
+    "\n"
+    "  --origin           the file and line that set each value\n"
+    "  --batch N          plan for this batch; default: 32\n"
+    "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
+    "  --ops              list the ONNX operators that are supported\n"
+    "  --board auto       recognise this board, or say what its firmware calls itself\n"
+    "  --boards DIR       folder of the types of boards; default: the installed ones\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -64,14 +77,59 @@ static void print_sample(const struct cn_trainer *trainer)
     printf("%s), an output %zu values\n", shape.rank == 1 ? "," : "", shape.outputs);
 }
 
+// What the options say.
+struct wishes {
+    bool origin, ops;
+    uint32_t batch;
+    uint64_t memory; // bytes, 0: no limit
+    const char *board, *boards;
+};
+
+static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
+{
+    const struct cn_trainer_plan *plan = cn_trainer_plan(trainer);
+
+    printf("%.2f MiB to train with batches of %u: %s", (double)plan->bytes / 1048576, batch,
+           cn_recompute_text(plan->recompute));
+    if (plan->batch < batch)
+        printf(", %u samples at a time", plan->batch);
+    printf("\n");
+}
+
+// The file's operators, and what a sample costs.
+static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trainer)
+{
+    double forward, step;
+
+    printf("operators:");
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        struct cn_text op = onnx->nodes[i].op;
+        size_t count = 0, before = 0;
+
+        for (size_t j = 0; j < onnx->node_count; j++) {
+            struct cn_text other = onnx->nodes[j].op;
+            bool same = other.size == op.size && memcmp(other.data, op.data, op.size) == 0;
+
+            count += same;
+            before += same && j < i;
+        }
+        if (!before)
+            printf(" %.*s %zu", (int)op.size, op.data, count);
+    }
+    cn_trainer_flops(trainer, &forward, &step);
+    printf("\n%.3f MFLOP forward, %.3f MFLOP with the backward pass, for each sample\n",
+           forward / 1e6, step / 1e6);
+}
+
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
-                         struct cn_diag *diag)
+                         const struct wishes *wishes, struct cn_diag *diag)
 {
     struct cn_trainer_config config = {
         .compute = cn_command_compute(ports, CN_DEVICE_AUTO),
         .threads = cn_platform_cpu_count(),
-        .batch = CHECK_BATCH,
+        .batch = wishes->batch,
         .loss = CN_LOSS_MSE, // takes an output of any shape
+        .memory_limit = wishes->memory,
     };
     struct cn_trainer *trainer = NULL;
     cn_err err;
@@ -81,13 +139,13 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
         return err;
     print_tensors(cn_trainer_layout(trainer));
     print_sample(trainer);
-    printf("%.2f MiB to train with batches of %d\n", (double)cn_trainer_memory(trainer) / 1048576,
-           CHECK_BATCH);
+    print_work(onnx, trainer);
+    print_plan(trainer, wishes->batch);
     cn_trainer_close(trainer);
     return CN_OK;
 }
 
-static int check_model(const struct cn_ports *ports, const char *path)
+static int check_model(const struct cn_ports *ports, const char *path, const struct wishes *wishes)
 {
     static struct cn_diag diag;
     struct cn_onnx *onnx = NULL;
@@ -99,7 +157,7 @@ static int check_model(const struct cn_ports *ports, const char *path)
     if (!err)
         err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
-        err = plan_model(ports, onnx, &diag);
+        err = plan_model(ports, onnx, wishes, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
@@ -109,26 +167,99 @@ static int check_model(const struct cn_ports *ports, const char *path)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-static int run(const struct cn_ports *ports, int argc, char **argv)
+static int usage(void)
 {
-    static const struct option known[] = {{"origin", no_argument, NULL, 'o'}, {0}};
-    const char *dot;
-    bool origin = false;
+    fputs(help, stderr);
+    return CN_EXIT_USAGE;
+}
+
+// One line of names, as the README has it.
+static int print_ops(void)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = cn_import_op_name(i)); i++)
+        printf("%s%s", i ? ", " : "", name);
+    printf("\n");
+    return CN_EXIT_DONE;
+}
+
+// What the firmware says, the folder that knows it, and its profile.
+static int check_board(const char *board, const char *boards)
+{
+    static struct cn_board_identity identity;
+    char directory[512], name[CN_NAME_SIZE], path[640];
+
+    if (!cn_board_find_directory(boards, directory, sizeof(directory))) {
+        fprintf(stderr, "error: no folder of boards; --boards says where it is\n");
+        return CN_EXIT_FAILED;
+    }
+    snprintf(name, sizeof(name), "%.63s", board);
+    if (strcmp(board, "auto") == 0) {
+        cn_board_find_identity("", &identity);
+        if (!cn_board_find(directory, &identity, name)) {
+            fprintf(stderr, "error: no board of %s is this one. Its firmware says:\n", directory);
+            for (size_t i = 0; i < identity.count; i++)
+                fprintf(stderr, "    %s\n", identity.names[i]);
+            fprintf(stderr, "Copy the closest folder and put such a line into its 'compatible'.\n");
+            return CN_EXIT_FAILED;
+        }
+    } else if (!cn_name_valid(board)) {
+        fprintf(stderr, "error: --board '%s' is neither auto nor a name\n", board);
+        return CN_EXIT_USAGE;
+    }
+    snprintf(path, sizeof(path), "%s/%s/board.yaml", directory, name);
+    return check_profile(path, false);
+}
+
+// False for an option or a number that is none.
+static bool take_options(int argc, char **argv, struct wishes *wishes)
+{
+    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
+                                          {"batch", required_argument, NULL, 'n'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"ops", no_argument, NULL, 'l'},
+                                          {"board", required_argument, NULL, 'b'},
+                                          {"boards", required_argument, NULL, 'd'},
+                                          {0}};
+    uint64_t number;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'o')
-            return CN_EXIT_USAGE;
-        origin = true;
+        if (option == 'o')
+            wishes->origin = true;
+        else if (option == 'l')
+            wishes->ops = true;
+        else if (option == 'b')
+            wishes->board = optarg;
+        else if (option == 'd')
+            wishes->boards = optarg;
+        else if (option == 'n' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
+                 number <= UINT32_MAX)
+            wishes->batch = (uint32_t)number;
+        else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+            return false;
     }
-    if (optind + 1 != argc) {
-        fputs(help, stderr);
-        return CN_EXIT_USAGE;
-    }
+    return true;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    struct wishes wishes = {.batch = CHECK_BATCH};
+    const char *dot;
+
+    if (!take_options(argc, argv, &wishes))
+        return usage();
+    if (wishes.ops && optind == argc)
+        return print_ops();
+    if (wishes.board && optind == argc)
+        return check_board(wishes.board, wishes.boards);
+    if (optind + 1 != argc || wishes.ops || wishes.board)
+        return usage();
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)
-        return check_model(ports, argv[optind]);
-    return check_profile(argv[optind], origin);
+        return check_model(ports, argv[optind], &wishes);
+    return check_profile(argv[optind], wishes.origin);
 }
 
 const struct cn_command cn_command_check = {

@@ -8,8 +8,7 @@
 
 void cn_graph_init(struct cn_graph *graph)
 {
-    *graph =
-        (struct cn_graph){.input = CN_GRAPH_NONE, .output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
+    *graph = (struct cn_graph){.output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
 }
 
 void cn_graph_deinit(struct cn_graph *graph)
@@ -21,6 +20,39 @@ void cn_graph_deinit(struct cn_graph *graph)
     free(graph->numbers);
     free(graph->constants);
     cn_graph_init(graph);
+}
+
+// A copy of an array of count elements in *array, where the original was.
+static cn_err copy_array(void **array, size_t count, size_t size)
+{
+    const void *from = *array;
+
+    *array = from ? malloc(count * size + 1) : NULL;
+    if (from && !*array)
+        return CN_ENOMEM;
+    if (from && count)
+        memcpy(*array, from, count * size);
+    return CN_OK;
+}
+
+cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy)
+{
+    bool failed;
+
+    *copy = *graph;
+    copy->value_capacity = graph->value_count;
+    copy->node_capacity = graph->node_count;
+    copy->number_capacity = graph->number_count;
+    copy->constant_capacity = graph->constant_count;
+    failed = copy_array((void **)&copy->values, graph->value_count, sizeof(*graph->values)) != 0;
+    failed |= copy_array((void **)&copy->nodes, graph->node_count, sizeof(*graph->nodes)) != 0;
+    failed |=
+        copy_array((void **)&copy->numbers, graph->number_count, sizeof(*graph->numbers)) != 0;
+    failed |= copy_array((void **)&copy->constants, graph->constant_count,
+                         sizeof(*graph->constants)) != 0;
+    if (failed)
+        cn_graph_deinit(copy);
+    return failed ? CN_ENOMEM : CN_OK;
 }
 
 // Makes room for count more elements of an array, which exists afterwards even when it is empty.
@@ -147,5 +179,44 @@ cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, si
     else if (count)
         memset(graph->constants + *first, 0, count * sizeof(*constants));
     graph->constant_count += count;
+    return CN_OK;
+}
+
+// Moves the constant that a node reads to the new pool, once.
+static void keep_constant(struct cn_graph *graph, uint32_t value, float *pool, size_t *count,
+                          bool *kept)
+{
+    struct cn_value *root;
+
+    if (value == CN_GRAPH_NONE || kept[cn_graph_root(graph, value)])
+        return;
+    root = &graph->values[cn_graph_root(graph, value)];
+    if (root->kind != CN_VALUE_CONST)
+        return;
+    memcpy(pool + *count, graph->constants + root->offset, root->words * sizeof(*pool));
+    root->offset = *count;
+    *count += root->words;
+    kept[root->root] = true;
+}
+
+cn_err cn_graph_drop_constants(struct cn_graph *graph)
+{
+    float *pool = malloc((graph->constant_count + 1) * sizeof(*pool));
+    bool *kept = calloc(graph->value_count + 1, sizeof(*kept));
+    size_t count = 0;
+
+    if (!pool || !kept) {
+        free(pool);
+        free(kept);
+        return CN_ENOMEM;
+    }
+    for (size_t i = 0; i < graph->node_count; i++)
+        for (int j = 0; j < CN_CALL_INPUTS; j++)
+            keep_constant(graph, graph->nodes[i].in[j], pool, &count, kept);
+    free(kept);
+    free(graph->constants);
+    graph->constants = pool;
+    graph->constant_capacity = graph->constant_count + 1;
+    graph->constant_count = count;
     return CN_OK;
 }

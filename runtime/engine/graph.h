@@ -5,12 +5,14 @@
 // file; memory is counted for one sample, so the graph does not depend on the batch that it will
 // run with. Whatever dimension of a shape the batch is in, memory has the samples outermost: a
 // sample of [steps, batch, width] is [steps, 1, width], one of [batch * heads, width] is [heads,
-// width] (cn_graph_sample_dims). What depends on no sample, such as a slice of a weight, is an
-// activation that is not batched: each lane computes it once.
+// width], one of [steps * batch, width] is [steps, width] (cn_graph_sample_dims). What depends on
+// no sample, such as a slice of a weight, is an activation that is not batched: each lane computes
+// it once.
 #pragma once
 
 #include "runtime/engine/layout.h"
 #include "runtime/port/compute.h"
+#include "runtime/profile/job.h"
 
 #define CN_GRAPH_NONE UINT32_MAX
 #define CN_GRAPH_RANK_MAX 8
@@ -35,12 +37,13 @@ struct cn_value {
     enum cn_value_kind kind;
     uint32_t rank;
     uint64_t dims[CN_GRAPH_RANK_MAX];
-    size_t words;        // of one sample when batched, else of all
-    bool batched;        // dims[batch_axis] is the batch, or a multiple of it
-    uint32_t batch_axis; // 0 when not batched
-    bool shared;         // batched, but the same for all samples: only once in memory
-    bool integers;       // int32 at run time, else float32; booleans are 0 and 1 as float32
-    bool transposed;     // a matrix that is read with rows and columns exchanged
+    size_t words;           // of one sample when batched, else of all
+    bool batched;           // dims[batch_axis] is the batch, or a multiple of it
+    uint32_t batch_axis;    // 0 when not batched
+    uint64_t batch_repeats; // times that dimension runs through the batch; 0 counts as 1
+    bool shared;            // batched, but the same for all samples: only once in memory
+    bool integers;          // int32 at run time, else float32; booleans are 0 and 1 as float32
+    bool transposed;        // a matrix that is read with rows and columns exchanged
     uint32_t root; // the value whose memory it shares; its own index when it has memory itself
     bool padded;   // zeros are still to be thought around its planes, as many as:
     uint32_t pad_before[2], pad_after[2];
@@ -56,6 +59,17 @@ struct cn_node {
     uint32_t out[CN_CALL_OUTPUTS];
 };
 
+#define CN_GRAPH_INPUT_MAX 8
+
+// How a model that computes its loss itself ends: the node that makes a number of the whole batch
+// is left out of the graph and understood for each sample.
+enum cn_graph_head {
+    CN_HEAD_NONE, // a number for each sample
+    CN_HEAD_MEAN,
+    CN_HEAD_SUM,
+    CN_HEAD_ENTROPY, // cross-entropy, its labels an input
+};
+
 struct cn_graph {
     struct cn_value *values; // owned, as the rest
     size_t value_count, value_capacity;
@@ -65,13 +79,23 @@ struct cn_graph {
     size_t number_count, number_capacity;
     float *constants; // of CN_VALUE_CONST
     size_t constant_count, constant_capacity;
-    uint64_t batch;                 // as it stands in dims; 0 before the input is known
-    uint32_t input, output, labels; // labels: CN_GRAPH_NONE when the model computes its loss
-    size_t loss;                    // index of the loss node, once cn_graph_add_loss was called
+    uint64_t batch;                      // as it stands in dims; 0 before the input is known
+    uint32_t inputs[CN_GRAPH_INPUT_MAX]; // a value's offset is its index here
+    uint32_t input_count;
+    const char *loss_output; // before import: the output that is the loss, NULL for none
+    enum cn_graph_head head;
+    uint32_t head_labels; // CN_HEAD_ENTROPY: an input
+    int64_t head_ignore;
+    uint32_t output, labels;           // labels: CN_GRAPH_NONE when the model computes its loss
+    enum cn_batch_norm_use batch_norm; // set before the import
+    size_t loss;                       // index of the loss node, once cn_graph_add_loss was called
 };
 
 void cn_graph_init(struct cn_graph *graph);
 void cn_graph_deinit(struct cn_graph *graph);
+
+// Initialises copy as a copy.
+cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy);
 
 // Adds a copy; words, root and dims are checked or filled in: root when it is CN_GRAPH_NONE.
 // CN_ERANGE when the size overflows or the graph has too many values.
@@ -88,6 +112,9 @@ cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size
 cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
                               size_t *first);
 
+// Leaves in the pool of constants only what nodes read.
+cn_err cn_graph_drop_constants(struct cn_graph *graph);
+
 // The dims that one sample has in memory: those of the value, the batch divided out.
 void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *value,
                           uint64_t *dims);
@@ -96,6 +123,12 @@ void cn_graph_sample_dims(const struct cn_graph *graph, const struct cn_value *v
 static inline bool cn_graph_is_shared(const struct cn_value *value)
 {
     return !value->batched || value->shared;
+}
+
+// Elements in front of the batch in its dimension: [repeats, batch, the rest].
+static inline uint64_t cn_graph_batch_repeats(const struct cn_value *value)
+{
+    return value->batch_repeats ? value->batch_repeats : 1;
 }
 
 static inline uint32_t cn_graph_root(const struct cn_graph *graph, uint32_t value)

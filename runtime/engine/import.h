@@ -13,6 +13,10 @@
 cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, struct cn_diag *diag,
                  struct cn_graph *graph);
 
+// The name of ONNX op number i that can be imported, in the order of the alphabet; NULL behind the
+// last.
+const char *cn_import_op_name(size_t i);
+
 // For the import_*.c files.
 
 struct cn_importer;

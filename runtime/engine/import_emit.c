@@ -11,6 +11,7 @@ cn_err cn_import_add(struct cn_import_node *node, const struct cn_value *like, u
                              .rank = like->rank,
                              .batched = like->batched,
                              .batch_axis = like->batched ? like->batch_axis : 0,
+                             .batch_repeats = like->batched ? like->batch_repeats : 0,
                              .shared = like->batched && like->shared,
                              .integers = like->integers,
                              .root = CN_GRAPH_NONE};
@@ -181,10 +182,12 @@ cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size
 
         if (!value->batched)
             continue;
-        if (result->batched && result->batch_axis != axis)
+        if (result->batched && (result->batch_axis != axis ||
+                                cn_graph_batch_repeats(result) != cn_graph_batch_repeats(value)))
             return cn_import_refuse(node, "the operands do not agree on the batch dimension");
         result->batched = true;
         result->batch_axis = axis;
+        result->batch_repeats = value->batch_repeats;
         result->shared = result->shared && value->shared;
     }
     for (uint32_t d = 0; d < result->rank; d++) {
@@ -349,24 +352,38 @@ cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uin
     return emit_elementwise(node, CN_COMBINE_ADD, true, in, out);
 }
 
-cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *x, uint32_t rank,
-                            const uint64_t *dims, uint32_t *axis)
+// The dimension that can hold the batch, repeats times over or, if 0, any number of times.
+static bool find_batch(uint64_t batch, uint64_t before, uint64_t repeats, struct cn_value *x)
+{
+    uint64_t outer = 1;
+
+    for (uint32_t d = 0; d < x->rank && outer; d++) {
+        uint64_t times = before / outer, samples;
+
+        if (before % outer == 0 && (!repeats || times == repeats) &&
+            !__builtin_mul_overflow(times, batch, &samples) && samples &&
+            x->dims[d] % samples == 0) {
+            x->batch_axis = d;
+            x->batch_repeats = times;
+            return true;
+        }
+        outer *= x->dims[d];
+    }
+    return false;
+}
+
+cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *from,
+                            struct cn_value *x)
 {
     const uint64_t batch = node->graph->batch;
-    uint64_t before = 1, outer = 1;
+    uint64_t before = cn_graph_batch_repeats(from);
 
-    *axis = 0;
-    if (!x->batched)
+    if (!from->batched)
         return CN_OK;
-    for (uint32_t d = 0; d < x->batch_axis; d++)
-        before *= x->dims[d];
-    for (uint32_t d = 0; d < rank; d++) {
-        if (outer == before && dims[d] % batch == 0) {
-            *axis = d;
-            return CN_OK;
-        }
-        outer *= dims[d];
-    }
+    for (uint32_t d = 0; d < from->batch_axis; d++)
+        before *= from->dims[d];
+    if (find_batch(batch, before, 1, x) || find_batch(batch, before, 0, x))
+        return CN_OK;
     return cn_import_refuse(node, "the samples of the batch must stay apart");
 }
 

@@ -56,10 +56,10 @@ cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size
 void cn_import_broadcast_strides(const struct cn_graph *graph, const struct cn_value *operand,
                                  const struct cn_value *result, size_t *strides);
 
-// Finds the batch again under new dims, which hold as many elements as x has: in *axis. CN_ENOTSUP
-// with a line when the samples would not stay apart.
-cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *x, uint32_t rank,
-                            const uint64_t *dims, uint32_t *axis);
+// Finds the batch again under x's new dims, which hold as many elements as those of from.
+// CN_ENOTSUP with a line when the samples would not stay apart.
+cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *from,
+                            struct cn_value *x);
 
 // An axis as ONNX has it, negative ones from the end.
 cn_err cn_import_axis(const struct cn_import_node *node, int64_t axis, uint32_t rank,

@@ -22,6 +22,7 @@ static cn_err gather_dims(struct cn_import_node *node, const struct cn_value *x,
     memcpy(result->dims + axis, index->dims, index->rank * sizeof(*x->dims));
     memcpy(result->dims + axis + index->rank, x->dims + axis + 1,
            (x->rank - axis - 1) * sizeof(*x->dims));
+    result->batch_repeats = index->batched ? index->batch_repeats : x->batch_repeats;
     if (index->batched)
         result->batch_axis = axis + index->batch_axis;
     else if (x->batched)
@@ -104,7 +105,7 @@ cn_err cn_import_gather(struct cn_import_node *node)
 {
     const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
     struct cn_gather gather = {.count = index.words};
-    struct cn_value result;
+    struct cn_value result = {0};
     uint32_t axis;
     cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
 

@@ -38,6 +38,7 @@ cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *
                                .rank = like->rank,
                                .batched = like->batched,
                                .batch_axis = like->batch_axis,
+                               .batch_repeats = like->batch_repeats,
                                .shared = like->batched,
                                .root = CN_GRAPH_NONE};
     memcpy(value->dims, like->dims, sizeof(value->dims));

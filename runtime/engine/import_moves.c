@@ -1,5 +1,5 @@
 // Ops that move elements: results are put together from strided pieces of the inputs.
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 #include "runtime/engine/import_emit.h"
@@ -118,7 +118,7 @@ cn_err cn_import_transpose(struct cn_import_node *node)
     struct cn_value x = *cn_import_value(node, 0), result = x;
     uint64_t dims[CN_GRAPH_RANK_MAX];
     ptrdiff_t strides[CN_GRAPH_RANK_MAX], permuted[CN_GRAPH_RANK_MAX];
-    uint32_t from[CN_GRAPH_RANK_MAX];
+    uint32_t from[CN_GRAPH_RANK_MAX] = {0};
     cn_err err = read_permutation(node, x.rank, from);
 
     if (err)
@@ -193,6 +193,7 @@ static cn_err read_slice(const struct cn_import_node *node, struct slice *slice)
 static void slice_axis(int64_t size, int64_t start, int64_t end, int64_t step, int64_t *first,
                        int64_t *count)
 {
+    assert(step != 0);
     start = start < 0 ? start + size : start;
     end = end < 0 && end > INT64_MIN + size ? end + size : end;
     *first = step > 0 ? clamp(start, 0, size) : clamp(start, 0, size - 1);
@@ -279,7 +280,7 @@ cn_err cn_import_split(struct cn_import_node *node)
     struct cn_value x = *cn_import_value(node, 0), result = x;
     uint64_t dims[CN_GRAPH_RANK_MAX];
     ptrdiff_t strides[CN_GRAPH_RANK_MAX];
-    int64_t parts[CN_IMPORT_OUTPUTS];
+    int64_t parts[CN_IMPORT_OUTPUTS] = {0};
     size_t first = 0;
     uint32_t axis, value;
     cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
@@ -309,6 +310,7 @@ static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_
         if (cn_import_value(node, i)->batched) {
             result->batched = true;
             result->batch_axis = cn_import_value(node, i)->batch_axis;
+            result->batch_repeats = cn_import_value(node, i)->batch_repeats;
             result->dims[result->batch_axis] = cn_import_value(node, i)->dims[result->batch_axis];
         }
     if (result->batched && axis == result->batch_axis)
@@ -318,7 +320,8 @@ static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_
 
         if (part->rank != result->rank)
             return cn_import_refuse(node, "ranks %u and %u", result->rank, part->rank);
-        if (part->batched && part->batch_axis != result->batch_axis)
+        if (part->batched && (part->batch_axis != result->batch_axis ||
+                              cn_graph_batch_repeats(part) != cn_graph_batch_repeats(result)))
             return cn_import_refuse(node, "the operands do not agree on the batch dimension");
         for (uint32_t d = 0; d < part->rank; d++)
             if (d != axis && part->dims[d] != result->dims[d])
@@ -390,6 +393,7 @@ cn_err cn_import_expand_to(struct cn_import_node *node, struct cn_value *result)
     x.shared = result->batched && cn_graph_is_shared(&x);
     x.batched = result->batched;
     x.batch_axis = result->batch_axis;
+    x.batch_repeats = result->batch_repeats;
     return cn_graph_add_value(node->graph, &x, &node->out);
 }
 
@@ -409,6 +413,7 @@ cn_err cn_import_expand(struct cn_import_node *node)
         result.batched = true;
         result.shared = x->shared;
         result.batch_axis = x->batch_axis + result.rank - x->rank;
+        result.batch_repeats = x->batch_repeats;
     }
     for (uint32_t d = 0; d < result.rank; d++) {
         uint64_t size = d + x->rank < result.rank ? 1 : x->dims[d + x->rank - result.rank];
@@ -433,8 +438,8 @@ cn_err cn_import_tile(struct cn_import_node *node)
     const uint64_t batch = node->graph->batch;
     struct cn_import_piece piece = {.from = node->in[0]};
     uint64_t dims[CN_GRAPH_RANK_MAX], whole[CN_GRAPH_RANK_MAX];
-    ptrdiff_t from[CN_GRAPH_RANK_MAX], to[CN_GRAPH_RANK_MAX];
-    int64_t repeats[CN_GRAPH_RANK_MAX];
+    ptrdiff_t from[CN_GRAPH_RANK_MAX] = {0}, to[CN_GRAPH_RANK_MAX] = {0};
+    int64_t repeats[CN_GRAPH_RANK_MAX] = {0};
     uint32_t used = 0;
     size_t count;
     cn_err err = cn_import_numbers(node, 1, "repeats", repeats, CN_GRAPH_RANK_MAX, &count);

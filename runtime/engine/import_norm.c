@@ -3,33 +3,31 @@
 
 #include "runtime/engine/import_emit.h"
 
-static bool is_row_of(const struct cn_import_node *node, size_t input, uint64_t count)
-{
-    const struct cn_value *value = cn_import_value(node, input);
-
-    return value->kind == CN_VALUE_PARAM && !value->transposed && value->rank == 1 &&
-           value->words == count;
-}
-
-// From opset 14 on an attribute says that the statistics of the batch are used, before that the
-// outputs that training has.
+// The job decides or else the file. From opset 14 on an attribute says that the statistics of the
+// batch are used, before that the outputs that training has.
 static bool is_training(const struct cn_import_node *node)
 {
+    if (node->graph->batch_norm != CN_BATCH_NORM_MODEL)
+        return node->graph->batch_norm == CN_BATCH_NORM_TRAIN;
     if (node->onnx->opset >= 14)
         return cn_import_int(node, "training_mode", 0) != 0;
     return node->node->output_count > 1;
 }
 
-static cn_err check_batch_norm(const struct cn_import_node *node)
+static cn_err check_batch_norm(const struct cn_import_node *node, bool training)
 {
     const struct cn_value *x = cn_import_value(node, 0);
 
     if (!x->batched || x->rank < 2)
         return cn_import_refuse(node, "the input must be [batch, channels, ...]");
-    for (size_t i = 1; i < 5; i++)
-        if (!is_row_of(node, i, x->dims[1]))
+    for (size_t i = 1; i < 5; i++) {
+        const struct cn_value *value = cn_import_value(node, i);
+
+        if (value->batched || value->words != x->dims[1] ||
+            (i > 2 && training && value->kind != CN_VALUE_PARAM))
             return cn_import_refuse(node, "input %zu must be a weight with %llu elements", i,
                                     (unsigned long long)x->dims[1]);
+    }
     for (size_t i = 3; i < node->node->output_count; i++)
         if (node->onnx->opset >= 14 && node->node->outputs[i].size)
             return cn_import_refuse(node, "%zu outputs", node->node->output_count);
@@ -62,7 +60,7 @@ cn_err cn_import_batch_norm(struct cn_import_node *node)
     struct cn_node norm = cn_graph_node(CN_OP_BATCH_NORM);
     struct cn_batch_norm *op = &norm.call.batch_norm;
     struct cn_value saved = {.kind = CN_VALUE_ACTIVATION, .rank = 2, .root = CN_GRAPH_NONE};
-    cn_err err = check_batch_norm(node);
+    cn_err err = check_batch_norm(node, is_training(node));
 
     if (err)
         return err;
@@ -81,12 +79,10 @@ cn_err cn_import_batch_norm(struct cn_import_node *node)
     saved.dims[0] = 2;
     saved.dims[1] = op->channels;
     err = cn_graph_add_value(node->graph, &saved, &norm.out[1]);
-    if (err)
-        return err;
-    for (size_t i = 0; i < 5; i++)
-        norm.in[i] = node->in[i];
+    for (size_t i = 0; !err && i < 5; i++)
+        err = cn_import_as_floats(node, node->in[i], &norm.in[i]);
     norm.out[0] = node->out;
-    return cn_graph_add_node(node->graph, &norm);
+    return err ? err : cn_graph_add_node(node->graph, &norm);
 }
 
 // From opset 12 on ratio and mode are inputs, before that the ratio is an attribute.

@@ -181,7 +181,7 @@ static cn_err repeat_operand(struct cn_import_node *node, int input, const struc
 
 static cn_err emit_products(struct cn_import_node *node)
 {
-    struct cn_value in[2] = {*cn_import_value(node, 0), *cn_import_value(node, 1)}, result;
+    struct cn_value in[2] = {*cn_import_value(node, 0), *cn_import_value(node, 1)}, result = {0};
     struct cn_node call = cn_graph_node(CN_OP_PRODUCTS);
     struct cn_products *op = &call.call.products;
     cn_err err = products_dims(node, in, &result);

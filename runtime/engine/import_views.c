@@ -11,15 +11,15 @@ cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t
 
     if (rank > CN_GRAPH_RANK_MAX)
         return cn_import_refuse(node, "rank %u; at most %d is supported", rank, CN_GRAPH_RANK_MAX);
-    err = cn_import_find_batch(node, x, rank, dims, &value.batch_axis);
-    if (err)
-        return err;
     value.rank = rank;
     for (uint32_t d = 0; d < rank; d++) {
         if (!dims[d] && x->words)
             return cn_import_refuse(node, "the result is empty: dimension %u is 0", d);
         value.dims[d] = dims[d];
     }
+    err = cn_import_find_batch(node, x, &value);
+    if (err)
+        return err;
     if (cn_graph_add_value(node->graph, &value, &node->out))
         return cn_import_refuse(node, "the result is too large");
     return CN_OK;
@@ -35,7 +35,8 @@ cn_err cn_import_flatten(struct cn_import_node *node)
     if (axis < 0 || axis > x->rank)
         return cn_import_refuse(node, "axis %lld of rank %u", (long long)axis, x->rank);
     for (uint32_t d = 0; d < x->rank; d++)
-        dims[d < axis ? 0 : 1] *= x->dims[d]; // fits: a product of some of them
+        if (__builtin_mul_overflow(dims[d < axis ? 0 : 1], x->dims[d], &dims[d < axis ? 0 : 1]))
+            return cn_import_refuse(node, "the input is too large");
     return cn_import_view(node, 2, dims);
 }
 

@@ -168,6 +168,25 @@ static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struc
     return info->name ? CN_OK : CN_ENOMEM;
 }
 
+static bool is_same(struct cn_text a, struct cn_text b)
+{
+    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
+}
+
+// The initializer that a name stands for, also by way of Identity nodes: exporters write those
+// where two tensors hold the same. The nodes are in an order in which they can run.
+static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struct cn_text name)
+{
+    for (size_t i = onnx->node_count; i-- > 0;) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        if (cn_text_equal(node->op, "Identity") && node->output_count && node->input_count &&
+            is_same(node->outputs[0], name))
+            name = node->inputs[0];
+    }
+    return cn_onnx_initializer_find(onnx, name);
+}
+
 // Sets statistics[i] for each initializer that is a running mean or variance.
 static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
 {
@@ -178,7 +197,7 @@ static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
             continue;
         // Inputs: X, scale, B, mean, variance.
         for (size_t j = 3; j < 5 && j < node->input_count; j++) {
-            const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, node->inputs[j]);
+            const struct cn_onnx_tensor *tensor = stands_for(onnx, node->inputs[j]);
 
             if (tensor)
                 statistics[tensor - onnx->initializers] = true;

@@ -6,6 +6,7 @@
 #include "runtime/base/words.h"
 #include "runtime/engine/apply.h"
 #include "runtime/engine/autodiff.h"
+#include "runtime/engine/describe.h"
 #include "runtime/engine/import.h"
 #include "runtime/engine/loss.h"
 #include "runtime/engine/passes.h"
@@ -25,14 +26,19 @@ void cn_trainer_close(struct cn_trainer *trainer)
     }
     cn_layout_deinit(&trainer->layout);
     free(trainer->classes);
+    free(trainer->calls);
     free(trainer);
 }
 
 static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                           struct cn_diag *diag, struct cn_graph *graph)
 {
-    cn_err err = cn_import(onnx, &trainer->layout, diag, graph);
+    cn_err err;
 
+    if (trainer->loss == CN_LOSS_OUTPUT)
+        graph->loss_output = trainer->rules.output;
+    graph->batch_norm = trainer->rules.batch_norm;
+    err = cn_import(onnx, &trainer->layout, diag, graph);
     if (!err)
         err = cn_passes_run(graph);
     if (!err)
@@ -40,12 +46,28 @@ static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx
     return err ? err : cn_autodiff_run(graph);
 }
 
-static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *graph)
+static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_value *source,
+                           const struct cn_value *value, uint32_t index)
 {
-    const struct cn_value *input = &graph->values[graph->input];
+    struct cn_input_shape *shape = &trainer->shape.inputs[index];
+
+    snprintf(shape->name, sizeof(shape->name), "%.*s", (int)source->name.size, source->name.data);
+    shape->integers = value->integers;
+    shape->rank = value->rank - 1;
+    for (uint32_t d = 1; d < value->rank; d++)
+        shape->dims[d - 1] = value->dims[d];
+    trainer->input_words[index] = value->words;
+    trainer->sample_words += value->words;
+}
+
+static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *onnx,
+                            const struct cn_graph *graph)
+{
+    const struct cn_value *input = &graph->values[graph->inputs[0]];
 
     trainer->shape.loss = trainer->loss;
     trainer->shape.rank = input->rank - 1;
+    trainer->shape.integers = input->integers;
     for (uint32_t d = 1; d < input->rank; d++)
         trainer->shape.dims[d - 1] = input->dims[d];
     trainer->shape.outputs = graph->values[graph->output].words;
@@ -54,7 +76,16 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
         trainer->shape.outputs = graph->nodes[graph->loss].call.loss.outputs;
         trainer->shape.rows = graph->nodes[graph->loss].call.loss.rows;
     }
-    trainer->input_words = input->words;
+    trainer->shape.input_count = graph->input_count;
+    for (uint32_t i = 0; i < graph->input_count; i++)
+        describe_input(trainer, &onnx->inputs[i], &graph->values[graph->inputs[i]], i);
+    if (graph->head == CN_HEAD_ENTROPY) {
+        const struct cn_loss_call *call = &graph->nodes[graph->loss].call.loss;
+
+        trainer->label_input = 1 + graph->values[graph->head_labels].offset;
+        trainer->label_limit = call->outputs;
+        trainer->label_ignored = call->ignore;
+    }
     if (graph->labels != CN_GRAPH_NONE)
         trainer->label_words = graph->values[graph->labels].words;
 }
@@ -148,21 +179,6 @@ static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float 
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-static cn_err check_memory(struct cn_trainer *trainer, const struct cn_program *program,
-                           const struct cn_trainer_config *config, struct cn_diag *diag)
-{
-    cn_err err = cn_program_memory(program, trainer->ops->lanes(trainer->device), &trainer->memory);
-
-    if (!err && config->memory_limit && trainer->memory > config->memory_limit) {
-        cn_diag_add(diag,
-                    "training this model with a batch of %u needs %llu bytes, the limit is %llu",
-                    config->batch, (unsigned long long)trainer->memory,
-                    (unsigned long long)config->memory_limit);
-        err = CN_ENOMEM;
-    }
-    return err;
-}
-
 static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onnx)
 {
     void *host;
@@ -174,29 +190,46 @@ static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onn
     return err ? err : trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
 }
 
+static cn_err describe(struct cn_trainer *trainer, const struct cn_program *program,
+                       const struct cn_trainer_config *config)
+{
+    for (size_t i = 0; i < program->count; i++) {
+        double flops = cn_describe_flops(&program->calls[i]);
+
+        trainer->flops[0] += i <= program->loss ? flops : 0;
+        trainer->flops[1] += flops;
+    }
+    if (!config->keep_calls)
+        return CN_OK;
+    trainer->calls = calloc(program->count + 1, sizeof(*trainer->calls));
+    if (!trainer->calls)
+        return CN_ENOMEM;
+    memcpy(trainer->calls, program->calls, program->count * sizeof(*trainer->calls));
+    trainer->call_count = program->count;
+    trainer->loss_call = program->loss;
+    return CN_OK;
+}
+
+void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double *step)
+{
+    *forward = trainer->flops[0];
+    *step = trainer->flops[1];
+}
+
 static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                      const struct cn_trainer_config *config, const struct cn_graph *graph,
                      struct cn_diag *diag)
 {
     struct cn_program program;
-    cn_err err = cn_program_build(graph, trainer->ops, trainer->device, config->batch,
-                                  trainer->layout.total, &program);
+    cn_err err = cn_trainer_fit(trainer, config, graph, diag, &program);
 
-    if (err) {
-        cn_diag_add(diag, "the device '%s' cannot run this model with a batch of %u",
-                    trainer->ops->name, config->batch);
+    if (err)
         return err;
-    }
     trainer->labels = program.labels;
-    if (trainer->rules.optimizer != CN_OPTIMIZER_SGD)
-        program.sizes.words[CN_ARENA_SECOND] = trainer->layout.total;
-    if (trainer->rules.proximal > 0)
-        program.sizes.words[CN_ARENA_BASE] = trainer->layout.total;
-    program.sizes.words[CN_ARENA_OUTPUTS] =
-        program.calls[program.loss].in[0].stride * (size_t)config->batch;
-    err = check_memory(trainer, &program, config, diag);
+    memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
+    err = describe(trainer, &program, config);
     if (!err)
-        err = trainer->ops->reserve(trainer->device, &program.sizes, config->batch);
+        err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)
         err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
@@ -259,7 +292,7 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     cn_graph_init(&graph);
     err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {
-        describe_sample(trainer, &graph);
+        describe_sample(trainer, onnx, &graph);
         err = count_classes(trainer);
     }
     if (!err)
@@ -310,7 +343,12 @@ void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_
 
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer)
 {
-    return trainer->memory;
+    return trainer->plan.bytes;
+}
+
+const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer)
+{
+    return &trainer->plan;
 }
 
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)

@@ -1,6 +1,7 @@
 // trainer_private.h - what the trainer*.c files share.
 #pragma once
 
+#include "runtime/engine/program.h"
 #include "runtime/engine/schedule.h"
 #include "runtime/engine/trainer.h"
 
@@ -23,15 +24,29 @@ struct cn_trainer {
     struct cn_hyper hyper; // what does not change
     struct cn_layout layout;
     struct cn_sample_shape shape;
-    size_t input_words, label_words; // of a sample
-    size_t labels;                   // words before the labels in the batch arena
-    struct class_counts *classes;    // owned; NULL without classes
-    uint64_t memory;
+    size_t input_words[CN_INPUT_MAX], label_words; // of a sample
+    size_t sample_words;                           // of all inputs
+    size_t inputs[CN_INPUT_MAX];                   // words before each in the batch arena
+    size_t label_input;                            // 1 + the input that has labels; 0: none
+    size_t label_limit;
+    int32_t label_ignored;
+    size_t labels;         // words before the labels in the batch arena
+    double flops[2];       // of a sample: forward, step
+    struct cn_call *calls; // owned; of a step, where they are kept
+    size_t call_count, loss_call;
+    struct class_counts *classes; // owned; NULL without classes
+    struct cn_trainer_plan plan;
     bool fresh;  // nothing was accumulated in this step
     bool summed; // the first lane holds the whole gradient
     bool mapped; // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
+
+// Finds a program within the memory limit and says so in trainer->plan: as it is, with activations
+// computed again, with smaller micro-batches.
+cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                      const struct cn_graph *graph, struct cn_diag *diag,
+                      struct cn_program *program);
 
 // Copies values into an arena; NULL is zeros.
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,

@@ -5,12 +5,34 @@
 #include "runtime/engine/loss.h"
 #include "runtime/engine/trainer_private.h"
 
+// Labels that are an input of the model.
+static cn_err check_label_input(const struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    size_t first = 0, words;
+
+    if (!trainer->label_input)
+        return CN_OK;
+    words = trainer->input_words[trainer->label_input - 1];
+    for (size_t i = 0; i + 1 < trainer->label_input; i++)
+        first += trainer->input_words[i];
+    for (size_t n = 0; n < batch->count; n++)
+        for (size_t i = 0; i < words; i++) {
+            int32_t label;
+
+            memcpy(&label, &batch->inputs[n * trainer->sample_words + first + i], sizeof(label));
+            if ((label < 0 || (size_t)label >= trainer->label_limit) &&
+                label != trainer->label_ignored)
+                return CN_ERANGE;
+        }
+    return CN_OK;
+}
+
 static cn_err check_labels(const struct cn_trainer *trainer, const struct cn_batch *batch)
 {
     if (batch->count > trainer->batch)
         return CN_ERANGE;
     if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
-        return CN_OK;
+        return check_label_input(trainer, batch);
     for (size_t i = 0; i < batch->count * trainer->shape.rows; i++)
         if ((batch->labels[i] < 0 || (uint64_t)batch->labels[i] >= trainer->shape.outputs) &&
             !(trainer->rules.ignore[0] && batch->labels[i] == CN_LABEL_IGNORED))
@@ -18,36 +40,49 @@ static cn_err check_labels(const struct cn_trainer *trainer, const struct cn_bat
     return CN_OK;
 }
 
+// Samples lie one after the other in a batch, inputs one after the other in the arena.
+static void stage_inputs(const struct cn_trainer *trainer, const struct cn_batch *batch,
+                         float *arena)
+{
+    const float *from = batch->inputs;
+
+    if (trainer->shape.input_count == 1) {
+        memcpy(arena, from, batch->count * trainer->sample_words * sizeof(float));
+        return;
+    }
+    for (uint32_t n = 0; n < batch->count; n++)
+        for (uint32_t i = 0; i < trainer->shape.input_count; i++) {
+            size_t words = trainer->input_words[i];
+
+            memcpy(arena + trainer->inputs[i] + n * words, from, words * sizeof(float));
+            from += words;
+        }
+}
+
 static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
 {
     bool classes = trainer->loss == CN_LOSS_CROSS_ENTROPY;
     const void *labels = classes ? (const void *)batch->labels : (const void *)batch->targets;
     void *host;
-    cn_err err = check_labels(trainer, batch);
+    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
 
     if (err)
         return err;
-    err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
-    if (err)
-        return err;
-    memcpy(host, batch->inputs, batch->count * trainer->input_words * sizeof(float));
+    stage_inputs(trainer, batch, host);
     if (trainer->label_words)
         memcpy((float *)host + trainer->labels, labels,
                batch->count * trainer->label_words * sizeof(float));
     return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
 }
 
-// Runs a batch and adds to metrics.
-static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *program,
-                        const struct cn_batch *batch, struct cn_metrics *metrics)
+// Runs as many samples as fit and adds to metrics.
+static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
+                       const struct cn_batch *batch, struct cn_metrics *metrics)
 {
     struct cn_compute_result result;
     struct cn_hyper hyper = trainer->hyper;
-    cn_err err;
+    cn_err err = stage(trainer, batch);
 
-    if (!batch->count)
-        return CN_OK;
-    err = stage(trainer, batch);
     if (err)
         return err;
     hyper.samples = batch->count;
@@ -62,6 +97,22 @@ static cn_err run_batch(struct cn_trainer *trainer, struct cn_compute_program *p
     metrics->correct += result.correct;
     metrics->count += batch->count;
     return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
+}
+
+// The samples of a batch from number first on that are worked on at a time.
+static struct cn_batch part_of(const struct cn_trainer *trainer, const struct cn_batch *batch,
+                               uint32_t first)
+{
+    struct cn_batch part = *batch;
+    uint32_t left = batch->count - first;
+
+    part.count = left < trainer->plan.batch ? left : trainer->plan.batch;
+    part.inputs += first * trainer->sample_words;
+    if (part.labels)
+        part.labels += first * trainer->shape.rows;
+    if (part.targets)
+        part.targets += first * trainer->label_words;
+    return part;
 }
 
 void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
@@ -97,27 +148,42 @@ static cn_err unmap_gradients(struct cn_trainer *trainer)
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics)
 {
+    uint64_t first_sample = trainer->hyper.first_sample;
     cn_err err = unmap_gradients(trainer);
+    struct cn_batch part;
 
     if (!err)
-        err = run_batch(trainer, trainer->train, batch, metrics);
-    if ((!err || err == CN_EDIVERGED) && batch->count) {
-        trainer->fresh = false;
-        trainer->summed = false;
+        err = check_labels(trainer, batch);
+    for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
+        part = part_of(trainer, batch, i);
+        trainer->hyper.first_sample = first_sample + i;
+        err = run_part(trainer, trainer->train, &part, metrics);
+        if (!err || err == CN_EDIVERGED) {
+            trainer->fresh = false;
+            trainer->summed = false;
+        }
     }
+    trainer->hyper.first_sample = first_sample;
     return err;
 }
 
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics)
 {
-    cn_err err = run_batch(trainer, trainer->evaluate, batch, metrics);
+    cn_err err = check_labels(trainer, batch), diverged = CN_OK;
+    struct cn_batch part;
 
-    if ((err && err != CN_EDIVERGED) || !batch->count)
-        return err;
-    if (cn_trainer_score(trainer, batch, metrics))
-        return CN_EIO;
-    return err;
+    for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
+        part = part_of(trainer, batch, i);
+        err = run_part(trainer, trainer->evaluate, &part, metrics);
+        if (err == CN_EDIVERGED) {
+            diverged = err;
+            err = CN_OK;
+        }
+        if (!err && cn_trainer_score(trainer, &part, metrics))
+            err = CN_EIO;
+    }
+    return err ? err : diverged;
 }
 
 // Brings the whole gradient of the step into the first lane.

@@ -49,3 +49,7 @@ uint64_t cn_platform_peak_memory(void);
 // Tells the service manager that started this program: "READY=1", "WATCHDOG=1", "STATUS=text",
 // "STOPPING=1", or several lines of them. Does nothing without such a manager.
 void cn_platform_notify(const char *state);
+
+// Starts the program path with this environment ("NAME=value", ends with NULL) and does not wait
+// for it; it is ended after limit_s seconds. CN_ENOTFOUND when it cannot be executed.
+cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s);

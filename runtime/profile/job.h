@@ -40,6 +40,12 @@ enum cn_normalize {
 
 // What a job may say beyond the plain case. All zero means the defaults, so that a job without
 // rules reads the same to those who do not know them.
+enum cn_batch_norm_use {
+    CN_BATCH_NORM_MODEL,  // as the model's file says
+    CN_BATCH_NORM_TRAIN,  // by the statistics of the batch; the running ones move along
+    CN_BATCH_NORM_FROZEN, // by the running statistics, which stay as they are
+};
+
 struct cn_rules {
     // Of the loss.
     char output[CN_WORDS_SIZE];  // CN_LOSS_OUTPUT: the name of the output that is the loss
@@ -60,6 +66,7 @@ struct cn_rules {
     double clip;                // L2 norm of a gradient; 0 for no limit
     double proximal;            // FedProx: pull towards the round's first weights
     char freeze[CN_WORDS_SIZE]; // patterns of tensors that are not trained; * is any text
+    enum cn_batch_norm_use batch_norm;
 
     // Of the samples.
     enum cn_normalize normalize;

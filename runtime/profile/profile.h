@@ -17,6 +17,7 @@
 #define CN_PATH_SIZE 512
 #define CN_ADDRESS_SIZE 128 // "host:port"
 #define CN_DATASET_MAX 8
+#define CN_DATA_FILES 8
 
 enum cn_device {
     CN_DEVICE_AUTO, // the GPU when there is one, else the CPU
@@ -32,7 +33,13 @@ enum cn_lan {
 struct cn_data_paths {
     char name[CN_NAME_SIZE];
     char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory, like all paths
-    char labels[CN_PATH_SIZE];
+    char labels[CN_PATH_SIZE]; // "" where the model computes its loss itself
+    // Files for the inputs of the model by name; then inputs is the first of them.
+    struct {
+        char name[CN_NAME_SIZE];
+        char path[CN_PATH_SIZE];
+    } files[CN_DATA_FILES];
+    uint32_t file_count;
 };
 
 struct cn_group_settings {
@@ -45,6 +52,18 @@ struct cn_group_settings {
     uint64_t rejoin_ms;    // how long the others wait for a lost member
     uint64_t timeout_ms;   // silence of a member that counts as lost
     enum cn_lan lan;       // whether sums may travel unencrypted
+};
+
+// When a board trains, and what it tells the site; rules of runtime/round/care.h.
+struct cn_care_settings {
+    uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
+    char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
+    char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
+    bool enforce_power;
+    uint64_t window_from_ms, window_to_ms; // after midnight; equal: always
+    double others_max;                     // share of the processors; 0: no limit
+    uint64_t wear_bytes;                   // a day; 0: no limit
+    char on_round[CN_PATH_SIZE], on_version[CN_PATH_SIZE], on_pause[CN_PATH_SIZE];
 };
 
 struct cn_gateway_settings {
@@ -72,6 +91,7 @@ struct cn_settings {
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key
     struct cn_group_settings group;
+    struct cn_care_settings care;
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
     struct cn_gateway_settings gateway;

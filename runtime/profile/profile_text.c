@@ -14,6 +14,8 @@ const struct cn_unit *cn_value_units(enum cn_value_type type)
         return cn_units_time;
     case CN_VALUE_POWER:
         return cn_units_power;
+    case CN_VALUE_HEAT:
+        return cn_units_heat;
     case CN_VALUE_RATE:
         return cn_units_rate;
     default:
@@ -37,6 +39,7 @@ static const char *noun_of(enum cn_value_type type)
         [CN_VALUE_SIZE] = "a size",
         [CN_VALUE_DURATION] = "a time",
         [CN_VALUE_POWER] = "a power",
+        [CN_VALUE_HEAT] = "a temperature",
         [CN_VALUE_RATE] = "a rate",
         [CN_VALUE_ADDRESSES] = "host:port or a list of up to 4",
         [CN_VALUE_LISTENS] = "host:port or a list of up to 4",
@@ -165,6 +168,22 @@ static void print_members(const struct cn_group_settings *group, FILE *stream)
     fputc('}', stream);
 }
 
+static void print_inputs(const struct cn_data_paths *paths, FILE *stream)
+{
+    if (!paths->file_count) {
+        print_path(paths->inputs, stream);
+        return;
+    }
+    fputc('{', stream);
+    for (uint32_t i = 0; i < paths->file_count; i++) {
+        fputs(i ? ", " : "", stream);
+        cn_value_print_text(paths->files[i].name, stream);
+        fputs(": ", stream);
+        print_path(paths->files[i].path, stream);
+    }
+    fputc('}', stream);
+}
+
 static void print_data(const struct cn_settings *settings, FILE *stream)
 {
     fputc('{', stream);
@@ -172,18 +191,20 @@ static void print_data(const struct cn_settings *settings, FILE *stream)
         fputs(i ? ", " : "", stream);
         cn_value_print_text(settings->data[i].name, stream);
         fputs(": {inputs: ", stream);
-        print_path(settings->data[i].inputs, stream);
-        fputs(", labels: ", stream);
-        print_path(settings->data[i].labels, stream);
+        print_inputs(&settings->data[i], stream);
+        if (settings->data[i].labels[0]) {
+            fputs(", labels: ", stream);
+            print_path(settings->data[i].labels, stream);
+        }
         fputc('}', stream);
     }
     fputc('}', stream);
 }
 
-static void print_words(const char *words, FILE *stream)
+static void print_words(const char *words, const char *none, FILE *stream)
 {
     if (!*words) {
-        fputs("none", stream);
+        fputs(none, stream);
         return;
     }
     fputc('[', stream);
@@ -260,7 +281,7 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
         print_data(settings, stream);
         break;
     case CN_VALUE_WORDS:
-        print_words(from, stream);
+        print_words(from, row->zero, stream);
         break;
     default:
         print_number(row, settings, stream);

@@ -17,6 +17,7 @@ const struct cn_unit cn_units_size[] = {
 const struct cn_unit cn_units_time[] = {
     {"ms", 1}, {"s", 1000}, {"min", 60000}, {"h", 3600000}, {NULL, 0}};
 const struct cn_unit cn_units_power[] = {{"mW", 1}, {"W", 1000}, {"kW", 1000000}, {NULL, 0}};
+const struct cn_unit cn_units_heat[] = {{"mC", 1}, {"C", 1000}, {NULL, 0}};
 const struct cn_unit cn_units_rate[] = {
     {"bit/s", 1}, {"kbit/s", 1000}, {"Mbit/s", 1000000}, {"Gbit/s", 1000000000}, {NULL, 0}};
 

@@ -20,6 +20,7 @@ extern const struct cn_unit cn_units_none[]; // plain counts
 extern const struct cn_unit cn_units_size[];
 extern const struct cn_unit cn_units_time[];
 extern const struct cn_unit cn_units_power[];
+extern const struct cn_unit cn_units_heat[]; // degrees Celsius
 extern const struct cn_unit cn_units_rate[];
 
 // CN_EFORMAT: no number; CN_ENOTFOUND: the unit is missing or unknown; CN_EINVAL: a fraction of the

@@ -31,6 +31,7 @@ enum cn_value_type {
     CN_VALUE_SIZE,      // uint64_t bytes
     CN_VALUE_DURATION,  // uint64_t ms
     CN_VALUE_POWER,     // uint64_t mW
+    CN_VALUE_HEAT,      // uint64_t thousandths of a degree Celsius
     CN_VALUE_RATE,      // uint64_t bit/s
     CN_VALUE_ADDRESSES, // of the aggregator: one or a list
     CN_VALUE_LISTENS,   // of the gateway: one or a list

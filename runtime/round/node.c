@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/export.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/node_care.h"
 #include "runtime/round/node_group.h"
 #include "runtime/round/status_file.h"
 #include "runtime/round/worker.h"
@@ -27,6 +28,8 @@ struct node {
     bool fetching_graph;
     uint8_t *model; // the ONNX file made from the graph blob
     size_t model_size;
+
+    struct cn_node_care care;
 
     bool working; // the worker thread runs
     struct cn_worker worker;
@@ -102,6 +105,8 @@ static cn_err start_worker(struct node *node)
     };
     cn_err err;
 
+    if (node->care.care.pause) // the end of the pause starts it
+        return CN_OK;
     memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
     err = cn_mailbox_init(&node->box);
     if (err)
@@ -435,6 +440,7 @@ static void update_status(struct node *node, uint64_t now)
     node->status_ms = now;
     status->registered = node->registered;
     status->down = node->down;
+    status->care = &node->care;
     status->manifest = &node->manifest;
     if (node->working)
         status->progress = cn_mailbox_progress(&node->box);
@@ -445,6 +451,19 @@ static void update_status(struct node *node, uint64_t now)
     node->link->ops->stats(node->link, &status->bytes);
     cn_status_file_write(node->config.store, node->config.settings, status);
     cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
+}
+
+// A pause is leaving the group with all saved; its end is coming back.
+static cn_err poll_care(struct node *node, uint64_t now)
+{
+    if (!cn_node_care_poll(&node->care, &node->status.progress, now))
+        return CN_OK;
+    if (node->care.care.pause) {
+        stop_worker(node);
+        return CN_OK;
+    }
+    return node->registered && !node->working && !node->fetching_graph ? prepare_graph(node)
+                                                                       : CN_OK;
 }
 
 static cn_err run_loop(struct node *node)
@@ -465,6 +484,8 @@ static cn_err run_loop(struct node *node)
             err = poll_worker(node, cn_platform_now_ms());
         if (!err)
             err = poll_group(node, cn_platform_now_ms());
+        if (!err)
+            err = poll_care(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());
     }
     return err ? err : node->result;
@@ -496,6 +517,8 @@ cn_err cn_node_run(const struct cn_node_config *config)
     node->result = CN_EAGAIN;
     err = cn_node_group_init(&node->group, config->settings, config->store);
     if (!err)
+        err = cn_node_care_init(&node->care, config->settings);
+    if (!err)
         err = open_link(node);
     if (!err)
         err = run_loop(node);
@@ -506,6 +529,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (node->link)
         node->link->ops->close(node->link);
     cn_status_file_deinit(&node->status);
+    cn_node_care_deinit(&node->care);
     free(node->model);
     free(node);
     return err;

@@ -19,6 +19,8 @@ static const char *explain(const struct cn_status_file *status)
         return "the aggregator does not answer";
     if (!status->registered)
         return "not registered yet";
+    if (status->care->care.pause)
+        return cn_care_text(status->care->care.pause);
     if (status->progress.size == 0)
         return "the group is forming";
     if (status->progress.ended)
@@ -34,6 +36,7 @@ static const char *explain(const struct cn_status_file *status)
 
 static cJSON *describe(const struct cn_settings *settings, const struct cn_status_file *status)
 {
+    const struct cn_reading *reading = &status->care->reading;
     cJSON *json = cJSON_CreateObject();
     char run[17] = "";
 
@@ -54,6 +57,14 @@ static cJSON *describe(const struct cn_settings *settings, const struct cn_statu
     cJSON_AddNumberToObject(json, "residuals_lost", (double)status->progress.resets);
     cJSON_AddNumberToObject(json, "bytes_up", (double)status->bytes.bytes_up);
     cJSON_AddNumberToObject(json, "bytes_down", (double)status->bytes.bytes_down);
+    cJSON_AddStringToObject(json, "pause", cn_care_text(status->care->care.pause));
+    // Whole degrees and watts: the file is written anew whenever it changes.
+    if (reading->has_temperature)
+        cJSON_AddNumberToObject(json, "temperature_c", reading->temperature_mc / 1000);
+    if (reading->has_power) {
+        cJSON_AddNumberToObject(json, "power_w", (double)(reading->power_mw / 1000));
+        cJSON_AddNumberToObject(json, "last_round_j", (double)(int64_t)status->care->last_j);
+    }
     return json;
 }
 

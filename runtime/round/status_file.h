@@ -7,6 +7,7 @@
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/mailbox.h"
+#include "runtime/round/node_care.h"
 
 #define CN_STATUS_FILE_NAME "status.json"
 
@@ -17,6 +18,7 @@ struct cn_status_file {
     struct cn_progress progress;
     char group[256]; // cn_membership_describe; "" for a board alone
     struct cn_link_stats bytes;
+    const struct cn_node_care *care;
     char *written; // what the file holds; owned, free with cn_status_file_deinit
 };
 

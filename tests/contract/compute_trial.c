@@ -11,11 +11,35 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
+#ifdef CAIRN_PORT_CUDA
+#include "ports/cuda/compute_cuda.h"
+#include "tests/support/cuda_host.h"
+#endif
 
 #define TOLERANCE 2e-5
 
-const struct cn_compute_ops *const trial_ports[] = {&cn_compute_cpu};
+const struct cn_compute_ops *trial_ports[] = {&cn_compute_cpu};
 const size_t trial_port_count = sizeof(trial_ports) / sizeof(trial_ports[0]);
+
+// Before main: the port that CAIRN_COMPUTE names. The tests are skipped where it does not open.
+__attribute__((constructor)) static void choose_port(void)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const char *wanted = getenv("CAIRN_COMPUTE");
+    struct cn_compute *device;
+
+    if (!wanted)
+        return;
+#ifdef CAIRN_PORT_CUDA
+    if (strcmp(wanted, "cuda_host") == 0)
+        trial_ports[0] = &cn_compute_cuda_host;
+    if (strcmp(wanted, "cuda") == 0)
+        trial_ports[0] = &cn_compute_cuda;
+#endif
+    if (strcmp(trial_ports[0]->name, wanted) != 0 || trial_ports[0]->open(&config, &device))
+        exit(77);
+    trial_ports[0]->close(device);
+}
 
 static const uint32_t thread_counts[] = {1, 2, 3};
 

@@ -7,7 +7,8 @@
 
 #define OPERANDS (CN_CALL_INPUTS + CN_CALL_OUTPUTS)
 
-extern const struct cn_compute_ops *const trial_ports[];
+// The port under test: "cpu", or what CAIRN_COMPUTE in the environment names.
+extern const struct cn_compute_ops *trial_ports[];
 extern const size_t trial_port_count;
 
 // Words of an operand, for a sample when batched; 0 when it is left out.

@@ -156,13 +156,12 @@ static void check_value_loss(enum cn_op op, float delta)
     trial.extent[1] = (struct extent){op == CN_OP_MEAN_LOSS ? 0 : 6, true};
     trial_init(&trial);
     for (size_t i = 0; i < 9 * 6; i++) {
-        double slope;
+        double slope, target;
 
         if (op == CN_OP_BINARY_ENTROPY)
             trial.data[1][i] = fabsf(trial.data[1][i]);
-        trial.loss += value_loss(op, (double)delta, (double)trial.data[0][i],
-                                 (double)trial.data[1][i], &slope) /
-                      6;
+        target = op == CN_OP_MEAN_LOSS ? 0 : (double)trial.data[1][i];
+        trial.loss += value_loss(op, (double)delta, (double)trial.data[0][i], target, &slope) / 6;
         trial.wanted[CN_CALL_INPUTS][i] = slope / 6;
     }
     trial_check(&trial, "loss of values");

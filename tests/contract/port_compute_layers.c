@@ -347,7 +347,8 @@ static void check_max_pool_grad(const struct cn_window *w)
     trial.extent[CN_CALL_INPUTS] = (struct extent){w->channels_in * in, true};
     trial_init(&trial);
     for (size_t i = 0; i < trial.samples * w->channels_in * out; i++) {
-        int32_t place = (int32_t)(i * 7 % in);
+        size_t places[64], inside = window_places(w, i % out, places);
+        int32_t place = (int32_t)places[i * 7 % inside]; // as MAX_POOL may find it
 
         memcpy(&trial.data[1][i], &place, sizeof(place));
         trial.wanted[CN_CALL_INPUTS][i / out * in + (size_t)place] += (double)trial.data[0][i];

@@ -72,15 +72,19 @@ def text_of(data, at, size):
     return data[at : at + size].decode()
 
 
-def batch_norm_statistics(data, start, end):
-    """Inputs 3 and 4 of a BatchNormalization node."""
-    inputs, operator = [], ""
+def statistics_of(data, start, end, same):
+    """Inputs 3 and 4 of a BatchNormalization node; an Identity node adds to what is the same by other names."""
+    inputs, outputs, operator = [], [], ""
     for number, _, at, size in fields(data, start, end):
         if number == 1:
             inputs.append(text_of(data, at, size))
+        elif number == 2:
+            outputs.append(text_of(data, at, size))
         elif number == 4:
             operator = text_of(data, at, size)
-    return inputs[3:5] if operator == "BatchNormalization" else []
+    if operator == "Identity":
+        same[outputs[0]] = same.get(inputs[0], inputs[0])
+    return [same.get(name, name) for name in inputs[3:5]] if operator == "BatchNormalization" else []
 
 
 def read_tensor(data, start, end):
@@ -105,13 +109,13 @@ def read_tensor(data, start, end):
 
 def read_model(data):
     """The float32 initializers of an ONNX file, in its order."""
-    tensors, statistics = [], set()
+    tensors, statistics, same = [], set(), {}
     for number, _, start, size in fields(data, 0, len(data)):
         if number != 7:
             continue
         for part, _, at, length in fields(data, start, start + size):
             if part == 1:
-                statistics.update(batch_norm_statistics(data, at, at + length))
+                statistics.update(statistics_of(data, at, at + length, same))
             elif part == 5:
                 kind, tensor = read_tensor(data, at, at + length)
                 if kind == FLOAT32:

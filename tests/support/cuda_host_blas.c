@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 #include "tests/support/cuda_host.h"
 
 struct product {

@@ -4,7 +4,7 @@
 
 #include "ports/cuda/compute_cuda.h"
 #include "ports/cuda/compute_cuda_private.h"
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 #include "tests/support/cuda_host.h"
 
 struct cuda_host_settings cuda_host_settings;

@@ -198,6 +198,107 @@ static void names_of_files_are_read_back(void **state)
 
 #define SPOOL_TEST(name) cmocka_unit_test_setup_teardown(name, open_spool, close_spool)
 
+static void reopen(struct fixture *fixture, size_t frame_max)
+{
+    const struct cn_spool_config config = {.store = &fixture->flaky.store,
+                                           .frame_max = frame_max,
+                                           .limit = 2 * frame_max,
+                                           .chunk_size = CHUNK,
+                                           .expiry_ms = 10000};
+    cn_spool_close(fixture->spool);
+    assert_int_equal(cn_spool_open(&config, &fixture->spool), CN_OK);
+}
+
+// What a program that was killed leaves: nothing of the aside file, and the parts as saved.
+static void kill_spool(struct fixture *fixture, size_t frame_max)
+{
+    struct cn_flaky_store *flaky = &fixture->flaky;
+    cn_flaky_store_fail(flaky, 1, true, CN_EIO); // closing saves no more
+    cn_spool_close(fixture->spool);
+    fixture->spool = NULL;
+    cn_flaky_store_fail(flaky, 0, false, CN_OK);
+    reopen(fixture, frame_max);
+}
+
+static void what_was_saved_survives_a_kill_and_is_not_asked_for_again(void **state)
+{
+    struct fixture *fixture = *state;
+    const size_t size = (2 * CN_SPOOL_PART + 100) * CHUNK - 5;
+    uint8_t *frame = malloc(size), *back;
+    struct cn_upload_status status = {0};
+    for (size_t i = 0; i < size; i++)
+        frame[i] = (uint8_t)(i * 13 >> 3);
+    reopen(fixture, size);
+    fixture->declared.size = size;
+    cn_crypto_digest(frame, size, fixture->declared.digest);
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    for (uint32_t i = 0; i < CN_SPOOL_PART; i += 8) // the first part, but for a hole
+        if (i != 800)
+            assert_int_equal(
+                cn_spool_put(fixture->spool, upload, i, frame + i * CHUNK, 8 * CHUNK, 10), CN_OK);
+    cn_spool_expire(fixture->spool, 3, 2500); // it has waited for longer than two seconds
+    for (uint32_t i = CN_SPOOL_PART; i < CN_SPOOL_PART + 80; i += 8)
+        assert_int_equal(
+            cn_spool_put(fixture->spool, upload, i, frame + i * CHUNK, 8 * CHUNK, 2600), CN_OK);
+    kill_spool(fixture, size);
+    upload = declare(fixture, "b", "g"); // another board of the group leads now
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &status);
+    assert_int_equal(status.received, CN_SPOOL_PART - 8);
+    assert_int_equal(status.missing_count, 2);
+    assert_int_equal(status.missing[0].first, 800);
+    assert_int_equal(status.missing[0].count, 8);
+    assert_int_equal(status.missing[1].first, CN_SPOOL_PART);
+    for (uint32_t i = 0; i < status.missing_count; i++) {
+        size_t offset = (size_t)status.missing[i].first * CHUNK;
+        size_t part = (size_t)status.missing[i].count * CHUNK;
+        assert_int_equal(cn_spool_put(fixture->spool, upload, status.missing[i].first,
+                                      frame + offset, part < size - offset ? part : size - offset,
+                                      2700),
+                         CN_OK);
+    }
+    assert_int_equal(cn_spool_read(fixture->spool, upload, &back), CN_OK);
+    assert_memory_equal(back, frame, size);
+    assert_int_equal(cn_spool_keep(fixture->spool, upload), CN_OK);
+    reopen(fixture, size); // nothing is left of the parts
+    upload = declare(fixture, "b", "g");
+    assert_int_equal(upload->received, 0);
+    free(back);
+    free(frame);
+}
+
+static void a_stop_saves_all_and_a_damaged_part_is_thrown_away(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    put(fixture, upload, 2);
+    put(fixture, upload, 6);
+    reopen(fixture, 1000);
+    upload = declare(fixture, "a", "g");
+    assert_int_equal(upload->received, 2);
+    reopen(fixture, 1000);
+    assert_int_equal(cn_store_replace(&fixture->flaky.store, "round-3-g.part-0", "nonsense", 8),
+                     CN_OK);
+    reopen(fixture, 1000); // closing saves only what changed
+    upload = declare(fixture, "a", "g");
+    assert_int_equal(upload->received, 0);
+}
+
+static void other_bytes_for_a_chunk_that_is_there_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    uint8_t other[3 * CHUNK];
+    memcpy(other, fixture->frame, sizeof(other));
+    put(fixture, upload, 1);
+    other[CHUNK + 3] ^= 1;
+    assert_int_equal(cn_spool_put(fixture->spool, upload, 0, other, sizeof(other), 10),
+                     CN_ECONFLICT);
+    assert_int_equal(upload->received, 1);
+    other[CHUNK + 3] ^= 1;
+    assert_int_equal(cn_spool_put(fixture->spool, upload, 0, other, sizeof(other), 10), CN_OK);
+    assert_int_equal(upload->received, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +311,9 @@ int main(void)
         SPOOL_TEST(the_spool_has_a_limit),
         SPOOL_TEST(sizes_that_no_frame_has_are_refused),
         SPOOL_TEST(uploads_that_stopped_or_are_of_another_round_are_dropped),
+        SPOOL_TEST(what_was_saved_survives_a_kill_and_is_not_asked_for_again),
+        SPOOL_TEST(a_stop_saves_all_and_a_damaged_part_is_thrown_away),
+        SPOOL_TEST(other_bytes_for_a_chunk_that_is_there_are_refused),
         cmocka_unit_test(names_of_files_are_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

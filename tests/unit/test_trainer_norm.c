@@ -118,6 +118,60 @@ static void running_statistics_move_once_for_each_step(void **state)
     close_net(&bench);
 }
 
+// Opens a model whose file says otherwise.
+static bool statistics_move(const struct net *net, enum cn_batch_norm_use use)
+{
+    static struct bench bench;
+    struct cn_rules rules = {.batch_norm = use};
+    struct cn_trainer_config config = {.compute = &cn_compute_cpu,
+                                       .threads = 1,
+                                       .batch = SAMPLES,
+                                       .loss = CN_LOSS_MSE,
+                                       .learning_rate = 0.1f,
+                                       .rules = &rules};
+    struct cn_metrics metrics = {0};
+    float before[512], after[512];
+    size_t mean = 8;
+
+    assert_int_equal(open_net(&bench, net, CN_LOSS_MSE, 1), CN_OK);
+    cn_trainer_close(bench.trainer);
+    assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &bench.trainer), CN_OK);
+    assert_int_equal(cn_trainer_get_weights(bench.trainer, before), CN_OK);
+    assert_int_equal(cn_trainer_accumulate(bench.trainer, &bench.batch, &metrics), CN_OK);
+    assert_int_equal(cn_trainer_apply(bench.trainer, SAMPLES), CN_OK);
+    assert_int_equal(cn_trainer_get_weights(bench.trainer, after), CN_OK);
+    close_net(&bench);
+    return memcmp(before + mean, after + mean, 8 * sizeof(float)) != 0;
+}
+
+static void the_job_decides_whether_statistics_move(void **state)
+{
+    (void)state;
+    assert_true(statistics_move(&nets[0], CN_BATCH_NORM_MODEL));
+    assert_true(statistics_move(&nets[0], CN_BATCH_NORM_TRAIN));
+    assert_false(statistics_move(&nets[0], CN_BATCH_NORM_FROZEN));
+    assert_false(statistics_move(&frozen, CN_BATCH_NORM_MODEL));
+    assert_true(statistics_move(&frozen, CN_BATCH_NORM_TRAIN));
+    assert_false(statistics_move(&frozen, CN_BATCH_NORM_FROZEN));
+}
+
+static void statistics_are_found_behind_another_name(void **state)
+{
+    static const struct net net = {"4,7",
+                                   {NORM, "Identity m -> n", "Identity n -> o",
+                                    "BatchNormalization x g b o v -> h training_mode=1",
+                                    "Flatten h -> y"}};
+    static struct bench bench;
+
+    (void)state;
+    assert_int_equal(open_net(&bench, &net, CN_LOSS_MSE, 1), CN_OK);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(cn_trainer_layout(bench.trainer)->tensors[i].class,
+                         i < 2 ? CN_TENSOR_PARAM : CN_TENSOR_STAT);
+    close_net(&bench);
+    assert_true(statistics_move(&net, CN_BATCH_NORM_MODEL));
+}
+
 static void a_statistic_of_two_nodes_is_refused(void **state)
 {
     static const struct net net = {"4,7",
@@ -139,6 +193,8 @@ int main(void)
         cmocka_unit_test(dropout_follows_the_number_of_the_sample_and_not_the_thread),
         cmocka_unit_test(an_evaluation_drops_nothing),
         cmocka_unit_test(running_statistics_move_once_for_each_step),
+        cmocka_unit_test(the_job_decides_whether_statistics_move),
+        cmocka_unit_test(statistics_are_found_behind_another_name),
         cmocka_unit_test(a_statistic_of_two_nodes_is_refused),
     };
 

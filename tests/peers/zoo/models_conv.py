@@ -2,6 +2,8 @@
 import torch
 from torch import nn
 
+from models import Family, classes, images
+
 
 def conv_bn(inputs, outputs, kernel, stride=1, groups=1, act=nn.ReLU):
     layers = [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
@@ -147,3 +149,14 @@ class Autoencoder(nn.Module):
 
     def forward(self, x):
         return self.decoder(self.widen(self.encoder(x)).reshape(-1, 32, 7, 7))
+
+
+FAMILIES = {
+    "resnet8": Family(resnet8, images(3, 32, 32), classes(10)),
+    "resnet20": Family(resnet20, images(3, 32, 32), classes(10)),
+    "resnet18": Family(resnet18, images(3, 64, 64), classes(10), batch=4, rate=0.01),
+    "resnet50": Family(resnet50, images(3, 64, 64), classes(10), batch=4, rate=0.01),
+    "mobilenetv2": Family(MobileNetV2, images(3, 32, 32), classes(10)),
+    "cnn1d": Family(cnn1d, images(9, 128), classes(6), rate=0.01),
+    "autoencoder": Family(Autoencoder, images(1, 28, 28), lambda count: torch.rand(count, 1, 28, 28), "mse"),
+}

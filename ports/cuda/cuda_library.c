@@ -1,4 +1,4 @@
-#include "ports/cuda/library.h"
+#include "ports/cuda/cuda_library.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ cn_err cuda_library_open(struct cuda_library *library)
     *library = (struct cuda_library){0};
     library->handles[0] = open_table(driver_files, driver_symbols, &library->driver, &why);
     if (!library->handles[0]) {
-        cn_log(CN_LOG_INFO, "cuda", "no GPU is used: the driver's library: %s", why);
+        cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: the driver's library: %s", why);
         return CN_ENOTSUP;
     }
     library->handles[1] = open_table(blas_files, blas_symbols, &library->blas, &why);

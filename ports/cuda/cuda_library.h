@@ -1,4 +1,4 @@
-// library.h - the functions of NVIDIA's libraries that this port calls, found when it opens.
+// cuda_library.h - the functions of NVIDIA's libraries that this port calls, found when it opens.
 //
 // Nothing is linked: a program with this port starts on a machine without a GPU. The names are
 // those that CUDA 12.6 and cuDNN 9.3 export, so later ones have them too. Tests fill in the tables

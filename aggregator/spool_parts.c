@@ -1,0 +1,181 @@
+// The parts of uploads as files: round-N-GROUP.part-K holds a header, a bit for each of its chunks
+// and the bytes of all, those that did not come as zeros. The store keeps a file whole, and the
+// frame's digest is checked in the end, so there is no checksum.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/spool.h"
+#include "runtime/base/log.h"
+
+#define MAGIC "cairnpt1"
+#define MAGIC_SIZE 8
+#define BITMAP_SIZE (CN_SPOOL_PART / 8)
+// magic, run, round, size, digest, base, chunk size
+#define HEADER_SIZE (MAGIC_SIZE + 8 + 4 + 8 + 2 * CN_DIGEST_SIZE + 4)
+#define SUFFIX ".part-"
+
+static void part_name(uint32_t round, const char *group, uint32_t part,
+                      char name[CN_SPOOL_NAME_SIZE])
+{
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s" SUFFIX "%" PRIu32, round, group,
+             part);
+}
+
+static uint8_t *put_header(const struct cn_spool_config *config,
+                           const struct cn_declare_request *declared, uint8_t *to)
+{
+    memcpy(to, MAGIC, MAGIC_SIZE);
+    cn_put_u64(to + 8, declared->run);
+    cn_put_u32(to + 16, declared->round);
+    cn_put_u64(to + 20, declared->size);
+    memcpy(to + 28, declared->digest, CN_DIGEST_SIZE);
+    memcpy(to + 28 + CN_DIGEST_SIZE, declared->base, CN_DIGEST_SIZE);
+    cn_put_u32(to + 28 + 2 * CN_DIGEST_SIZE, config->chunk_size);
+    return to + HEADER_SIZE;
+}
+
+static bool get_header(const struct cn_spool_config *config, const uint8_t *from,
+                       struct cn_declare_request *declared)
+{
+    declared->run = cn_get_u64(from + 8);
+    declared->round = cn_get_u32(from + 16);
+    declared->size = cn_get_u64(from + 20);
+    memcpy(declared->digest, from + 28, CN_DIGEST_SIZE);
+    memcpy(declared->base, from + 28 + CN_DIGEST_SIZE, CN_DIGEST_SIZE);
+    return memcmp(from, MAGIC, MAGIC_SIZE) == 0 && declared->size &&
+           cn_get_u32(from + 28 + 2 * CN_DIGEST_SIZE) == config->chunk_size;
+}
+
+// Bytes of the part's chunks; 0 when the frame has no such part.
+static size_t part_bytes(const struct cn_spool_config *config, uint64_t size, uint32_t part)
+{
+    uint64_t full = (uint64_t)CN_SPOOL_PART * config->chunk_size;
+    uint64_t offset = part * full;
+    if (offset >= size)
+        return 0;
+    return (size_t)(size - offset < full ? size - offset : full);
+}
+
+// Reads runs of chunks that are there; a gap at the end cannot be read, as it was never written.
+static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_upload *upload,
+                          uint32_t part, const uint8_t *bitmap, uint8_t *data, size_t size)
+{
+    size_t chunk_size = config->chunk_size;
+    uint64_t begin = (uint64_t)part * CN_SPOOL_PART * chunk_size;
+    cn_err err = CN_OK;
+    for (uint32_t i = 0; !err && i < CN_SPOOL_PART && i * chunk_size < size; i++) {
+        size_t left = size - i * chunk_size;
+        if (bitmap[i / 8] >> (i % 8) & 1)
+            err = config->store->ops->read(upload->file, begin + i * chunk_size,
+                                           data + i * chunk_size,
+                                           left < chunk_size ? left : chunk_size);
+    }
+    return err;
+}
+
+cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload *upload,
+                          uint32_t part)
+{
+    size_t size = part_bytes(config, upload->declared.size, part);
+    uint32_t first = part * (CN_SPOOL_PART / 8);
+    size_t bits = upload->chunk_count / 8 + 1 - first;
+    uint8_t *bytes = calloc(1, HEADER_SIZE + BITMAP_SIZE + size);
+    char name[CN_SPOOL_NAME_SIZE];
+    if (!bytes)
+        return CN_ENOMEM;
+    uint8_t *bitmap = put_header(config, &upload->declared, bytes);
+    memcpy(bitmap, upload->bitmap + first, bits < BITMAP_SIZE ? bits : BITMAP_SIZE);
+    part_name(upload->declared.round, upload->group, part, name);
+    cn_err err = read_chunks(config, upload, part, bitmap, bitmap + BITMAP_SIZE, size);
+    if (!err)
+        err = cn_store_replace(config->store, name, bytes, HEADER_SIZE + BITMAP_SIZE + size);
+    free(bytes);
+    if (!err) {
+        upload->parts[part].saved = upload->parts[part].received;
+        upload->parts[part].exists = true;
+    }
+    return err;
+}
+
+void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_upload *upload)
+{
+    char name[CN_SPOOL_NAME_SIZE];
+    for (uint32_t i = 0; i * (uint64_t)CN_SPOOL_PART < upload->chunk_count; i++) {
+        if (!upload->parts[i].exists)
+            continue;
+        part_name(upload->declared.round, upload->group, i, name);
+        if (config->store->ops->remove(config->store, name))
+            cn_log(CN_LOG_DEBUG, "spool", "%s stays", name);
+    }
+}
+
+// --- loading ---
+
+struct loading {
+    const struct cn_spool_config *config;
+    cn_spool_take_part *take;
+    void *context;
+};
+
+static bool parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE], uint32_t *part)
+{
+    char copy[CN_SPOOL_NAME_SIZE], again[CN_SPOOL_NAME_SIZE];
+    size_t length = strlen(name);
+    if (length >= sizeof(copy) || !strstr(name, SUFFIX))
+        return false;
+    memcpy(copy, name, length + 1);
+    char *suffix = strstr(copy, SUFFIX);
+    for (char *next = suffix; (next = strstr(next + 1, SUFFIX));)
+        suffix = next; // the last one: a group's name may hold it as well
+    *part = (uint32_t)strtoul(suffix + sizeof(SUFFIX) - 1, NULL, 10);
+    snprintf(suffix, sizeof(copy) - (size_t)(suffix - copy), ".update");
+    if (cn_spool_parse_name(copy, round, group) != CN_OK)
+        return false;
+    part_name(*round, group, *part, again);
+    return strcmp(name, again) == 0; // only the one spelling
+}
+
+static cn_err load_part(const struct loading *loading, const char *name, const char *group,
+                        uint32_t round, uint32_t part)
+{
+    const struct cn_spool_config *config = loading->config;
+    struct cn_declare_request declared = {0};
+    uint8_t *bytes = NULL;
+    size_t size, limit = HEADER_SIZE + BITMAP_SIZE + (size_t)CN_SPOOL_PART * config->chunk_size;
+    cn_err err = config->store->ops->load(config->store, name, limit, &bytes, &size);
+    if (err)
+        return err;
+    bool fits = size > HEADER_SIZE + BITMAP_SIZE && get_header(config, bytes, &declared) &&
+                declared.round == round &&
+                size == HEADER_SIZE + BITMAP_SIZE + part_bytes(config, declared.size, part);
+    err = fits ? loading->take(loading->context, group, &declared, part, bytes + HEADER_SIZE,
+                               bytes + HEADER_SIZE + BITMAP_SIZE)
+               : CN_EFORMAT;
+    free(bytes);
+    return err;
+}
+
+// What cannot be used is removed: the board sends it again.
+static cn_err visit(void *context, const char *name)
+{
+    const struct loading *loading = context;
+    char group[CN_NAME_SIZE];
+    uint32_t round, part;
+    if (!parse_name(name, &round, group, &part))
+        return CN_OK;
+    cn_err err = load_part(loading, name, group, round, part);
+    if (err == CN_EFORMAT || err == CN_ERANGE || err == CN_ECONFLICT) {
+        cn_log(CN_LOG_WARN, "spool", "%s is of no use and is removed", name);
+        err = loading->config->store->ops->remove(loading->config->store, name);
+    }
+    return err;
+}
+
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+                           void *context)
+{
+    struct loading loading = {.config = config, .take = take, .context = context};
+    return config->store->ops->list(config->store, visit, &loading);
+}

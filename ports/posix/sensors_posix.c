@@ -1,0 +1,272 @@
+// sensors_posix.c - sensors of Linux: /sys/class/thermal, /sys/class/hwmon, /proc.
+//
+// Documentation/ABI/testing/sysfs-class-thermal, Documentation/hwmon/{sysfs-interface,ina3221}.rst
+// of Linux; proc(5). Raspberry Pi's get_throttled: bits 0 to 3 are what holds now.
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/port/sensors.h"
+
+#define LABELS_SIZE 128
+#define PATH_SIZE 1024
+#define CHANNELS 8
+
+// Beyond these a sensor lies: cut wires read as -273 or 0xffff.
+#define TEMPERATURE_MIN_MC (-45000)
+#define TEMPERATURE_MAX_MC 150000
+#define POWER_MAX_UW INT64_C(2000000000)
+
+struct cn_sensors {
+    char root[PATH_SIZE / 2];
+    char zones[LABELS_SIZE], powers[LABELS_SIZE];
+    uint64_t busy, total, own; // clock ticks at the last reading
+    bool has_ticks;
+};
+
+static bool read_text(const char *folder, const char *name, char *text, size_t size)
+{
+    char path[PATH_SIZE];
+    FILE *file;
+    bool got;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    file = fopen(path, "re");
+    got = file && fgets(text, (int)size, file);
+    if (file)
+        fclose(file);
+    text[got ? strcspn(text, "\n") : 0] = '\0';
+    return got;
+}
+
+// Some drivers fail while the device sleeps, some give no number: both are no value.
+static bool read_number(const char *folder, const char *name, int64_t *value)
+{
+    char text[64], *end;
+
+    if (!read_text(folder, name, text, sizeof(text)))
+        return false;
+    *value = strtoll(text, &end, 10);
+    return end != text && *end == '\0';
+}
+
+// Whether the words of list have this one. An empty list: all.
+static bool is_listed(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+
+    if (!list[0])
+        return true;
+    for (const char *at = list; length && (at = strstr(at, word)); at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+// Calls visit for each folder of /sys/class/CLASS whose name starts so.
+static void each(struct cn_sensors *sensors, const char *class, const char *prefix,
+                 void (*visit)(const struct cn_sensors *sensors, const char *folder,
+                               struct cn_reading *reading),
+                 struct cn_reading *reading)
+{
+    char folder[PATH_SIZE / 2 + 64], path[PATH_SIZE];
+    const struct dirent *entry;
+    DIR *list;
+
+    snprintf(folder, sizeof(folder), "%s/sys/class/%s", sensors->root, class);
+    list = opendir(folder);
+    while (list && (entry = readdir(list))) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/%.100s", folder, entry->d_name);
+        visit(sensors, path, reading);
+    }
+    if (list)
+        closedir(list);
+}
+
+static void read_zone(const struct cn_sensors *sensors, const char *folder,
+                      struct cn_reading *reading)
+{
+    char type[sizeof(reading->zone)];
+    int64_t value;
+
+    if (!read_text(folder, "type", type, sizeof(type)) || !is_listed(sensors->zones, type) ||
+        !read_number(folder, "temp", &value) || value < TEMPERATURE_MIN_MC ||
+        value > TEMPERATURE_MAX_MC)
+        return;
+    if (reading->has_temperature && value <= reading->temperature_mc)
+        return;
+    reading->has_temperature = true;
+    reading->temperature_mc = (int32_t)value;
+    memcpy(reading->zone, type, sizeof(type));
+}
+
+// A fan that turns does not slow anything down.
+static void read_cooling(const struct cn_sensors *sensors, const char *folder,
+                         struct cn_reading *reading)
+{
+    char type[64];
+    int64_t state;
+
+    (void)sensors;
+    if (read_text(folder, "type", type, sizeof(type)) && !strcasestr(type, "fan") &&
+        read_number(folder, "cur_state", &state) && state > 0)
+        reading->throttled = true;
+}
+
+// Microwatts of a channel: measured as such, or volts times amperes.
+static bool read_channel(const char *folder, unsigned channel, int64_t *power_uw)
+{
+    char name[32];
+    int64_t millivolts, milliamperes;
+
+    snprintf(name, sizeof(name), "power%u_input", channel);
+    if (read_number(folder, name, power_uw))
+        return *power_uw >= 0 && *power_uw <= POWER_MAX_UW;
+    snprintf(name, sizeof(name), "in%u_input", channel);
+    if (!read_number(folder, name, &millivolts) || millivolts < 0 || millivolts > 100000)
+        return false;
+    snprintf(name, sizeof(name), "curr%u_input", channel);
+    if (!read_number(folder, name, &milliamperes) || milliamperes < 0 || milliamperes > 100000)
+        return false;
+    *power_uw = millivolts * milliamperes;
+    return *power_uw <= POWER_MAX_UW;
+}
+
+// The label of a channel, or the name of a chip that has one channel without labels.
+static void label_of(const char *folder, unsigned channel, char label[64])
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "power%u_label", channel);
+    if (read_text(folder, name, label, 64))
+        return;
+    snprintf(name, sizeof(name), "in%u_label", channel);
+    if (!read_text(folder, name, label, 64) && channel == 1)
+        read_text(folder, "name", label, 64);
+}
+
+static void read_power(const struct cn_sensors *sensors, const char *folder,
+                       struct cn_reading *reading)
+{
+    for (unsigned channel = 1; channel <= CHANNELS && !reading->has_power; channel++) {
+        char label[64];
+        int64_t power_uw;
+
+        label_of(folder, channel, label);
+        if (!label[0] || !is_listed(sensors->powers, label) ||
+            !read_channel(folder, channel, &power_uw))
+            continue;
+        reading->has_power = true;
+        reading->power_mw = (uint64_t)power_uw / 1000;
+    }
+}
+
+static void read_firmware(const struct cn_sensors *sensors, struct cn_reading *reading)
+{
+    char folder[PATH_SIZE / 2 + 64], text[32];
+
+    snprintf(folder, sizeof(folder), "%s/sys/devices/platform/soc/soc:firmware", sensors->root);
+    if (read_text(folder, "get_throttled", text, sizeof(text)) && (strtoul(text, NULL, 16) & 15))
+        reading->throttled = true;
+}
+
+// Ticks of all processors, and of this process, from the two stat files.
+static bool read_ticks(const struct cn_sensors *sensors, uint64_t *busy, uint64_t *total,
+                       uint64_t *own)
+{
+    char folder[PATH_SIZE / 2 + 16], text[1024];
+    unsigned long long t[8] = {0}, user, system;
+    const char *end;
+
+    snprintf(folder, sizeof(folder), "%s/proc", sensors->root);
+    if (!read_text(folder, "stat", text, sizeof(text)) ||
+        sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
+               &t[4], &t[5], &t[6], &t[7]) < 4)
+        return false;
+    *busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
+    *total = *busy + t[3] + t[4];
+    if (!read_text(folder, "self/stat", text, sizeof(text)))
+        return false;
+    end = strrchr(text, ')'); // the name before it may hold anything
+    if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
+                       &system) != 2)
+        return false;
+    *own = user + system;
+    return true;
+}
+
+static void read_load(struct cn_sensors *sensors, struct cn_reading *reading)
+{
+    uint64_t busy, total, own;
+
+    if (!read_ticks(sensors, &busy, &total, &own)) {
+        sensors->has_ticks = false;
+        return;
+    }
+    if (sensors->has_ticks && total > sensors->total && busy >= sensors->busy) {
+        double all = (double)(total - sensors->total);
+        double others = (double)(busy - sensors->busy) - (double)(own - sensors->own);
+
+        reading->has_others = true;
+        reading->others = others > 0 ? others / all : 0;
+    }
+    sensors->busy = busy;
+    sensors->total = total;
+    sensors->own = own;
+    sensors->has_ticks = true;
+}
+
+static void read_written(const struct cn_sensors *sensors, struct cn_reading *reading)
+{
+    char path[PATH_SIZE / 2 + 32], line[128];
+    unsigned long long bytes;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/proc/self/io", sensors->root);
+    file = fopen(path, "re");
+    while (file && !reading->has_written && fgets(line, sizeof(line), file)) {
+        reading->has_written = sscanf(line, "write_bytes: %llu", &bytes) == 1;
+        if (reading->has_written)
+            reading->written = bytes;
+    }
+    if (file)
+        fclose(file);
+}
+
+cn_err cn_sensors_open(const char *root, const char *zones, const char *powers,
+                       struct cn_sensors **result)
+{
+    struct cn_sensors *sensors;
+
+    if (strlen(root) >= sizeof(sensors->root) || strlen(zones) >= sizeof(sensors->zones) ||
+        strlen(powers) >= sizeof(sensors->powers))
+        return CN_ERANGE;
+    sensors = calloc(1, sizeof(*sensors));
+    if (!sensors)
+        return CN_ENOMEM;
+    memcpy(sensors->root, root, strlen(root));
+    memcpy(sensors->zones, zones, strlen(zones));
+    memcpy(sensors->powers, powers, strlen(powers));
+    *result = sensors;
+    return CN_OK;
+}
+
+void cn_sensors_close(struct cn_sensors *sensors)
+{
+    free(sensors);
+}
+
+void cn_sensors_read(struct cn_sensors *sensors, struct cn_reading *reading)
+{
+    *reading = (struct cn_reading){0};
+    each(sensors, "thermal", "thermal_zone", read_zone, reading);
+    each(sensors, "thermal", "cooling_device", read_cooling, reading);
+    if (sensors->powers[0])
+        each(sensors, "hwmon", "hwmon", read_power, reading);
+    read_firmware(sensors, reading);
+    read_load(sensors, reading);
+    read_written(sensors, reading);
+}

@@ -1,0 +1,47 @@
+// care.h - whether the board may train now, as a pure decision.
+//
+// The inputs are rules from the profile, what the sensors read and the time of day. A pause has one
+// reason, the first of the list that holds. Each rule has two limits or a delay, so that it does
+// not flutter: training itself makes heat and power. Nothing here is for safety: the board's own
+// firmware and kernel protect it. Threading: none; pure.
+#pragma once
+
+#include "runtime/port/sensors.h"
+
+enum cn_pause {
+    CN_PAUSE_NONE,
+    CN_PAUSE_HEAT,
+    CN_PAUSE_POWER,
+    CN_PAUSE_WINDOW, // outside the hours for training, or the clock is not set
+    CN_PAUSE_BUSY,   // other programs need the processors
+    CN_PAUSE_WEAR,   // enough was written for today
+};
+
+#define CN_CARE_NO_CLOCK UINT64_MAX // time of day that is not known
+
+struct cn_care_rules {
+    uint64_t pause_above_mc, resume_below_mc; // 0: no limit
+    uint64_t budget_mw;                       // 0: not held to it
+    uint64_t window_from_ms, window_to_ms;    // after midnight; equal: always
+    double others_max;                        // share of the processors; 0: no limit
+    uint64_t wear_bytes;                      // a day; 0: no limit
+};
+
+struct cn_care {
+    enum cn_pause pause;
+    uint64_t pause_ms; // when it began
+    bool hot;
+    uint64_t seen_ms, changed_ms; // the temperature: last there, last another one
+    int32_t temperature_mc;
+    uint64_t power_over_ms, busy_over_ms; // since when above the limit; 0: below
+    uint64_t power_until_ms, busy_until_ms;
+    uint64_t day_ms, day_written; // when this day of wear began, and the count then
+    bool has_day;
+};
+
+// Returns the pause that holds from now on, which is also in care. day_ms: since local midnight.
+enum cn_pause cn_care_decide(struct cn_care *care, const struct cn_care_rules *rules,
+                             const struct cn_reading *reading, uint64_t now_ms, uint64_t day_ms);
+
+// "too hot", "outside the hours for training", ...; "" for none.
+const char *cn_care_text(enum cn_pause pause);

@@ -1,0 +1,260 @@
+// Sensors of the boards, from trees as their kernels show them; sensors that vanish and lie.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/port/platform.h"
+#include "runtime/port/sensors.h"
+
+static char root[64];
+
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    FILE *file;
+
+    snprintf(full, sizeof(full), "%s/%s", root, path);
+    for (char *at = strchr(full + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        mkdir(full, 0700);
+        *at = '/';
+    }
+    file = fopen(full, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void take(const char *path)
+{
+    char full[512];
+
+    snprintf(full, sizeof(full), "%s/%s", root, path);
+    assert_int_equal(unlink(full), 0);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof(root), "/tmp/cairn-sensors-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    char command[128];
+
+    (void)state;
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    return system(command);
+}
+
+// tests/data/sysfs/BOARD.txt: lines "path<TAB>content".
+static void put_board(const char *board)
+{
+    char path[512], line[512];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/sysfs/%s.txt", CAIRN_TEST_DATA, board);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file)) {
+        char *tab = strchr(line, '\t');
+
+        if (line[0] == '#')
+            continue;
+        assert_non_null(tab);
+        *tab = '\0';
+        put(line, tab + 1);
+    }
+    fclose(file);
+}
+
+static struct cn_reading read_once(const char *zones, const char *powers)
+{
+    struct cn_sensors *sensors;
+    struct cn_reading reading;
+
+    assert_int_equal(cn_sensors_open(root, zones, powers, &sensors), CN_OK);
+    cn_sensors_read(sensors, &reading);
+    cn_sensors_close(sensors);
+    return reading;
+}
+
+static void an_orin_shows_its_hottest_zone_and_its_input_power(void **state)
+{
+    struct cn_reading reading;
+
+    (void)state;
+    put_board("jetson-orin-nano-8gb");
+    reading = read_once("tj-thermal", "VDD_IN");
+    assert_true(reading.has_temperature);
+    assert_int_equal(reading.temperature_mc, 56437);
+    assert_string_equal(reading.zone, "tj-thermal");
+    assert_true(reading.has_power);
+    assert_int_equal(reading.power_mw, 4968ull * 2016 / 1000);
+    assert_false(reading.throttled);
+    assert_false(read_once("tj-thermal", "").has_power);
+    assert_false(read_once("tj-thermal", "NO_SUCH_RAIL").has_power);
+}
+
+static void of_several_power_labels_one_counts(void **state)
+{
+    (void)state;
+    put_board("jetson-agx-orin-64gb");
+    assert_int_equal(read_once("", "VIN_SYS_5V0").power_mw, 5024ull * 1328 / 1000);
+    put_board("jetson-agx-thor");
+}
+
+static void a_thor_measures_at_its_input(void **state)
+{
+    (void)state;
+    put_board("jetson-agx-thor");
+    assert_int_equal(read_once("", "ina238").power_mw, 42125);
+}
+
+static void a_raspberry_pi_says_that_it_throttles(void **state)
+{
+    struct cn_reading reading;
+
+    (void)state;
+    put_board("raspberrypi-5");
+    reading = read_once("", "");
+    assert_int_equal(reading.temperature_mc, 61150);
+    assert_false(reading.throttled);
+    put("sys/devices/platform/soc/soc:firmware/get_throttled", "50004\n");
+    assert_true(read_once("", "").throttled);
+    put("sys/devices/platform/soc/soc:firmware/get_throttled", "50000\n"); // was, is not
+    assert_false(read_once("", "").throttled);
+}
+
+static void a_fan_is_no_throttling(void **state)
+{
+    (void)state;
+    put_board("raspberrypi-5");
+    put("sys/class/thermal/cooling_device0/cur_state", "4\n");
+    assert_false(read_once("", "").throttled);
+    put("sys/class/thermal/cooling_device1/type", "cpufreq-cpu0\n");
+    put("sys/class/thermal/cooling_device1/cur_state", "2\n");
+    assert_true(read_once("", "").throttled);
+}
+
+static void sensors_that_vanish_or_lie_have_no_value(void **state)
+{
+    static const char *const lies[] = {"-273000\n", "255000\n", "", "n/a\n", "56437x\n"};
+
+    (void)state;
+    put_board("raspberrypi-5");
+    for (size_t i = 0; i < 5; i++) {
+        put("sys/class/thermal/thermal_zone0/temp", lies[i]);
+        assert_false(read_once("", "").has_temperature);
+    }
+    take("sys/class/thermal/thermal_zone0/temp");
+    assert_false(read_once("", "").has_temperature);
+    put_board("jetson-orin-nano-8gb");
+    put("sys/class/hwmon/hwmon1/curr1_input", "4000000\n");
+    assert_false(read_once("", "VDD_IN").has_power);
+    take("sys/class/hwmon/hwmon1/in1_input");
+    assert_false(read_once("", "VDD_IN").has_power);
+}
+
+static void the_hottest_zone_counts_unless_one_is_named(void **state)
+{
+    (void)state;
+    put_board("jetson-orin-nano-8gb");
+    put("sys/class/thermal/thermal_zone0/temp", "91000\n");
+    assert_int_equal(read_once("", "").temperature_mc, 91000);
+    assert_int_equal(read_once("gpu-thermal tj-thermal", "").temperature_mc, 56437);
+    assert_false(read_once("thermal", "").has_temperature); // a part of a name is no name
+}
+
+static void what_other_programs_use_is_told_apart(void **state)
+{
+    struct cn_sensors *sensors;
+    struct cn_reading reading;
+
+    (void)state;
+    put("proc/stat", "cpu  1000 0 500 8000 500 0 0 0 0 0\n");
+    put("proc/self/stat", "7 (a ) b) S 1 7 7 0 -1 0 0 0 0 0 300 100 0 0\n");
+    put("proc/self/io", "rchar: 1\nwrite_bytes: 123456\n");
+    assert_int_equal(cn_sensors_open(root, "", "", &sensors), CN_OK);
+    cn_sensors_read(sensors, &reading);
+    assert_false(reading.has_others); // nothing to compare with
+    assert_true(reading.has_written && reading.written == 123456);
+    put("proc/stat", "cpu  1600 0 500 8400 500 0 0 0 0 0\n");
+    put("proc/self/stat", "7 (a ) b) S 1 7 7 0 -1 0 0 0 0 0 600 100 0 0\n");
+    cn_sensors_read(sensors, &reading);
+    assert_true(reading.has_others);
+    assert_true(reading.others > 0.299 && reading.others < 0.301); // 600 of 1000 ticks, 300 its own
+    cn_sensors_close(sensors);
+}
+
+static void a_board_without_sensors_has_no_values(void **state)
+{
+    struct cn_reading reading;
+
+    (void)state;
+    reading = read_once("", "VDD_IN");
+    assert_false(reading.has_temperature || reading.has_power || reading.throttled ||
+                 reading.has_others || reading.has_written);
+}
+
+static void a_hook_gets_the_facts_and_is_ended_in_time(void **state)
+{
+    char script[128], out[128], text[512] = "";
+    char *environment[] = {"CAIRN_ROUND=7", "PATH=/usr/bin:/bin", NULL};
+    FILE *file = NULL;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    snprintf(script, sizeof(script), "%s/hook", root);
+    snprintf(out, sizeof(out), "%s/said", root);
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\necho round $CAIRN_ROUND >%s.new\nmv %s.new %s\nsleep 60\n", out, out, out);
+    put("hook", text);
+    assert_int_equal(cn_platform_start_hook(script, environment, 1), CN_ENOTFOUND);
+    chmod(script, 0700);
+    assert_int_equal(cn_platform_start_hook(script, environment, 1), CN_OK);
+    for (int i = 0; i < 100 && !file; i++) {
+        cn_platform_sleep_ms(50);
+        file = fopen(out, "r");
+    }
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof(text), file));
+    assert_string_equal(text, "round 7\n");
+    fclose(file);
+    // What it started holds a pipe of the test's; its end shows that all was ended.
+    close(ends[1]);
+    assert_int_equal(read(ends[0], text, 1), 0);
+    close(ends[0]);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+    const struct CMUnitTest tests[] = {
+        CASE(an_orin_shows_its_hottest_zone_and_its_input_power),
+        CASE(of_several_power_labels_one_counts),
+        CASE(a_thor_measures_at_its_input),
+        CASE(a_raspberry_pi_says_that_it_throttles),
+        CASE(a_fan_is_no_throttling),
+        CASE(sensors_that_vanish_or_lie_have_no_value),
+        CASE(the_hottest_zone_counts_unless_one_is_named),
+        CASE(what_other_programs_use_is_told_apart),
+        CASE(a_board_without_sensors_has_no_values),
+        CASE(a_hook_gets_the_facts_and_is_ended_in_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
