@@ -58,9 +58,12 @@ int cn_payload_add(struct cn_payload *payload, const char *source, const char *t
 {
     struct cn_payload_file *file = &payload->files[payload->count];
     struct cn_mapping mapping;
+    char real[4096]; // links are staged elsewhere, so a relative path would not do
     cn_err err;
 
-    if (payload->count == CN_PAYLOAD_FILES || strlen(source) >= sizeof(file->source) ||
+    if (!realpath(source, real))
+        snprintf(real, sizeof(real), "%s", source);
+    if (payload->count == CN_PAYLOAD_FILES || strlen(real) >= sizeof(file->source) ||
         strlen(target) >= sizeof(file->target) || !is_plain(target)) {
         cn_talk_error("a path on the board has letters, digits and / . _ + ~ - only",
                       "%s: cannot be put at '%s'", source, target);
@@ -72,7 +75,7 @@ int cn_payload_add(struct cn_payload *payload, const char *source, const char *t
         return CN_EXIT_FAILED;
     }
     *file = (struct cn_payload_file){.mode = mode, .size = mapping.size};
-    snprintf(file->source, sizeof(file->source), "%s", source);
+    snprintf(file->source, sizeof(file->source), "%.511s", real);
     snprintf(file->target, sizeof(file->target), "%s", target);
     cn_crypto_digest(mapping.data ? (const void *)mapping.data : "", mapping.size, file->digest);
     cn_platform_unmap(&mapping);

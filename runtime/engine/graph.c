@@ -8,8 +8,7 @@
 
 void cn_graph_init(struct cn_graph *graph)
 {
-    *graph =
-        (struct cn_graph){.input = CN_GRAPH_NONE, .output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
+    *graph = (struct cn_graph){.output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
 }
 
 void cn_graph_deinit(struct cn_graph *graph)
@@ -180,5 +179,44 @@ cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, si
     else if (count)
         memset(graph->constants + *first, 0, count * sizeof(*constants));
     graph->constant_count += count;
+    return CN_OK;
+}
+
+// Moves the constant that a node reads to the new pool, once.
+static void keep_constant(struct cn_graph *graph, uint32_t value, float *pool, size_t *count,
+                          bool *kept)
+{
+    struct cn_value *root;
+
+    if (value == CN_GRAPH_NONE || kept[cn_graph_root(graph, value)])
+        return;
+    root = &graph->values[cn_graph_root(graph, value)];
+    if (root->kind != CN_VALUE_CONST)
+        return;
+    memcpy(pool + *count, graph->constants + root->offset, root->words * sizeof(*pool));
+    root->offset = *count;
+    *count += root->words;
+    kept[root->root] = true;
+}
+
+cn_err cn_graph_drop_constants(struct cn_graph *graph)
+{
+    float *pool = malloc((graph->constant_count + 1) * sizeof(*pool));
+    bool *kept = calloc(graph->value_count + 1, sizeof(*kept));
+    size_t count = 0;
+
+    if (!pool || !kept) {
+        free(pool);
+        free(kept);
+        return CN_ENOMEM;
+    }
+    for (size_t i = 0; i < graph->node_count; i++)
+        for (int j = 0; j < CN_CALL_INPUTS; j++)
+            keep_constant(graph, graph->nodes[i].in[j], pool, &count, kept);
+    free(kept);
+    free(graph->constants);
+    graph->constants = pool;
+    graph->constant_capacity = graph->constant_count + 1;
+    graph->constant_count = count;
     return CN_OK;
 }

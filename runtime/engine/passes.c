@@ -217,7 +217,7 @@ cn_err cn_passes_run(struct cn_graph *graph)
                 fusions[f](&passes, i);
             drop_unused(graph, passes.uses);
         }
-        err = CN_OK;
+        err = cn_graph_drop_constants(graph);
     }
     free(passes.uses);
     free(passes.maker);

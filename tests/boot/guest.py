@@ -23,13 +23,14 @@ class Guest:
     def __exit__(self, *_):
         self.cut_power()
 
-    def start(self, options=None):
+    def start(self, options=None, disks=()):
         words = f"console=ttyAMA0 panic=-1 quiet root=PARTUUID={ROOT} ro init=/sbin/init "
         command = [
             QEMU, "-M", "virt", "-cpu", "cortex-a57", "-smp", "2", "-m", str(self.memory), "-nographic",
             "-nodefaults", "-no-reboot", "-serial", "stdio",
             "-netdev", "user,id=net,restrict=off", "-device", "virtio-net-pci,netdev=net,romfile=",
             "-drive", f"file={self.image},if=none,id=disk,format=raw", "-device", "nvme,drive=disk,serial=cairn",
+            *disks,
             "-kernel", f"{self.image}.kernel",
             "-append", words + (self.options if options is None else options),
         ]

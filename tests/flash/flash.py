@@ -141,6 +141,15 @@ def an_image_holds_what_was_ordered(bench):
     bench.expect(bench.run("verify", "node-1.img"), 0, "for node-1")
 
 
+def relative_paths_are_those_of_the_caller(bench):
+    order = ["--site", "site.yaml", "--name", "near", "--deb", os.path.basename(bench.package)]
+    bench.expect(bench.run("image", "--base", "base.img", *order, "--gateway", "gateway.yaml", "-o", "near.img"), 0)
+    with open(bench.path("given.key"), "w") as file:
+        file.write(debugfs(bench.path("near.img"), "cat /etc/cairn/node.key"))
+    bench.expect(bench.run("image", "--base", "base.img", *order, "--key", "given.key", "-o", "given.img"), 0)
+    bench.expect(bench.run("verify", "given.img"), 0)
+
+
 def a_plan_writes_nothing(bench):
     before = sorted(os.listdir(bench.folder))
     bench.expect(bench.run("plan", *bench.order("planned"), "--base", bench.base), 0, "/etc/cairn/node.yaml")
@@ -389,6 +398,7 @@ def waiting_ends_with_a_reason(bench):
 
 CASES = [
     an_image_holds_what_was_ordered,
+    relative_paths_are_those_of_the_caller,
     a_plan_writes_nothing,
     packed_images_are_unpacked,
     unusable_images_are_refused,

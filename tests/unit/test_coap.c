@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -383,6 +384,91 @@ static void the_newest_session_of_a_board_ends_the_older_one(void **state)
     stop(&world);
 }
 
+// A middleman on the way, which passes datagrams on and keeps a copy of the last one of the client.
+struct middleman {
+    int near, far;
+    struct sockaddr_in client, server;
+    uint8_t last[2048];
+    ssize_t size;
+};
+
+static void pass(struct middleman *middleman)
+{
+    uint8_t data[2048];
+    socklen_t length = sizeof(middleman->client);
+    ssize_t size;
+
+    while ((size = recvfrom(middleman->near, middleman->last, sizeof(middleman->last), MSG_DONTWAIT,
+                            (struct sockaddr *)&middleman->client, &length)) > 0) {
+        middleman->size = size;
+        sendto(middleman->far, middleman->last, (size_t)size, 0,
+               (struct sockaddr *)&middleman->server, sizeof(middleman->server));
+    }
+    while ((size = recv(middleman->far, data, sizeof(data), MSG_DONTWAIT)) > 0)
+        sendto(middleman->near, data, (size_t)size, 0, (struct sockaddr *)&middleman->client,
+               sizeof(middleman->client));
+}
+
+static int bind_to(char address[32])
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    free_port(address);
+    name.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    return fd;
+}
+
+// The first repeats a record with a connection ID that is real, the others flip a bit of it.
+static void a_session_does_not_move_to_who_forges_or_repeats_its_datagrams(void **state)
+{
+    struct world world = {0};
+    struct middleman middleman = {
+        .server = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    struct cn_exchange_request get = {
+        .tag = 7, .method = CN_COAP_GET, .path = "r", .observe = true};
+    char real[32], other[32], answer[2048];
+    int stranger = bind_to(other);
+
+    (void)state;
+    cn_log_set_level(CN_LOG_ERROR);
+    free_port(world.address);
+    assert_int_equal(open_server(&world), CN_OK);
+    memcpy(real, world.address, sizeof(real));
+    middleman.server.sin_port = htons((uint16_t)atoi(strchr(real, ':') + 1));
+    middleman.near = bind_to(world.address);
+    middleman.far = bind_to(other);
+    world.client = open_client(&world, "board-1", '1');
+    for (int i = 0; i < 2000 && state_of(world.client) != CN_EXCHANGE_UP; i++) {
+        pass(&middleman);
+        turn(&world);
+    }
+    assert_int_equal(state_of(world.client), CN_EXCHANGE_UP);
+    request(&world, &get);
+    for (int attack = 0; attack < 3; attack++) {
+        for (int i = 0; i < 500 && world.reply_count == attack; i++) {
+            pass(&middleman);
+            turn(&world);
+        }
+        assert_int_equal(world.reply_count, attack + 1);
+        assert_int_equal(middleman.last[0], 25); // a record with a connection ID
+        if (attack)
+            middleman.last[middleman.size - 1] ^= 1;
+        sendto(stranger, middleman.last, (size_t)middleman.size, 0,
+               (struct sockaddr *)&middleman.server, sizeof(middleman.server));
+        idle(&world, 20);
+        world.value++;
+        cn_coap_server_notify(world.server, "r"); // goes to where the session is
+        idle(&world, 5);
+        assert_true(recv(stranger, answer, sizeof(answer), MSG_DONTWAIT) < 0);
+    }
+    close(stranger);
+    close(middleman.near);
+    close(middleman.far);
+    stop(&world);
+}
+
 static void no_more_boards_than_allowed_get_in(void **state)
 {
     struct world world = {.sessions_max = 1};
@@ -436,6 +522,7 @@ int main(void)
         cmocka_unit_test(a_port_in_use_is_reported),
         cmocka_unit_test(a_client_finds_a_restarted_server_again),
         cmocka_unit_test(the_newest_session_of_a_board_ends_the_older_one),
+        cmocka_unit_test(a_session_does_not_move_to_who_forges_or_repeats_its_datagrams),
         cmocka_unit_test(no_more_boards_than_allowed_get_in),
         cmocka_unit_test(names_are_looked_up_and_a_second_address_is_tried),
     };
