@@ -171,7 +171,7 @@ static void all_ways_to_run_a_program_give_one_result(void **state)
                                                      {.unified = true},
                                                      {.unified = true, .managed = true},
                                                      {.block = 256}};
-    float wanted[COUNT * OUT], weights[COUNT * OUT];
+    float wanted[COUNT * OUT] = {0}, weights[COUNT * OUT] = {0};
 
     (void)state;
     assert_int_equal(run_once(4, 4, wanted), CN_OK);
@@ -185,7 +185,7 @@ static void all_ways_to_run_a_program_give_one_result(void **state)
 
 static void samples_that_a_batch_lacks_do_not_count(void **state)
 {
-    float wanted[COUNT * OUT], weights[COUNT * OUT];
+    float wanted[COUNT * OUT] = {0}, weights[COUNT * OUT] = {0};
 
     (void)state;
     assert_int_equal(run_once(3, 3, wanted), CN_OK);
