@@ -34,13 +34,18 @@ static uint32_t count_chunks(const uint8_t *file, uint32_t part, uint64_t size)
 }
 
 // Who declares the frame goes on from the file.
-static void check_upload(struct cn_spool *spool, const uint8_t *file, uint32_t part)
+static void check_upload(struct cn_spool *spool, const uint8_t *file, size_t size, uint32_t part)
 {
+    const uint64_t part_size = (uint64_t)CN_SPOOL_PART * CHUNK;
     struct cn_declare_request declared = {
         .run = cn_get_u64(file + 8), .round = cn_get_u32(file + 16), .size = cn_get_u64(file + 20)};
     struct cn_upload_status status = {0};
     struct cn_upload *upload;
     uint8_t *frame;
+    uint64_t rest = declared.size - part * part_size;
+    if (cn_get_u32(file + BITMAP_AT - 4) != CHUNK || part * part_size >= declared.size ||
+        size != BITMAP_AT + CN_SPOOL_PART / 8 + (rest < part_size ? rest : part_size))
+        abort();
     memcpy(declared.digest, file + 28, CN_DIGEST_SIZE);
     memcpy(declared.base, file + 28 + CN_DIGEST_SIZE, CN_DIGEST_SIZE);
     if (cn_spool_declare(spool, "board", "g", &declared, 1, &upload))
@@ -70,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cn_spool *spool = open_spool(&store);
     bool kept = cn_flaky_store_bytes(&store, name, &kept_size) != NULL;
     if (kept)
-        check_upload(spool, data + 1, data[0]);
+        check_upload(spool, data + 1, size - 1, data[0]);
     cn_spool_close(spool);
     const uint8_t *file = cn_flaky_store_bytes(&store, name, &kept_size);
     if (kept && (!file || kept_size != size - 1 || memcmp(file, data + 1, kept_size) != 0))

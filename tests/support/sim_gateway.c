@@ -207,6 +207,8 @@ void cn_sim_gateway_start(struct cn_sim_gateway *gateway)
 void cn_sim_gateway_expect_renewal(struct cn_sim_gateway *gateway)
 {
     gateway->renewed = true;
+    if (gateway->upload)
+        note_known(gateway);
 }
 
 uint64_t cn_sim_gateway_messages(const struct cn_sim_gateway *gateway)

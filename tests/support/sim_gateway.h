@@ -27,7 +27,8 @@ void cn_sim_gateway_tick(struct cn_sim_gateway *gateway, uint64_t now_ms);
 void cn_sim_gateway_kill(struct cn_sim_gateway *gateway);
 void cn_sim_gateway_start(struct cn_sim_gateway *gateway);
 
-// Either end is started anew: the chunks that the next declaration finds are known to be there.
+// An end or the session is new: the chunks that are there, or that the next declaration to a killed
+// gateway finds, do not have to come again.
 void cn_sim_gateway_expect_renewal(struct cn_sim_gateway *gateway);
 // How many these are; *repeats: of them came again.
 uint64_t cn_sim_gateway_known(const struct cn_sim_gateway *gateway, uint64_t *repeats);

@@ -1,5 +1,6 @@
-// kill -9 of either end after each message of an upload, in a simulation with the product's upload
-// and spool. What is left of the gateway is what its store has; of the board, the frame.
+// kill -9 of either end, and the loss of the session, after each message of an upload, in a
+// simulation with the product's upload and spool. What is left of the gateway is what its store
+// has; of the board, the frame.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@
 #define DOWN_US 1000000      // until who was killed is back
 #define LIMIT_US 60000000000 // of the simulated clock
 
-enum victim { BOARD, GATEWAY };
+enum victim { BOARD, GATEWAY, SESSION };
 
 struct sweep {
     size_t size;
@@ -108,12 +109,14 @@ static void interrupt(struct world *world, enum victim victim)
         pass_time(world, DOWN_US);
         start_board(world);
     } else {
-        cn_sim_gateway_kill(world->gateway);
+        if (victim == GATEWAY)
+            cn_sim_gateway_kill(world->gateway);
         cn_sim_reshape(world->exchange, &up, &down);
         pass_time(world, DOWN_US);
         up.loss = down.loss = world->sweep->loss;
         cn_sim_reshape(world->exchange, &up, &down);
-        cn_sim_gateway_start(world->gateway);
+        if (victim == GATEWAY)
+            cn_sim_gateway_start(world->gateway);
         cn_upload_reconnected(world->upload);
     }
     cn_sim_gateway_expect_renewal(world->gateway);
@@ -197,11 +200,20 @@ static void a_gateway_killed_at_any_chunk_asks_for_nothing_durable(void **state)
     sweep_all(&with_loss, GATEWAY);
 }
 
+static void a_session_lost_at_any_chunk_costs_none_that_arrived(void **state)
+{
+    (void)state;
+    sweep_all(&chunk_by_chunk, SESSION);
+    sweep_all(&parcels, SESSION);
+    sweep_all(&with_loss, SESSION);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_board_killed_at_any_chunk_sends_nothing_twice),
         cmocka_unit_test(a_gateway_killed_at_any_chunk_asks_for_nothing_durable),
+        cmocka_unit_test(a_session_lost_at_any_chunk_costs_none_that_arrived),
     };
 
     cn_log_set_level(CN_LOG_ERROR);
