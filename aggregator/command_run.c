@@ -146,8 +146,7 @@ static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports
     const struct cn_evaluator_config config = {
         .onnx = daemon->setup.model.onnx,
         .job = &settings->job,
-        .inputs = paths->inputs,
-        .labels = paths->labels,
+        .files = paths,
         .computes = ports->computes,
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
         .timeout_ms = EVALUATE_MS,

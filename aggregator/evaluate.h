@@ -7,12 +7,12 @@
 
 #include "aggregator/run.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/profile/profile.h"
 
 struct cn_evaluator_config {
     const struct cn_onnx *onnx; // all borrowed
     const struct cn_job *job;
-    const char *inputs; // .npy files
-    const char *labels;
+    const struct cn_data_paths *files;
     const struct cn_compute_ops *const *computes; // ends with NULL; the first that opens is used
     uint32_t threads;
     uint64_t timeout_ms;

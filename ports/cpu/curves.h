@@ -1,4 +1,4 @@
-// curves.h - exp, sigmoid and tanh of a vector, to about 2e-7 of the result.
+// curves.h - exp, sigmoid and tanh of a vector, to about 2e-7 of the result; erf to 2e-7.
 #pragma once
 
 #include <stdbool.h>
@@ -48,4 +48,23 @@ ALWAYS_INLINE vector curve_tanh(vector x)
     sum = sum * square + 2.0f / 15;
     sum = sum * square - 1.0f / 3;
     return curve_choose(square < 0.0625f, x + x * square * sum, 1 - 2 / (curve_exp(2 * x) + 1));
+}
+
+// Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26; near 0 the series to x^11.
+// density is exp(-x^2).
+ALWAYS_INLINE vector curve_erf(vector x, vector density)
+{
+    vector size = curve_choose(x < 0, -x, x), square = x * x;
+    vector t = 1 / (1 + 0.3275911f * size);
+    vector sum = 1.061405429f * t - 1.453152027f, small = 1.0f / 216 - 1.0f / 1320 * square;
+
+    sum = sum * t + 1.421413741f;
+    sum = sum * t - 0.284496736f;
+    sum = sum * t + 0.254829592f;
+    sum = 1 - sum * t * density;
+    small = small * square - 1.0f / 42;
+    small = small * square + 1.0f / 10;
+    small = small * square - 1.0f / 3;
+    small = 1.12837917f * (x + x * square * small);
+    return curve_choose(size < 0.5f, small, curve_choose(x < 0, -sum, sum));
 }

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "ports/cpu/curves.h"
 #include "ports/cpu/kernel.h"
 
 // 1 / (1 + exp(-x)).
@@ -22,6 +23,52 @@ static inline float softplus(float x)
 static inline float gelu_tanh(float x)
 {
     return tanhf(GELU_INNER * (x + GELU_CUBE * x * x * x));
+}
+
+// x / 2 * (1 + erf(x / sqrt(2))).
+ALWAYS_INLINE vector gelu(vector x)
+{
+    return 0.5f * x * (1 + curve_erf(x * (float)M_SQRT1_2, curve_exp(-0.5f * x * x)));
+}
+
+// (1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi).
+ALWAYS_INLINE vector gelu_slope(vector x)
+{
+    vector density = curve_exp(-0.5f * x * x);
+
+    return 0.5f * (1 + curve_erf(x * (float)M_SQRT1_2, density)) + 0.398942280f * x * density;
+}
+
+ALWAYS_INLINE vector error_function(vector x)
+{
+    return curve_erf(x, curve_exp(-x * x));
+}
+
+// A map that is written for vectors. function is a constant at every call.
+ALWAYS_INLINE void map_vectors(vector (*function)(vector), const float *in, float *out,
+                               size_t count)
+{
+    float rest[VECTOR] = {0};
+    size_t i = 0;
+
+    for (; i + VECTOR <= count; i += VECTOR)
+        *(vector *)(out + i) = function(*(const vector *)(in + i));
+    memcpy(rest, in + i, (count - i) * sizeof(*rest));
+    *(vector *)rest = function(*(const vector *)rest);
+    memcpy(out + i, rest, (count - i) * sizeof(*rest));
+}
+
+static void gelu_grad_all(const float *dy, const float *in, float *dx, size_t count)
+{
+    float rest[VECTOR] = {0};
+    size_t i = 0;
+
+    for (; i + VECTOR <= count; i += VECTOR)
+        *(vector *)(dx + i) = *(const vector *)(dy + i) * gelu_slope(*(const vector *)(in + i));
+    memcpy(rest, in + i, (count - i) * sizeof(*rest));
+    *(vector *)rest = gelu_slope(*(const vector *)rest);
+    for (size_t j = 0; i + j < count; j++)
+        dx[i + j] = dy[i + j] * rest[j];
 }
 
 // A whole kind of map: an expression of x.
@@ -80,13 +127,13 @@ void cpu_map(const struct cpu_task *task)
     case CN_MAP_ROUND: MAP(nearbyintf(x)); break;
     case CN_MAP_FROM_INT: convert(false, in, out, count); break;
     case CN_MAP_TO_INT: convert(true, in, out, count); break;
-    case CN_MAP_GELU: MAP(x * 0.5f * (1 + erff(x * (float)M_SQRT1_2))); break;
+    case CN_MAP_GELU: map_vectors(gelu, in, out, count); break;
     case CN_MAP_GELU_TANH: MAP(x * 0.5f * (1 + gelu_tanh(x))); break;
     case CN_MAP_SILU: MAP(x * sigmoid(x)); break;
     case CN_MAP_HARD_SIGMOID: MAP(fmaxf(0, fminf(1, alpha * x + beta))); break;
     case CN_MAP_HARD_SWISH: MAP(x * fmaxf(0, fminf(1, x / 6 + 0.5f))); break;
     case CN_MAP_MISH: MAP(x * tanhf(softplus(x))); break;
-    case CN_MAP_ERF: MAP(erff(x)); break;
+    case CN_MAP_ERF: map_vectors(error_function, in, out, count); break;
     case CN_MAP_LOG: MAP(logf(x)); break;
     case CN_MAP_ABS: MAP(fabsf(x)); break;
     case CN_MAP_POWER:
@@ -99,13 +146,6 @@ void cpu_map(const struct cpu_task *task)
     case CN_MAP_COS: MAP(cosf(x)); break;
     }
     // clang-format on
-}
-
-static inline float gelu_slope(float x)
-{
-    const float density = expf(-0.5f * x * x) * 0.3989422804014327f; // 1 / sqrt(2 pi)
-
-    return 0.5f * (1 + erff(x * (float)M_SQRT1_2)) + x * density;
 }
 
 static inline float gelu_tanh_slope(float x)
@@ -160,7 +200,7 @@ void cpu_map_grad(const struct cpu_task *task)
     case CN_MAP_RECIPROCAL: GRAD(-x * x); break;
     case CN_MAP_SOFTPLUS: GRAD(-expm1f(-x)); break;
     case CN_MAP_CLIP: GRAD(alpha < x && x < beta ? 1.0f : 0.0f); break;
-    case CN_MAP_GELU: GRAD(gelu_slope(x)); break;
+    case CN_MAP_GELU: gelu_grad_all(dy, in, dx, count); break;
     case CN_MAP_GELU_TANH: GRAD(gelu_tanh_slope(x)); break;
     case CN_MAP_SILU: GRAD(sigmoid(x) * (1 + x * (1 - sigmoid(x)))); break;
     case CN_MAP_HARD_SIGMOID: GRAD(alpha * x + beta > 0 && alpha * x + beta < 1 ? alpha : 0); break;

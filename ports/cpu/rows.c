@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ports/cpu/curves.h"
 #include "ports/cpu/kernel.h"
 
 static float sum_of(const float *values, size_t count)
@@ -53,6 +54,25 @@ static float dot_centred(const float *a, const float *x, float mean, size_t coun
     return sum;
 }
 
+// y = exp(x - largest), 0 where that is too small for a curve: what a mask leaves out must be 0.
+static void exp_row(const float *x, float largest, size_t count, float *y)
+{
+    const float least = -87;
+    float rest[VECTOR] = {0};
+    size_t i = 0;
+
+    for (; i + VECTOR <= count; i += VECTOR) {
+        vector d = *(const vector *)(x + i) - largest;
+
+        *(vector *)(y + i) = curve_choose(d < least, (vector){0}, curve_exp(d));
+    }
+    for (size_t j = 0; i + j < count; j++)
+        rest[j] = x[i + j] - largest;
+    *(vector *)rest =
+        curve_choose(*(vector *)rest < least, (vector){0}, curve_exp(*(vector *)rest));
+    memcpy(y + i, rest, (count - i) * sizeof(*y));
+}
+
 // A row of softmax, its elements inner words apart.
 static void softmax_row(const struct cn_softmax *op, const float *x, float *y)
 {
@@ -62,9 +82,14 @@ static void softmax_row(const struct cn_softmax *op, const float *x, float *y)
     for (size_t c = 1; c < op->cols; c++)
         largest = x[c * inner] > largest ? x[c * inner] : largest;
     // A row of which nothing is left (all -inf) has no softmax: NaN, as everywhere else.
-    for (size_t c = 0; c < op->cols; c++) {
-        y[c * inner] = expf(x[c * inner] - largest);
-        sum += y[c * inner];
+    if (inner == 1) {
+        exp_row(x, largest, op->cols, y);
+        sum = sum_of(y, op->cols);
+    } else {
+        for (size_t c = 0; c < op->cols; c++) {
+            y[c * inner] = expf(x[c * inner] - largest);
+            sum += y[c * inner];
+        }
     }
     if (op->log)
         for (size_t c = 0; c < op->cols; c++)

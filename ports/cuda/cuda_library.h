@@ -79,7 +79,7 @@
     X(get, cudnnBackendGetAttribute)                                                               \
     X(execute, cudnnBackendExecute)
 
-#define CUDA_MEMBER(member, function) __typeof__(function) *member;
+#define CUDA_MEMBER(member, function) __typeof__(function) *(member);
 
 struct cuda_driver {
     CUDA_DRIVER_FUNCTIONS(CUDA_MEMBER)

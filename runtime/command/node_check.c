@@ -96,6 +96,31 @@ static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
     printf("\n");
 }
 
+// The file's operators, and what a sample costs.
+static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trainer)
+{
+    double forward, step;
+
+    printf("operators:");
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        struct cn_text op = onnx->nodes[i].op;
+        size_t count = 0, before = 0;
+
+        for (size_t j = 0; j < onnx->node_count; j++) {
+            struct cn_text other = onnx->nodes[j].op;
+            bool same = other.size == op.size && memcmp(other.data, op.data, op.size) == 0;
+
+            count += same;
+            before += same && j < i;
+        }
+        if (!before)
+            printf(" %.*s %zu", (int)op.size, op.data, count);
+    }
+    cn_trainer_flops(trainer, &forward, &step);
+    printf("\n%.3f MFLOP forward, %.3f MFLOP with the backward pass, for each sample\n",
+           forward / 1e6, step / 1e6);
+}
+
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
                          const struct wishes *wishes, struct cn_diag *diag)
 {
@@ -106,14 +131,23 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
         .loss = CN_LOSS_MSE, // takes an output of any shape
         .memory_limit = wishes->memory,
     };
+    struct cn_rules rules = {0};
     struct cn_trainer *trainer = NULL;
     cn_err err;
 
+    // A number for the whole batch is a loss.
+    if (onnx->output_count && !onnx->outputs[0].rank) {
+        config.loss = CN_LOSS_OUTPUT;
+        config.rules = &rules;
+        snprintf(rules.output, sizeof(rules.output), "%.*s", (int)onnx->outputs[0].name.size,
+                 onnx->outputs[0].name.data);
+    }
     err = cn_trainer_open(onnx, &config, diag, &trainer);
     if (err)
         return err;
     print_tensors(cn_trainer_layout(trainer));
     print_sample(trainer);
+    print_work(onnx, trainer);
     print_plan(trainer, wishes->batch);
     cn_trainer_close(trainer);
     return CN_OK;

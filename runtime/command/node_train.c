@@ -1,14 +1,17 @@
 // node_train.c - "cairn-node train": trains alone.
+#include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "runtime/command/command.h"
-#include "runtime/engine/onnx_file.h"
+#include "runtime/command/train_files.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/alone.h"
 
 static const char help[] =
-    "Usage: cairn-node train [--json] PROFILE\n"
+    "Usage: cairn-node train [OPTIONS] PROFILE\n"
     "\n"
     "Trains the profile's job on this board, without any network or keys. "
     "Goes on where it stopped. The\n"
@@ -16,33 +19,94 @@ static const char help[] =
     "STATE/model.safetensors at the end.\n"
     "A changed job starts anew, unless only its count of rounds or stop rules changed.\n"
     "\n"
+    "  --steps N          stop after step N of the run; without it, after the profile's rounds\n"
+    "  --seed S           instead of the profile's\n"
+    "  --order ORDER      shuffled (default), or sequential: file order, over and over\n"
+    "  --threads T        instead of the profile's\n"
+    "  --device DEVICE    cpu, cuda or auto, instead of the profile's\n"
+    "  --trace FILE.csv   step, loss, learning rate and milliseconds of each step\n"
+    "  --save FILE        the weights at the end, as .onnx or .safetensors\n"
+    "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --json             one JSON object for each round\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
-struct printer {
-    uint32_t rounds;
-    bool json;
+struct options {
+    const char *profile, *trace, *save, *ops;
+    uint64_t steps, seed;
+    uint32_t threads;
+    enum cn_device device;
+    bool has_seed, has_device, sequential, json;
 };
+
+struct printer {
+    const struct options *options;
+    uint32_t rounds;
+    FILE *trace;
+};
+
+static void print_json(const struct cn_alone_report *report)
+{
+    printf("{\"round\":%u,\"train_loss\":%.6g,\"step_ms\":%.3f", report->round, report->train_loss,
+           report->step_ms);
+    if (report->held_out_count)
+        printf(",\"held_out_loss\":%.6g,\"held_out_accuracy\":%.4f", report->held_out_loss,
+               report->held_out_accuracy);
+    if (report->top5 > 0)
+        printf(",\"top5\":%.4f,\"f1\":%.4f", report->top5, report->f1);
+    if (report->perplexity > 0)
+        printf(",\"perplexity\":%.6g", report->perplexity);
+    if (report->absolute_error > 0)
+        printf(",\"mae\":%.6g", report->absolute_error);
+    printf("}\n");
+}
+
+static void print_line(const struct cn_alone_report *report, uint32_t rounds)
+{
+    printf("round %u/%u  train loss %.4f", report->round, rounds, report->train_loss);
+    if (report->held_out_count) {
+        printf("  held-out loss %.4f", report->held_out_loss);
+        if (report->perplexity > 0)
+            printf("  perplexity %.3f", report->perplexity);
+        if (report->absolute_error > 0)
+            printf("  MAE %.4f", report->absolute_error);
+        else
+            printf("  accuracy %.3f", report->held_out_accuracy);
+        if (report->top5 > 0)
+            printf("  top-5 %.3f  F1 %.3f", report->top5, report->f1);
+    }
+    printf("  %.2f ms/step\n", report->step_ms);
+}
 
 static void print_round(void *context, const struct cn_alone_report *report)
 {
     const struct printer *printer = context;
 
-    if (printer->json) {
-        printf("{\"round\":%u,\"train_loss\":%.6g,\"step_ms\":%.3f", report->round,
-               report->train_loss, report->step_ms);
-        if (report->held_out_count)
-            printf(",\"held_out_loss\":%.6g,\"held_out_accuracy\":%.4f", report->held_out_loss,
-                   report->held_out_accuracy);
-        printf("}\n");
-    } else {
-        printf("round %u/%u  train loss %.4f", report->round, printer->rounds, report->train_loss);
-        if (report->held_out_count)
-            printf("  held-out loss %.4f  accuracy %.3f", report->held_out_loss,
-                   report->held_out_accuracy);
-        printf("  %.2f ms/step\n", report->step_ms);
-    }
+    if (printer->options->json)
+        print_json(report);
+    else
+        print_line(report, printer->rounds);
     fflush(stdout);
+}
+
+static void trace_step(void *context, const struct cn_alone_step *step)
+{
+    const struct printer *printer = context;
+
+    if (printer->trace)
+        fprintf(printer->trace, "%llu,%.9g,%.9g,%.4f\n", (unsigned long long)step->step, step->loss,
+                step->rate, step->ms);
+}
+
+static cn_err write_files(void *context, struct cn_session *session)
+{
+    const struct options *options = ((struct printer *)context)->options;
+    cn_err err = CN_OK;
+
+    if (options->save)
+        err = cn_train_files_save(session, options->save);
+    if (!err && options->ops)
+        err = cn_train_files_ops(session, options->ops);
+    return err;
 }
 
 static int explain(cn_err err, const struct cn_settings *settings, const struct cn_diag *diag)
@@ -61,22 +125,51 @@ static int explain(cn_err err, const struct cn_settings *settings, const struct 
     return CN_EXIT_FAILED;
 }
 
-static int train(const struct cn_ports *ports, const struct cn_settings *settings, bool json)
+static cn_err run_alone(struct cn_alone_config *config, struct printer *printer,
+                        struct cn_diag *diag)
+{
+    const char *path = printer->options->trace;
+    cn_err err;
+
+    if (path) {
+        printer->trace = fopen(path, "w");
+        if (!printer->trace) {
+            cn_diag_add(diag, "%s: cannot be written", path);
+            return CN_EIO;
+        }
+        fputs("step,loss,lr,ms\n", printer->trace);
+    }
+    err = cn_alone_run(config, diag);
+    if (printer->trace && fclose(printer->trace) && !err)
+        err = CN_EIO;
+    return err;
+}
+
+static int train(const struct cn_ports *ports, const struct cn_settings *settings,
+                 const struct options *options)
 {
     static struct cn_diag diag;
-    struct printer printer = {.rounds = settings->job.rounds, .json = json};
+    struct printer printer = {.options = options, .rounds = settings->job.rounds};
     struct cn_alone_config config = {
-        .settings = settings, .report = print_round, .context = &printer};
-    struct cn_onnx_file model;
+        .settings = settings,
+        .report = print_round,
+        .on_step = trace_step,
+        .at_end = write_files,
+        .context = &printer,
+        .steps = options->steps,
+        .sequential = options->sequential,
+        .keep_calls = options->ops != NULL,
+    };
+    struct cn_mapping model;
     cn_err err;
 
     cn_diag_init(&diag);
     config.compute = cn_command_compute(ports, settings->device);
     if (!config.compute)
         return CN_EXIT_FAILED;
-    err = cn_onnx_file_open(settings->model, &diag, &model);
+    err = cn_platform_map(settings->model, CN_ONNX_FILE_MAX, &model);
     if (err) {
-        cn_command_print_diag(&diag);
+        fprintf(stderr, "error: model %s: %s\n", settings->model, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     config.model = model.data;
@@ -85,26 +178,144 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     if (err) {
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,
                 err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
-        cn_onnx_file_close(&model);
+        cn_platform_unmap(&model);
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
-    err = cn_alone_run(&config, &diag);
+    err = run_alone(&config, &printer, &diag);
     config.store->ops->close(config.store);
-    cn_onnx_file_close(&model);
+    cn_platform_unmap(&model);
     return explain(err, settings, &diag);
+}
+
+// A whole number from min to max.
+static bool take_number(const char *name, const char *text, uint64_t min, uint64_t max,
+                        uint64_t *number)
+{
+    char *end;
+
+    *number = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && *number >= min && *number <= max)
+        return true;
+    fprintf(stderr, "error: %s '%s' is not a whole number from %llu to %llu\n", name, text,
+            (unsigned long long)min, (unsigned long long)max);
+    return false;
+}
+
+// The index of text among choices, which end with NULL; -1, with a line, when it is none.
+static int take_choice(const char *name, const char *text, const char *const *choices)
+{
+    for (int i = 0; choices[i]; i++)
+        if (strcmp(text, choices[i]) == 0)
+            return i;
+    fprintf(stderr, "error: %s '%s' is not known; expected", name, text);
+    for (int i = 0; choices[i]; i++)
+        fprintf(stderr, "%s %s", i ? "," : "", choices[i]);
+    fputc('\n', stderr);
+    return -1;
+}
+
+static bool take_option(int option, struct options *options)
+{
+    static const char *const orders[] = {"shuffled", "sequential", NULL};
+    static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
+    uint64_t number = 0;
+    int choice;
+
+    switch (option) {
+    case 'j':
+        options->json = true;
+        return true;
+    case 'n':
+        return take_number("--steps", optarg, 1, UINT32_MAX, &options->steps);
+    case 's':
+        options->has_seed = true;
+        return take_number("--seed", optarg, 0, (1ull << 53) - 1, &options->seed);
+    case 't':
+        if (!take_number("--threads", optarg, 1, 1024, &number))
+            return false;
+        options->threads = (uint32_t)number;
+        return true;
+    case 'o':
+        choice = take_choice("--order", optarg, orders);
+        options->sequential = choice == 1;
+        return choice >= 0;
+    case 'd':
+        choice = take_choice("--device", optarg, devices);
+        options->has_device = true;
+        options->device = choice == 1   ? CN_DEVICE_CPU
+                          : choice == 2 ? CN_DEVICE_CUDA
+                                        : CN_DEVICE_AUTO;
+        return choice >= 0;
+    case 'c':
+        options->trace = optarg;
+        return true;
+    case 'w':
+        options->save = optarg;
+        return cn_train_files_known(optarg);
+    case 'p':
+        options->ops = optarg;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool take_options(int argc, char **argv, struct options *options)
+{
+    static const struct option known[] = {
+        {"json", no_argument, NULL, 'j'},        {"steps", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'},  {"threads", required_argument, NULL, 't'},
+        {"order", required_argument, NULL, 'o'}, {"device", required_argument, NULL, 'd'},
+        {"trace", required_argument, NULL, 'c'}, {"save", required_argument, NULL, 'w'},
+        {"ops", required_argument, NULL, 'p'},   {0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        if (!take_option(option, options))
+            return false;
+    if (optind + 1 != argc) {
+        fputs(help, stderr);
+        return false;
+    }
+    options->profile = argv[optind];
+    return true;
+}
+
+// The settings of the profile with what the command line says instead.
+static void lay_over(const struct options *options, struct cn_settings *settings)
+{
+    uint32_t per_round = settings->job.local_steps;
+
+    if (options->has_seed)
+        settings->job.seed = options->seed;
+    if (options->threads)
+        settings->threads = options->threads;
+    if (options->has_device)
+        settings->device = options->device;
+    if (options->steps > (uint64_t)settings->job.rounds * per_round)
+        settings->job.rounds = (uint32_t)((options->steps + per_round - 1) / per_round);
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    struct options options = {0};
+    struct cn_settings *settings;
     struct cn_profile *profile;
-    bool json;
-    int code;
+    int code = CN_EXIT_FAILED;
 
-    code = cn_command_take_profile(argc, argv, help, CN_PROFILE_TRAIN, &json, &profile);
-    if (code)
-        return code;
-    code = train(ports, cn_profile_settings(profile), json);
+    if (!take_options(argc, argv, &options))
+        return CN_EXIT_USAGE;
+    profile = cn_command_load_profile(options.profile, CN_PROFILE_TRAIN);
+    if (!profile)
+        return CN_EXIT_PROFILE;
+    settings = malloc(sizeof(*settings));
+    if (settings) {
+        *settings = *cn_profile_settings(profile);
+        lay_over(&options, settings);
+        code = train(ports, settings, &options);
+    }
+    free(settings);
     cn_profile_free(profile);
     return code;
 }

@@ -1,4 +1,4 @@
-// dataset.h - samples from a pair of .npy files, mapped into memory.
+// dataset.h - samples from files, mapped into memory (source.h names the formats).
 //
 // Inputs are float32 or uint8, or any integers where the model takes integers, C order, first
 // dimension = samples; labels are integers of any NumPy
@@ -18,26 +18,47 @@
 #include "runtime/base/error.h"
 #include "runtime/profile/job.h"
 
+// The file of an input of the model, by the input's name.
+struct cn_dataset_file {
+    const char *name;
+    const char *path;
+};
+
 struct cn_dataset_config {
-    const char *inputs; // paths
-    const char *labels;
+    const char *inputs;                  // paths; of the first input
+    const char *labels;                  // may be missing where the model computes its loss itself
+    const struct cn_dataset_file *files; // of the other inputs
+    size_t file_count;
+    const struct cn_rules *rules; // NULL for none
     double scale, mean;
     double held_out; // share, [0, 0.9]
     uint64_t seed;   // of the split and the order
+    bool sequential; // file order; the last samples are held out
+};
+
+#define CN_INPUT_MAX 8
+
+struct cn_input_shape {
+    char name[64]; // as in the model; cut
+    bool integers; // int32, else float32
+    uint32_t rank; // dims of one sample, without the batch
+    uint64_t dims[8];
 };
 
 // What the model wants, for checking.
 struct cn_sample_shape {
     enum cn_loss loss;
-    uint32_t rank; // dims of one sample, without the batch
+    uint32_t rank; // dims of one sample of the first input, without the batch
     uint64_t dims[8];
-    bool integers;    // inputs are numbers of things, such as tokens
-    uint64_t outputs; // elements of one output: classes, or targets
-    uint64_t rows;    // labels of a sample, of so many classes each
+    struct cn_input_shape inputs[CN_INPUT_MAX];
+    uint32_t input_count; // 0: only the first, with rank and dims
+    bool integers;        // the first input is of whole numbers, such as tokens
+    uint64_t outputs;     // elements of one output: classes, or targets
+    uint64_t rows;        // labels of a sample, of so many classes each
 };
 
 struct cn_batch {
-    float *inputs;   // room for count * input elements; int32 where the model takes integers
+    float *inputs;   // samples; of each the inputs one after the other, int32 or float32
     int32_t *labels; // cross-entropy: count * rows class numbers
     float *targets;  // else: count * outputs
     uint32_t count;  // samples; a last held-out batch may be shorter

@@ -8,8 +8,7 @@
 
 void cn_graph_init(struct cn_graph *graph)
 {
-    *graph =
-        (struct cn_graph){.input = CN_GRAPH_NONE, .output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
+    *graph = (struct cn_graph){.output = CN_GRAPH_NONE, .labels = CN_GRAPH_NONE};
 }
 
 void cn_graph_deinit(struct cn_graph *graph)

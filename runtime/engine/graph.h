@@ -59,6 +59,17 @@ struct cn_node {
     uint32_t out[CN_CALL_OUTPUTS];
 };
 
+#define CN_GRAPH_INPUT_MAX 8
+
+// How a model that computes its loss itself ends: the node that makes a number of the whole batch
+// is left out of the graph and understood for each sample.
+enum cn_graph_head {
+    CN_HEAD_NONE, // a number for each sample
+    CN_HEAD_MEAN,
+    CN_HEAD_SUM,
+    CN_HEAD_ENTROPY, // cross-entropy, its labels an input
+};
+
 struct cn_graph {
     struct cn_value *values; // owned, as the rest
     size_t value_count, value_capacity;
@@ -68,8 +79,14 @@ struct cn_graph {
     size_t number_count, number_capacity;
     float *constants; // of CN_VALUE_CONST
     size_t constant_count, constant_capacity;
-    uint64_t batch;                    // as it stands in dims; 0 before the input is known
-    uint32_t input, output, labels;    // labels: CN_GRAPH_NONE when the model computes its loss
+    uint64_t batch;                      // as it stands in dims; 0 before the input is known
+    uint32_t inputs[CN_GRAPH_INPUT_MAX]; // a value's offset is its index here
+    uint32_t input_count;
+    const char *loss_output; // before import: the output that is the loss, NULL for none
+    enum cn_graph_head head;
+    uint32_t head_labels; // CN_HEAD_ENTROPY: an input
+    int64_t head_ignore;
+    uint32_t output, labels;           // labels: CN_GRAPH_NONE when the model computes its loss
     enum cn_batch_norm_use batch_norm; // set before the import
     size_t loss;                       // index of the loss node, once cn_graph_add_loss was called
 };

@@ -299,19 +299,13 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
     return err ? err : define_name(importer, tensor->name, index);
 }
 
-static cn_err import_input(struct cn_importer *importer)
+static cn_err import_input(struct cn_importer *importer, const struct cn_onnx_value *input)
 {
-    const struct cn_onnx *onnx = importer->onnx;
-    const struct cn_onnx_value *input = onnx->inputs;
     struct cn_value value = {.kind = CN_VALUE_INPUT, .batched = true, .root = CN_GRAPH_NONE};
     struct cn_graph *graph = importer->graph;
+    uint32_t *index = &graph->inputs[graph->input_count];
     cn_err err;
 
-    if (onnx->input_count != 1 || onnx->output_count != 1) {
-        cn_diag_add(importer->diag, "the model has %zu inputs and %zu outputs, wanted one of each",
-                    onnx->input_count, onnx->output_count);
-        return CN_ENOTSUP;
-    }
     value.integers = input->type == CN_ONNX_INT64 || input->type == CN_ONNX_INT32;
     if ((input->type != CN_ONNX_FLOAT && !value.integers) || !input->rank ||
         input->rank > CN_GRAPH_RANK_MAX) {
@@ -321,9 +315,16 @@ static cn_err import_input(struct cn_importer *importer)
                     (int)input->name.size, input->name.data, (int)input->type, input->rank);
         return CN_ENOTSUP;
     }
-    graph->batch = input->dims[0] > 0 ? (uint64_t)input->dims[0] : CN_GRAPH_BATCH;
+    if (!graph->input_count)
+        graph->batch = input->dims[0] > 0 ? (uint64_t)input->dims[0] : CN_GRAPH_BATCH;
+    if (graph->input_count && input->dims[0] > 0 && (uint64_t)input->dims[0] != graph->batch) {
+        cn_diag_add(importer->diag, "input '%.*s' has another batch than the first input",
+                    (int)input->name.size, input->name.data);
+        return CN_ENOTSUP;
+    }
     value.rank = input->rank;
     value.dims[0] = graph->batch;
+    value.offset = graph->input_count;
     for (uint32_t d = 1; d < input->rank; d++) {
         if (input->dims[d] <= 0) {
             cn_diag_add(importer->diag,
@@ -334,11 +335,30 @@ static cn_err import_input(struct cn_importer *importer)
         }
         value.dims[d] = (uint64_t)input->dims[d];
     }
-    err = cn_graph_add_value(graph, &value, &graph->input);
+    err = cn_graph_add_value(graph, &value, index);
     if (err)
         cn_diag_add(importer->diag, "input '%.*s' is too large", (int)input->name.size,
                     input->name.data);
-    return err ? err : define_name(importer, input->name, graph->input);
+    graph->input_count++;
+    return err ? err : define_name(importer, input->name, *index);
+}
+
+static cn_err import_inputs(struct cn_importer *importer)
+{
+    const struct cn_onnx *onnx = importer->onnx;
+    cn_err err = CN_OK;
+
+    if (!onnx->input_count || onnx->input_count > CN_GRAPH_INPUT_MAX || !onnx->output_count ||
+        (onnx->output_count > 1 && !importer->graph->loss_output)) {
+        cn_diag_add(importer->diag,
+                    "the model has %zu inputs and %zu outputs, wanted 1 to %d inputs and one "
+                    "output, or loss.output",
+                    onnx->input_count, onnx->output_count, CN_GRAPH_INPUT_MAX);
+        return CN_ENOTSUP;
+    }
+    for (size_t i = 0; !err && i < onnx->input_count; i++)
+        err = import_input(importer, &onnx->inputs[i]);
+    return err;
 }
 
 static const struct op *find_op(const struct cn_onnx_node *node)
@@ -469,9 +489,85 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     return define_outputs(&node);
 }
 
+// The output of the graph: the only one, or that of the loss.
+static struct cn_text output_name(const struct cn_importer *importer)
+{
+    const char *wanted = importer->graph->loss_output;
+
+    return wanted ? (struct cn_text){wanted, strlen(wanted)} : importer->onnx->outputs[0].name;
+}
+
+static bool same_text(struct cn_text a, struct cn_text b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
+// A node that ends the loss by summing up the batch.
+static enum cn_graph_head head_of(const struct cn_importer *importer,
+                                  const struct cn_onnx_node *node)
+{
+    if (!importer->graph->loss_output || !node->output_count ||
+        !same_text(node->outputs[0], output_name(importer)))
+        return CN_HEAD_NONE;
+    if (cn_text_equal(node->op, "ReduceMean"))
+        return CN_HEAD_MEAN;
+    if (cn_text_equal(node->op, "ReduceSum"))
+        return CN_HEAD_SUM;
+    return cn_text_equal(node->op, "SoftmaxCrossEntropyLoss") ? CN_HEAD_ENTROPY : CN_HEAD_NONE;
+}
+
+static cn_err check_head(const struct cn_import_node *node, enum cn_graph_head head)
+{
+    const struct cn_graph *graph = node->graph;
+    const struct cn_value *x = cn_import_value(node, 0);
+    int64_t axes[CN_GRAPH_RANK_MAX];
+    size_t count;
+    cn_err err;
+
+    if (head != CN_HEAD_ENTROPY) {
+        err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
+        if (err)
+            return err;
+        return count && count != x->rank
+                   ? cn_import_refuse(node, "the loss must be reduced over all dimensions")
+                   : CN_OK;
+    }
+    if (graph->values[node->in[1]].kind != CN_VALUE_INPUT || !cn_import_value(node, 1)->integers)
+        return cn_import_refuse(node, "its labels must be an integer input of the model");
+    if (cn_import_has(node, 2))
+        return cn_import_refuse(node, "weights of classes belong into loss.weights of the job");
+    return CN_OK;
+}
+
+// Leaves the node out; its input becomes the output of the graph.
+static cn_err import_head(struct cn_importer *importer, const struct cn_onnx_node *source,
+                          enum cn_graph_head head)
+{
+    struct cn_import_node node = {.importer = importer,
+                                  .graph = importer->graph,
+                                  .onnx = importer->onnx,
+                                  .node = source,
+                                  .out = CN_GRAPH_NONE};
+    const struct op op = {.inputs_min = head == CN_HEAD_ENTROPY ? 2 : 1, .inputs_max = 3};
+    bool known;
+    cn_err err = bind_node(&node, &op, &known);
+
+    if (err || !known)
+        return err;
+    err = check_head(&node, head);
+    if (err)
+        return err;
+    importer->graph->head = head;
+    if (head == CN_HEAD_ENTROPY) {
+        importer->graph->head_labels = node.in[1];
+        importer->graph->head_ignore = cn_import_int(&node, "ignore_index", INT32_MIN);
+    }
+    return define_name(importer, source->outputs[0], node.in[0]);
+}
+
 static cn_err import_output(struct cn_importer *importer)
 {
-    const struct cn_text text = importer->onnx->outputs[0].name;
+    const struct cn_text text = output_name(importer);
     struct name *name = find_name(importer, text);
     const struct cn_value *value;
 
@@ -484,6 +580,14 @@ static cn_err import_output(struct cn_importer *importer)
         value->integers) {
         cn_diag_add(importer->diag, "the output '%.*s' is not computed from the input",
                     (int)text.size, text.data);
+        return CN_ENOTSUP;
+    }
+    if (importer->graph->loss_output && importer->graph->head == CN_HEAD_NONE &&
+        value->words != 1) {
+        cn_diag_add(importer->diag,
+                    "the output '%.*s' has %zu values for each sample; wanted one, or a mean or "
+                    "sum of all at its end",
+                    (int)text.size, text.data, value->words);
         return CN_ENOTSUP;
     }
     importer->graph->output = name->value;
@@ -510,11 +614,19 @@ static cn_err import_all(struct cn_importer *importer, const struct cn_layout *l
     if (!err)
         err = init_names(importer);
     if (!err)
-        err = import_input(importer);
+        err = import_inputs(importer);
     for (size_t i = 0; !err && i < onnx->initializer_count; i++)
         err = import_initializer(importer, &onnx->initializers[i], layout, &parameter);
-    for (size_t i = 0; !err && i < onnx->node_count; i++)
-        err = import_node(importer, &onnx->nodes[i]);
+    for (size_t i = 0; !err && i < onnx->node_count; i++) {
+        enum cn_graph_head head = head_of(importer, &onnx->nodes[i]);
+
+        err = head ? import_head(importer, &onnx->nodes[i], head)
+                   : import_node(importer, &onnx->nodes[i]);
+        if (err == CN_ENOTSUP && head) {
+            importer->refused = true;
+            err = CN_OK;
+        }
+    }
     if (!err && importer->refused)
         err = CN_ENOTSUP;
     return err ? err : import_output(importer);

@@ -84,8 +84,8 @@ cn_err cn_import_resize(struct cn_import_node *node)
         cn_onnx_attribute_find(node->node, "coordinate_transformation_mode");
     struct cn_node call = cn_graph_node(CN_OP_RESIZE);
     struct cn_resize *op = &call.call.resize;
-    uint64_t dims[CN_GRAPH_RANK_MAX];
-    double scales[CN_GRAPH_RANK_MAX];
+    uint64_t dims[CN_GRAPH_RANK_MAX] = {0};
+    double scales[CN_GRAPH_RANK_MAX] = {0};
     cn_err err;
 
     if (!x->batched || x->shared || x->rank < 3 || x->rank > 4)

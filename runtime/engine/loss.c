@@ -62,18 +62,65 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
         .ignore = rules->ignore[0] ? CN_LABEL_IGNORED : INT32_MIN,
         .smoothing = (float)rules->smoothing,
     };
-    labels->rank = 2;
-    labels->dims[1] = node->call.loss.rows;
+    if (labels->kind == CN_VALUE_LABELS) {
+        labels->rank = 2;
+        labels->dims[1] = node->call.loss.rows;
+    }
     return add_weights(graph, rules->weights, outputs, diag, &node->in[2]);
+}
+
+// The sum of a sample's values, as the mean of them times their number.
+static cn_err add_sum(struct cn_graph *graph)
+{
+    struct cn_node node = cn_graph_node(CN_OP_MAP);
+    struct cn_value value = graph->values[graph->output];
+    cn_err err;
+
+    node.call.map =
+        (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)value.words, .count = value.words};
+    node.in[0] = graph->output;
+    value.root = CN_GRAPH_NONE;
+    value.kind = CN_VALUE_ACTIVATION;
+    err = cn_graph_add_value(graph, &value, &node.out[0]);
+    graph->output = node.out[0];
+    return err ? err : cn_graph_add_node(graph, &node);
+}
+
+// As the file's SoftmaxCrossEntropyLoss: classes come first.
+static cn_err add_head_entropy(struct cn_graph *graph, const struct cn_rules *rules,
+                               struct cn_diag *diag, struct cn_node *node)
+{
+    struct cn_rules first = *rules;
+    struct cn_value labels = graph->values[graph->head_labels];
+    cn_err err;
+
+    first.classes_first = true;
+    node->call.op = CN_OP_CROSS_ENTROPY;
+    err = add_entropy(graph, &first, diag, node, &labels);
+    if (err)
+        return err;
+    if (node->call.loss.rows != labels.words) {
+        cn_diag_add(diag, "the loss has %zu rows a sample and %zu labels", node->call.loss.rows,
+                    labels.words);
+        return CN_ENOTSUP;
+    }
+    node->call.loss.ignore = (int32_t)graph->head_ignore;
+    node->in[1] = graph->head_labels;
+    return CN_OK;
 }
 
 cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_rules *rules,
                    struct cn_diag *diag)
 {
     struct cn_node node = cn_graph_node(ops[loss]);
-    struct cn_value value = graph->values[graph->output];
-    cn_err err;
+    struct cn_value value;
+    cn_err err = CN_OK;
 
+    if (graph->head == CN_HEAD_SUM)
+        err = add_sum(graph);
+    if (err)
+        return err;
+    value = graph->values[graph->output];
     node.call.loss = (struct cn_loss_call){.outputs = value.words, .rows = 1};
     if (loss == CN_LOSS_HUBER)
         node.call.loss.delta = rules->delta > 0 ? (float)rules->delta : 1;
@@ -87,9 +134,12 @@ cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_ru
     graph->labels = CN_GRAPH_NONE;
     if (!err && loss != CN_LOSS_OUTPUT)
         err = cn_graph_add_value(graph, &value, &graph->labels);
+    if (!err && graph->head == CN_HEAD_ENTROPY)
+        err = add_head_entropy(graph, rules, diag, &node);
+    else
+        node.in[1] = graph->labels;
     if (err)
         return err;
-    node.in[1] = graph->labels;
     graph->loss = graph->node_count;
     return cn_graph_add_node(graph, &node);
 }

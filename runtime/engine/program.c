@@ -131,6 +131,7 @@ static struct cn_operand operand_of(const struct builder *builder, uint32_t valu
     switch (root->kind) {
     case CN_VALUE_INPUT:
         operand.arena = CN_ARENA_BATCH;
+        operand.offset = builder->program->inputs[root->offset];
         break;
     case CN_VALUE_LABELS:
         operand.arena = CN_ARENA_BATCH;
@@ -175,20 +176,31 @@ static void resolve(struct builder *builder)
     }
 }
 
+// The inputs, one batch of each after the other, then the labels.
 static cn_err plan_batch(struct builder *builder)
 {
     const struct cn_graph *graph = builder->graph;
-    size_t input, labels, words = 0;
+    struct cn_program *program = builder->program;
+    size_t end = 0;
 
-    if (graph->labels != CN_GRAPH_NONE)
-        words = graph->values[graph->labels].words;
-    if (cn_size_multiply(graph->values[graph->input].words, builder->batch, &input) ||
-        cn_size_multiply(words, builder->batch, &labels) || input > SIZE_MAX / 8 ||
-        labels > SIZE_MAX / 8)
-        return CN_ENOMEM;
-    builder->program->labels =
-        (input + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
-    builder->program->sizes.words[CN_ARENA_BATCH] = builder->program->labels + labels;
+    for (uint32_t i = 0; i <= graph->input_count; i++) {
+        uint32_t value = i < graph->input_count ? graph->inputs[i] : graph->labels;
+        size_t words = 0;
+
+        if (i < graph->input_count)
+            program->inputs[i] = end;
+        else
+            program->labels = end;
+        if (value == CN_GRAPH_NONE)
+            continue;
+        if (cn_size_multiply(graph->values[value].words, builder->batch, &words) ||
+            words > SIZE_MAX / 64)
+            return CN_ENOMEM;
+        end += i < graph->input_count
+                   ? (words + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT
+                   : words;
+    }
+    program->sizes.words[CN_ARENA_BATCH] = end;
     return CN_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/base/words.h"
 #include "runtime/engine/apply.h"
 #include "runtime/engine/autodiff.h"
+#include "runtime/engine/describe.h"
 #include "runtime/engine/import.h"
 #include "runtime/engine/loss.h"
 #include "runtime/engine/passes.h"
@@ -25,6 +26,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     }
     cn_layout_deinit(&trainer->layout);
     free(trainer->classes);
+    free(trainer->calls);
     free(trainer);
 }
 
@@ -33,6 +35,8 @@ static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx
 {
     cn_err err;
 
+    if (trainer->loss == CN_LOSS_OUTPUT)
+        graph->loss_output = trainer->rules.output;
     graph->batch_norm = trainer->rules.batch_norm;
     err = cn_import(onnx, &trainer->layout, diag, graph);
     if (!err)
@@ -42,9 +46,24 @@ static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx
     return err ? err : cn_autodiff_run(graph);
 }
 
-static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *graph)
+static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_value *source,
+                           const struct cn_value *value, uint32_t index)
 {
-    const struct cn_value *input = &graph->values[graph->input];
+    struct cn_input_shape *shape = &trainer->shape.inputs[index];
+
+    snprintf(shape->name, sizeof(shape->name), "%.*s", (int)source->name.size, source->name.data);
+    shape->integers = value->integers;
+    shape->rank = value->rank - 1;
+    for (uint32_t d = 1; d < value->rank; d++)
+        shape->dims[d - 1] = value->dims[d];
+    trainer->input_words[index] = value->words;
+    trainer->sample_words += value->words;
+}
+
+static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *onnx,
+                            const struct cn_graph *graph)
+{
+    const struct cn_value *input = &graph->values[graph->inputs[0]];
 
     trainer->shape.loss = trainer->loss;
     trainer->shape.rank = input->rank - 1;
@@ -57,7 +76,16 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_graph *g
         trainer->shape.outputs = graph->nodes[graph->loss].call.loss.outputs;
         trainer->shape.rows = graph->nodes[graph->loss].call.loss.rows;
     }
-    trainer->input_words = input->words;
+    trainer->shape.input_count = graph->input_count;
+    for (uint32_t i = 0; i < graph->input_count; i++)
+        describe_input(trainer, &onnx->inputs[i], &graph->values[graph->inputs[i]], i);
+    if (graph->head == CN_HEAD_ENTROPY) {
+        const struct cn_loss_call *call = &graph->nodes[graph->loss].call.loss;
+
+        trainer->label_input = 1 + graph->values[graph->head_labels].offset;
+        trainer->label_limit = call->outputs;
+        trainer->label_ignored = call->ignore;
+    }
     if (graph->labels != CN_GRAPH_NONE)
         trainer->label_words = graph->values[graph->labels].words;
 }
@@ -162,6 +190,32 @@ static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onn
     return err ? err : trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
 }
 
+static cn_err describe(struct cn_trainer *trainer, const struct cn_program *program,
+                       const struct cn_trainer_config *config)
+{
+    for (size_t i = 0; i < program->count; i++) {
+        double flops = cn_describe_flops(&program->calls[i]);
+
+        trainer->flops[0] += i <= program->loss ? flops : 0;
+        trainer->flops[1] += flops;
+    }
+    if (!config->keep_calls)
+        return CN_OK;
+    trainer->calls = calloc(program->count + 1, sizeof(*trainer->calls));
+    if (!trainer->calls)
+        return CN_ENOMEM;
+    memcpy(trainer->calls, program->calls, program->count * sizeof(*trainer->calls));
+    trainer->call_count = program->count;
+    trainer->loss_call = program->loss;
+    return CN_OK;
+}
+
+void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double *step)
+{
+    *forward = trainer->flops[0];
+    *step = trainer->flops[1];
+}
+
 static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                      const struct cn_trainer_config *config, const struct cn_graph *graph,
                      struct cn_diag *diag)
@@ -172,7 +226,10 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     if (err)
         return err;
     trainer->labels = program.labels;
-    err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
+    memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
+    err = describe(trainer, &program, config);
+    if (!err)
+        err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)
         err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
@@ -235,7 +292,7 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     cn_graph_init(&graph);
     err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {
-        describe_sample(trainer, &graph);
+        describe_sample(trainer, onnx, &graph);
         err = count_classes(trainer);
     }
     if (!err)

@@ -22,6 +22,7 @@ struct cn_trainer_config {
     const struct cn_rules *rules; // NULL for none
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
+    bool keep_calls;              // for cn_trainer_time_ops
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
 };
 
@@ -53,6 +54,9 @@ void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_
 
 // Bytes planned for weights, gradients, optimizer state, activations.
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer);
+
+// Additions and multiplications for one sample: of the forward pass, and of a step.
+void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double *step);
 
 // How the memory limit is kept. Computing again changes no bit. Smaller micro-batches change the
 // order of the sums in a gradient, no more; a model that normalizes over the batch refuses them.
@@ -120,3 +124,17 @@ cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *ba
 // Cross-entropy: the mean over classes of F1 (2 right / (given + wanted)) of everything that was
 // evaluated since the last call.
 double cn_trainer_f1(struct cn_trainer *trainer);
+
+struct cn_trainer_op {
+    const char *name; // of the kind of op
+    bool forward;     // else it belongs to the backward pass
+    double us;        // from the beginning
+    double duration_us;
+    double flops; // of a sample
+};
+
+// Runs a step's calls one by one, after those of accumulate, and reports each. Only with
+// keep_calls, else CN_ENOTSUP. The step's gradient is useless afterwards: discard it.
+cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *batch,
+                           void (*report)(void *context, const struct cn_trainer_op *op),
+                           void *context);

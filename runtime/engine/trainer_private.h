@@ -24,9 +24,17 @@ struct cn_trainer {
     struct cn_hyper hyper; // what does not change
     struct cn_layout layout;
     struct cn_sample_shape shape;
-    size_t input_words, label_words; // of a sample
-    size_t labels;                   // words before the labels in the batch arena
-    struct class_counts *classes;    // owned; NULL without classes
+    size_t input_words[CN_INPUT_MAX], label_words; // of a sample
+    size_t sample_words;                           // of all inputs
+    size_t inputs[CN_INPUT_MAX];                   // words before each in the batch arena
+    size_t label_input;                            // 1 + the input that has labels; 0: none
+    size_t label_limit;
+    int32_t label_ignored;
+    size_t labels;         // words before the labels in the batch arena
+    double flops[2];       // of a sample: forward, step
+    struct cn_call *calls; // owned; of a step, where they are kept
+    size_t call_count, loss_call;
+    struct class_counts *classes; // owned; NULL without classes
     struct cn_trainer_plan plan;
     bool fresh;  // nothing was accumulated in this step
     bool summed; // the first lane holds the whole gradient

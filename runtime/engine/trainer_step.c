@@ -5,17 +5,58 @@
 #include "runtime/engine/loss.h"
 #include "runtime/engine/trainer_private.h"
 
+// Labels that are an input of the model.
+static cn_err check_label_input(const struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    size_t first = 0, words;
+
+    if (!trainer->label_input)
+        return CN_OK;
+    words = trainer->input_words[trainer->label_input - 1];
+    for (size_t i = 0; i + 1 < trainer->label_input; i++)
+        first += trainer->input_words[i];
+    for (size_t n = 0; n < batch->count; n++)
+        for (size_t i = 0; i < words; i++) {
+            int32_t label;
+
+            memcpy(&label, &batch->inputs[n * trainer->sample_words + first + i], sizeof(label));
+            if ((label < 0 || (size_t)label >= trainer->label_limit) &&
+                label != trainer->label_ignored)
+                return CN_ERANGE;
+        }
+    return CN_OK;
+}
+
 static cn_err check_labels(const struct cn_trainer *trainer, const struct cn_batch *batch)
 {
     if (batch->count > trainer->batch)
         return CN_ERANGE;
     if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
-        return CN_OK;
+        return check_label_input(trainer, batch);
     for (size_t i = 0; i < batch->count * trainer->shape.rows; i++)
         if ((batch->labels[i] < 0 || (uint64_t)batch->labels[i] >= trainer->shape.outputs) &&
             !(trainer->rules.ignore[0] && batch->labels[i] == CN_LABEL_IGNORED))
             return CN_ERANGE;
     return CN_OK;
+}
+
+// Samples lie one after the other in a batch, inputs one after the other in the arena.
+static void stage_inputs(const struct cn_trainer *trainer, const struct cn_batch *batch,
+                         float *arena)
+{
+    const float *from = batch->inputs;
+
+    if (trainer->shape.input_count == 1) {
+        memcpy(arena, from, batch->count * trainer->sample_words * sizeof(float));
+        return;
+    }
+    for (uint32_t n = 0; n < batch->count; n++)
+        for (uint32_t i = 0; i < trainer->shape.input_count; i++) {
+            size_t words = trainer->input_words[i];
+
+            memcpy(arena + trainer->inputs[i] + n * words, from, words * sizeof(float));
+            from += words;
+        }
 }
 
 static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
@@ -27,7 +68,7 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
 
     if (err)
         return err;
-    memcpy(host, batch->inputs, batch->count * trainer->input_words * sizeof(float));
+    stage_inputs(trainer, batch, host);
     if (trainer->label_words)
         memcpy((float *)host + trainer->labels, labels,
                batch->count * trainer->label_words * sizeof(float));
@@ -66,7 +107,7 @@ static struct cn_batch part_of(const struct cn_trainer *trainer, const struct cn
     uint32_t left = batch->count - first;
 
     part.count = left < trainer->plan.batch ? left : trainer->plan.batch;
-    part.inputs += first * trainer->input_words;
+    part.inputs += first * trainer->sample_words;
     if (part.labels)
         part.labels += first * trainer->shape.rows;
     if (part.targets)

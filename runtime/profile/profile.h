@@ -17,6 +17,7 @@
 #define CN_PATH_SIZE 512
 #define CN_ADDRESS_SIZE 128 // "host:port"
 #define CN_DATASET_MAX 8
+#define CN_DATA_FILES 8
 
 enum cn_device {
     CN_DEVICE_AUTO, // the GPU when there is one, else the CPU
@@ -32,7 +33,13 @@ enum cn_lan {
 struct cn_data_paths {
     char name[CN_NAME_SIZE];
     char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory, like all paths
-    char labels[CN_PATH_SIZE];
+    char labels[CN_PATH_SIZE]; // "" where the model computes its loss itself
+    // Files for the inputs of the model by name; then inputs is the first of them.
+    struct {
+        char name[CN_NAME_SIZE];
+        char path[CN_PATH_SIZE];
+    } files[CN_DATA_FILES];
+    uint32_t file_count;
 };
 
 struct cn_group_settings {

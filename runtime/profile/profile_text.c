@@ -168,6 +168,22 @@ static void print_members(const struct cn_group_settings *group, FILE *stream)
     fputc('}', stream);
 }
 
+static void print_inputs(const struct cn_data_paths *paths, FILE *stream)
+{
+    if (!paths->file_count) {
+        print_path(paths->inputs, stream);
+        return;
+    }
+    fputc('{', stream);
+    for (uint32_t i = 0; i < paths->file_count; i++) {
+        fputs(i ? ", " : "", stream);
+        cn_value_print_text(paths->files[i].name, stream);
+        fputs(": ", stream);
+        print_path(paths->files[i].path, stream);
+    }
+    fputc('}', stream);
+}
+
 static void print_data(const struct cn_settings *settings, FILE *stream)
 {
     fputc('{', stream);
@@ -175,9 +191,11 @@ static void print_data(const struct cn_settings *settings, FILE *stream)
         fputs(i ? ", " : "", stream);
         cn_value_print_text(settings->data[i].name, stream);
         fputs(": {inputs: ", stream);
-        print_path(settings->data[i].inputs, stream);
-        fputs(", labels: ", stream);
-        print_path(settings->data[i].labels, stream);
+        print_inputs(&settings->data[i], stream);
+        if (settings->data[i].labels[0]) {
+            fputs(", labels: ", stream);
+            print_path(settings->data[i].labels, stream);
+        }
         fputc('}', stream);
     }
     fputc('}', stream);

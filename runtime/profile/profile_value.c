@@ -192,6 +192,22 @@ static bool read_members(const struct reading *reading, const struct cn_yaml_nod
     return good;
 }
 
+// The files of inputs by their names in the model, which follow no rule of ours.
+static bool read_files(const struct reading *reading, const struct cn_yaml_node *node,
+                       struct cn_data_paths *paths)
+{
+    bool good = check_map(reading, node, CN_DATA_FILES);
+
+    paths->file_count = 0;
+    for (const struct cn_yaml_node *entry = node->first; good && entry; entry = entry->next) {
+        good = read_path(reading, entry, paths->files[paths->file_count].path);
+        snprintf(paths->files[paths->file_count++].name, CN_NAME_SIZE, "%s", entry->key);
+    }
+    if (good)
+        memcpy(paths->inputs, paths->files[0].path, CN_PATH_SIZE);
+    return good;
+}
+
 static bool read_data_entry(const struct reading *reading, const struct cn_yaml_node *entry,
                             struct cn_data_paths *paths)
 {
@@ -200,6 +216,7 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     char quoted[CN_QUOTE_SIZE];
     bool good = true;
 
+    paths->file_count = 0;
     if (!check_entry_name(reading, entry) || entry->bad)
         return false;
     if (entry->type != CN_YAML_MAP)
@@ -211,10 +228,13 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
                             entry->key, cn_quote(quoted, child->key));
             good = false;
         }
-    if (!inputs || !labels)
+    if (!inputs || (!labels && inputs->type != CN_YAML_MAP))
         return reject(reading, entry, inputs ? "without labels" : "without inputs");
-    good &= read_path(reading, inputs, paths->inputs);
-    good &= read_path(reading, labels, paths->labels);
+    good &= inputs->type == CN_YAML_MAP ? read_files(reading, inputs, paths)
+                                        : read_path(reading, inputs, paths->inputs);
+    paths->labels[0] = '\0';
+    if (labels)
+        good &= read_path(reading, labels, paths->labels);
     snprintf(paths->name, sizeof(paths->name), "%s", entry->key);
     return good;
 }

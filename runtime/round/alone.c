@@ -93,6 +93,8 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .model = config->model,
         .model_size = config->model_size,
         .lineage = 1,
+        .sequential = config->sequential,
+        .keep_calls = config->keep_calls,
         .group = config->settings->name,
         .stop_fd = -1,
     };
@@ -109,7 +111,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
     cn_onnx_close(onnx);
     if (err)
         return err;
-    session.run = run_of(session.job, session.graph);
+    session.run = run_of(session.job, session.graph) + config->sequential;
     return cn_session_open(&session, diag, &alone->session);
 }
 
@@ -150,17 +152,48 @@ static cn_err adopt_file(struct alone *alone)
     return err;
 }
 
+// Steps of the run that are done.
+static uint64_t steps_done(const struct alone *alone)
+{
+    const struct cn_checkpoint *held = &alone->session->held;
+    uint64_t rounds = held->phase == CN_PHASE_TRAIN ? held->round - 1 : held->version;
+
+    return rounds * alone->config->settings->job.local_steps +
+           (held->phase == CN_PHASE_TRAIN ? held->step : 0);
+}
+
+static bool is_enough(const struct alone *alone)
+{
+    return alone->config->steps && steps_done(alone) >= alone->config->steps;
+}
+
+static cn_err do_step(struct alone *alone)
+{
+    const struct cn_alone_config *config = alone->config;
+    struct cn_alone_step step = {.rate = (double)cn_trainer_rate(alone->session->trainer)};
+    struct cn_step_flags flags = {0};
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = cn_session_step(alone->session, alone->collective, &flags);
+
+    if (err || !config->on_step)
+        return err;
+    step.ms = (double)(cn_platform_now_us() - begun_us) / 1000;
+    step.step = steps_done(alone);
+    step.loss = alone->session->step_loss;
+    config->on_step(config->context, &step);
+    return CN_OK;
+}
+
 static cn_err train_round(struct alone *alone)
 {
     struct cn_session *session = alone->session;
 
-    while (!cn_session_round_done(session)) {
-        struct cn_step_flags flags = {0};
+    while (!cn_session_round_done(session) && !is_enough(alone)) {
         cn_err err;
 
         if (atomic_load(alone->config->stop))
             return CN_ECANCELED;
-        err = cn_session_step(session, alone->collective, &flags);
+        err = do_step(alone);
         if (err == CN_EDIVERGED)
             cn_log(
                 CN_LOG_ERROR, "train",
@@ -178,6 +211,7 @@ static cn_err train_round(struct alone *alone)
 static void report(const struct alone *alone, double train_loss, double step_ms)
 {
     const struct cn_checkpoint *held = &alone->session->held;
+    const struct cn_metrics *measured = &alone->session->measured;
     double count = held->held_out_count ? (double)held->held_out_count : NAN;
     struct cn_alone_report report = {
         .round = held->round,
@@ -188,6 +222,13 @@ static void report(const struct alone *alone, double train_loss, double step_ms)
         .step_ms = step_ms,
     };
 
+    if (alone->config->settings->job.loss == CN_LOSS_CROSS_ENTROPY && measured->rows) {
+        report.top5 = (double)measured->top5 / (double)measured->rows;
+        report.f1 = alone->session->f1;
+        report.perplexity = measured->rows > measured->count ? exp(report.held_out_loss) : 0;
+    }
+    if (measured->values)
+        report.absolute_error = measured->absolute / (double)measured->values;
     alone->config->report(alone->config->context, &report);
 }
 
@@ -209,7 +250,7 @@ static cn_err do_round(struct alone *alone)
     else if ((err = cn_session_begin(session, &order)))
         return err;
     err = train_round(alone);
-    if (err)
+    if (err || !cn_session_round_done(session))
         return err;
     steps = held->step > first_step ? (double)(held->step - first_step) : 1;
     steps = (double)(cn_platform_now_us() - begun_us) / 1000 / steps;
@@ -303,13 +344,20 @@ static cn_err run_rounds(struct alone *alone)
     if (alone->session->held.phase == CN_PHASE_EMPTY)
         err = adopt_file(alone);
     load_best(alone);
-    while (!err && alone->session->held.version < job->rounds && !should_stop(alone))
+    while (!err && alone->session->held.version < job->rounds && !is_enough(alone) &&
+           !should_stop(alone))
         err = do_round(alone);
     if (err == CN_ECANCELED) {
         err = cn_session_save(alone->session, 0);
         return err ? err : CN_ECANCELED;
     }
-    return err ? err : write_safetensors(alone);
+    if (!err && alone->session->held.phase == CN_PHASE_TRAIN) // --steps ended within a round
+        err = cn_session_save(alone->session, 0);
+    if (!err)
+        err = write_safetensors(alone);
+    if (!err && alone->config->at_end)
+        err = alone->config->at_end(alone->config->context, alone->session);
+    return err;
 }
 
 cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag)

@@ -18,7 +18,17 @@ struct cn_alone_report { // of one round
     double train_loss; // mean over its samples
     double held_out_loss, held_out_accuracy;
     uint64_t held_out_count;
-    double step_ms; // mean
+    double top5, f1;       // cross-entropy: shares; else 0
+    double perplexity;     // cross-entropy of the rows of samples, else 0
+    double absolute_error; // mean, of the other losses
+    double step_ms;        // mean
+};
+
+struct cn_alone_step {
+    uint64_t step; // of the run, from 1
+    double loss;   // mean over the step
+    double rate;   // learning rate
+    double ms;
 };
 
 struct cn_alone_config {
@@ -29,7 +39,12 @@ struct cn_alone_config {
     size_t model_size;
     const atomic_bool *stop;
     void (*report)(void *context, const struct cn_alone_report *report); // after each round
+    void (*on_step)(void *context, const struct cn_alone_step *step);    // may be NULL
+    cn_err (*at_end)(void *context, struct cn_session *session); // may be NULL; not after an error
     void *context;
+    uint64_t steps;  // of the run, after which to stop; 0: all
+    bool sequential; // samples in file order
+    bool keep_calls; // for cn_trainer_time_ops
 };
 
 // Trains until the job's rounds are done or a stop rule holds. CN_ECANCELED on stop, after saving.

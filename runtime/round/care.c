@@ -18,12 +18,13 @@ static bool is_hot(struct cn_care *care, const struct cn_care_rules *rules,
         care->temperature_mc = reading->temperature_mc;
         care->seen_ms = now_ms;
     }
-    if (care->seen_ms == 0 || now_ms - care->seen_ms >= VANISHED_MS ||
-        now_ms - care->changed_ms >= STUCK_MS)
-        care->hot = false;
-    else if (reading->has_temperature && care->temperature_mc >= (int64_t)rules->pause_above_mc)
+    bool believed = care->seen_ms && now_ms - care->seen_ms < VANISHED_MS &&
+                    now_ms - care->changed_ms < STUCK_MS;
+
+    if (reading->has_temperature && care->temperature_mc >= (int64_t)rules->pause_above_mc)
         care->hot = true;
-    else if (reading->has_temperature && care->temperature_mc <= (int64_t)rules->resume_below_mc)
+    if (!believed ||
+        (reading->has_temperature && care->temperature_mc <= (int64_t)rules->resume_below_mc))
         care->hot = false;
     return care->hot;
 }

@@ -29,6 +29,7 @@ static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_job *job = session->config.job;
     const struct cn_data_paths *paths = cn_profile_data(session->config.settings, job->data_set);
+    struct cn_dataset_file files[CN_DATA_FILES];
     struct cn_sample_shape shape;
     struct cn_dataset_config config;
 
@@ -38,13 +39,19 @@ static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
         return CN_EINVAL;
     }
     cn_trainer_sample_shape(session->trainer, &shape);
+    for (uint32_t i = 0; i < paths->file_count; i++)
+        files[i] = (struct cn_dataset_file){paths->files[i].name, paths->files[i].path};
     config = (struct cn_dataset_config){
         .inputs = paths->inputs,
         .labels = paths->labels,
+        .files = files,
+        .file_count = paths->file_count,
+        .rules = &job->rules,
         .scale = job->scale,
         .mean = job->mean,
         .held_out = job->held_out,
         .seed = job->seed,
+        .sequential = session->config.sequential,
     };
     return cn_dataset_open(&config, &shape, diag, &session->dataset);
 }
@@ -64,6 +71,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .rules = &config->job->rules,
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
+        .keep_calls = config->keep_calls,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;

@@ -1,10 +1,11 @@
-// Times a training step. usage: bench_step MODEL.onnx BATCH THREADS [SECONDS]
+// Times a training step. usage: bench_step MODEL.onnx BATCH THREADS [SECONDS [mse]]
 //
 // Prints one JSON line: the 10th percentile and the median of accumulate + apply in microseconds,
 // the median of the processor time of all threads, when the first step ended (CLOCK_MONOTONIC,
 // microseconds), planned and peak resident memory.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "ports/cpu/compute_cpu.h"
@@ -55,17 +56,26 @@ static uint8_t *read_file(const char *path, size_t *size)
 }
 
 // Inputs in [-1, 1) and labels in turn: what they are does not change the time.
-static void fill_batch(struct cn_batch *batch, size_t words, size_t outputs, uint32_t count)
+static void fill_batch(struct cn_batch *batch, const struct cn_sample_shape *shape, uint32_t count)
 {
-    batch->count = count;
-    batch->inputs = malloc(words * count * sizeof(float));
-    batch->labels = malloc(count * sizeof(int32_t));
-    if (!batch->inputs || !batch->labels)
+    size_t words = 1;
+
+    for (uint32_t d = 0; d < shape->rank; d++)
+        words *= shape->dims[d];
+    if (cn_batch_init(shape, count, batch))
         exit(1);
-    for (size_t i = 0; i < words * count; i++)
+    batch->count = count;
+    for (size_t i = 0; i < words * count && !shape->integers; i++)
         batch->inputs[i] = (float)(i * 2654435761u >> 8 & 0xffff) / 32768.0f - 1;
-    for (uint32_t i = 0; i < count; i++)
-        batch->labels[i] = (int32_t)(i % outputs);
+    for (size_t i = 0; i < words * count && shape->integers; i++) {
+        int32_t token = (int32_t)(i * 2654435761u >> 8 & 31);
+
+        memcpy(&batch->inputs[i], &token, sizeof(token));
+    }
+    for (size_t i = 0; batch->labels && i < count * shape->rows; i++)
+        batch->labels[i] = (int32_t)(i % shape->outputs);
+    for (size_t i = 0; batch->targets && i < count * shape->outputs; i++)
+        batch->targets[i] = (float)(i % 7) / 7;
 }
 
 static size_t measure(struct cn_trainer *trainer, const struct cn_batch *batch, double seconds,
@@ -102,7 +112,7 @@ int main(int argument_count, char **arguments)
     struct cn_trainer *trainer;
     struct cn_onnx *onnx;
     struct cn_diag diag;
-    size_t size = 0, words = 1, count;
+    size_t size = 0, count;
     double first_us = 0;
     uint8_t *file;
 
@@ -113,6 +123,8 @@ int main(int argument_count, char **arguments)
     cn_diag_init(&diag);
     config.batch = (uint32_t)strtoul(arguments[2], NULL, 10);
     config.threads = (uint32_t)strtoul(arguments[3], NULL, 10);
+    if (argument_count > 5 && !strcmp(arguments[5], "mse"))
+        config.loss = CN_LOSS_MSE;
     file = read_file(arguments[1], &size);
     if (!file || cn_onnx_open(file, size, &diag, &onnx) ||
         cn_trainer_open(onnx, &config, &diag, &trainer)) {
@@ -120,9 +132,7 @@ int main(int argument_count, char **arguments)
         return 1;
     }
     cn_trainer_sample_shape(trainer, &shape);
-    for (uint32_t d = 0; d < shape.rank; d++)
-        words *= shape.dims[d];
-    fill_batch(&batch, words, shape.outputs, config.batch);
+    fill_batch(&batch, &shape, config.batch);
     count = measure(trainer, &batch, argument_count > 4 ? strtod(arguments[4], NULL) : 2, times,
                     used, &first_us);
     qsort(times, count, sizeof(*times), by_value);
@@ -136,8 +146,7 @@ int main(int argument_count, char **arguments)
            (unsigned long long)cn_platform_peak_memory());
     cn_trainer_close(trainer);
     cn_onnx_close(onnx);
-    free(batch.inputs);
-    free(batch.labels);
+    cn_batch_deinit(&batch);
     free(file);
     return 0;
 }

@@ -93,7 +93,7 @@ static void resolve_calls(const struct cn_compute_ops *ops, const struct cn_comp
                           struct cn_compute_sizes *sizes, struct cn_call *calls)
 {
     for (int i = 0; i < scene->call_count; i++) {
-        size_t workspace;
+        size_t workspace = 0;
 
         calls[i] = scene->calls[i];
         for (int j = 0; j < CN_CALL_INPUTS; j++)
@@ -117,7 +117,7 @@ static void copy_operands(const struct cn_compute_ops *ops, struct cn_compute *d
         size_t size = words_of(scene, i) * sizeof(float);
         void *host;
 
-        if (operand->arena == CN_ARENA_ACTIVATIONS)
+        if (operand->arena == CN_ARENA_ACTIVATIONS || (results && !results[i]))
             continue;
         assert_int_equal(ops->map(device, operand->arena, &host), CN_OK);
         if (results)
@@ -137,8 +137,8 @@ static void run_scene(const struct cn_compute_ops *ops, uint32_t threads, struct
                              .seed = scene->seed,
                              .first_sample = scene->first_sample};
     struct cn_compute_sizes sizes;
-    struct cn_compute_program *program;
-    struct cn_compute *device;
+    struct cn_compute_program *program = NULL;
+    struct cn_compute *device = NULL;
     struct cn_compute_result result;
     struct cn_call calls[SCENE_CALLS];
     uint32_t lane_samples;
@@ -187,7 +187,7 @@ static void compare(const struct cn_compute_ops *ops, const struct scene *scene,
 static void check_on(const struct cn_compute_ops *ops, uint32_t threads, struct scene *scene,
                      const char *name)
 {
-    float *results[2][SCENE_OPERANDS];
+    float *results[2][SCENE_OPERANDS] = {{NULL}};
 
     for (int i = 0; i < scene->operand_count; i++)
         for (int j = 0; j < 2; j++)
@@ -199,7 +199,7 @@ static void check_on(const struct cn_compute_ops *ops, uint32_t threads, struct 
             compare(ops, scene, i, results[0][i], name);
         assert_memory_equal(results[0][i], results[1][i], words_of(scene, i) * sizeof(float));
     }
-    for (int i = 0; i < scene->operand_count; i++)
+    for (int i = 0; i < SCENE_OPERANDS; i++)
         for (int j = 0; j < 2; j++)
             free(results[j][i]);
 }

@@ -19,23 +19,26 @@ static void train_step(struct cn_trainer *trainer)
 {
     struct cn_sample_shape shape;
     size_t words = 1;
-    int32_t labels[BATCH] = {0};
-    struct cn_batch batch = {.labels = labels, .count = BATCH};
+    struct cn_batch batch = {.count = BATCH};
     struct cn_metrics metrics = {0};
     float *inputs;
+    int32_t *labels;
     cn_err err;
 
     cn_trainer_sample_shape(trainer, &shape);
     for (uint32_t d = 0; d < shape.rank; d++)
         words *= shape.dims[d];
     inputs = calloc(BATCH * words + 1, sizeof(*inputs));
-    require(inputs != NULL);
+    labels = calloc(BATCH * shape.rows + 1, sizeof(*labels));
+    require(inputs != NULL && labels != NULL);
     batch.inputs = inputs;
+    batch.labels = labels;
     err = cn_trainer_accumulate(trainer, &batch, &metrics);
-    require(err == CN_OK || err == CN_EDIVERGED);
+    require(err == CN_OK || err == CN_EDIVERGED || err == CN_ERANGE);
     err = cn_trainer_apply(trainer, BATCH);
     require(err == CN_OK || err == CN_EDIVERGED);
     free(inputs);
+    free(labels);
 }
 
 static void open_and_train(const struct cn_onnx *onnx, struct cn_diag *diag)

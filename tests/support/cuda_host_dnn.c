@@ -270,7 +270,7 @@ static void give_choice(struct descriptor *to, const struct descriptor *graph, i
     to->engine = engine;
     to->count = 1;
     to->attributes[0] = (struct attribute){.name = CUDNN_ATTR_ENGINE_OPERATION_GRAPH, .count = 1};
-    memcpy(to->attributes[0].value, &graph, sizeof(graph));
+    memcpy(to->attributes[0].value, &graph, sizeof(void *));
     to->final = true;
 }
 

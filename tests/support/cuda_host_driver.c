@@ -139,10 +139,13 @@ static CUresult host_function(CUfunction *function, CUmodule module, const char 
 
 static CUresult host_stream_create(CUstream *stream, unsigned flags)
 {
+    struct cuda_host_stream *made;
+
     (void)flags;
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *stream = calloc(1, sizeof(struct cuda_host_stream));
+    made = calloc(1, sizeof(*made));
+    *stream = (CUstream)(void *)made;
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
 }

@@ -93,6 +93,8 @@ static void start_fiber(struct block *block, uint32_t thread)
     struct fiber *fiber = &block->fibers[thread];
 
     fiber->waiting = RUNS;
+    fiber->vote = false;
+    fiber->value = 0;
     getcontext(&fiber->context);
     fiber->context.uc_stack.ss_sp = block->stacks + (size_t)thread * STACK_SIZE;
     fiber->context.uc_stack.ss_size = STACK_SIZE;

@@ -4,10 +4,11 @@
     agree.py ZOO_STEPS [--folder FOLDER] [--forms] [NAME ...]
 
 ZOO_STEPS is build/release/tests/peers/zoo_steps. Gradients of the first step: the norm of the difference over
-the norm, the largest of all tensors; at most 1e-5. A tensor whose gradient is zero but for rounding (below 1e-6
-of the largest one's norm in float64) is left out. Losses of 50 steps and final weights: the largest difference
-over three times PyTorch's own spread (record.py says over what); at most 1. --forms trains what TRAINING and
-EVAL mode, opset 13 to 17, open and fixed batches export, and compares the losses.
+the norm, the largest of all tensors; at most 1e-5, or twice what PyTorch itself is off by from its float64: deep
+models have ReLUs that a rounding switches. A tensor whose gradient is zero but for rounding (below 1e-6 of the
+largest one's norm in float64) is left out. Losses of 50 steps and final weights: the largest difference over
+three times PyTorch's own spread (record.py says over what); at most 1. --forms trains what TRAINING and EVAL
+mode, opset 13 to 17, open and fixed batches export, and compares the losses; of EVAL mode the first.
 """
 import argparse
 import pathlib
@@ -47,14 +48,16 @@ def compare(losses, rows, expected):
     """The worst gradient, loss and weight, each as the table has it, and the tensors."""
     norms = {key[6:]: numpy.linalg.norm(expected[key]) for key in expected if key.startswith("exact/")}
     floor = 1e-6 * max(norms.values())
-    gradient, theirs, weight = (0, "-"), 0, (0, "-")
+    gradient, theirs, weight, excess = (0, "-"), 0, (0, "-"), 0
     for name, norm in norms.items():
         if norm <= floor or name not in rows:
             continue
         reference = expected[f"gradient/{name}"].ravel()
         off = numpy.linalg.norm(rows[name]["gradients"] - reference) / numpy.linalg.norm(reference)
         gradient = max(gradient, (off, name))
-        theirs = max(theirs, numpy.linalg.norm(reference - expected[f"exact/{name}"].ravel()) / norm)
+        own = numpy.linalg.norm(reference - expected[f"exact/{name}"].ravel()) / norm
+        theirs = max(theirs, own)
+        excess = max(excess, off / max(GRADIENT_LIMIT, 2 * own))
     for key in (key for key in expected if key.startswith("weight/")):
         name = key[7:]
         if name not in rows:
@@ -65,7 +68,7 @@ def compare(losses, rows, expected):
         weight = max(weight, (off / (SPREADS * max(expected[f"spread/{name}"], least)), name))
     loss = numpy.abs(losses - expected["losses"]).max() / (
         SPREADS * max(expected["loss-spread"], 1e-7 * abs(expected["losses"]).max()))
-    return gradient, theirs, loss, weight
+    return gradient, theirs, loss, weight, excess
 
 
 def check(program, name, folder):
@@ -75,12 +78,12 @@ def check(program, name, folder):
     for threads in (1, 2):
         losses, rows = run(program, family, folder / f"{name}.onnx", folder, name, threads)
         worst.append(compare(losses, rows, expected))
-    gradient, loss, weight = (max(result[i] for result in worst) for i in (0, 2, 3))
+    gradient, loss, weight, excess = (max(result[i] for result in worst) for i in (0, 2, 3, 4))
     print(f"| {name} | {sum(expected[key].size for key in expected if key.startswith('exact/')):,} | {gradient[0]:.1e} "
           f"| {worst[0][1]:.1e} | {expected['losses'][0]:.4f} | {expected['losses'][-1]:.4f} "
           f"| {expected['loss-spread']:.1e} | {loss:.2f} | {weight[0]:.2f} |", flush=True)
     wrong = []
-    if not gradient[0] <= GRADIENT_LIMIT:
+    if not excess <= 1:
         wrong.append(f"{name}: the gradient of {gradient[1]} is off by {gradient[0]:.2g}")
     if not loss <= 1:
         wrong.append(f"{name}: losses are {loss:.2f} times as far off as allowed")
@@ -108,7 +111,10 @@ def check_forms(program, name, folder):
                 except subprocess.CalledProcessError:
                     wrong.append(f"{what}: cannot be trained")
                     continue
-                if not numpy.allclose(losses, expected, rtol=2e-5):
+                # An EVAL export makes one initializer of weights that are equal before training (all LayerNorm
+                # scales): from then on it is another model.
+                count = 3 if form == TrainingMode.TRAINING else 1
+                if not numpy.allclose(losses[:count], expected[:count], rtol=2e-5):
                     wrong.append(f"{what}: losses {losses}, PyTorch has {expected}")
     return wrong
 
@@ -119,7 +125,7 @@ def main():
     parser.add_argument("--folder", help="where record.py left its files; else it runs first")
     parser.add_argument("--forms", action="store_true")
     parser.add_argument("names", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     wrong = []
     print("| model | parameters | gradient | PyTorch's own | first loss | last loss | spread | losses | weights |")
     print("|---|---|---|---|---|---|---|---|---|")

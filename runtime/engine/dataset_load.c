@@ -1,0 +1,333 @@
+// dataset_load.c - opens the files of a data set and checks every value once.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/words.h"
+#include "runtime/engine/dataset_private.h"
+
+#define SHAPE_TEXT_SIZE 128
+
+// "(1, 8, 8)"
+static void shape_text(const uint64_t *dims, uint32_t rank, char text[SHAPE_TEXT_SIZE])
+{
+    int at = snprintf(text, SHAPE_TEXT_SIZE, "(");
+
+    for (uint32_t i = 0; i < rank && at < SHAPE_TEXT_SIZE - 24; i++)
+        at += snprintf(text + at, (size_t)(SHAPE_TEXT_SIZE - at), "%s%llu", i ? ", " : "",
+                       (unsigned long long)dims[i]);
+    snprintf(text + at, (size_t)(SHAPE_TEXT_SIZE - at), ")");
+}
+
+static cn_err open_column(const char *path, bool integers, struct cn_diag *diag,
+                          struct column *column)
+{
+    const struct cn_npy *npy = &column->source.array;
+    cn_err err = cn_source_open(path, integers, diag, &column->source);
+
+    if (err)
+        return err;
+    if (npy->rank == 0 || npy->dims[0] == 0) {
+        cn_diag_add(diag, "%s: no samples; the first dimension counts them", path);
+        return CN_EFORMAT;
+    }
+    column->row = npy->count / npy->dims[0];
+    column->stride = 1;
+    column->integers = integers;
+    return CN_OK;
+}
+
+static cn_err check_finite(const struct cn_npy *npy, const char *path, struct cn_diag *diag)
+{
+    size_t size = npy->count / npy->dims[0];
+
+    for (size_t i = 0; i < npy->count; i++) {
+        float value = cn_get_f32(npy->data + i * sizeof(float));
+
+        if (isfinite(value))
+            continue;
+        cn_diag_add(diag, "%s: sample %zu has %s at its value %zu; wanted finite numbers", path,
+                    i / size, isnan(value) ? "NaN" : "infinity", i % size);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
+// Float inputs are float32 or bytes; integer inputs any integers, which must fit int32.
+static cn_err check_type(const struct column *column, const char *path, struct cn_diag *diag)
+{
+    const struct cn_npy *npy = &column->source.array;
+    char type[CN_NPY_TYPE_SIZE];
+
+    cn_npy_type_text(npy, type);
+    if (!column->integers && strcmp(type, "float32") != 0 && strcmp(type, "uint8") != 0) {
+        cn_diag_add(diag,
+                    "%s: the inputs are %s; wanted float32 or uint8: save them with "
+                    ".astype(numpy.float32)",
+                    path, type);
+        return CN_EFORMAT;
+    }
+    if (column->integers && npy->kind == CN_NPY_FLOAT) {
+        cn_diag_add(diag,
+                    "%s: the inputs are %s; this input of the model wants integers: save them "
+                    "with .astype(numpy.int64)",
+                    path, type);
+        return CN_EFORMAT;
+    }
+    for (size_t i = 0; column->integers && i < npy->count; i++) {
+        int64_t value = cn_npy_int(npy, i);
+
+        if (value >= INT32_MIN && value <= INT32_MAX)
+            continue;
+        cn_diag_add(diag, "%s: the value %lld does not fit 32 bits", path, (long long)value);
+        return CN_EFORMAT;
+    }
+    return npy->kind == CN_NPY_FLOAT ? check_finite(npy, path, diag) : CN_OK;
+}
+
+// Samples that the rows make: one each, or windows of them.
+static uint64_t samples_of(const struct cn_dataset *dataset, const struct column *column)
+{
+    uint64_t rows = column->source.array.dims[0], window = dataset->rules.window;
+
+    if (!window)
+        return rows;
+    return rows < window ? 0 : (rows - window) / column->stride + 1;
+}
+
+static cn_err load_input(struct cn_dataset *dataset, uint32_t index, const char *path,
+                         struct cn_diag *diag)
+{
+    const struct cn_input_shape *shape = &dataset->shape.inputs[index];
+    struct column *column = &dataset->inputs[index];
+    size_t window = dataset->rules.window ? dataset->rules.window : 1;
+    char found[SHAPE_TEXT_SIZE], wanted[SHAPE_TEXT_SIZE];
+    cn_err err = open_column(path, shape->integers, diag, column);
+
+    if (err)
+        return err;
+    if (dataset->rules.window && dataset->rules.stride)
+        column->stride = dataset->rules.stride;
+    column->words = 1;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        if (cn_size_multiply(column->words, shape->dims[d], &column->words))
+            return CN_ENOMEM;
+    dataset->sample_words += column->words;
+    err = check_type(column, path, diag);
+    if (err)
+        return err;
+    if (column->row * window != column->words) {
+        shape_text(column->source.array.dims + 1, column->source.array.rank - 1, found);
+        shape_text(shape->dims, shape->rank, wanted);
+        if (dataset->rules.window)
+            cn_diag_add(diag, "%s: a window of %zu rows of the shape %s; the model wants %s", path,
+                        window, found, wanted);
+        else
+            cn_diag_add(diag, "%s: a sample has the shape %s; the model wants %s", path, found,
+                        wanted);
+        return CN_EFORMAT;
+    }
+    if (samples_of(dataset, column) == 0) {
+        cn_diag_add(diag, "%s: %llu rows are less than a window", path,
+                    (unsigned long long)column->source.array.dims[0]);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
+static bool is_ignored(const struct cn_dataset *dataset, int64_t label)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%lld", (long long)label);
+    return cn_words_match(dataset->rules.ignore, text);
+}
+
+static cn_err check_classes(const struct cn_dataset *dataset, const char *path,
+                            struct cn_diag *diag)
+{
+    const struct cn_npy *npy = &dataset->labels.source.array;
+    char text[SHAPE_TEXT_SIZE];
+
+    if (npy->kind == CN_NPY_FLOAT) {
+        cn_npy_type_text(npy, text);
+        cn_diag_add(diag,
+                    "%s: the labels are %s; %s wants class numbers: save them with "
+                    ".astype(numpy.int64)",
+                    path, text, dataset->rules.one_hot ? "one_hot" : "cross-entropy");
+        return CN_EFORMAT;
+    }
+    for (size_t i = 0; i < npy->count; i++) {
+        int64_t label = cn_npy_int(npy, i);
+
+        if ((label >= 0 && (uint64_t)label < dataset->shape.outputs) || is_ignored(dataset, label))
+            continue;
+        cn_diag_add(diag, "%s: sample %zu has the label %lld; the model's classes are 0 to %llu",
+                    path, i / dataset->labels.row, (long long)label,
+                    (unsigned long long)dataset->shape.outputs - 1);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
+static cn_err check_targets(const struct cn_dataset *dataset, const char *path,
+                            struct cn_diag *diag)
+{
+    const struct cn_npy *npy = &dataset->labels.source.array;
+    char type[CN_NPY_TYPE_SIZE];
+    cn_err err;
+
+    cn_npy_type_text(npy, type);
+    if (strcmp(type, "float32") != 0) {
+        cn_diag_add(diag,
+                    "%s: the targets are %s; %s wants float32: save them with "
+                    ".astype(numpy.float32)",
+                    path, type,
+                    dataset->shape.loss == CN_LOSS_MSE ? "mean squared error" : "this loss");
+        return CN_EFORMAT;
+    }
+    err = check_finite(npy, path, diag);
+    for (size_t i = 0; !err && dataset->shape.loss == CN_LOSS_BINARY_ENTROPY && i < npy->count;
+         i++) {
+        float value = cn_get_f32(npy->data + i * sizeof(float));
+
+        if (value >= 0 && value <= 1)
+            continue;
+        cn_diag_add(diag, "%s: sample %zu has the target %g; binary cross-entropy wants 0 to 1",
+                    path, i / dataset->labels.row, (double)value);
+        err = CN_EFORMAT;
+    }
+    return err;
+}
+
+static cn_err refuse_label_shape(const struct cn_dataset *dataset, const char *path,
+                                 struct cn_diag *diag)
+{
+    const struct cn_npy *npy = &dataset->labels.source.array;
+    char text[SHAPE_TEXT_SIZE];
+
+    shape_text(npy->dims, npy->rank, text);
+    if (dataset->shape.loss != CN_LOSS_CROSS_ENTROPY && !dataset->rules.one_hot)
+        cn_diag_add(diag, "%s: a target has %zu values; an output of the model has %zu", path,
+                    dataset->labels.row, dataset->labels.words);
+    else if (dataset->shape.rows > 1)
+        cn_diag_add(diag, "%s: the labels have the shape %s; wanted %llu class numbers a sample",
+                    path, text, (unsigned long long)dataset->shape.rows);
+    else
+        cn_diag_add(diag,
+                    "%s: the labels have the shape %s; wanted one class number a sample, which "
+                    "numpy.argmax(labels, 1) makes of one-hot rows",
+                    path, text);
+    return CN_EFORMAT;
+}
+
+// Rows of a window have labels of their own, or the last row's label counts, or there is one for
+// each window.
+static cn_err place_labels(struct cn_dataset *dataset, const char *path, struct cn_diag *diag)
+{
+    struct column *labels = &dataset->labels;
+    const struct column *inputs = &dataset->inputs[0];
+    size_t window = dataset->rules.window;
+    bool series = window && labels->source.array.dims[0] == inputs->source.array.dims[0];
+
+    if (series)
+        labels->stride = inputs->stride;
+    if (series && labels->row * window == labels->words)
+        return CN_OK;
+    if (labels->row != labels->words)
+        return refuse_label_shape(dataset, path, diag);
+    if (series)
+        labels->first = window - 1;
+    return CN_OK;
+}
+
+static cn_err load_labels(struct cn_dataset *dataset, const char *path, struct cn_diag *diag)
+{
+    bool classes = dataset->shape.loss == CN_LOSS_CROSS_ENTROPY || dataset->rules.one_hot;
+    struct column *labels = &dataset->labels;
+    cn_err err = open_column(path, classes, diag, labels);
+
+    if (err)
+        return err;
+    labels->words = dataset->shape.loss == CN_LOSS_CROSS_ENTROPY ? dataset->shape.rows
+                    : dataset->rules.one_hot                     ? 1
+                                                                 : dataset->shape.outputs;
+    return CN_OK;
+}
+
+static cn_err check_labels(struct cn_dataset *dataset, const struct cn_dataset_config *config,
+                           struct cn_diag *diag)
+{
+    struct column *labels = &dataset->labels;
+    bool series = labels->source.array.dims[0] == dataset->inputs[0].source.array.dims[0];
+    cn_err err;
+
+    if (!series && labels->source.array.dims[0] != dataset->count) {
+        cn_diag_add(diag, "%s has %llu labels, but %s has %llu samples", config->labels,
+                    (unsigned long long)labels->source.array.dims[0], config->inputs,
+                    (unsigned long long)dataset->count);
+        return CN_EFORMAT;
+    }
+    if (dataset->shape.loss != CN_LOSS_CROSS_ENTROPY && !dataset->rules.one_hot) {
+        err = check_targets(dataset, config->labels, diag);
+        return err ? err : place_labels(dataset, config->labels, diag);
+    }
+    err = place_labels(dataset, config->labels, diag);
+    return err ? err : check_classes(dataset, config->labels, diag);
+}
+
+// The file of an input: by its name, or the only one.
+static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_config *config,
+                           uint32_t index)
+{
+    for (size_t i = 0; i < config->file_count; i++)
+        if (strcmp(config->files[i].name, dataset->shape.inputs[index].name) == 0)
+            return config->files[i].path;
+    return index == 0 && config->inputs && config->inputs[0] ? config->inputs : NULL;
+}
+
+static cn_err load_inputs(struct cn_dataset *dataset, const struct cn_dataset_config *config,
+                          struct cn_diag *diag)
+{
+    cn_err err = CN_OK;
+
+    for (uint32_t i = 0; i < dataset->shape.input_count; i++) {
+        const char *path = path_of(dataset, config, i);
+        cn_err one = CN_EFORMAT;
+
+        dataset->input_count = i + 1;
+        if (path)
+            one = load_input(dataset, i, path, diag);
+        else
+            cn_diag_add(diag, "no file for the input '%s' of the model; wanted inputs: {%s: FILE}",
+                        dataset->shape.inputs[i].name, dataset->shape.inputs[i].name);
+        if (!one && i > 0 && samples_of(dataset, &dataset->inputs[i]) != dataset->count) {
+            cn_diag_add(diag, "%s has another number of samples than the first input", path);
+            one = CN_EFORMAT;
+        }
+        if (i == 0 && !one)
+            dataset->count = samples_of(dataset, &dataset->inputs[0]);
+        err = err ? err : one;
+    }
+    return err;
+}
+
+cn_err cn_dataset_load(struct cn_dataset *dataset, const struct cn_dataset_config *config,
+                       struct cn_diag *diag)
+{
+    // Inputs and labels are checked before giving up, so that a user sees all mistakes at once.
+    cn_err err = load_inputs(dataset, config, diag), label_err = CN_OK;
+
+    if (dataset->shape.loss == CN_LOSS_OUTPUT)
+        return err;
+    if (!config->labels || !config->labels[0]) {
+        cn_diag_add(diag, "the data set has no labels");
+        return CN_EFORMAT;
+    }
+    label_err = load_labels(dataset, config->labels, diag);
+    if (!label_err && dataset->inputs[0].source.array.count)
+        label_err = check_labels(dataset, config, diag);
+    return err ? err : label_err;
+}
