@@ -20,12 +20,10 @@ struct cn_spool {
 static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
 {
     struct cn_upload **link = &spool->uploads;
-    while (*link && *link != upload)
+    while (*link != upload)
         link = &(*link)->next;
-    if (*link) {
-        *link = upload->next;
-        spool->used -= upload->declared.size;
-    }
+    *link = upload->next;
+    spool->used -= upload->declared.size;
     free(upload->bitmap);
     free(upload->parts);
     free(upload);

@@ -9,12 +9,13 @@
 #include "aggregator/spool.h"
 #include "runtime/base/log.h"
 
-#define MAGIC "cairnpt1"
 #define MAGIC_SIZE 8
 #define BITMAP_SIZE (CN_SPOOL_PART / 8)
 // magic, run, round, size, digest, base, chunk size
 #define HEADER_SIZE (MAGIC_SIZE + 8 + 4 + 8 + 2 * CN_DIGEST_SIZE + 4)
 #define SUFFIX ".part-"
+
+static const uint8_t magic[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '1'};
 
 static void part_name(uint32_t round, const char *group, uint32_t part,
                       char name[CN_SPOOL_NAME_SIZE])
@@ -26,7 +27,7 @@ static void part_name(uint32_t round, const char *group, uint32_t part,
 static uint8_t *put_header(const struct cn_spool_config *config,
                            const struct cn_declare_request *declared, uint8_t *to)
 {
-    memcpy(to, MAGIC, MAGIC_SIZE);
+    memcpy(to, magic, MAGIC_SIZE);
     cn_put_u64(to + 8, declared->run);
     cn_put_u32(to + 16, declared->round);
     cn_put_u64(to + 20, declared->size);
@@ -44,7 +45,7 @@ static bool get_header(const struct cn_spool_config *config, const uint8_t *from
     declared->size = cn_get_u64(from + 20);
     memcpy(declared->digest, from + 28, CN_DIGEST_SIZE);
     memcpy(declared->base, from + 28 + CN_DIGEST_SIZE, CN_DIGEST_SIZE);
-    return memcmp(from, MAGIC, MAGIC_SIZE) == 0 && declared->size &&
+    return memcmp(from, magic, MAGIC_SIZE) == 0 && declared->size &&
            cn_get_u32(from + 28 + 2 * CN_DIGEST_SIZE) == config->chunk_size;
 }
 

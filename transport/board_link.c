@@ -14,16 +14,13 @@
 #include "transport/download.h"
 #include "transport/link_events.h"
 #include "transport/measure.h"
+#include "transport/round_watch.h"
 #include "transport/upload.h"
 
 #define CHUNK_DEFAULT 1024     // until the aggregator has said
 #define WINDOW_DEFAULT 65536   // bytes
 #define WINDOW_MAX (16u << 20) // bytes
-// Between two looks at the round, beside its observation: the longer nothing changed, the rarer.
-// They are how a board notices that the aggregator was started anew and has forgotten the session.
-#define ROUND_MIN_MS 1000
-#define ROUND_MAX_MS 8000
-#define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
+#define MISFIT_MIN_MS 30000    // a registration that was refused is repeated slowly
 #define MISFIT_MAX_MS 600000
 
 enum kind { // first byte of a tag
@@ -58,15 +55,7 @@ struct link {
     struct cn_manifest manifest;
     uint32_t next_key;
 
-    bool watching;
-    bool round_forced; // tell the next one even when it is the same
-    bool has_round;
-    uint32_t sequence; // of the last notification in this session
-    bool has_sequence;
-    uint64_t round_due_us;
-    struct cn_call asking;
-    struct cn_backoff round_pause;
-    struct cn_round_info round;
+    struct cn_round_watch watch;
 
     struct cn_download *download;
     struct cn_upload *upload;
@@ -153,8 +142,7 @@ static void fit_transfers(struct link *link, uint64_t now_us)
 static void finish_registration(struct link *link, uint64_t now_us)
 {
     push(link, CN_LINK_REGISTERED)->manifest = &link->manifest;
-    link->round_forced = true;
-    link->round_due_us = now_us;
+    cn_round_watch_renew(&link->watch, now_us);
     fit_transfers(link, now_us);
 }
 
@@ -219,63 +207,13 @@ static void registered(struct link *link, const struct cn_exchange_reply *reply,
     ask_key(link, now_us);
 }
 
-// ---- the round
-
-static bool same_round(const struct cn_round_info *a, const struct cn_round_info *b)
-{
-    return a->run == b->run && a->lineage == b->lineage && a->state == b->state &&
-           a->round == b->round && a->invited == b->invited && a->version == b->version &&
-           memcmp(a->version_digest, b->version_digest, CN_DIGEST_SIZE) == 0 &&
-           a->delta_size == b->delta_size && memcmp(&a->chain, &b->chain, sizeof(a->chain)) == 0 &&
-           memcmp(a->delta_digest, b->delta_digest, CN_DIGEST_SIZE) == 0 &&
-           a->decided_round == b->decided_round && a->decided_accepted == b->decided_accepted &&
-           memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
-}
-
-static void use_round(struct link *link, const struct cn_exchange_reply *reply, uint64_t now_us)
-{
-    struct cn_round_info round;
-
-    if (reply->observed) {
-        // RFC 7641, 3.4: an older notification that was overtaken says nothing new.
-        if (link->has_sequence && ((link->sequence - reply->sequence - 1) & 0xffffff) < 0x7fffff)
-            return;
-        link->sequence = reply->sequence;
-        link->has_sequence = true;
-    }
-    if (reply->code != CN_COAP_CONTENT || cn_message_get_round(reply->body, reply->size, &round))
-        return;
-    if (link->has_round && !link->round_forced && same_round(&round, &link->round))
-        return;
-    link->round = round;
-    link->round_pause.tries = 0;
-    link->round_due_us = now_us + 1000 * cn_backoff_next_ms(&link->round_pause);
-    link->has_round = true;
-    link->round_forced = false;
-    push(link, CN_LINK_ROUND)->round = &link->round;
-}
-
-static bool round_answered(struct link *link, const struct cn_exchange_reply *reply,
-                           uint64_t now_us)
-{
-    bool mine;
-
-    if (cn_call_answered(&link->asking, reply, now_us, &mine))
-        link->round_due_us = now_us + 1000 * cn_backoff_next_ms(&link->round_pause);
-    // A notification comes after the answer and under the same tag.
-    if (!link->watching || reply->code == CN_COAP_UNAUTHORIZED)
-        return link->watching;
-    use_round(link, reply, now_us);
-    return true;
-}
-
 // ---- replies
 
 static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
     struct link *link = context;
     uint64_t now_us = cn_platform_now_us();
-    bool mine;
+    bool mine, changed;
 
     if (reply->code == CN_COAP_UNAUTHORIZED && link->enlisted && !link->registering.active)
         link->must_register = true;
@@ -289,7 +227,10 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
             key_answered(link, reply, now_us);
         return mine;
     case KIND_ROUND:
-        return round_answered(link, reply, now_us);
+        mine = cn_round_watch_reply(&link->watch, reply, now_us, &changed);
+        if (changed)
+            push(link, CN_LINK_ROUND)->round = &link->watch.round;
+        return mine;
     case KIND_DOWNLOAD:
         return link->download && cn_download_reply(link->download, reply, now_us);
     case KIND_UPLOAD:
@@ -328,12 +269,10 @@ static void check_session(struct link *link, uint64_t now_us)
         return;
     link->session = session;
     link->rtt = (struct cn_rtt){0};
-    link->has_sequence = false;
-    link->round_due_us = now_us;
     if (!link->misfit.tries)
         cn_call_hurry(&link->registering);
     cn_call_hurry(&link->keying);
-    cn_call_hurry(&link->asking);
+    cn_round_watch_reconnected(&link->watch, now_us);
     restart_controllers(link);
     if (link->download)
         cn_download_reconnected(link->download);
@@ -395,15 +334,9 @@ static uint64_t drive(struct link *link, uint64_t now_us)
         link->must_register = true;
     if (link->must_register)
         start_registration(link);
-    if (link->watching && !link->asking.active) {
-        if (now_us >= link->round_due_us)
-            cn_call_start(&link->asking, CN_COAP_GET, "r", NULL, 0);
-        else
-            wake_us = link->round_due_us;
-    }
     cn_call_step(&link->registering, now_us, &wake_us);
     cn_call_step(&link->keying, now_us, &wake_us);
-    cn_call_step(&link->asking, now_us, &wake_us);
+    cn_round_watch_step(&link->watch, now_us, &wake_us);
     if (link->download)
         cn_download_step(link->download, now_us, &wake_us);
     if (link->upload)
@@ -457,14 +390,7 @@ static cn_err watch(struct cn_link *base, bool on)
 {
     struct link *link = (struct link *)base;
 
-    if (on == link->watching)
-        return CN_OK;
-    link->watching = on;
-    link->round_forced = true;
-    link->round_due_us = 0;
-    link->round_pause.tries = 0;
-    if (!on)
-        cn_call_stop(&link->asking); // the next notification is refused, which ends the observation
+    cn_round_watch_set(&link->watch, on);
     set_timer(link, 0, 0);
     return CN_OK;
 }
@@ -592,12 +518,9 @@ static void init(struct link *link, const struct cn_link_config *config)
     link->told = CN_EXCHANGE_UP; // nothing to tell about a link that just works
     link->misfit =
         (struct cn_backoff){.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = link->seed};
-    link->round_pause =
-        (struct cn_backoff){.min_ms = ROUND_MIN_MS, .max_ms = ROUND_MAX_MS, .seed = ~link->seed};
     cn_call_init(&link->registering, link->exchange, &link->rtt, KIND_REGISTER, link->seed);
     cn_call_init(&link->keying, link->exchange, &link->rtt, KIND_KEY, link->seed);
-    cn_call_init(&link->asking, link->exchange, &link->rtt, KIND_ROUND, link->seed);
-    link->asking.observe = true;
+    cn_round_watch_init(&link->watch, link->exchange, &link->rtt, KIND_ROUND, link->seed);
     link->base.ops = &cn_board_link;
 }
 

@@ -43,6 +43,7 @@ JOB = {
     "extra": "",
     "update": "",
     "network": "",
+    "host": "127.0.0.1",  # of all processes; not for links
     "link": None,  # values of tests/support/relay.c for a link between each board and the gateway
 }
 
@@ -66,7 +67,7 @@ extends: {source}/boards/generic-x86-64/board.yaml
 name: gateway
 state: state/gateway
 threads: 1
-gateway: {{listen: "127.0.0.1:{port}"}}
+gateway: {{listen: "{host}:{port}"}}
 data:
   digits-held-out: {{inputs: {data}/held-out-images.npy, labels: {data}/held-out-labels.npy}}
 job: job.yaml
@@ -79,7 +80,7 @@ name: {name}
 state: state/{name}
 threads: 1
 {network}
-aggregator: {{address: "127.0.0.1:{port}", key: keys/{name}.key}}
+aggregator: {{address: "{host}:{port}", key: keys/{name}.key}}
 {group}
 data:
   digits: {{inputs: {data}/{name}-images.npy, labels: {data}/{name}-labels.npy}}
@@ -186,7 +187,7 @@ class Cluster:
         central = "central: {set: digits-held-out}" if self.job["central"] else ""
         values = {**self.job, "central": central, "model": os.path.join(DIGITS, self.job["model"])}
         self.write("job.yaml", JOB_TEXT.format(**values))
-        common = {"source": SOURCE, "port": self.port, "data": DIGITS}
+        common = {"source": SOURCE, "port": self.port, "host": self.job["host"], "data": DIGITS}
         self.write("gateway.yaml", GATEWAY_TEXT.format(**common))
         for members in self.groups.values():
             for board in members:
@@ -200,9 +201,10 @@ class Cluster:
     def group_text(self, board, members):
         if len(members) == 1:
             return ""
-        listed = ", ".join(f'{m}: "127.0.0.1:{self.board_ports[m]}"' for m in members)
+        host = self.job["host"]
+        listed = ", ".join(f'{m}: "{host}:{self.board_ports[m]}"' for m in members)
         return (
-            f'group: {{listen: "127.0.0.1:{self.board_ports[board]}", members: {{{listed}}}, '
+            f'group: {{listen: "{host}:{self.board_ports[board]}", members: {{{listed}}}, '
             f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}}}'
         )
 

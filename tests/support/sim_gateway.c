@@ -14,6 +14,12 @@ struct cn_sim_gateway {
     struct cn_upload *upload;
     uint8_t id[CN_UPLOAD_ID_SIZE];
     bool decided;
+    bool down;
+    bool
+        renewed; // either end was started anew: what is there is known from the next declaration on
+    uint64_t now_ms, messages;
+    uint8_t *known; // chunks, as the spool's bitmap
+    uint64_t known_count, known_repeats;
     const uint8_t *data;
     size_t size;
     uint64_t repeats;
@@ -32,19 +38,34 @@ static void put_status(struct cn_sim_gateway *gateway, enum cn_coap_code code, u
         abort();
 }
 
+static void note_known(struct cn_sim_gateway *gateway)
+{
+    const struct cn_upload *upload = gateway->upload;
+
+    gateway->renewed = false;
+    gateway->known_count = upload->received;
+    memcpy(gateway->known, upload->bitmap, upload->chunk_count / 8 + 1);
+}
+
 static void handle_post(void *context, const struct cn_coap_request *request,
                         struct cn_coap_reply *reply)
 {
     struct cn_sim_gateway *gateway = context;
     struct cn_declare_request declared;
 
+    reply->code = CN_COAP_SILENT;
+    if (gateway->down)
+        return;
     if (*request->path || cn_message_get_declare(request->body, request->size, &declared))
         abort(); // the last chunk commits, so nobody has to
-    if (!gateway->decided &&
-        cn_spool_declare(gateway->spool, request->board, "group", &declared, 0, &gateway->upload))
+    if (!gateway->decided && cn_spool_declare(gateway->spool, request->board, "group", &declared,
+                                              gateway->now_ms, &gateway->upload))
         abort();
-    if (!gateway->decided)
+    if (!gateway->decided) {
         memcpy(gateway->id, gateway->upload->id, sizeof(gateway->id));
+        if (gateway->renewed)
+            note_known(gateway);
+    }
     put_status(gateway, CN_COAP_CREATED, 0, CN_RANGE_MAX, reply);
 }
 
@@ -60,24 +81,36 @@ static void decide(struct cn_sim_gateway *gateway)
     gateway->decided = true;
 }
 
+static void count_repeats(struct cn_sim_gateway *gateway, uint32_t first, size_t size,
+                          uint32_t fresh)
+{
+    uint32_t count = (uint32_t)((size + CN_SIM_CHUNK - 1) / CN_SIM_CHUNK);
+
+    gateway->repeats += count - fresh;
+    for (uint32_t i = first; i < first + count; i++)
+        gateway->known_repeats += gateway->known[i / 8] >> (i % 8) & 1;
+}
+
 static void handle_put(void *context, const struct cn_coap_request *request,
                        struct cn_coap_reply *reply)
 {
     struct cn_sim_gateway *gateway = context;
+    uint32_t first = (uint32_t)strtoul(request->path + 2 * CN_UPLOAD_ID_SIZE + 1, NULL, 10);
     uint32_t received;
 
-    if (gateway->decided) {
+    reply->code = CN_COAP_SILENT;
+    if (gateway->down)
+        return;
+    if (!gateway->upload) {
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload; declare it again");
         return;
     }
     received = gateway->upload->received;
-    if (cn_spool_put(gateway->spool, gateway->upload,
-                     (uint32_t)strtoul(request->path + 2 * CN_UPLOAD_ID_SIZE + 1, NULL, 10),
-                     request->body, request->size, 0))
+    if (cn_spool_put(gateway->spool, gateway->upload, first, request->body, request->size,
+                     gateway->now_ms))
         abort();
-    gateway->repeats +=
-        (request->size + CN_SIM_CHUNK - 1) / CN_SIM_CHUNK - (gateway->upload->received - received);
-    reply->code = CN_COAP_SILENT;
+    gateway->messages++;
+    count_repeats(gateway, first, request->size, gateway->upload->received - received);
     if (!request->wants_reply)
         return;
     if (gateway->upload->received == gateway->upload->chunk_count)
@@ -111,19 +144,32 @@ const struct cn_coap_route *cn_sim_gateway_routes(size_t *count)
     return routes;
 }
 
+static void open_spool(struct cn_sim_gateway *gateway)
+{
+    const struct cn_spool_config config = {
+        .store = &gateway->store.store,
+        .frame_max = gateway->size,
+        .chunk_size = CN_SIM_CHUNK,
+        .expiry_ms = 3600000,
+    };
+
+    if (cn_spool_open(&config, &gateway->spool))
+        abort();
+}
+
 struct cn_sim_gateway *cn_sim_gateway_open(const uint8_t *data, size_t size)
 {
     struct cn_sim_gateway *gateway = calloc(1, sizeof(*gateway));
-    struct cn_spool_config config = {.frame_max = size, .chunk_size = CN_SIM_CHUNK};
 
     if (!gateway)
         abort();
     cn_flaky_store_init(&gateway->store);
-    config.store = &gateway->store.store;
     gateway->data = data;
     gateway->size = size;
-    if (cn_spool_open(&config, &gateway->spool))
+    gateway->known = calloc(size / CN_SIM_CHUNK / 8 + 2, 1);
+    if (!gateway->known)
         abort();
+    open_spool(gateway);
     return gateway;
 }
 
@@ -131,7 +177,49 @@ void cn_sim_gateway_close(struct cn_sim_gateway *gateway)
 {
     cn_spool_close(gateway->spool);
     cn_flaky_store_deinit(&gateway->store);
+    free(gateway->known);
     free(gateway);
+}
+
+void cn_sim_gateway_tick(struct cn_sim_gateway *gateway, uint64_t now_ms)
+{
+    gateway->now_ms = now_ms;
+    if (!gateway->down)
+        cn_spool_expire(gateway->spool, 1, now_ms);
+}
+
+void cn_sim_gateway_kill(struct cn_sim_gateway *gateway)
+{
+    cn_flaky_store_fail(&gateway->store, 1, true, CN_EIO); // closing saves no more
+    cn_spool_close(gateway->spool);
+    cn_flaky_store_fail(&gateway->store, 0, false, CN_OK);
+    gateway->spool = NULL;
+    gateway->upload = NULL;
+    gateway->down = true;
+}
+
+void cn_sim_gateway_start(struct cn_sim_gateway *gateway)
+{
+    gateway->down = false;
+    open_spool(gateway);
+}
+
+void cn_sim_gateway_expect_renewal(struct cn_sim_gateway *gateway)
+{
+    gateway->renewed = true;
+    if (gateway->upload)
+        note_known(gateway);
+}
+
+uint64_t cn_sim_gateway_messages(const struct cn_sim_gateway *gateway)
+{
+    return gateway->messages;
+}
+
+uint64_t cn_sim_gateway_known(const struct cn_sim_gateway *gateway, uint64_t *repeats)
+{
+    *repeats = gateway->known_repeats;
+    return gateway->known_count;
 }
 
 uint64_t cn_sim_gateway_repeats(const struct cn_sim_gateway *gateway)

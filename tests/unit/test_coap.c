@@ -19,6 +19,7 @@
 
 #define WAIT_MS 3000
 #define KEPT 8
+#define MUCH 600
 
 struct world {
     char address[32];
@@ -58,7 +59,17 @@ static void put_value(void *context, const struct cn_coap_request *request,
         reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
 }
 
+static void get_much(void *context, const struct cn_coap_request *request,
+                     struct cn_coap_reply *reply)
+{
+    (void)context, (void)request;
+    reply->code = CN_COAP_CONTENT;
+    reply->size = MUCH;
+    memset(reply->body, 'x', MUCH);
+}
+
 static const struct cn_coap_route routes[] = {
+    {CN_COAP_GET, "much", false, get_much},
     {CN_COAP_GET, "r", true, get_value},
     {CN_COAP_PUT, "u", false, put_value},
 };
@@ -390,6 +401,7 @@ struct middleman {
     struct sockaddr_in client, server;
     uint8_t last[2048];
     ssize_t size;
+    size_t largest; // datagram of the server
 };
 
 static void pass(struct middleman *middleman)
@@ -404,9 +416,12 @@ static void pass(struct middleman *middleman)
         sendto(middleman->far, middleman->last, (size_t)size, 0,
                (struct sockaddr *)&middleman->server, sizeof(middleman->server));
     }
-    while ((size = recv(middleman->far, data, sizeof(data), MSG_DONTWAIT)) > 0)
+    while ((size = recv(middleman->far, data, sizeof(data), MSG_DONTWAIT)) > 0) {
+        if ((size_t)size > middleman->largest)
+            middleman->largest = (size_t)size;
         sendto(middleman->near, data, (size_t)size, 0, (struct sockaddr *)&middleman->client,
                sizeof(middleman->client));
+    }
 }
 
 static int bind_to(char address[32])
@@ -420,31 +435,78 @@ static int bind_to(char address[32])
     return fd;
 }
 
+// A client and a server with the middleman between them.
+static void start_between(struct world *world, struct middleman *middleman)
+{
+    char other[32];
+
+    cn_log_set_level(CN_LOG_ERROR);
+    free_port(world->address);
+    assert_int_equal(open_server(world), CN_OK);
+    middleman->server =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    middleman->server.sin_port = htons((uint16_t)atoi(strchr(world->address, ':') + 1));
+    middleman->near = bind_to(world->address);
+    middleman->far = bind_to(other);
+    world->client = open_client(world, "board-1", '1');
+    for (int i = 0; i < 2000 && state_of(world->client) != CN_EXCHANGE_UP; i++) {
+        pass(middleman);
+        turn(world);
+    }
+    assert_int_equal(state_of(world->client), CN_EXCHANGE_UP);
+}
+
+static void exchange_between(struct world *world, struct middleman *middleman, int replies)
+{
+    for (int i = 0; i < 100 && world->reply_count < replies; i++) {
+        pass(middleman);
+        turn(world);
+    }
+}
+
+// RFC 9175, 2.3; the first answer only asks for the echo, and the client repeats its request.
+static void a_large_answer_goes_to_a_new_address_only_after_proof(void **state)
+{
+    struct cn_exchange_request get = {.tag = 7, .method = CN_COAP_GET, .path = "much"};
+    struct world world = {0};
+    struct middleman middleman = {0};
+    char other[32];
+
+    (void)state;
+    start_between(&world, &middleman);
+    request(&world, &get);
+    exchange_between(&world, &middleman, 1);
+    assert_int_equal(world.reply_count, 1);
+    close(middleman.far);
+    middleman.far = bind_to(other);
+    middleman.largest = 0;
+    request(&world, &get);
+    exchange_between(&world, &middleman, 2);
+    assert_int_equal(world.reply_count, 1);
+    assert_in_range(middleman.largest, 1, 3 * (size_t)middleman.size);
+    request(&world, &get);
+    exchange_between(&world, &middleman, 2);
+    assert_int_equal(world.reply_count, 2);
+    assert_int_equal(world.replies[1].code, CN_COAP_CONTENT);
+    assert_int_equal(world.replies[1].size, MUCH);
+    assert_true(middleman.largest > MUCH);
+    close(middleman.near);
+    close(middleman.far);
+    stop(&world);
+}
+
 // The first repeats a record with a connection ID that is real, the others flip a bit of it.
 static void a_session_does_not_move_to_who_forges_or_repeats_its_datagrams(void **state)
 {
     struct world world = {0};
-    struct middleman middleman = {
-        .server = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    struct middleman middleman = {0};
     struct cn_exchange_request get = {
         .tag = 7, .method = CN_COAP_GET, .path = "r", .observe = true};
-    char real[32], other[32], answer[2048];
+    char other[32], answer[2048];
     int stranger = bind_to(other);
 
     (void)state;
-    cn_log_set_level(CN_LOG_ERROR);
-    free_port(world.address);
-    assert_int_equal(open_server(&world), CN_OK);
-    memcpy(real, world.address, sizeof(real));
-    middleman.server.sin_port = htons((uint16_t)atoi(strchr(real, ':') + 1));
-    middleman.near = bind_to(world.address);
-    middleman.far = bind_to(other);
-    world.client = open_client(&world, "board-1", '1');
-    for (int i = 0; i < 2000 && state_of(world.client) != CN_EXCHANGE_UP; i++) {
-        pass(&middleman);
-        turn(&world);
-    }
-    assert_int_equal(state_of(world.client), CN_EXCHANGE_UP);
+    start_between(&world, &middleman);
     request(&world, &get);
     for (int attack = 0; attack < 3; attack++) {
         for (int i = 0; i < 500 && world.reply_count == attack; i++) {
@@ -522,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_port_in_use_is_reported),
         cmocka_unit_test(a_client_finds_a_restarted_server_again),
         cmocka_unit_test(the_newest_session_of_a_board_ends_the_older_one),
+        cmocka_unit_test(a_large_answer_goes_to_a_new_address_only_after_proof),
         cmocka_unit_test(a_session_does_not_move_to_who_forges_or_repeats_its_datagrams),
         cmocka_unit_test(no_more_boards_than_allowed_get_in),
         cmocka_unit_test(names_are_looked_up_and_a_second_address_is_tried),

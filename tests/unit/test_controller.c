@@ -130,6 +130,7 @@ static void loss_without_a_queue_is_made_up_for_and_leaves_the_window(void **sta
 {
     static struct path path;
     uint64_t window;
+    double rate;
 
     (void)state;
     open_path(&path, 1000, 800000); // the limit keeps the path without a queue
@@ -141,6 +142,10 @@ static void loss_without_a_queue_is_made_up_for_and_leaves_the_window(void **sta
     }
     assert_true(path.controller.loss > 0.05 && path.controller.loss < 0.12);
     assert_in_range(cn_controller_window(&path.controller), window * 9 / 10, window * 11 / 10);
+    path.controller.rate_limit = 0;
+    rate = cn_controller_rate(&path.controller) * (1 - path.controller.loss);
+    path.controller.loss = 0;
+    assert_float_equal(rate, cn_controller_rate(&path.controller), 1);
 }
 
 static void after_the_link_was_gone_everything_starts_anew(void **state)
