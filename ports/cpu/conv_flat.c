@@ -150,7 +150,7 @@ static void run(const struct cn_window *w, const struct cpu_task *task, const fl
 
             for (size_t c = 0; c < group_in; c++)
                 plane_copy(&f.planes, copy + c * f.planes.channel, x + c * in, w->channels_in * in);
-            f.weight = task->in[1] + g * group_in * group_out * (taps / group_in);
+            f.weight = task->in[1] + g * group_out * taps;
             f.bias = bias ? bias + g * group_out : NULL;
             run_group(&f, copy, y, w->channels_out * out);
         }
@@ -233,12 +233,14 @@ static void grad_channels(const struct weight_grad *grad, const float *dy, const
     for (size_t k = 0; k < grad->taps; k += BLOCK_TAPS) {
         size_t taps = grad->taps - k < BLOCK_TAPS ? grad->taps - k : BLOCK_TAPS;
 
+        // NOLINTBEGIN(bugprone-branch-clone): each with a constant, so that its loops are unrolled.
         if (channels == BLOCK_CHANNELS)
             grad_block(grad, dy, x, k, dw, BLOCK_CHANNELS, taps);
         else if (channels == 2)
             grad_block(grad, dy, x, k, dw, 2, taps);
         else
             grad_block(grad, dy, x, k, dw, 1, taps);
+        // NOLINTEND(bugprone-branch-clone)
     }
 }
 

@@ -72,6 +72,7 @@ static inline size_t plane_tap(const struct planes *planes, const struct cn_wind
                                size_t y, size_t x)
 {
     size_t dy = y * window->dilation[0], dx = x * window->dilation[1];
+    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a stride is at least 1.
     size_t phase = dy % planes->stride[0] * planes->stride[1] + dx % planes->stride[1];
 
     return phase * planes->phase + dy / planes->stride[0] * planes->pitch + dx / planes->stride[1];

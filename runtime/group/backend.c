@@ -1,5 +1,6 @@
 #include "runtime/group/backend.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
@@ -69,6 +70,7 @@ static cn_err add_fast(const struct cn_collective_ops *fast,
     struct backend *backend = calloc(1, sizeof(*backend));
     cn_err err;
 
+    assert(fast);
     with.control = secure;
     with.open_timeout_ms = FORM_MS;
     *collective = secure;

@@ -1,6 +1,7 @@
 #include "runtime/round/status_file.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
@@ -60,9 +61,9 @@ static cJSON *describe(const struct cn_settings *settings, const struct cn_statu
     cJSON_AddStringToObject(json, "pause", cn_care_text(status->care->care.pause));
     // Whole degrees and watts: the file is written anew whenever it changes.
     if (reading->has_temperature)
-        cJSON_AddNumberToObject(json, "temperature_c", reading->temperature_mc / 1000);
+        cJSON_AddNumberToObject(json, "temperature_c", round(reading->temperature_mc * 1e-3));
     if (reading->has_power) {
-        cJSON_AddNumberToObject(json, "power_w", (double)(reading->power_mw / 1000));
+        cJSON_AddNumberToObject(json, "power_w", round((double)reading->power_mw * 1e-3));
         cJSON_AddNumberToObject(json, "last_round_j", (double)(int64_t)status->care->last_j);
     }
     return json;

@@ -197,7 +197,7 @@ static size_t put_q4_group(const float *values, size_t count, float *decoded, ui
 static cn_err get_q4_group(const uint8_t *bytes, size_t size, size_t count, float *values,
                            size_t *used)
 {
-    int8_t steps[GROUP_COUNT + 1];
+    int8_t steps[GROUP_COUNT + 1] = {0};
     size_t half = (count + 1) / 2;
     uint32_t code;
     cn_err err = get_scale(bytes, size, Q4_STEPS, &code);

@@ -43,8 +43,9 @@ void group_set_up(struct fixture *fixture, uint32_t size)
         rank->config.open_timeout_ms = 5000;
         rank->config.progress_timeout_ms = 5000;
         rank->config.cancel_fd = -1;
-        rank->data = calloc(COUNT_MAX, sizeof(int64_t));
+        rank->data = aligned_alloc(sizeof(int64_t), COUNT_MAX * sizeof(int64_t));
         assert_non_null(rank->data);
+        memset(rank->data, 0, COUNT_MAX * sizeof(int64_t));
     }
 }
 

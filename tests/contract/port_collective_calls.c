@@ -84,7 +84,7 @@ static cn_err compare(const struct cn_collective_call *call, const struct cn_set
         double value = (double)expected(set, i, call->how);
 
         if (call->how == CN_REDUCE_AVERAGE)
-            value = call->type == CN_INT64 ? (double)((int64_t)value / (int64_t)set->size)
+            value = call->type == CN_INT64 ? trunc(value / (double)set->size)
                                            : value / (double)set->size;
         store(call->type, wanted, 0, value);
         if (memcmp((uint8_t *)call->data + i * width(call->type), wanted, width(call->type)))

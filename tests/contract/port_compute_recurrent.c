@@ -62,7 +62,7 @@ static void sums_of(const struct run *run, size_t t, size_t g, size_t j, const d
 static void cell(const struct run *run, size_t t, size_t j, const double *h, double *c, double *out)
 {
     const struct layer *layer = run->layer;
-    double x[4], p[4];
+    double x[4] = {0}, p[4] = {0};
 
     for (size_t g = 0; g < layer->gates; g++)
         sums_of(run, t, g, j, h, &x[g], &p[g]);

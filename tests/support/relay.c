@@ -165,7 +165,7 @@ static void forward(struct relay *relay)
 static void receive_up(struct relay *relay)
 {
     uint8_t data[DATAGRAM_MAX];
-    struct sockaddr_in from;
+    struct sockaddr_in from = {0};
     socklen_t length = sizeof(from);
     ssize_t size;
 

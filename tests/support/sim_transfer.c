@@ -101,7 +101,8 @@ static double share_of_ceiling(const struct cn_sim_case *one, const struct board
                                uint64_t elapsed_us)
 {
     const struct cn_link_shape *link = one->download ? &one->down : &one->up;
-    double body = board->exchange->ops->body_max(board->exchange) / CN_SIM_CHUNK * CN_SIM_CHUNK;
+    size_t chunks = board->exchange->ops->body_max(board->exchange) / CN_SIM_CHUNK;
+    double body = (double)(chunks * CN_SIM_CHUNK);
     double headers = (double)cn_sim_overhead(one->download ? "" : "u/0123456789abcdef/12345");
     double ceiling = (double)link->rate_bps / 8 * body / (body + headers) * (1 - link->loss) *
                      (1 - link->burst_loss);

@@ -29,7 +29,8 @@ static char *listed(void)
     start = strstr(start, "\n\n") + 2; // behind the paragraph that introduces them
     *strstr(start, "\n\n") = '\0';
     for (char *at = start; *at; at++)
-        *at = *at == '\n' ? ' ' : *at;
+        if (*at == '\n')
+            *at = ' ';
     return start;
 }
 

@@ -35,7 +35,7 @@ static const struct net block = {"4,5,5",
 static void a_normalization_takes_the_residual_and_the_relu(void **state)
 {
     struct cn_graph graph;
-    enum cn_op ops[16];
+    enum cn_op ops[16] = {0};
 
     (void)state;
     assert_int_equal(ops_after_passes(&block, ops, &graph), 4);
@@ -58,7 +58,7 @@ static void what_another_node_reads_is_not_fused_away(void **state)
          "BatchNormalization c g b m v -> n training_mode=1 epsilon=0.01", "Add n x -> a",
          "Relu n -> r", "Mul a r -> t", "GlobalAveragePool t -> p", "Flatten p -> y"}};
     struct cn_graph graph;
-    enum cn_op ops[16];
+    enum cn_op ops[16] = {0};
 
     (void)state;
     assert_int_equal(ops_after_passes(&net, ops, &graph), 6);
@@ -75,7 +75,7 @@ static void nothing_is_left_of_a_fused_relu(void **state)
                                    {"weight w 4,6", "weight b 4", "Gemm x w b -> c transB=1",
                                     "Relu c -> r", "weight v 3,4", "Gemm r v -> y transB=1"}};
     struct cn_graph graph;
-    enum cn_op ops[16];
+    enum cn_op ops[16] = {0};
 
     (void)state;
     assert_int_equal(ops_after_passes(&net, ops, &graph), 2);

@@ -57,7 +57,7 @@ static struct cn_trainer_plan squeeze(const struct net *net, uint32_t threads)
 {
     static struct bench bench;
     static float whole[ROOM], cut[ROOM];
-    struct cn_trainer_plan plan, deepest = {.batch = SAMPLES};
+    struct cn_trainer_plan plan = {0}, deepest = {.batch = SAMPLES};
 
     assert_int_equal(open_net(&bench, net, CN_LOSS_CROSS_ENTROPY, threads), CN_OK);
     assert_int_equal(gradient_within(&bench, 0, threads, &plan, whole), CN_OK);

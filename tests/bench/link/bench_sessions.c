@@ -157,8 +157,10 @@ int main(int argc, char **argv)
 
     if (server == 0)
         serve();
-    if (!clients || server < 0 || setrlimit(RLIMIT_NOFILE, &files))
+    if (!clients || server < 0 || setrlimit(RLIMIT_NOFILE, &files)) {
+        free(clients);
         return 1;
+    }
     usleep(300000);
     before = memory_kib(server);
     begin_ms = cn_platform_now_ms();
@@ -177,6 +179,7 @@ int main(int argc, char **argv)
     printf("%u answers in %.2f s, %.3f ms of the server's processor for each\n", answers,
            (double)(cn_platform_now_ms() - begin_ms) / 1e3,
            1e3 * (processor_s(server) - before_s) / connected);
+    free(clients);
     kill(server, SIGKILL);
     waitpid(server, NULL, 0);
     return answers == count ? 0 : 1;
