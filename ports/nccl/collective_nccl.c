@@ -9,21 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ports/nccl/abort.h"
 #include "runtime/base/log.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 
 #define STAGING_SIZE (16u << 20) // bytes on the device that data passes through
-#define ABORT_MS 1000            // for an abort to end
 #define POLL_US 200              // between looks at what the device does
 #define CHECK_MS 5               // between looks at the members
-#define COMMS_MAX 16             // the whole group's and those of sets
-
-struct comm {
-    nccl_comm handle;
-    uint32_t set; // id; 0 is the whole group
-    uint32_t size, place;
-};
 
 struct nccl {
     struct cn_collective base;
@@ -35,106 +28,16 @@ struct nccl {
     atomic_bool canceled;
     bool dead;
     uint32_t lost;
-    struct comm comms[COMMS_MAX]; // the whole group's first, then its children
+    struct nccl_member comms[NCCL_COMMS_MAX]; // the whole group's first, then its children
     uint32_t comm_count;
     cuda_stream stream;
     cuda_event event;
     cuda_pointer staging;
 };
 
-static atomic_bool wedged;
-
-bool cn_nccl_wedged(void)
-{
-    return atomic_load(&wedged);
-}
-
-// An abort may hang, so it has a thread of its own and outlives its caller if it must.
-struct abortion {
-    const struct nccl_library *library;
-    struct comm comms[COMMS_MAX];
-    uint32_t count;
-    pthread_mutex_t mutex;
-    pthread_cond_t ended;
-    bool done;
-};
-
-// A group around the aborts: several communicators of one process may wait for each other.
-static void *abort_main(void *context)
-{
-    struct abortion *abortion = context;
-
-    (void)abortion->library->device_enter();
-    (void)abortion->library->group_start();
-    for (uint32_t i = abortion->count; i-- > 0;) // children are not aborted with their parent
-        (void)abortion->library->comm_abort(abortion->comms[i].handle);
-    (void)abortion->library->group_end();
-    pthread_mutex_lock(&abortion->mutex);
-    abortion->done = true;
-    pthread_cond_signal(&abortion->ended);
-    pthread_mutex_unlock(&abortion->mutex);
-    return NULL;
-}
-
-static bool wait_for_abort(struct abortion *abortion)
-{
-    struct timespec until;
-    bool done;
-
-    clock_gettime(CLOCK_REALTIME, &until); // a jump of the clock shortens or lengthens one wait
-    until.tv_sec += ABORT_MS / 1000;
-    pthread_mutex_lock(&abortion->mutex);
-    while (!abortion->done)
-        if (pthread_cond_timedwait(&abortion->ended, &abortion->mutex, &until))
-            break;
-    done = abortion->done;
-    pthread_mutex_unlock(&abortion->mutex);
-    return done;
-}
-
-static cn_err wedge(void)
-{
-    atomic_store(&wedged, true);
-    cn_log(CN_LOG_ERROR, "nccl", "an abort did not end within %d ms: the process must be restarted",
-           ABORT_MS);
-    return CN_EWEDGED;
-}
-
-// Releases all communicators; also the only way to end healthy ones that leaves nothing to hang on.
-static cn_err abort_comms(struct nccl *nccl)
-{
-    struct abortion *abortion;
-    pthread_t thread;
-
-    if (!nccl->comm_count)
-        return CN_OK;
-    abortion = calloc(1, sizeof(*abortion));
-    if (!abortion)
-        return wedge();
-    abortion->library = nccl->library;
-    memcpy(abortion->comms, nccl->comms, sizeof(abortion->comms));
-    abortion->count = nccl->comm_count;
-    nccl->comm_count = 0;
-    pthread_mutex_init(&abortion->mutex, NULL);
-    pthread_cond_init(&abortion->ended, NULL);
-    if (pthread_create(&thread, NULL, abort_main, abortion)) {
-        free(abortion);
-        return wedge();
-    }
-    if (!wait_for_abort(abortion)) {
-        pthread_detach(thread); // it still uses abortion
-        return wedge();
-    }
-    pthread_join(thread, NULL);
-    pthread_cond_destroy(&abortion->ended);
-    pthread_mutex_destroy(&abortion->mutex);
-    free(abortion);
-    return CN_OK;
-}
-
 static cn_err fail(struct nccl *nccl, cn_err err)
 {
-    cn_err aborted = abort_comms(nccl);
+    cn_err aborted = nccl_abort(nccl->library, nccl->comms, &nccl->comm_count);
 
     nccl->dead = true;
     if (err == CN_EPEER)
@@ -158,8 +61,8 @@ static cn_err interruption(struct nccl *nccl)
 }
 
 // Waits until ready(nccl, comm) says something else than CN_EAGAIN.
-static cn_err await(struct nccl *nccl, const struct comm *comm, uint32_t timeout_ms,
-                    cn_err (*ready)(struct nccl *nccl, const struct comm *comm))
+static cn_err await(struct nccl *nccl, const struct nccl_member *comm, uint32_t timeout_ms,
+                    cn_err (*ready)(struct nccl *nccl, const struct nccl_member *comm))
 {
     uint64_t now_ms = cn_platform_now_ms();
     uint64_t until_ms = now_ms + timeout_ms, check_ms = now_ms + CHECK_MS;
@@ -183,7 +86,7 @@ static cn_err await(struct nccl *nccl, const struct comm *comm, uint32_t timeout
 }
 
 // A communicator says how its last asynchronous work went.
-static cn_err comm_ready(struct nccl *nccl, const struct comm *comm)
+static cn_err comm_ready(struct nccl *nccl, const struct nccl_member *comm)
 {
     int state = NCCL_SUCCESS;
     int result = nccl->library->comm_error(comm->handle, &state);
@@ -197,7 +100,7 @@ static cn_err comm_ready(struct nccl *nccl, const struct comm *comm)
     return result == NCCL_SUCCESS ? CN_OK : CN_EIO;
 }
 
-static cn_err device_ready(struct nccl *nccl, const struct comm *comm)
+static cn_err device_ready(struct nccl *nccl, const struct nccl_member *comm)
 {
     int result = nccl->library->event_query(nccl->event);
     cn_err err;
@@ -292,9 +195,9 @@ static cn_err share_id(struct nccl *nccl, struct nccl_id *id, bool *made)
 static cn_err form_whole(struct nccl *nccl, const struct nccl_id *id)
 {
     struct nccl_config config = comm_config();
-    struct comm *comm = &nccl->comms[0];
+    struct nccl_member *comm = &nccl->comms[0];
 
-    *comm = (struct comm){.size = nccl->view.size, .place = nccl->view.rank};
+    *comm = (struct nccl_member){.size = nccl->view.size, .place = nccl->view.rank};
     if (!started(nccl->library->comm_init(&comm->handle, (int)comm->size, *id, (int)comm->place,
                                           &config)))
         return CN_EIO;
@@ -315,14 +218,14 @@ static uint32_t place_in(const struct cn_set *set, uint32_t rank)
 static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
 {
     struct nccl_config config = comm_config();
-    struct comm *comm = &nccl->comms[nccl->comm_count];
+    struct nccl_member *comm = &nccl->comms[nccl->comm_count];
     uint32_t place = place_in(set, nccl->view.rank);
     bool inside = place < set->size;
     cn_err err;
 
-    if (nccl->comm_count == COMMS_MAX)
+    if (nccl->comm_count == NCCL_COMMS_MAX)
         return CN_ERANGE;
-    *comm = (struct comm){.set = set->id, .size = set->size, .place = place};
+    *comm = (struct nccl_member){.set = set->id, .size = set->size, .place = place};
     if (!started(nccl->library->comm_split(nccl->comms[0].handle, inside ? 0 : NCCL_NO_COLOR,
                                            (int)place, &comm->handle, &config)))
         return CN_EIO;
@@ -424,14 +327,15 @@ static void nccl_close(struct cn_collective *collective)
 
     if (!nccl)
         return;
-    (void)abort_comms(nccl); // what went wrong is in cn_nccl_wedged
+    (void)nccl_abort(nccl->library, nccl->comms,
+                     &nccl->comm_count); // what went wrong is in cn_nccl_wedged
     release(nccl);
 }
 
 // A call on its way: where its elements are on the device, and what they are there.
 struct job {
     const struct cn_collective_call *call;
-    const struct comm *comm;
+    const struct nccl_member *comm;
     size_t element; // bytes
     int type, how;
 };
@@ -446,7 +350,7 @@ static bool is_for_nccl(const struct cn_collective_call *call)
            (!call->set || call->set->size > 1);
 }
 
-static const struct comm *find_comm(const struct nccl *nccl, const struct cn_set *set)
+static const struct nccl_member *find_comm(const struct nccl *nccl, const struct cn_set *set)
 {
     for (uint32_t i = 0; i < nccl->comm_count; i++)
         if (nccl->comms[i].set == (set ? set->id : 0))

@@ -8,117 +8,6 @@
 #define OPSET_MIN 13
 #define OPSET_MAX 21
 
-// What the import of an op copes with by itself.
-enum {
-    PADDED = 1,     // cn_value.padded
-    TRANSPOSED = 2, // cn_value.transposed
-    ANY_BATCH = 4,  // a batch that is not dimension 0, or only a factor of it
-};
-
-static const struct op {
-    const char *name;
-    size_t inputs_min, inputs_max;
-    cn_import_fn *import;
-    unsigned takes;
-} ops[] = {
-    {"Abs", 1, 1, cn_import_map, ANY_BATCH},
-    {"Add", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"And", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"AveragePool", 1, 1, cn_import_pool, PADDED},
-    {"BatchNormalization", 5, 5, cn_import_batch_norm, 0},
-    {"Cast", 1, 1, cn_import_cast, ANY_BATCH},
-    {"Ceil", 1, 1, cn_import_map, ANY_BATCH},
-    {"Celu", 1, 1, cn_import_celu, ANY_BATCH},
-    {"Clip", 1, 3, cn_import_clip, ANY_BATCH},
-    {"Concat", 1, CN_IMPORT_INPUTS, cn_import_concat, ANY_BATCH},
-    {"Constant", 0, 0, cn_import_constant, 0},
-    {"ConstantOfShape", 1, 1, cn_import_constant_of_shape, 0},
-    {"Conv", 2, 3, cn_import_conv, PADDED},
-    {"ConvTranspose", 2, 3, cn_import_conv_transpose, 0},
-    {"Cos", 1, 1, cn_import_map, ANY_BATCH},
-    {"Div", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Dropout", 1, 3, cn_import_dropout, ANY_BATCH},
-    {"Elu", 1, 1, cn_import_map, ANY_BATCH},
-    {"Equal", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Erf", 1, 1, cn_import_map, ANY_BATCH},
-    {"Exp", 1, 1, cn_import_map, ANY_BATCH},
-    {"Expand", 2, 2, cn_import_expand, ANY_BATCH},
-    {"Flatten", 1, 1, cn_import_flatten, ANY_BATCH},
-    {"Floor", 1, 1, cn_import_map, ANY_BATCH},
-    {"Gather", 2, 2, cn_import_gather, ANY_BATCH},
-    {"GatherElements", 2, 2, cn_import_gather_elements, ANY_BATCH},
-    {"Gelu", 1, 1, cn_import_map, ANY_BATCH},
-    {"Gemm", 2, 3, cn_import_gemm, ANY_BATCH | TRANSPOSED},
-    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, 0},
-    {"GlobalMaxPool", 1, 1, cn_import_global_max_pool, 0},
-    {"Greater", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"GreaterOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"GroupNormalization", 3, 3, cn_import_group_norm, 0},
-    {"GRU", 3, 6, cn_import_recurrent, ANY_BATCH},
-    {"HardSigmoid", 1, 1, cn_import_map, ANY_BATCH},
-    {"HardSwish", 1, 1, cn_import_map, ANY_BATCH},
-    {"Identity", 1, 1, cn_import_identity, ANY_BATCH | PADDED | TRANSPOSED},
-    {"InstanceNormalization", 3, 3, cn_import_instance_norm, 0},
-    {"LayerNormalization", 2, 3, cn_import_layer_norm, ANY_BATCH},
-    {"LeakyRelu", 1, 1, cn_import_map, ANY_BATCH},
-    {"Less", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"LessOrEqual", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Log", 1, 1, cn_import_map, ANY_BATCH},
-    {"LogSoftmax", 1, 1, cn_import_softmax, ANY_BATCH},
-    {"LSTM", 3, 8, cn_import_recurrent, ANY_BATCH},
-    {"MatMul", 2, 2, cn_import_matmul, ANY_BATCH | TRANSPOSED},
-    {"Max", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
-    {"MaxPool", 1, 1, cn_import_pool, 0},
-    {"Min", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
-    {"Mish", 1, 1, cn_import_map, ANY_BATCH},
-    {"Mul", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Neg", 1, 1, cn_import_map, ANY_BATCH},
-    {"Not", 1, 1, cn_import_map, ANY_BATCH},
-    {"Or", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Pad", 1, 4, cn_import_pad, ANY_BATCH},
-    {"Pow", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"PRelu", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Range", 3, 3, cn_import_range, 0},
-    {"Reciprocal", 1, 1, cn_import_map, ANY_BATCH},
-    {"ReduceMax", 1, 2, cn_import_extreme, ANY_BATCH},
-    {"ReduceMean", 1, 2, cn_import_reduce, ANY_BATCH},
-    {"ReduceMin", 1, 2, cn_import_extreme, ANY_BATCH},
-    {"ReduceSum", 1, 2, cn_import_reduce, ANY_BATCH},
-    {"Relu", 1, 1, cn_import_map, ANY_BATCH},
-    {"Reshape", 2, 2, cn_import_reshape, ANY_BATCH},
-    {"Resize", 1, 4, cn_import_resize, 0},
-    {"RNN", 3, 6, cn_import_recurrent, ANY_BATCH},
-    {"Round", 1, 1, cn_import_map, ANY_BATCH},
-    {"Selu", 1, 1, cn_import_map, ANY_BATCH},
-    {"Shape", 1, 1, cn_import_shape_of, ANY_BATCH | TRANSPOSED},
-    {"Sigmoid", 1, 1, cn_import_map, ANY_BATCH},
-    {"Sign", 1, 1, cn_import_map, ANY_BATCH},
-    {"Sin", 1, 1, cn_import_map, ANY_BATCH},
-    {"Size", 1, 1, cn_import_size_of, ANY_BATCH | TRANSPOSED},
-    {"Slice", 1, 5, cn_import_slice, ANY_BATCH},
-    {"Softmax", 1, 1, cn_import_softmax, ANY_BATCH},
-    {"Softplus", 1, 1, cn_import_map, ANY_BATCH},
-    {"Softsign", 1, 1, cn_import_softsign, ANY_BATCH},
-    {"Split", 1, 2, cn_import_split, ANY_BATCH},
-    {"Sqrt", 1, 1, cn_import_map, ANY_BATCH},
-    {"Squeeze", 1, 2, cn_import_squeeze, ANY_BATCH},
-    {"Sub", 2, 2, cn_import_arithmetic, ANY_BATCH},
-    {"Sum", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, ANY_BATCH},
-    {"Tanh", 1, 1, cn_import_map, ANY_BATCH},
-    {"Tile", 2, 2, cn_import_tile, ANY_BATCH},
-    {"Transpose", 1, 1, cn_import_transpose, ANY_BATCH | TRANSPOSED},
-    {"Trilu", 1, 2, cn_import_trilu, ANY_BATCH},
-    {"Unsqueeze", 1, 2, cn_import_unsqueeze, ANY_BATCH},
-    {"Where", 3, 3, cn_import_where, ANY_BATCH},
-};
-
-#define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
-
-const char *cn_import_op_name(size_t i)
-{
-    return i < OP_COUNT ? ops[i].name : NULL;
-}
-
 struct name {
     struct cn_text text;
     uint32_t value;
@@ -361,16 +250,6 @@ static cn_err import_inputs(struct cn_importer *importer)
     return err;
 }
 
-static const struct op *find_op(const struct cn_onnx_node *node)
-{
-    if (node->domain.size && !cn_text_equal(node->domain, "ai.onnx"))
-        return NULL;
-    for (size_t i = 0; i < OP_COUNT; i++)
-        if (cn_text_equal(node->op, ops[i].name))
-            return &ops[i];
-    return NULL;
-}
-
 // No op here has a list of floats, so the importers may take every list for integers.
 static cn_err check_attributes(const struct cn_import_node *node)
 {
@@ -389,11 +268,11 @@ static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned 
 {
     cn_err err = CN_OK;
 
-    if (cn_import_value(node, input)->padded && !(takes & PADDED))
+    if (cn_import_value(node, input)->padded && !(takes & CN_TAKES_PADDED))
         err = cn_import_make_pads(node, input);
-    if (!err && cn_import_value(node, input)->transposed && !(takes & TRANSPOSED))
+    if (!err && cn_import_value(node, input)->transposed && !(takes & CN_TAKES_TRANSPOSED))
         err = cn_import_materialise(node, input);
-    if (!err && !(takes & ANY_BATCH)) {
+    if (!err && !(takes & CN_TAKES_ANY_BATCH)) {
         const struct cn_value *value = cn_import_value(node, input);
 
         if (value->batched && (value->batch_axis || value->dims[0] != node->graph->batch))
@@ -404,7 +283,7 @@ static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned 
 
 // Checks the attributes and fills in the inputs. *known is false when one of them was made by a
 // refused node.
-static cn_err bind_node(struct cn_import_node *node, const struct op *op, bool *known)
+static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *op, bool *known)
 {
     size_t count = node->node->input_count;
     cn_err err = check_attributes(node);
@@ -466,7 +345,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
                                   .onnx = importer->onnx,
                                   .node = source,
                                   .out = CN_GRAPH_NONE};
-    const struct op *op = find_op(source);
+    const struct cn_import_op *op = cn_import_op_find(source);
     bool known = false;
     cn_err err;
 
@@ -548,7 +427,7 @@ static cn_err import_head(struct cn_importer *importer, const struct cn_onnx_nod
                                   .onnx = importer->onnx,
                                   .node = source,
                                   .out = CN_GRAPH_NONE};
-    const struct op op = {.inputs_min = head == CN_HEAD_ENTROPY ? 2 : 1, .inputs_max = 3};
+    const struct cn_import_op op = {.inputs_min = head == CN_HEAD_ENTROPY ? 2 : 1, .inputs_max = 3};
     bool known;
     cn_err err = bind_node(&node, &op, &known);
 

@@ -2,7 +2,7 @@
 //
 // Shapes are inferred and integer arithmetic on shapes is done at once. What cannot be trained here
 // is refused with a line for each node, never only the first. The import_*.c files hold a function
-// for each ONNX op; import.c has the table.
+// for each ONNX op; import_ops.c has the table.
 #pragma once
 
 #include "runtime/engine/graph.h"
@@ -69,6 +69,23 @@ cn_err cn_import_make_pads(struct cn_import_node *node, size_t input);
 
 // A function for each ONNX op, in the files named for them.
 typedef cn_err cn_import_fn(struct cn_import_node *node);
+
+// What the import of an op copes with by itself.
+enum {
+    CN_TAKES_PADDED = 1,     // cn_value.padded
+    CN_TAKES_TRANSPOSED = 2, // cn_value.transposed
+    CN_TAKES_ANY_BATCH = 4,  // a batch that is not dimension 0, or only a factor of it
+};
+
+struct cn_import_op {
+    const char *name;
+    size_t inputs_min, inputs_max;
+    cn_import_fn *import;
+    unsigned takes;
+};
+
+// The op of a node, or NULL.
+const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node);
 
 cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_size_of; // _shapes
 cn_import_fn cn_import_constant_of_shape, cn_import_range, cn_import_trilu;

@@ -1,0 +1,112 @@
+// The table of ONNX ops that can be imported.
+#include "runtime/engine/import.h"
+
+static const struct cn_import_op ops[] = {
+    {"Abs", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Add", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"And", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"AveragePool", 1, 1, cn_import_pool, CN_TAKES_PADDED},
+    {"BatchNormalization", 5, 5, cn_import_batch_norm, 0},
+    {"Cast", 1, 1, cn_import_cast, CN_TAKES_ANY_BATCH},
+    {"Ceil", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Celu", 1, 1, cn_import_celu, CN_TAKES_ANY_BATCH},
+    {"Clip", 1, 3, cn_import_clip, CN_TAKES_ANY_BATCH},
+    {"Concat", 1, CN_IMPORT_INPUTS, cn_import_concat, CN_TAKES_ANY_BATCH},
+    {"Constant", 0, 0, cn_import_constant, 0},
+    {"ConstantOfShape", 1, 1, cn_import_constant_of_shape, 0},
+    {"Conv", 2, 3, cn_import_conv, CN_TAKES_PADDED},
+    {"ConvTranspose", 2, 3, cn_import_conv_transpose, 0},
+    {"Cos", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Div", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Dropout", 1, 3, cn_import_dropout, CN_TAKES_ANY_BATCH},
+    {"Elu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Equal", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Erf", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Exp", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Expand", 2, 2, cn_import_expand, CN_TAKES_ANY_BATCH},
+    {"Flatten", 1, 1, cn_import_flatten, CN_TAKES_ANY_BATCH},
+    {"Floor", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Gather", 2, 2, cn_import_gather, CN_TAKES_ANY_BATCH},
+    {"GatherElements", 2, 2, cn_import_gather_elements, CN_TAKES_ANY_BATCH},
+    {"Gelu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Gemm", 2, 3, cn_import_gemm, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
+    {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, 0},
+    {"GlobalMaxPool", 1, 1, cn_import_global_max_pool, 0},
+    {"Greater", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"GreaterOrEqual", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"GroupNormalization", 3, 3, cn_import_group_norm, 0},
+    {"GRU", 3, 6, cn_import_recurrent, CN_TAKES_ANY_BATCH},
+    {"HardSigmoid", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"HardSwish", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Identity", 1, 1, cn_import_identity,
+     CN_TAKES_ANY_BATCH | CN_TAKES_PADDED | CN_TAKES_TRANSPOSED},
+    {"InstanceNormalization", 3, 3, cn_import_instance_norm, 0},
+    {"LayerNormalization", 2, 3, cn_import_layer_norm, CN_TAKES_ANY_BATCH},
+    {"LeakyRelu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Less", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"LessOrEqual", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Log", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"LogSoftmax", 1, 1, cn_import_softmax, CN_TAKES_ANY_BATCH},
+    {"LSTM", 3, 8, cn_import_recurrent, CN_TAKES_ANY_BATCH},
+    {"MatMul", 2, 2, cn_import_matmul, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
+    {"Max", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"MaxPool", 1, 1, cn_import_pool, 0},
+    {"Min", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Mish", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Mul", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Neg", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Not", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Or", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Pad", 1, 4, cn_import_pad, CN_TAKES_ANY_BATCH},
+    {"Pow", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"PRelu", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Range", 3, 3, cn_import_range, 0},
+    {"Reciprocal", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"ReduceMax", 1, 2, cn_import_extreme, CN_TAKES_ANY_BATCH},
+    {"ReduceMean", 1, 2, cn_import_reduce, CN_TAKES_ANY_BATCH},
+    {"ReduceMin", 1, 2, cn_import_extreme, CN_TAKES_ANY_BATCH},
+    {"ReduceSum", 1, 2, cn_import_reduce, CN_TAKES_ANY_BATCH},
+    {"Relu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Reshape", 2, 2, cn_import_reshape, CN_TAKES_ANY_BATCH},
+    {"Resize", 1, 4, cn_import_resize, 0},
+    {"RNN", 3, 6, cn_import_recurrent, CN_TAKES_ANY_BATCH},
+    {"Round", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Selu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Shape", 1, 1, cn_import_shape_of, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
+    {"Sigmoid", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Sign", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Sin", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Size", 1, 1, cn_import_size_of, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
+    {"Slice", 1, 5, cn_import_slice, CN_TAKES_ANY_BATCH},
+    {"Softmax", 1, 1, cn_import_softmax, CN_TAKES_ANY_BATCH},
+    {"Softplus", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Softsign", 1, 1, cn_import_softsign, CN_TAKES_ANY_BATCH},
+    {"Split", 1, 2, cn_import_split, CN_TAKES_ANY_BATCH},
+    {"Sqrt", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Squeeze", 1, 2, cn_import_squeeze, CN_TAKES_ANY_BATCH},
+    {"Sub", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Sum", 1, CN_IMPORT_INPUTS, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
+    {"Tanh", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"Tile", 2, 2, cn_import_tile, CN_TAKES_ANY_BATCH},
+    {"Transpose", 1, 1, cn_import_transpose, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
+    {"Trilu", 1, 2, cn_import_trilu, CN_TAKES_ANY_BATCH},
+    {"Unsqueeze", 1, 2, cn_import_unsqueeze, CN_TAKES_ANY_BATCH},
+    {"Where", 3, 3, cn_import_where, CN_TAKES_ANY_BATCH},
+};
+
+#define OP_COUNT (sizeof(ops) / sizeof(ops[0]))
+
+const char *cn_import_op_name(size_t i)
+{
+    return i < OP_COUNT ? ops[i].name : NULL;
+}
+
+const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node)
+{
+    if (node->domain.size && !cn_text_equal(node->domain, "ai.onnx"))
+        return NULL;
+    for (size_t i = 0; i < OP_COUNT; i++)
+        if (cn_text_equal(node->op, ops[i].name))
+            return &ops[i];
+    return NULL;
+}
