@@ -132,6 +132,7 @@ static cn_err adopt(struct alone *alone, const float *values, uint32_t number)
     cn_version_put_header(&header, bytes);
     memcpy(bytes + CN_VERSION_HEADER_SIZE, values, size - CN_VERSION_HEADER_SIZE);
     cn_crypto_digest(bytes, size, version.digest);
+    session->held.residual_version = number; // nothing is sent, so nothing waits to be
     err = cn_session_install(session, alone->collective, &version);
     free(bytes);
     return err;
