@@ -256,6 +256,15 @@ const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, s
     return roster->boards.items;
 }
 
+uint32_t cn_roster_registered(const struct cn_roster *roster)
+{
+    uint32_t registered = 0;
+    for (size_t i = 0; i < roster->boards.count; i++)
+        registered += roster->boards.items[i].facts.cpu_count > 0 &&
+                      !roster->boards.items[i].enrolled.revoked;
+    return registered;
+}
+
 const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count)
 {
     *count = roster->group_count;

@@ -58,3 +58,6 @@ void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t versi
 // All boards, revoked ones too, in the order of enrolment; all groups in the order of names.
 const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, size_t *count);
 const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count);
+
+// Boards that have registered since the start and are not revoked.
+uint32_t cn_roster_registered(const struct cn_roster *roster);

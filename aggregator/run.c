@@ -394,16 +394,6 @@ cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
     }
 }
 
-static uint32_t count_registered(const struct cn_roster *roster)
-{
-    size_t count;
-    const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
-    uint32_t registered = 0;
-    for (size_t i = 0; i < count; i++)
-        registered += boards[i].facts.cpu_count > 0 && !boards[i].enrolled.revoked;
-    return registered;
-}
-
 void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_state *state)
 {
     *state = (struct cn_run_state){
@@ -411,7 +401,7 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .round = run->round,
         .selected = run->selected,
         .accepted = run->accepted,
-        .boards = count_registered(run->config.roster),
+        .boards = cn_roster_registered(run->config.roster),
         .end_reason = run->end_reason,
         .progress = run->progress,
     };

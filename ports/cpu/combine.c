@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ports/cpu/kernel.h"
+#include "ports/cpu/sums.h"
 
 #define CHUNK 256 // of a row that is worked on aside
 
@@ -210,22 +211,6 @@ static const float *grad_chunk(const struct grad_row *row, size_t first, size_t 
     return aside;
 }
 
-static float sum_of(const float *values, size_t count)
-{
-    float part[8] = {0};
-    float sum = 0;
-    size_t i = 0;
-
-    for (; i + 8 <= count; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            part[j] += values[i + j];
-    for (; i < count; i++)
-        sum += values[i];
-    for (size_t j = 0; j < 8; j++)
-        sum += part[j];
-    return sum;
-}
-
 static void add_grad_row(const struct grad_row *row, size_t cols, float *to, size_t step)
 {
     const float scale = row->op->scale;
@@ -236,7 +221,7 @@ static void add_grad_row(const struct grad_row *row, size_t cols, float *to, siz
         const float *values = grad_chunk(row, first, count, aside);
 
         if (!step)
-            *to += scale * sum_of(values, count);
+            *to += scale * row_sum(values, count);
         else
             for (size_t i = 0; i < count; i++)
                 to[(first + i) * step] += scale * values[i];

@@ -5,6 +5,7 @@
 
 #include "ports/cpu/curves.h"
 #include "ports/cpu/kernel.h"
+#include "ports/cpu/sums.h"
 
 // 1 / (1 + exp(-x)).
 static inline float sigmoid(float x)
@@ -224,22 +225,6 @@ void cpu_map_grad(const struct cpu_task *task)
     // clang-format on
 }
 
-static float sum_row(const float *row, size_t count)
-{
-    float part[8] = {0};
-    float sum = 0;
-    size_t i = 0;
-
-    for (; i + 8 <= count; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            part[j] += row[i + j];
-    for (; i < count; i++)
-        sum += row[i];
-    for (size_t j = 0; j < 8; j++)
-        sum += part[j];
-    return sum;
-}
-
 void cpu_bias_grad(const struct cpu_task *task)
 {
     const struct cn_bias *op = &task->call->bias;
@@ -254,7 +239,7 @@ void cpu_bias_grad(const struct cpu_task *task)
                 db[c] += op->scale * dy[c];
         else
             for (size_t c = 0; c < op->channels; c++)
-                db[c] += op->scale * sum_row(dy + c * op->inner, op->inner);
+                db[c] += op->scale * row_sum(dy + c * op->inner, op->inner);
         dy += op->channels * op->inner;
     }
 }

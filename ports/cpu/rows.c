@@ -4,22 +4,7 @@
 
 #include "ports/cpu/curves.h"
 #include "ports/cpu/kernel.h"
-
-static float sum_of(const float *values, size_t count)
-{
-    float part[8] = {0};
-    float sum = 0;
-    size_t i = 0;
-
-    for (; i + 8 <= count; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            part[j] += values[i + j];
-    for (; i < count; i++)
-        sum += values[i];
-    for (size_t j = 0; j < 8; j++)
-        sum += part[j];
-    return sum;
-}
+#include "ports/cpu/sums.h"
 
 static float dot(const float *a, const float *b, size_t count)
 {
@@ -84,7 +69,7 @@ static void softmax_row(const struct cn_softmax *op, const float *x, float *y)
     // A row of which nothing is left (all -inf) has no softmax: NaN, as everywhere else.
     if (inner == 1) {
         exp_row(x, largest, op->cols, y);
-        sum = sum_of(y, op->cols);
+        sum = row_sum(y, op->cols);
     } else {
         for (size_t c = 0; c < op->cols; c++) {
             y[c * inner] = expf(x[c * inner] - largest);
@@ -117,7 +102,7 @@ static void softmax_grad_row(const struct cn_softmax *op, const float *dy, const
     float sum = 0;
 
     if (inner == 1)
-        sum = op->log ? sum_of(dy, op->cols) : dot(dy, y, op->cols);
+        sum = op->log ? row_sum(dy, op->cols) : dot(dy, y, op->cols);
     else
         for (size_t c = 0; c < op->cols; c++)
             sum += op->log ? dy[c * inner] : dy[c * inner] * y[c * inner];
@@ -151,7 +136,7 @@ static size_t affine_of(const struct cn_norm *op, size_t row)
 static void norm_row(const struct cn_norm *op, const float *x, const float *gamma,
                      const float *beta, float *y, float *saved)
 {
-    const float mean = sum_of(x, op->cols) / (float)op->cols;
+    const float mean = row_sum(x, op->cols) / (float)op->cols;
     float variance, scale;
 
     for (size_t c = 0; c < op->cols; c++)
@@ -197,7 +182,7 @@ static void norm_grad_row(const struct cn_norm *op, const float *dy, const float
     else
         for (size_t c = 0; c < op->cols; c++)
             dx[c] = dy[c] * gamma[c / op->inner];
-    first = sum_of(dx, op->cols) * share;
+    first = row_sum(dx, op->cols) * share;
     second = dot_centred(dx, x, mean, op->cols) * share * scale;
     for (size_t c = 0; c < op->cols; c++)
         dx[c] = scale * (dx[c] - first - (x[c] - mean) * scale * second);
@@ -233,7 +218,7 @@ static void norm_grad_affine_row(const struct cn_norm *op, const float *dy, cons
         if (dgamma)
             dgamma[k] += dot_centred(from, x + k * op->inner, mean, op->inner) * scale;
         if (dbeta)
-            dbeta[k] += sum_of(from, op->inner);
+            dbeta[k] += row_sum(from, op->inner);
     }
 }
 

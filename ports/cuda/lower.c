@@ -10,7 +10,6 @@
 #define PARTS 32       // pieces of a long sum over rows
 #define SHORT_SUM 64   // a sum that one thread may do
 #define MANY_SUMS 4096 // so many that each may be one thread's
-#define HEAD_MAX 256   // width of an attention head
 #define WORDS_MAX INT32_MAX
 
 // Saturates, so that what overflows is too large too.
@@ -154,16 +153,6 @@ static uint64_t recurrent_elements(const struct cn_call *call)
 
     return most(times(times(op->steps, gates_of(op) + 1), op->hidden),
                 times(times(gates_of(op), op->hidden), op->hidden));
-}
-
-static uint64_t attention_elements(const struct cn_call *call)
-{
-    const struct cn_attention *op = &call->attention;
-
-    // Wider heads do not fit the kernel's registers.
-    if (op->width > HEAD_MAX || op->v_width > HEAD_MAX)
-        return UINT64_MAX;
-    return times(op->heads, times(most(op->q_rows, op->k_rows), most(op->width, op->v_width)));
 }
 
 static uint64_t loss_elements(const struct cn_call *call)
@@ -382,36 +371,6 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
     return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
 }
 
-static uint64_t attention_blocks(const struct cuda *cuda, const struct cuda_args *args, size_t rows)
-{
-    uint64_t warps = cuda->threads / 32;
-
-    return (rows + warps - 1) / warps * args->call.attention.heads * args->samples;
-}
-
-static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
-{
-    const struct cn_attention *op = &args->call.attention;
-    cn_err err;
-
-    if (args->call.op == CN_OP_ATTENTION)
-        return cuda_launch_blocks(cuda, CUDA_KERNEL_attention, args,
-                                  attention_blocks(cuda, args, op->q_rows));
-    // Heads that share k or v would add to one place.
-    if (op->heads > 1 && (!op->stride_k || !op->stride_v || !op->stride_q))
-        return CN_ENOTSUP;
-    err = cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_query, args,
-                             attention_blocks(cuda, args, op->q_rows));
-    return err ? err
-               : cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_key, args,
-                                    attention_blocks(cuda, args, op->k_rows));
-}
-
-static size_t attention_workspace(const struct cn_call *call, size_t samples)
-{
-    return samples * call->attention.heads * call->attention.q_rows;
-}
-
 static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_loss_call *op = &args->call.loss;
@@ -471,8 +430,6 @@ static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
     [CN_OP_RESIZE_GRAD] = {lower_resize, resize_elements},
     [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace},
     [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_elements, recurrent_workspace},
-    [CN_OP_ATTENTION] = {lower_attention, attention_elements},
-    [CN_OP_ATTENTION_GRAD] = {lower_attention, attention_elements, attention_workspace},
     [CN_OP_CROSS_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
     [CN_OP_BINARY_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
     [CN_OP_MSE] = {lower_loss, loss_elements, loss_workspace},

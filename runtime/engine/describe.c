@@ -34,8 +34,6 @@ static const char *const names[CN_OP_COUNT] = {
     [CN_OP_RESIZE_GRAD] = "resize, gradient",
     [CN_OP_RECURRENT] = "recurrent layer",
     [CN_OP_RECURRENT_GRAD] = "recurrent layer, gradient",
-    [CN_OP_ATTENTION] = "attention",
-    [CN_OP_ATTENTION_GRAD] = "attention, gradient",
     [CN_OP_CROSS_ENTROPY] = "cross-entropy",
     [CN_OP_BINARY_ENTROPY] = "binary cross-entropy",
     [CN_OP_MSE] = "mean squared error",
@@ -74,8 +72,6 @@ static double recurrent_flops(const struct cn_recurrent *r)
 double cn_describe_flops(const struct cn_call *call)
 {
     const struct cn_products *p = &call->products;
-    const struct cn_attention *a = &call->attention;
-    double attention;
 
     switch (call->op) {
     case CN_OP_MATMUL:
@@ -90,11 +86,6 @@ double cn_describe_flops(const struct cn_call *call)
     case CN_OP_RECURRENT:
     case CN_OP_RECURRENT_GRAD:
         return recurrent_flops(&call->recurrent);
-    case CN_OP_ATTENTION:
-    case CN_OP_ATTENTION_GRAD:
-        attention = 2 * (double)a->heads * (double)a->q_rows * (double)a->k_rows *
-                    (double)(a->width + a->v_width);
-        return call->op == CN_OP_ATTENTION ? attention : 2.5 * attention;
     default:
         return 0;
     }

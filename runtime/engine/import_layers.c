@@ -123,12 +123,11 @@ static cn_err read_geometry(const struct cn_import_node *node, struct cn_window 
     return CN_OK;
 }
 
-// The whole geometry of a convolution or pooling of input 0.
-static cn_err read_window(const struct cn_import_node *node, struct cn_window *w)
+// The planes of input 0 and the attributes of a window over them.
+static cn_err read_attributes(const struct cn_import_node *node, struct cn_window *w,
+                              uint64_t before[2], uint64_t after[2])
 {
-    const struct cn_value *x = cn_import_value(node, 0);
-    uint64_t before[2] = {0}, after[2] = {0};
-    uint32_t axes = x->rank - 2;
+    uint32_t axes = cn_import_value(node, 0)->rank - 2;
     cn_err err = read_geometry(node, w);
 
     if (!err)
@@ -139,6 +138,16 @@ static cn_err read_window(const struct cn_import_node *node, struct cn_window *w
         err = read_extent(node, "dilations", axes, w->dilation);
     if (!err)
         err = read_pads(node, w, axes, before, after);
+    return err;
+}
+
+// The whole geometry of a convolution or pooling of input 0.
+static cn_err read_window(const struct cn_import_node *node, struct cn_window *w)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    uint64_t before[2] = {0}, after[2] = {0};
+    cn_err err = read_attributes(node, w, before, after);
+
     for (int i = 0; i < 2; i++) {
         before[i] += x->pad_before[i];
         after[i] += x->pad_after[i];
@@ -204,16 +213,8 @@ static cn_err transposed_window(const struct cn_import_node *node, struct cn_win
     const struct cn_onnx_attribute *extra = cn_onnx_attribute_find(node->node, "output_padding");
     uint64_t before[2] = {0}, after[2] = {0};
     uint32_t axes = x->rank - 2;
-    cn_err err = read_geometry(node, w);
+    cn_err err = read_attributes(node, w, before, after);
 
-    if (!err)
-        err = read_extent(node, "kernel_shape", axes, w->kernel);
-    if (!err)
-        err = read_extent(node, "strides", axes, w->stride);
-    if (!err)
-        err = read_extent(node, "dilations", axes, w->dilation);
-    if (!err)
-        err = read_pads(node, w, axes, before, after);
     if (err)
         return err;
     if (cn_onnx_attribute_find(node->node, "output_shape") || (extra && extra->count != axes))

@@ -90,8 +90,6 @@ enum cn_op {
                             //                    y, saved  struct cn_recurrent
     CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell]
                             //                    dgates, [dhidden], [dfirst, dfirst_cell]
-    CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
-    CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]    dq, dk, dv
     CN_OP_CROSS_ENTROPY,    // logits, labels, [class weights]  [dlogits]  struct cn_loss_call
     CN_OP_BINARY_ENTROPY,   // logits, targets    [dlogits]
     CN_OP_MSE,              // y, targets         [dy]
@@ -347,16 +345,6 @@ struct cn_recurrent {
     bool reset_after; // GRU: linear_before_reset, as PyTorch has it
 };
 
-// y = softmax(scale * q k' + mask) v for each of heads. q is q_rows x width with stride words
-// between heads and leading words between rows, and so on; mask is q_rows x k_rows, shared by all.
-struct cn_attention {
-    size_t heads, q_rows, k_rows, width, v_width;
-    size_t stride_q, stride_k, stride_v, stride_y;
-    size_t leading_q, leading_k, leading_v, leading_y;
-    float scale;
-    bool causal; // as a mask that leaves row i the columns up to i
-};
-
 // A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
 // gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
 // element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
@@ -410,7 +398,6 @@ struct cn_call {
         struct cn_gather gather;
         struct cn_resize resize;
         struct cn_recurrent recurrent;
-        struct cn_attention attention;
         struct cn_loss_call loss;
         struct cn_range range;
     };

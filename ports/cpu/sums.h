@@ -1,0 +1,20 @@
+// sums.h - the sum of a row, in eight parts so that it fills a vector.
+#pragma once
+
+#include <stddef.h>
+
+static inline float row_sum(const float *row, size_t count)
+{
+    float part[8] = {0};
+    float sum = 0;
+    size_t i = 0;
+
+    for (; i + 8 <= count; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            part[j] += row[i + j];
+    for (; i < count; i++)
+        sum += row[i];
+    for (size_t j = 0; j < 8; j++)
+        sum += part[j];
+    return sum;
+}
