@@ -4,6 +4,9 @@
 
 #include "runtime/round/session.h"
 
+// Steps of the run before the one that comes next, whoever trained them.
+uint64_t cn_session_steps_before(const struct cn_session *session);
+
 // A row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
 
