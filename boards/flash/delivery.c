@@ -22,12 +22,13 @@ static int deliver(const struct cn_delivery_target *target, struct cn_delivery *
 
     if (code)
         return code;
-    code = unless_stopped(cn_payload_add(&delivery->payload, key, CN_PAYLOAD_ETC "/node.key", 0600));
+    code =
+        unless_stopped(cn_payload_add(&delivery->payload, key, CN_PAYLOAD_ETC "/node.key", 0600));
     if (!code)
         code = target->write(delivery);
     if (code && !delivery->delivered)
         cn_enrol_revoke(&delivery->order);
-    return code;
+    return code ? unless_stopped(code) : CN_EXIT_DONE;
 }
 
 static int carry_out(const struct cn_delivery_target *target, struct cn_delivery *delivery)
@@ -44,11 +45,11 @@ static int carry_out(const struct cn_delivery_target *target, struct cn_delivery
 static int check_operand(const struct cn_delivery_target *target, const struct cn_order *order)
 {
     bool given = order->positional && order->positional[0] != '-';
-    const char *missing = target->operand && !given         ? target->operand
+    const char *missing = target->operand && !given           ? target->operand
                           : target->operand || !target->write ? NULL
-                          : !order->base                    ? "--base"
-                          : !order->out                     ? "-o OUT"
-                                                            : NULL;
+                          : !order->base                      ? "--base"
+                          : !order->out                       ? "-o OUT"
+                                                              : NULL;
 
     if (missing)
         cn_talk_error("--help describes the options", "%s is missing", missing);
