@@ -15,9 +15,9 @@ enum seen {
 
 // Of a member of the view: does it live?
 struct watched {
-    uint64_t alive_ms; // when it was last heard
-    uint64_t beat_ms;  // when the next heartbeat to it is due
-    uint64_t probe_ms; // it was asked for a sign; 0: it was not
+    uint64_t alive_ms;                        // when it was last heard
+    uint64_t beat_ms;                         // when the next heartbeat to it is due
+    uint64_t probe_ms;                        // it was asked for a sign; 0: it was not
     bool owes_probe, owes_beat, owes_suspect; // messages to send to it
 };
 
