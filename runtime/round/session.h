@@ -37,7 +37,8 @@ struct cn_session {
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
     struct cn_dataset *dataset;
-    const struct cn_layout *layout; // of the trainer
+    struct cn_layout layout_own;
+    const struct cn_layout *layout; // that of the trainer, with what the job says of its tensors
     struct cn_batch batch;          // room for one micro-batch
     struct cn_checkpoint held;
     bool weighted;                     // rows may weigh other than 1 a sample: members say how much
