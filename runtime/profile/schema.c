@@ -25,6 +25,7 @@ static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
+static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
@@ -91,6 +92,10 @@ const struct cn_schema_row cn_schema[] = {
      .about = "training pauses when the node wrote so much in 24 h"},
     {"network.uplink", CN_VALUE_RATE, BOARD | SITE, AT(uplink_bps), 1000, 1e12, "none",
      .initial = "none", .uses = NODE, .about = "what this board may send to the aggregator"},
+    {"network.transport", CN_VALUE_CHOICE, BOARD | SITE, AT(transport), .choices = transports,
+     .initial = "auto", .uses = NODE,
+     .about = "udp or tcp to the aggregator; auto: udp, unless that is not answered or tcp carries "
+              "more"},
     {"network.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(round_bytes), 1024, 64 * TIB, "none",
      .initial = "none", .uses = NODE,
      .about = "size of an update, at most; with update.up.mode auto"},
@@ -128,6 +133,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "full versions that stay stored; the first and the best always do"},
     {"gateway.spool", CN_VALUE_SIZE, SITE, AT(gateway.spool_limit), MIB, 64 * TIB,
      .initial = "1 GiB", .uses = GATEWAY, .about = "disk space for updates"},
+    {"gateway.board_rate", CN_VALUE_RATE, SITE, AT(gateway.board_bps), 1000, 1e12, "none",
+     .initial = "none", .uses = GATEWAY,
+     .about = "updates and models of each board, both ways together, at most"},
     {"job", CN_VALUE_LINK, SITE, .example = "job.yaml", .uses = TRAIN | GATEWAY,
      .about = "file of the job, or its keys"},
     {"job.name", CN_VALUE_NAME, JOB, AT(job.name), .example = "my-job", .required = TRAIN | GATEWAY,
