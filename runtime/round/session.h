@@ -28,7 +28,6 @@ struct cn_session_config {
     uint32_t lineage;
     const char *group; // name of the sender of updates
     bool sequential;   // samples in file order
-    bool keep_calls;   // for cn_trainer_time_ops
     int stop_fd;       // readable when the caller wants to stop; -1 for none
 };
 

@@ -31,7 +31,8 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
 
     if (err)
         return err;
-    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
+    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients,
+                         cn_trainer_gradient_words(session->trainer));
 }
 
 // The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
