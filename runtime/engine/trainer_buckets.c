@@ -72,11 +72,11 @@ static cn_err prepare_bucket(struct cn_trainer *trainer, uint32_t index, size_t 
     struct bucket *bucket = &trainer->buckets[index];
     bool last = index + 1 == trainer->bucket_count;
     size_t end = last ? trainer->layout.total : bucket->first + bucket->count;
-    cn_err err = trainer->ops->prepare(trainer->device, trainer->calls + from, to - from,
-                                       &bucket->train);
+    cn_err err =
+        trainer->ops->prepare(trainer->device, trainer->calls + from, to - from, &bucket->train);
 
-    return err ? err : cn_trainer_prepare_sum(trainer, bucket->first, end - bucket->first,
-                                              &bucket->sum);
+    return err ? err
+               : cn_trainer_prepare_sum(trainer, bucket->first, end - bucket->first, &bucket->sum);
 }
 
 static cn_err prepare_buckets(struct cn_trainer *trainer, const size_t *last, uint32_t count,
@@ -148,8 +148,8 @@ cn_err cn_trainer_run_buckets(struct cn_trainer *trainer, const struct cn_hyper 
         if (!err)
             err = ops->run(trainer->device, bucket->sum, hyper);
         if (!err)
-            err = ops->show(trainer->device, CN_ARENA_GRADIENTS, bucket->first, bucket->count,
-                            &host);
+            err =
+                ops->show(trainer->device, CN_ARENA_GRADIENTS, bucket->first, bucket->count, &host);
         if (err)
             return err;
         bucket->data = host;

@@ -1,4 +1,5 @@
-// Gradients in buckets, on every port: the bits of a whole step, told of while the rest is computed.
+// Gradients in buckets, on every port: the bits of a whole step, told of while the rest is
+// computed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +20,8 @@ struct told {
     struct cn_trainer *trainer;
     uint32_t count;
     size_t words, first; // of all, of the first bucket
-    float *row;   // the gradients, as each bucket was when it came
-    float *after; // the bucket behind, at that time
+    float *row;          // the gradients, as each bucket was when it came
+    float *after;        // the bucket behind, at that time
 };
 
 struct bench {
@@ -194,7 +195,8 @@ static void buckets_are_at_least_as_large_as_asked(void **state)
 
         assert_int_equal(cn_trainer_set_buckets(bench.trainer, words), CN_OK);
         for (uint32_t i = 0; i < cn_trainer_bucket_count(bench.trainer); i++) {
-            assert_true(cn_trainer_bucket_words(bench.trainer, i) >= (words < total ? words : total));
+            assert_true(cn_trainer_bucket_words(bench.trainer, i) >=
+                        (words < total ? words : total));
             sum += cn_trainer_bucket_words(bench.trainer, i);
         }
         assert_int_equal(sum, total);
