@@ -72,7 +72,6 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .rules = &config->job->rules,
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
-        .keep_calls = config->keep_calls,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;
