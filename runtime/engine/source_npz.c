@@ -34,10 +34,8 @@ static const uint8_t *find_end(const uint8_t *data, size_t size)
 // Both sizes are below 4 GiB: they come from 32-bit fields.
 static bool unpack(const uint8_t *packed, size_t packed_size, uint8_t *to, size_t size)
 {
-    z_stream stream = {.next_in = packed,
-                       .avail_in = (uInt)packed_size,
-                       .next_out = to,
-                       .avail_out = (uInt)size};
+    z_stream stream = {
+        .next_in = packed, .avail_in = (uInt)packed_size, .next_out = to, .avail_out = (uInt)size};
     bool whole;
 
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) // negative: deflate without zlib's header

@@ -37,6 +37,7 @@ struct cn_session {
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
     struct cn_dataset *dataset;
+    uint32_t shards_round;          // the round that the data set's shards are of; 0: none
     const struct cn_layout *layout; // of the trainer
     struct cn_batch batch;          // room for one micro-batch
     struct cn_checkpoint held;

@@ -61,7 +61,7 @@ static struct cn_dataset *open_set(const struct bench *bench, const char *direct
 {
     char inputs[512], labels[512];
     struct cn_dataset_config config = {
-        .inputs = inputs, .labels = labels, .scale = 0.0625, .seed = seed};
+        .files = {.inputs = inputs, .labels = labels}, .scale = 0.0625, .seed = seed};
     struct cn_sample_shape shape;
     struct cn_dataset *set;
     static struct cn_diag diag;
