@@ -6,6 +6,7 @@
 #   build/deps/sysroot-arm64   libyaml, SQLite, zlib, cmocka: headers and libraries
 #   build/deps/guest-arm64     kernel, its modules, busybox: what a small image boots with
 #   build/deps/prefix-arm64    the libraries of build.sh
+#   build/deps/ssh             an ssh server for this machine, not installed: tests put it into a root of theirs
 
 cross_sysroot=$deps/sysroot-arm64
 cross_guest=$deps/guest-arm64
@@ -72,7 +73,8 @@ fetch_cross()
     kernel=$(cross_apt apt-cache show --no-all-versions linux-image-cloud-arm64 |
         sed -n 's/^Depends: \([^ ]*\).*/\1/p')
     unpack_packages "$cross_sysroot" libyaml-dev libsqlite3-dev zlib1g-dev libcmocka-dev libcmocka0 &&
-        unpack_packages "$cross_guest" "$kernel" busybox-static
+        unpack_packages "$cross_guest" "$kernel" busybox-static &&
+        mkdir -p "$deps/ssh" && (cd "$deps/ssh" && apt-get -q download openssh-server libwrap0)
 }
 
 build_cross()

@@ -11,7 +11,7 @@
 // A path with a * in its last part stands for many files, shards, which may come while the data set
 // is in use (shards.h). Each shard is split by itself, so that a sample stays on its side when
 // others come.
-// Threading: batches may be read by any one thread at a time.
+// Threading: any threads may read batches at the same time; nobody during a refresh.
 #pragma once
 
 #include <stdbool.h>

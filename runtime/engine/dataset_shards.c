@@ -168,8 +168,7 @@ static struct shard *find_open(const struct cn_dataset *dataset, const struct cn
 
 static cn_err keep(struct gathering *work, struct shard *shard)
 {
-    struct shard **grown =
-        realloc(work->shards, (work->shard_count + 1) * sizeof(struct shard *));
+    struct shard **grown = realloc(work->shards, (work->shard_count + 1) * sizeof(struct shard *));
 
     if (!grown)
         return CN_ENOMEM;
@@ -181,8 +180,7 @@ static cn_err keep(struct gathering *work, struct shard *shard)
 static cn_err take_entry(struct gathering *work, struct cn_shard entry)
 {
     const struct cn_dataset_files *group = group_of(work->dataset, entry.apart);
-    const struct cn_shard *known =
-        cn_shards_get(&work->dataset->list, entry.name, entry.apart);
+    const struct cn_shard *known = cn_shards_get(&work->dataset->list, entry.name, entry.apart);
     struct shard *shard = find_open(work->dataset, &entry);
     struct cn_diag diag;
     cn_err err;
@@ -258,8 +256,7 @@ static cn_err check_training(const struct gathering *work)
     for (size_t i = 0; i < work->shard_count; i++)
         if (work->shards[i]->held_out < work->shards[i]->count)
             return CN_OK;
-    cn_diag_add(work->diag, "%s: no samples to train on",
-                first_path(&work->dataset->config.files));
+    cn_diag_add(work->diag, "%s: no samples to train on", first_path(&work->dataset->config.files));
     return CN_EFORMAT;
 }
 

@@ -76,8 +76,7 @@ static cn_err take_name(void *context, const char *file)
     struct cn_shard shard = {.apart = search->apart};
 
     if (length <= start + end || length - start - end >= sizeof(shard.name) || file[0] == '.' ||
-        strncmp(file, search->start, start) != 0 ||
-        strcmp(file + length - end, search->end) != 0)
+        strncmp(file, search->start, start) != 0 || strcmp(file + length - end, search->end) != 0)
         return CN_OK;
     snprintf(shard.name, sizeof(shard.name), "%.*s", (int)(length - start - end), file + start);
     return is_plain(shard.name) ? cn_shards_add(search->found, &shard) : CN_OK;

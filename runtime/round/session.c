@@ -170,6 +170,7 @@ void cn_session_close(struct cn_session *session)
     cn_checkpoint_deinit(&session->held);
     free(session->spectrum);
     cn_batch_deinit(&session->batch);
+    cn_reader_close(session->reader);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);

@@ -171,7 +171,7 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag)
         err = cn_dataset_open(&config, &shape, diag, &session->dataset);
     }
     cn_shards_deinit(&shards);
-    return err;
+    return err ? err : cn_reader_open(session->dataset, &shape, job->batch, &session->reader);
 }
 
 cn_err cn_session_take_shards(struct cn_session *session, uint32_t round)
@@ -181,6 +181,7 @@ cn_err cn_session_take_shards(struct cn_session *session, uint32_t round)
 
     if (!cn_dataset_is_open_ended(session->dataset) || session->shards_round == round)
         return CN_OK;
+    cn_reader_stop(session->reader);
     err = cn_dataset_refresh(session->dataset, &changed);
     if (err)
         return err;

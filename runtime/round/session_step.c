@@ -16,10 +16,11 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
     cn_err err = CN_OK;
 
     for (uint32_t i = 0; i < job->accumulate && !err; i++) {
-        cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        const struct cn_batch *batch = cn_reader_take(session->reader, index + i);
+
         cn_trainer_draw(session->trainer,
                         ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
-        err = cn_trainer_accumulate(session->trainer, &session->batch, metrics);
+        err = cn_trainer_accumulate(session->trainer, batch, metrics);
     }
     return err;
 }

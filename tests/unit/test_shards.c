@@ -72,8 +72,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const files[] = {"a1.csv", "a2.csv", "a3.csv", "a.csv", ".a4.csv",
-                                        "a5.csv.part", "test.csv"};
+    static const char *const files[] = {"a1.csv",  "a2.csv",      "a3.csv",  "a.csv",
+                                        ".a4.csv", "a5.csv.part", "test.csv"};
     struct fixture *f = *state;
 
     cn_dataset_close(f->dataset);
