@@ -40,6 +40,7 @@ struct cn_data_paths {
         char path[CN_PATH_SIZE];
     } files[CN_DATA_FILES];
     uint32_t file_count;
+    char held_out[CN_NAME_SIZE]; // another data set that only measures; "": a share of this one
 };
 
 struct cn_group_settings {

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
+#include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/link.h"
@@ -41,9 +42,11 @@ struct cn_session {
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
     struct cn_dataset *dataset;
+    struct cn_reader *reader; // of its batches
+    uint32_t shards_round;    // the round that the data set's shards are of; 0: none
     struct cn_layout layout_own;
     const struct cn_layout *layout; // that of the trainer, with what the job says of its tensors
-    struct cn_batch batch;          // room for one micro-batch
+    struct cn_batch batch;          // room for one micro-batch that is evaluated
     struct cn_checkpoint held;
     bool weighted;                     // rows may weigh other than 1 a sample: members say how much
     double step_loss;                  // mean of the last step

@@ -20,10 +20,11 @@ static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sin
     cn_err err = CN_OK;
 
     for (uint32_t i = 0; i < job->accumulate && !err; i++) {
-        cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        const struct cn_batch *batch = cn_reader_take(session->reader, index + i);
+
         cn_trainer_draw(session->trainer,
                         ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
-        err = cn_trainer_accumulate_last(session->trainer, &session->batch, metrics,
+        err = cn_trainer_accumulate_last(session->trainer, batch, metrics,
                                          i + 1 == job->accumulate ? sink : NULL);
     }
     return err;
