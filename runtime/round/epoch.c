@@ -497,7 +497,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
-    err = cn_session_join(session, epoch->collective, epoch->view.view.rank, epoch->view.view.size);
+    err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)
