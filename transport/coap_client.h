@@ -14,6 +14,7 @@ struct cn_coap_client_config {
     uint32_t address_count;       // 1 to CN_LINK_ADDRESSES
     uint32_t handshake_ms;        // an attempt that takes longer has failed; 0: 10 s
     uint32_t silence_ms;          // unanswered for so long: connect anew; 0: 5 s
+    uint32_t retry_max_ms;        // longest pause between attempts; 0: 60 s, refused 10 min
 };
 
 cn_err cn_coap_client_open(const struct cn_coap_client_config *config,

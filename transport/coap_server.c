@@ -435,6 +435,11 @@ cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
     return CN_OK;
 }
 
+int cn_coap_server_descriptor(const struct cn_coap_server *server)
+{
+    return coap_context_get_coap_fd(server->coap);
+}
+
 void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix)
 {
     coap_str_const_t path = {.length = strlen(prefix), .s = (const uint8_t *)prefix};

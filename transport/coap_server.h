@@ -107,6 +107,9 @@ cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
                            struct cn_coap_server **server);
 void cn_coap_server_close(struct cn_coap_server *server);
 
+// Readable when step has work.
+int cn_coap_server_descriptor(const struct cn_coap_server *server);
+
 // Waits up to timeout_ms for traffic and handles what is due.
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms);
 
