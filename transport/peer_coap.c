@@ -47,8 +47,8 @@ struct peer_link {
 
 // The resource of each type of message, GROUP.md.
 static const char *const names[] = {
-    [CN_MEMBERSHIP_JOIN] = "join",           [CN_MEMBERSHIP_BUSY] = "busy",
-    [CN_MEMBERSHIP_COMMIT] = "commit",       [CN_MEMBERSHIP_HEARTBEAT] = "hb",
+    [CN_MEMBERSHIP_JOIN] = "join",       [CN_MEMBERSHIP_BUSY] = "busy",
+    [CN_MEMBERSHIP_COMMIT] = "commit",   [CN_MEMBERSHIP_HEARTBEAT] = "hb",
     [CN_MEMBERSHIP_SUSPECT] = "suspect",
 };
 
@@ -102,6 +102,7 @@ static cn_err connect_to(struct peer_link *link, uint32_t index)
         .handshake_ms = HANDSHAKE_MS,
         .silence_ms = SILENCE_MS,
         .retry_max_ms = RETRY_MAX_MS,
+        .transport = CN_LINK_UDP,
     };
     cn_err err;
 
@@ -116,17 +117,17 @@ static cn_err connect_to(struct peer_link *link, uint32_t index)
         return err;
     peer->exchange->sink = take_reply;
     peer->exchange->context = (void *)&link->members[index];
-    return watch(link, peer->exchange->ops->descriptor(peer->exchange));
+    return watch(link, peer->exchange->descriptor);
 }
 
 static void tell_refusal(struct peer_link *link, uint32_t index)
 {
     struct peer *peer = &link->peers[index];
-    const char *text;
-    enum cn_exchange_state state = peer->exchange->ops->state(peer->exchange, &text);
+    enum cn_exchange_state state = peer->exchange->state;
 
     if (state == CN_EXCHANGE_REFUSED && !peer->told)
-        cn_log(CN_LOG_WARN, "peer", "%s refuses this board: %s", link->members[index].name, text);
+        cn_log(CN_LOG_WARN, "peer", "%s refuses this board: %s", link->members[index].name,
+               peer->exchange->text);
     if (state == CN_EXCHANGE_UP || state == CN_EXCHANGE_REFUSED)
         peer->told = state == CN_EXCHANGE_REFUSED;
 }
@@ -135,9 +136,8 @@ static void tell_refusal(struct peer_link *link, uint32_t index)
 static void hurry(struct peer_link *link, uint32_t index)
 {
     struct peer *peer = &link->peers[index];
-    const char *text;
 
-    if (peer->exchange && peer->exchange->ops->state(peer->exchange, &text) == CN_EXCHANGE_UP)
+    if (peer->exchange && peer->exchange->state == CN_EXCHANGE_UP)
         return;
     if (cn_platform_now_ms() - peer->opened_ms < REOPEN_MS)
         return;
@@ -282,6 +282,7 @@ static cn_err listen_at(struct peer_link *link, const char *address)
     const struct cn_coap_server_config config = {
         .listen = &address,
         .listen_count = 1,
+        .only_udp = true,
         .routes = routes,
         .route_count = 1,
         .context = link,

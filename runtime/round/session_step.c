@@ -24,19 +24,14 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
     return err;
 }
 
-static cn_err reduce_and_apply(struct cn_session *session, struct cn_collective *collective,
-                               double samples, double weight)
+static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
 {
     float *gradients;
-    cn_err err;
+    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
 
-    err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
-    if (err)
-        return err;
-    return cn_trainer_apply_weighted(session->trainer, samples, weight);
+    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
 }
 
 // The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
@@ -65,47 +60,67 @@ static void add_step_time(struct cn_session *session, double elapsed_s)
     session->step_s += session->step_s > 0 ? (elapsed_s - session->step_s) / 8 : elapsed_s;
 }
 
-cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
-                       struct cn_step_flags *flags)
-{
-    enum { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, FIELDS };
-    uint32_t fields = session->weighted ? FIELDS : WEIGHT;
-    struct cn_metrics metrics = {0};
-    uint64_t begun_us = cn_platform_now_us();
-    float sums[FIELDS];
-    cn_err local, err;
+// What the members tell each other once they hold the reduced gradients: all that the optimizer
+// needs besides, and whether it is to run. Who has the sums of a step knows that every member has
+// its gradients, so either all survivors can apply it or none has.
+enum vote { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, VOTES };
 
-    local = accumulate(session, &metrics);
-    if (local && local != CN_EDIVERGED) {
-        err = cn_trainer_discard(session->trainer);
-        return err ? err : local;
-    }
+static cn_err vote(const struct cn_session *session, struct cn_collective *collective,
+                   struct cn_step_flags *flags, float sums[VOTES])
+{
+    cn_err err;
+
+    sums[KNOCKED] = flags->knocked ? 1 : 0;
+    sums[ABANDON] = flags->abandon ? 1 : 0;
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, session->weighted ? VOTES : WEIGHT);
+    if (err)
+        return err;
+    flags->knocked = sums[KNOCKED] > 0;
+    flags->abandon = sums[ABANDON] > 0;
+    if (!session->weighted)
+        sums[WEIGHT] = sums[SAMPLES];
+    return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
+}
+
+// The sums of a step that this member takes part in. A member whose loss is not finite still does:
+// its vote says so.
+static cn_err reduce_step(struct cn_session *session, struct cn_collective *collective,
+                          struct cn_step_flags *flags, float sums[VOTES])
+{
+    struct cn_metrics metrics = {0};
+    cn_err local = accumulate(session, &metrics);
+    cn_err err;
+
+    if (local && local != CN_EDIVERGED)
+        return local;
+    err = reduce_gradients(session, collective);
+    if (err)
+        return err;
     sums[SAMPLES] = (float)metrics.count;
     sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local ? 1 : 0;
-    sums[KNOCKED] = flags->knocked ? 1 : 0;
-    sums[ABANDON] = flags->abandon ? 1 : 0;
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, fields);
-    if (err)
-        goto discard;
-    flags->knocked = sums[KNOCKED] > 0;
-    flags->abandon = sums[ABANDON] > 0;
-    err = sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
-    if (err || flags->abandon)
-        goto discard;
-    if (fields == WEIGHT)
-        sums[WEIGHT] = sums[SAMPLES];
-    err = reduce_and_apply(session, collective, (double)sums[SAMPLES], (double)sums[WEIGHT]);
-    if (err)
-        goto discard;
+    return vote(session, collective, flags, sums);
+}
+
+cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
+                       struct cn_step_flags *flags)
+{
+    uint64_t begun_us = cn_platform_now_us();
+    float sums[VOTES];
+    cn_err err = reduce_step(session, collective, flags, sums);
+    cn_err discarded;
+
+    if (!err && !flags->abandon)
+        err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
+                                        (double)sums[WEIGHT]);
+    if (err || flags->abandon) {
+        if (err == CN_EDIVERGED)
+            name_fault(session);
+        discarded = cn_trainer_discard(session->trainer);
+        return err ? err : discarded;
+    }
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     add_step_time(session, 1e-6 * (double)(cn_platform_now_us() - begun_us));
     return CN_OK;
-
-discard:
-    if (err == CN_EDIVERGED)
-        name_fault(session);
-    local = cn_trainer_discard(session->trainer);
-    return err ? err : local;
 }
