@@ -105,7 +105,7 @@ const struct cn_schema_row cn_schema[] = {
     {"aggregator.key", CN_VALUE_PATH, SITE, AT(key), .example = "board.key", .required = NODE,
      .uses = NODE, .about = "file with this board's key"},
     {"group.listen", CN_VALUE_LISTEN, SITE, AT(group.listen), .example = "0.0.0.0:7101",
-     .uses = NODE, .about = "host:port for the other members; the next port is used, too"},
+     .uses = NODE, .about = "host:port for the other members: TCP for gradients, UDP for control"},
     {"group.members", CN_VALUE_MEMBERS, SITE, AT(group.members),
      .example = "{board-1: \"192.168.1.11:7101\", board-2: \"192.168.1.12:7101\"}", .uses = NODE,
      .about = "name and host:port of all members, this board included; the same on each of them"},
