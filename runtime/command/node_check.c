@@ -227,7 +227,49 @@ static int check_board(const char *board, const char *boards, const char *sysroo
     return check_profile(path, false);
 }
 
-// False for an option or a number that is none.
+static bool take_batch(const char *text, uint32_t *batch)
+{
+    uint64_t number;
+
+    if (cn_quantity_parse(text, cn_units_none, &number) || !number || number > UINT32_MAX) {
+        fprintf(stderr, "error: --batch '%s' is not a count\n", text);
+        return false;
+    }
+    *batch = (uint32_t)number;
+    return true;
+}
+
+static bool take_option(int option, struct wishes *wishes)
+{
+    switch (option) {
+    case 'o':
+        wishes->origin = true;
+        return true;
+    case 'l':
+        wishes->ops = true;
+        return true;
+    case 'b':
+        wishes->board = optarg;
+        return true;
+    case 'd':
+        wishes->boards = optarg;
+        return true;
+    case 'r':
+        wishes->sysroot = optarg;
+        return cn_command_is_sysroot(optarg);
+    case 'n':
+        return take_batch(optarg, &wishes->batch);
+    case 'm':
+        if (!cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+            return true;
+        fprintf(stderr, "error: --memory '%s' is not a size; expected as \"64 MiB\"\n", optarg);
+        return false;
+    default:
+        return false; // getopt said so
+    }
+}
+
+// False, after it said why, for an option or a number that is none.
 static bool take_options(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option known[] = {
@@ -235,26 +277,11 @@ static bool take_options(int argc, char **argv, struct wishes *wishes)
         {"memory", required_argument, NULL, 'm'},  {"ops", no_argument, NULL, 'l'},
         {"board", required_argument, NULL, 'b'},   {"boards", required_argument, NULL, 'd'},
         {"sysroot", required_argument, NULL, 'r'}, {0}};
-    uint64_t number;
     int option;
 
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option == 'o')
-            wishes->origin = true;
-        else if (option == 'l')
-            wishes->ops = true;
-        else if (option == 'b')
-            wishes->board = optarg;
-        else if (option == 'd')
-            wishes->boards = optarg;
-        else if (option == 'r' && cn_command_is_sysroot(optarg))
-            wishes->sysroot = optarg;
-        else if (option == 'n' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
-                 number <= UINT32_MAX)
-            wishes->batch = (uint32_t)number;
-        else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        if (!take_option(option, wishes))
             return false;
-    }
     return true;
 }
 
@@ -264,7 +291,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     const char *dot;
 
     if (!take_options(argc, argv, &wishes))
-        return usage();
+        return CN_EXIT_USAGE;
     if (wishes.ops && optind == argc)
         return print_ops();
     if (wishes.board && optind == argc)

@@ -154,7 +154,8 @@ static void a_node_takes_the_first_mode_that_its_board_has(void **state)
     cn_board_tree_put(root, "var/lib/nvpmodel/status", "pmode:0001");
     put_working_program();
     assert_int_equal(cn_node_care_init(&care, &settings, &flaky.store, root), CN_OK);
-    assert_string_equal(care.power_mode, geteuid() ? "25W" : "15W"); // what holds, not what is wanted
+    assert_string_equal(care.power_mode,
+                        geteuid() ? "25W" : "15W"); // what holds, not what is wanted
     cn_node_care_deinit(&care);
     snprintf(settings.care.power_mode, sizeof(settings.care.power_mode), "40W");
     assert_int_equal(cn_node_care_init(&care, &settings, &flaky.store, root), CN_OK);
