@@ -25,6 +25,7 @@ static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
+static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
@@ -91,6 +92,10 @@ const struct cn_schema_row cn_schema[] = {
      .about = "training pauses when the node wrote so much in 24 h"},
     {"network.uplink", CN_VALUE_RATE, BOARD | SITE, AT(uplink_bps), 1000, 1e12, "none",
      .initial = "none", .uses = NODE, .about = "what this board may send to the aggregator"},
+    {"network.transport", CN_VALUE_CHOICE, BOARD | SITE, AT(transport), .choices = transports,
+     .initial = "auto", .uses = NODE,
+     .about = "udp or tcp to the aggregator; auto: udp, unless that is not answered or tcp carries "
+              "more"},
     {"network.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(round_bytes), 1024, 64 * TIB, "none",
      .initial = "none", .uses = NODE,
      .about = "size of an update, at most; with update.up.mode auto"},
@@ -112,6 +117,10 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "60 s", .uses = NODE,
      .about = "how long a member that still answers may keep the others waiting; one that does not "
               "answer is lost after about a second"},
+    {"group.bucket", CN_VALUE_SIZE, BOARD | SITE, AT(group.bucket), 16384, TIB, "auto",
+     .initial = "1 MiB", .uses = NODE,
+     .about = "gradients that are reduced at a time, beside the backward pass; auto: from the "
+              "measured link; the leader's counts"},
     {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
      .uses = NODE,
      .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
@@ -128,6 +137,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "full versions that stay stored; the first and the best always do"},
     {"gateway.spool", CN_VALUE_SIZE, SITE, AT(gateway.spool_limit), MIB, 64 * TIB,
      .initial = "1 GiB", .uses = GATEWAY, .about = "disk space for updates"},
+    {"gateway.board_rate", CN_VALUE_RATE, SITE, AT(gateway.board_bps), 1000, 1e12, "none",
+     .initial = "none", .uses = GATEWAY,
+     .about = "updates and models of each board, both ways together, at most"},
     {"job", CN_VALUE_LINK, SITE, .example = "job.yaml", .uses = TRAIN | GATEWAY,
      .about = "file of the job, or its keys"},
     {"job.name", CN_VALUE_NAME, JOB, AT(job.name), .example = "my-job", .required = TRAIN | GATEWAY,
@@ -251,6 +263,12 @@ const struct cn_schema_row cn_schema[] = {
     {"job.update.statistics", CN_VALUE_CHOICE, JOB, AT(job.statistics), .choices = statistics,
      .initial = "shared", .uses = GATEWAY,
      .about = "of batch normalization: merged like weights, or each group keeps its own"},
+    {"job.update.densities", CN_VALUE_WORDS, JOB, AT(job.options.densities), .zero = "none",
+     .initial = "none", .uses = GATEWAY,
+     .about = "topk: share of its own for tensors, such as head.*=20%; * is any text"},
+    {"job.update.priorities", CN_VALUE_WORDS, JOB, AT(job.options.priorities), .zero = "none",
+     .initial = "none", .uses = GATEWAY,
+     .about = "topk: how much larger values of tensors count, such as conv1.*=4"},
     {"job.rounds.count", CN_VALUE_COUNT, JOB, AT(job.rounds), 1, 1e6, .initial = "30",
      .uses = TRAIN | GATEWAY, .about = "rounds of a run"},
     {"job.rounds.quorum", CN_VALUE_COUNT, JOB, AT(job.quorum), 1, 10000, .initial = "1",

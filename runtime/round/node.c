@@ -505,6 +505,7 @@ static cn_err open_link(struct node *node)
         .board = settings->name,
         .address_count = settings->address_count,
         .uplink_bps = settings->uplink_bps,
+        .transport = settings->transport,
     };
 
     memcpy(config.key, node->config.link_key, CN_KEY_SIZE);
