@@ -56,7 +56,7 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "none", .uses = TRAIN | NODE, .about = "power budget, told to the aggregator"},
     {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",
      .initial = "none", .uses = TRAIN | NODE,
-     .about = "label of the sensor of all power; of a list the first that is there"},
+     .about = "label of the sensor of all power, or of rails as A+B; of a list the first there"},
     {"power.mode", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_mode), .zero = "none",
      .initial = "none", .uses = TRAIN | NODE,
      .about = "name of the power mode to set, of a list the first that the board has"},
