@@ -104,6 +104,7 @@ struct cn_update_rule {
 struct cn_update_options {
     char densities[CN_WORDS_SIZE];  // entries of runtime/profile/layer_entry.h
     char priorities[CN_WORDS_SIZE]; // the same
+    uint32_t snapshot_every;        // versions from one that has a snapshot to the next; 0: none
 };
 
 struct cn_job {
