@@ -121,9 +121,13 @@ cn_err cn_trainer_discard(struct cn_trainer *trainer);
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics);
 
-// Cross-entropy: the mean over classes of F1 (2 right / (given + wanted)) of everything that was
-// evaluated since the last call.
-double cn_trainer_f1(struct cn_trainer *trainer);
+// Cross-entropy: how many rows of each class were right, given and wanted, three numbers a class,
+// of everything that was evaluated since the last call. They may be summed over boards.
+size_t cn_trainer_classes(const struct cn_trainer *trainer); // 0 for other losses
+void cn_trainer_take_counts(struct cn_trainer *trainer, float *counts);
+
+// The mean of F1, 2 right / (given + wanted), over the classes that were given or wanted.
+double cn_trainer_f1(const float *counts, size_t classes);
 
 struct cn_trainer_op {
     const char *name; // of the kind of op

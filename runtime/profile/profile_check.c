@@ -88,6 +88,26 @@ static void check_hardware(const struct cn_profile *profile, struct cn_report *r
     }
 }
 
+// Rules that could never hold.
+static void check_care(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_settings *settings = &profile->settings;
+    const struct cn_care_settings *care = &settings->care;
+
+    if (care->pause_above_mc && care->resume_below_mc >= care->pause_above_mc) {
+        struct cn_mark mark = place(profile, "thermal.resume_below", report);
+
+        cn_report_error(report, mark, "thermal.resume_below: not below thermal.pause_above, %.1f C",
+                        (double)care->pause_above_mc / 1000);
+    }
+    if (care->enforce_power && (!settings->power_mw || !care->power_sensors[0])) {
+        struct cn_mark mark = place(profile, "power.enforce", report);
+
+        cn_report_error(report, mark, "power.enforce: nothing to hold; expected power.%s, too",
+                        settings->power_mw ? "sensor" : "budget");
+    }
+}
+
 // A run that stops on a measurement needs something to measure.
 static void check_stop(const struct cn_profile *profile, struct cn_report *report)
 {
@@ -194,6 +214,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
 {
     check_group(profile, report);
     check_hardware(profile, report);
+    check_care(profile, report);
     if (profile->settings.has_job) {
         check_stop(profile, report);
         check_rules(profile, report);

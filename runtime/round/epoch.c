@@ -88,23 +88,16 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
 
 static void tell_progress(struct cn_epoch *epoch)
 {
-    const struct cn_checkpoint *held = &epoch->session->held;
     struct cn_progress progress = {
-        .phase = held->phase,
-        .round = held->round,
-        .step = held->step,
-        .version = held->version,
         .epoch = epoch->view.view.epoch,
-        .resets = held->resets,
         .rank = epoch->view.view.rank,
         .size = epoch->view.view.size,
-        .held_out_accuracy = held->held_out_count
-                                 ? (double)held->held_out_correct / (double)held->held_out_count
-                                 : -1,
         .ended = epoch->ended,
         .backend = epoch->backend,
+        .encrypted = epoch->encrypted,
     };
 
+    cn_session_tell(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);
 }
 

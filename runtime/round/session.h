@@ -14,7 +14,7 @@
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/progress.h"
 
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
@@ -41,10 +41,10 @@ struct cn_session {
     const struct cn_layout *layout; // that of the trainer, with what the job says of its tensors
     struct cn_batch batch;          // room for one micro-batch
     struct cn_checkpoint held;
-    bool weighted;              // rows may weigh other than 1 a sample: members say how much
-    double step_loss;           // mean of the last step
-    struct cn_metrics measured; // of the base, on this board's held-out samples
-    double f1;
+    bool weighted;                     // rows may weigh other than 1 a sample: members say how much
+    double step_loss;                  // mean of the last step
+    struct cn_scores scores;           // of the version measured last, over the whole group
+    uint64_t update_bytes;             // of the newest update
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
     uint32_t seat;                     // of this board in its group, whoever else is there
@@ -146,6 +146,9 @@ cn_err cn_session_load_trainer(struct cn_session *session);
 
 // Puts the group's own statistics into weights of a version, when the job says that they are local.
 void cn_session_localize(const struct cn_session *session, float *weights);
+
+// Fills in what a session knows of its progress; the rest stays as it is.
+void cn_session_tell(struct cn_session *session, struct cn_progress *progress);
 
 // Largest size of an encoded checkpoint of this model.
 size_t cn_session_state_limit(const struct cn_session *session);
