@@ -260,7 +260,7 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "shared", .uses = GATEWAY,
      .about = "of batch normalization: merged like weights, or each group keeps its own"},
     {"job.update.snapshot_every", CN_VALUE_COUNT, JOB, AT(job.options.snapshot_every), 1,
-     CN_CHAIN_MAX, "never", .initial = "never", .uses = GATEWAY,
+     CN_CHAIN_MAX, "never", .initial = "8", .uses = GATEWAY,
      .about = "versions from one that boards can take as a q8 snapshot to the next"},
     {"job.update.densities", CN_VALUE_WORDS, JOB, AT(job.options.densities), .zero = "none",
      .initial = "none", .uses = GATEWAY,
