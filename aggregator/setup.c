@@ -71,6 +71,9 @@ static int describe_options(const struct cn_update_options *options, char *text,
     if (options->snapshot_every)
         length +=
             snprintf(text + length, size - (size_t)length, " snapshot %u", options->snapshot_every);
+    if (options->residual)
+        length +=
+            snprintf(text + length, size - (size_t)length, " residual %d", (int)options->residual);
     return length;
 }
 

@@ -86,6 +86,7 @@ static const struct cn_message_field options_fields[] = {
     FIELD(1, TEXT, cn_update_options, densities),
     FIELD(2, TEXT, cn_update_options, priorities),
     NUMBER(3, cn_update_options, snapshot_every, 0, UINT32_MAX),
+    NUMBER(4, cn_update_options, residual, 0, CN_RESIDUAL_BF16),
 };
 static const struct cn_message_schema options_schema = SCHEMA(options_fields);
 

@@ -31,7 +31,7 @@ def an_update_is_as_large_as_the_profile_allows(build):
 
 
 def a_round_is_resumed_with_the_same_order(build):
-    with Cluster(build, **{**AUTO, "rounds": 4, "local_steps": 300}) as cluster:
+    with Cluster(build, **{**AUTO, "rounds": 4, "local_steps": 300, "update": ", residual: bf16"}) as cluster:
         cluster.start_all()
         cluster.wait_for_line("board-1", "round 2: topk")
         time.sleep(0.3)
@@ -42,6 +42,8 @@ def a_round_is_resumed_with_the_same_order(build):
         cluster.wait_for_end(120)
         # Planned once, though the group was killed in it.
         assert cluster.log("board-1").count("round 2: topk") == 1
+        with open(cluster.path("state", "board-1", "checkpoint.a"), "rb") as file:
+            assert file.read(8) == b"cairnck3"  # with a residual in halves
         models = {cluster.current_model(board) for board in cluster.boards}
         assert len(models) == 1
         cluster.replay()
