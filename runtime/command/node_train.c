@@ -177,7 +177,6 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .context = &printer,
         .steps = options->steps,
         .sequential = options->sequential,
-        .keep_calls = options->ops != NULL,
     };
     struct cn_mapping model;
     cn_err err;

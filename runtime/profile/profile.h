@@ -40,6 +40,7 @@ struct cn_data_paths {
         char path[CN_PATH_SIZE];
     } files[CN_DATA_FILES];
     uint32_t file_count;
+    char held_out[CN_NAME_SIZE]; // another data set that only measures; "": a share of this one
 };
 
 struct cn_group_settings {
@@ -51,6 +52,7 @@ struct cn_group_settings {
     uint64_t form_ms;      // how long a start waits for all members
     uint64_t rejoin_ms;    // how long the others wait for a lost member
     uint64_t timeout_ms;   // of a member that answers but does not work
+    uint64_t bucket;       // bytes of gradients that are reduced at a time; 0: measured
     enum cn_lan lan;       // whether sums may travel unencrypted
 };
 

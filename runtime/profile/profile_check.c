@@ -113,6 +113,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
 {
     const struct cn_job *job = &profile->settings.job;
     const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
+    const struct cn_data_paths *data = cn_profile_data(&profile->settings, job->data_set);
     struct cn_mark mark;
 
     if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
@@ -122,7 +123,8 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
             "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
             "it or stop.patience");
     }
-    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0]) {
+    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0] &&
+        !(data && data->held_out[0])) {
         mark = place(profile, key, report);
         cn_report_error(report, mark,
                         "%s: nothing to measure on; expected data.held_out or central.set",

@@ -118,6 +118,10 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "60 s", .uses = NODE,
      .about = "how long a member that still answers may keep the others waiting; one that does not "
               "answer is lost after about a second"},
+    {"group.bucket", CN_VALUE_SIZE, BOARD | SITE, AT(group.bucket), 16384, TIB, "auto",
+     .initial = "1 MiB", .uses = NODE,
+     .about = "gradients that are reduced at a time, beside the backward pass; auto: from the "
+              "measured link; the leader's counts"},
     {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
      .uses = NODE,
      .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},

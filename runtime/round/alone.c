@@ -102,7 +102,6 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .model_size = config->model_size,
         .lineage = 1,
         .sequential = config->sequential,
-        .keep_calls = config->keep_calls,
         .group = config->settings->name,
         .stop_fd = -1,
     };

@@ -42,7 +42,6 @@ struct cn_alone_config {
     void *context;
     uint64_t steps;  // of the run, after which to stop; 0: all
     bool sequential; // samples in file order
-    bool keep_calls; // for cn_trainer_time_ops
 };
 
 // Trains until the job's rounds are done or a stop rule holds; waits while a rule of the profile
