@@ -28,6 +28,7 @@ static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
+static const char *const residuals[] = {"fp32", "bf16", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -263,6 +264,12 @@ const struct cn_schema_row cn_schema[] = {
     {"job.update.statistics", CN_VALUE_CHOICE, JOB, AT(job.statistics), .choices = statistics,
      .initial = "shared", .uses = GATEWAY,
      .about = "of batch normalization: merged like weights, or each group keeps its own"},
+    {"job.update.snapshot_every", CN_VALUE_COUNT, JOB, AT(job.options.snapshot_every), 1,
+     CN_CHAIN_MAX, "never", .initial = "8", .uses = GATEWAY,
+     .about = "versions from one that boards can take as a q8 snapshot to the next"},
+    {"job.update.residual", CN_VALUE_CHOICE, JOB, AT(job.options.residual), .choices = residuals,
+     .initial = "fp32", .uses = GATEWAY,
+     .about = "what a board keeps of its changes until they are sent; bf16: in half the memory"},
     {"job.update.densities", CN_VALUE_WORDS, JOB, AT(job.options.densities), .zero = "none",
      .initial = "none", .uses = GATEWAY,
      .about = "topk: share of its own for tensors, such as head.*=20%; * is any text"},
