@@ -66,6 +66,11 @@ bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint3
 // another member has seen is never issued again after a restart.
 bool cn_membership_view(struct cn_membership *membership, struct cn_membership_view *view);
 
+// True once in an epoch, when a member of the view gave no sign of life for a second and none
+// within 150 ms of being asked: end the work in the epoch, then leave. A member that works slowly
+// but answers is not lost, nor one that only others miss.
+bool cn_membership_lost(struct cn_membership *membership, uint32_t *member);
+
 // The epoch ended here (a member was lost, a knock was honoured, the ring did not open): back to
 // FORMING. lost is the member index that failed, or UINT32_MAX. The tag is this member's state now.
 void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
@@ -87,6 +92,9 @@ bool cn_membership_knocked(const struct cn_membership *membership);
 // True once for each member that was found to have another job: print it and go on without that
 // one.
 bool cn_membership_refused(struct cn_membership *membership, uint32_t *member);
+
+// The member that leads the epoch, or UINT32_MAX while the group forms.
+uint32_t cn_membership_leader(const struct cn_membership *membership);
 
 // One line for status: "epoch 7: board-1 (leads), board-2; board-3 is missing since 12 s".
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,

@@ -50,7 +50,8 @@ struct cn_group_settings {
     uint32_t member_count; // 0: the board is a group of its own
     uint64_t form_ms;      // how long a start waits for all members
     uint64_t rejoin_ms;    // how long the others wait for a lost member
-    uint64_t timeout_ms;   // silence of a member that counts as lost
+    uint64_t timeout_ms;   // of a member that answers but does not work
+    uint64_t bucket;       // bytes of gradients that are reduced at a time; 0: measured
     enum cn_lan lan;       // whether sums may travel unencrypted
 };
 
@@ -59,11 +60,13 @@ struct cn_care_settings {
     uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
     char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
     char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
+    char power_mode[CN_WORDS_SIZE];           // names; the first that the board has is set
     bool enforce_power;
     uint64_t window_from_ms, window_to_ms; // after midnight; equal: always
     double others_max;                     // share of the processors; 0: no limit
     uint64_t wear_bytes;                   // a day; 0: no limit
     char on_round[CN_PATH_SIZE], on_version[CN_PATH_SIZE], on_pause[CN_PATH_SIZE];
+    uint64_t hook_limit_ms; // of one run of a hook
 };
 
 struct cn_gateway_settings {
@@ -121,6 +124,7 @@ enum cn_profile_use {
     CN_PROFILE_TRAIN,   // model, job and its data
     CN_PROFILE_NODE,    // name, aggregator, key, state, data
     CN_PROFILE_GATEWAY, // gateway, model, job, state
+    CN_PROFILE_LOOK,    // state: where a node's status is
 };
 cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
                           struct cn_diag *diag);
