@@ -191,3 +191,24 @@ uint64_t cn_platform_peak_memory(void)
         fclose(status);
     return kib * 1024;
 }
+
+cn_err cn_platform_replace_note(const char *path, const char *text)
+{
+    char aside[PATH_MAX];
+    bool written;
+    FILE *file;
+
+    if ((size_t)snprintf(aside, sizeof(aside), "%s.new", path) >= sizeof(aside))
+        return CN_ERANGE;
+    file = fopen(aside, "we");
+    if (!file)
+        return cn_err_from_errno(errno);
+    written = fputs(text, file) >= 0;
+    if (fclose(file) || !written || rename(aside, path)) {
+        cn_err err = cn_err_from_errno(errno);
+
+        unlink(aside);
+        return err;
+    }
+    return CN_OK;
+}

@@ -1,7 +1,7 @@
 // reader.h - training batches, each read by a thread of its own while the one before is in use.
 //
-// A batch is a function of its number (dataset.h), so reading ahead changes no bit. Threading: one caller; the data
-// set may be read by the caller at any time, and changed after stop.
+// A batch is a function of its number (dataset.h), so reading ahead changes no bit. Threading: one
+// caller; the data set may be read by the caller at any time, and changed after stop.
 #pragma once
 
 #include "runtime/engine/dataset.h"

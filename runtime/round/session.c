@@ -8,6 +8,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session_data.h"
 #include "runtime/round/session_update.h"
+#include "runtime/update/layers.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000
@@ -41,7 +42,6 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .rules = &config->job->rules,
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
-        .keep_calls = config->keep_calls,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;
@@ -52,7 +52,12 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
     if (err)
         return err;
-    session->layout = cn_trainer_layout(session->trainer);
+    err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
+    if (!err)
+        err = cn_layers_set(&session->layout_own, config->job, diag);
+    if (err)
+        return err;
+    session->layout = &session->layout_own;
     cn_trainer_sample_shape(session->trainer, &shape);
     session->weighted =
         shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
@@ -174,6 +179,7 @@ void cn_session_close(struct cn_session *session)
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
+    cn_layout_deinit(&session->layout_own);
     free(session);
 }
 
