@@ -94,6 +94,7 @@ static cn_err measure(const struct cn_compute_ops *compute, const struct cn_sett
     struct cn_trainer_config config = {
         .compute = compute,
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
+        .precision = settings->precision,
         .batch = settings->job.batch,
         .loss = settings->job.loss,
         .rules = &settings->job.rules,
