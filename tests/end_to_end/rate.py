@@ -87,7 +87,7 @@ def a_board_that_was_away_for_long_takes_a_snapshot(build):
         taken = taken[[i for i, number in enumerate(taken) if number > 10][0]:]
         assert taken[0] % 4 == 0 and taken == list(range(taken[0], 19)), taken  # a snapshot, then each delta
         # The full version has 153 kB, the snapshot a quarter, a delta 4 kB.
-        down = json.loads(open(cluster.path("state", "board-2", "status.json")).read())["bytes_down"]
+        down = json.loads(open(cluster.path("state", "board-2", "status.json")).read())["link"]["bytes_down"]
         assert down < 100_000, down
         assert cluster.current_model("board-1") == cluster.current_model("board-2")
         cluster.replay()
