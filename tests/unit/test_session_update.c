@@ -273,8 +273,8 @@ static void shared_statistics_travel_and_local_ones_stay(void **state)
     assert_true(sent[find(world, "5.bias")->offset] != 0);
     cn_row_read(&held->next_residual, mean->offset, 1, &before);
     assert_true(before != 0);
-    assert_int_equal(
-        cn_session_decide(world->session, CN_VERDICT_ACCEPTED, held->frame_digest, 0), CN_OK);
+    assert_int_equal(cn_session_decide(world->session, CN_VERDICT_ACCEPTED, held->frame_digest, 0),
+                     CN_OK);
 
     // The next round begins with the group's own, though its version has others.
     begin(world, 2);
