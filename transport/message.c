@@ -313,3 +313,19 @@ cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload
     }
     return err;
 }
+
+void cn_message_upload_id(const char *board, uint64_t run, uint32_t round,
+                          const uint8_t digest[CN_DIGEST_SIZE], uint8_t id[CN_UPLOAD_ID_SIZE])
+{
+    uint8_t numbers[12], hash[CN_DIGEST_SIZE];
+    struct cn_sha256 sha;
+
+    cn_put_u64(numbers, run);
+    cn_put_u32(numbers + 8, round);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, board, strlen(board));
+    cn_sha256_add(&sha, numbers, sizeof(numbers));
+    cn_sha256_add(&sha, digest, CN_DIGEST_SIZE);
+    cn_sha256_finish(&sha, hash);
+    memcpy(id, hash, CN_UPLOAD_ID_SIZE);
+}

@@ -110,6 +110,7 @@ struct cn_link_upload {
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     double train_loss; // mean over the round's samples
+    bool fresh;        // it was made just now: nobody can have sent any of it before
 };
 
 enum cn_verdict {

@@ -221,9 +221,11 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .held_out_correct = held->held_out_correct,
                 .held_out_count = held->held_out_count,
                 .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
+                .fresh = epoch->fresh,
             },
     };
 
+    epoch->fresh = false;
     memcpy(request.upload.digest, held->frame_digest, CN_DIGEST_SIZE);
     memcpy(request.upload.base, held->base_digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);
@@ -380,6 +382,7 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     if (!err)
         err = run_steps(epoch);
 
+    epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
     cn_log(
@@ -497,7 +500,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
-    err = cn_session_join(session, epoch->collective, epoch->view.view.rank, epoch->view.view.size);
+    err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)
