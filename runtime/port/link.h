@@ -155,6 +155,8 @@ struct cn_link_measure {
     double down_bps;
     uint64_t rtt_us;
     double loss; // share of the transmissions that did not arrive, 0 to 1
+    uint64_t
+        update_max; // bytes of an update by the limits of the profile, set by the node; 0: none
 };
 
 struct cn_link; // a port embeds it as its first member

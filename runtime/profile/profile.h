@@ -92,9 +92,12 @@ struct cn_settings {
     uint64_t power_mw;           // told to the aggregator; 0: not set
     uint64_t uplink_bps;         // 0: no limit
     enum cn_link_transport transport;
-    uint64_t round_bytes;     // of an update; 0: no limit
-    char state[CN_PATH_SIZE]; // directory of everything this program stores
-    uint64_t reserve;         // bytes of disk to leave free
+    uint64_t round_bytes;                    // of an update; 0: no limit
+    uint64_t day_bytes;                      // sent and received in 24 h; 0: no limit
+    uint64_t metered_from_ms, metered_to_ms; // after midnight; equal: never
+    uint64_t metered_round_bytes;            // of an update then; 0: the link is not used
+    char state[CN_PATH_SIZE];                // directory of everything this program stores
+    uint64_t reserve;                        // bytes of disk to leave free
     char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // of the aggregator
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key
