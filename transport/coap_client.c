@@ -454,6 +454,10 @@ static cn_err configure(struct client *client, const struct cn_coap_client_confi
     client->base.body_max = CN_COAP_DATAGRAM_MAX;
     client->retry = (struct cn_backoff){.min_ms = RETRY_MIN_MS, .max_ms = RETRY_MAX_MS};
     client->refused = (struct cn_backoff){.min_ms = REFUSED_MIN_MS, .max_ms = REFUSED_MAX_MS};
+    if (config->retry_max_ms)
+        client->retry.max_ms = client->refused.max_ms = config->retry_max_ms;
+    if (client->refused.min_ms > client->refused.max_ms)
+        client->refused.min_ms = client->refused.max_ms;
     return cn_crypto_random(&client->retry.seed, sizeof(client->retry.seed));
 }
 

@@ -70,6 +70,13 @@ struct cn_delta_chain {
     uint32_t sizes[CN_CHAIN_MAX];
 };
 
+// A version as a q8 snapshot, which is exactly that version.
+struct cn_snapshot {
+    uint32_t number; // 0: there is none
+    uint64_t size;
+    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+};
+
 // The round as this board's group sees it. Fits one datagram.
 struct cn_round_info {
     uint64_t run;
@@ -85,6 +92,7 @@ struct cn_round_info {
     uint8_t delta_digest[CN_DIGEST_SIZE]; // the frame that makes the version from its parent
     uint64_t delta_size;                  // 0: there is none, fetch the full version
     struct cn_delta_chain chain;          // only when the group seems to be behind
+    struct cn_snapshot snapshot;          // the same
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;

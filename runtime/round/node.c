@@ -94,6 +94,7 @@ static cn_err start_worker(struct node *node)
                 .run = node->manifest.run,
                 .lineage = node->manifest.lineage,
                 .group = node->manifest.group,
+                .timeline = config->timeline,
             },
         .box = &node->box,
         .collectives = {.secure = config->ports->collective,
