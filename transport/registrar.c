@@ -62,7 +62,8 @@ void cn_registrar_step(struct cn_registrar *registrar, uint64_t now_us, uint64_t
     cn_call_step(&registrar->keying, now_us, wake_us);
 }
 
-// Asks for the keys one after another: a group has at most 16 members. True when there is none left.
+// Asks for the keys one after another: a group has at most 16 members. True when there is none
+// left.
 static bool ask_key(struct cn_registrar *registrar)
 {
     char path[CN_NAME_SIZE + 4];
@@ -91,8 +92,8 @@ static bool key_answered(struct cn_registrar *registrar, const struct cn_exchang
     return ask_key(registrar);
 }
 
-static void registration_refused(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
-                                 uint64_t now_us)
+static void registration_refused(struct cn_registrar *registrar,
+                                 const struct cn_exchange_reply *reply, uint64_t now_us)
 {
     struct cn_link_event *event;
     char why[120] = "the manifest is malformed";
@@ -108,7 +109,8 @@ static void registration_refused(struct cn_registrar *registrar, const struct cn
     registrar->asking.due_us = now_us + 1000 * cn_backoff_next_ms(&registrar->misfit);
 }
 
-static bool registered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply, uint64_t now_us)
+static bool registered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
+                       uint64_t now_us)
 {
     struct cn_register_reply message;
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CN_TUNER_STEPS 16 // of a window
+#define CN_TUNER_STEPS 16                  // of a window
 #define CN_BUCKET_LEAST ((size_t)64 << 10) // bytes
 #define CN_BUCKET_FIRST ((size_t)1 << 20)  // before anything was measured
 

@@ -92,9 +92,8 @@ static bool is_any_host(const char *address)
     return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
 }
 
-// last_port is below 65535 where the next port is used, too.
 static bool read_address(const struct reading *reading, const struct cn_yaml_node *node,
-                         bool listen, uint64_t last_port, char *to)
+                         bool listen, char *to)
 {
     uint64_t port = 0;
     size_t length;
@@ -105,10 +104,8 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
     if (length == 0 || node->text[length] != ':' || strlen(node->text) >= CN_ADDRESS_SIZE)
         return reject(reading, node, "is not an address");
     if (cn_quantity_parse(node->text + length + 1, cn_units_none, &port) || port < 1 ||
-        port > last_port)
-        return reject(reading, node,
-                      last_port == 65535 ? "has a port outside 1 to 65535"
-                                         : "has a port outside 1 to 65534");
+        port > 65535)
+        return reject(reading, node, "has a port outside 1 to 65535");
     if (!listen && is_any_host(node->text))
         return reject(reading, node, "is no address to connect to");
     snprintf(to, CN_ADDRESS_SIZE, "%s", node->text);
@@ -126,7 +123,7 @@ static bool read_addresses(const struct reading *reading, const struct cn_yaml_n
     if (node->type == CN_YAML_LIST && (node->count == 0 || node->count > CN_LINK_ADDRESSES))
         return reject(reading, node, node->count ? "is too long" : "is empty");
     for (; item; item = node->type == CN_YAML_LIST ? item->next : NULL) {
-        if (!read_address(reading, item, listen, 65535, to[*count])) {
+        if (!read_address(reading, item, listen, to[*count])) {
             good = false;
             continue;
         }
@@ -181,7 +178,7 @@ static bool read_members(const struct reading *reading, const struct cn_yaml_nod
 
         memset(member, 0, sizeof(*member));
         if (!check_entry_name(reading, entry) ||
-            !read_address(reading, entry, false, 65534, member->address)) {
+            !read_address(reading, entry, false, member->address)) {
             good = false;
             continue;
         }
@@ -213,6 +210,7 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
 {
     const struct cn_yaml_node *inputs = cn_yaml_get(entry, "inputs");
     const struct cn_yaml_node *labels = cn_yaml_get(entry, "labels");
+    const struct cn_yaml_node *held_out = cn_yaml_get(entry, "held_out");
     char quoted[CN_QUOTE_SIZE];
     bool good = true;
 
@@ -222,10 +220,11 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     if (entry->type != CN_YAML_MAP)
         return reject(reading, entry, "");
     for (const struct cn_yaml_node *child = entry->first; child; child = child->next)
-        if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0) {
+        if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0 &&
+            strcmp(child->key, "held_out") != 0) {
             cn_report_error(reading->report, child->key_mark,
-                            "%s.%s: unknown key %s; expected inputs and labels", reading->key,
-                            entry->key, cn_quote(quoted, child->key));
+                            "%s.%s: unknown key %s; expected inputs, labels and held_out",
+                            reading->key, entry->key, cn_quote(quoted, child->key));
             good = false;
         }
     if (!inputs || (!labels && inputs->type != CN_YAML_MAP))
@@ -235,7 +234,33 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     paths->labels[0] = '\0';
     if (labels)
         good &= read_path(reading, labels, paths->labels);
+    paths->held_out[0] = '\0';
+    if (held_out)
+        good &= read_name(reading, held_out, paths->held_out);
     snprintf(paths->name, sizeof(paths->name), "%s", entry->key);
+    return good;
+}
+
+// A set that another one measures on is one of this map.
+static bool check_held_out(const struct reading *reading, const struct cn_yaml_node *node,
+                           const struct cn_settings *settings)
+{
+    char quoted[CN_QUOTE_SIZE];
+    bool good = true;
+
+    for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
+        const struct cn_data_paths *paths = cn_profile_data(settings, entry->key);
+        const struct cn_yaml_node *name = cn_yaml_get(entry, "held_out");
+
+        if (!paths || !paths->held_out[0] ||
+            (strcmp(paths->held_out, paths->name) != 0 &&
+             cn_profile_data(settings, paths->held_out)))
+            continue;
+        cn_report_error(reading->report, name->mark,
+                        "%s.%s.held_out: %s; expected the name of another data set", reading->key,
+                        entry->key, cn_quote(quoted, paths->held_out));
+        good = false;
+    }
     return good;
 }
 
@@ -253,7 +278,7 @@ static bool read_data(const struct reading *reading, const struct cn_yaml_node *
         else
             good = false;
     }
-    return good;
+    return check_held_out(reading, node, settings) && good;
 }
 
 static bool read_choice(const struct reading *reading, const struct cn_yaml_node *node, int *to)
@@ -417,7 +442,7 @@ bool cn_value_read(struct cn_report *report, const char *directory, const char *
     case CN_VALUE_PATH:
         return read_path(&reading, node, to);
     case CN_VALUE_LISTEN:
-        return read_address(&reading, node, true, 65534, to);
+        return read_address(&reading, node, true, to);
     case CN_VALUE_ADDRESSES:
         return read_addresses(&reading, node, false, settings->addresses, &settings->address_count);
     case CN_VALUE_LISTENS:

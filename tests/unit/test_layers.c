@@ -59,8 +59,8 @@ static void a_name_that_the_model_does_not_have_is_refused(void **state)
 
 static void only_entries_are_taken_for_entries(void **state)
 {
-    static const char *const densities[] = {"a", "a=", "=5%", "a=5", "a=0%", "a=101%", "a=5%%",
-                                            "a=-5%", "a=0x5%", "a=.%", "a=5 %"};
+    static const char *const densities[] = {"a",     "a=",    "=5%",    "a=5",  "a=0%", "a=101%",
+                                            "a=5%%", "a=-5%", "a=0x5%", "a=.%", "a=5 %"};
     static const char *const priorities[] = {"a=3", "a=0", "a=128", "a=-2", "a=2%", "a=", "2"};
     char name[CN_WORDS_SIZE];
     double density;

@@ -181,9 +181,8 @@ static void an_aggregator_that_does_not_know_probes_gets_messages_of_the_base(vo
     world.fake = fake_open(SIZE);
     config.context = world.fake;
     assert_int_equal(cn_loopback_open(&config, &world.exchange), CN_OK);
-    assert_int_equal(cn_board_link_open_over(world.exchange,
-                                             &(struct cn_link_config){.board = "board-1"},
-                                             &world.link),
+    assert_int_equal(cn_board_link_open_over(
+                         world.exchange, &(struct cn_link_config){.board = "board-1"}, &world.link),
                      CN_OK);
     world.frame = malloc(SIZE);
     fake_fill(world.frame, SIZE, 2);
