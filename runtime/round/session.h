@@ -67,17 +67,18 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);
 
-// A version of the model as it arrived: full bytes, or a frame that makes it from the held base.
+// A version of the model as it arrived: full bytes, or a frame: a delta that makes it from the held
+// base, or a snapshot.
 struct cn_session_version {
     uint32_t number;
     uint8_t digest[CN_DIGEST_SIZE];
     const uint8_t *bytes;
     size_t size;
-    bool delta;
+    bool delta; // a frame
 };
 
-// Sets digest to that of the version which a delta makes from the held base: the base of the next
-// delta, or a digest known otherwise, says whether it is right. Errors as below.
+// Sets digest to that of the version which a frame makes: the base of the next delta, or a digest
+// known otherwise, says whether it is right. Errors as below.
 cn_err cn_session_resolve_version(const struct cn_session *session,
                                   struct cn_session_version *version);
 
