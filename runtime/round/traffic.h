@@ -11,9 +11,9 @@
 #include "runtime/round/care.h"
 
 struct cn_traffic_rules {
-    uint64_t day_bytes;                       // 0: no limit
-    uint64_t metered_from_ms, metered_to_ms;  // after midnight; equal: never
-    uint64_t metered_bytes;                   // of an update in these hours; 0: no use of the link
+    uint64_t day_bytes;                      // 0: no limit
+    uint64_t metered_from_ms, metered_to_ms; // after midnight; equal: never
+    uint64_t metered_bytes;                  // of an update in these hours; 0: no use of the link
 };
 
 struct cn_traffic {

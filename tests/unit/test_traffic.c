@@ -55,9 +55,9 @@ static void the_link_pauses_or_gets_less_in_the_hours_that_cost(void **state)
     static const struct {
         uint64_t from, to, now;
         bool costs;
-    } cases[] = {{8, 20, 7, false}, {8, 20, 8, true},   {8, 20, 19, true}, {8, 20, 20, false},
-                 {20, 8, 19, false}, {20, 8, 20, true}, {20, 8, 7, true},  {20, 8, 8, false},
-                 {5, 5, 5, false}};
+    } cases[] = {{8, 20, 7, false},  {8, 20, 8, true},   {8, 20, 19, true},
+                 {8, 20, 20, false}, {20, 8, 19, false}, {20, 8, 20, true},
+                 {20, 8, 7, true},   {20, 8, 8, false},  {5, 5, 5, false}};
     struct cn_traffic traffic = {0};
 
     (void)state;
