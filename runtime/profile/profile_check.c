@@ -65,6 +65,11 @@ static void check_group(const struct cn_profile *profile, struct cn_report *repo
     if (!settings->group.listen[0])
         cn_report_error(report, mark,
                         "group.listen: not set, but group.members is; expected host:port");
+    if (settings->precision == CN_PRECISION_FLOAT16)
+        cn_report_error(
+            report, place(profile, "compute.precision", report),
+            "compute.precision: a step that overflows float16 is dropped, which members "
+            "of a group cannot do alone; expected bfloat16 or float32");
     check_ports(profile, mark, report);
 }
 

@@ -17,6 +17,7 @@
 #define DAY 86400000.0           // ms
 #define EXACT 9007199254740991.0 // 2^53 - 1: whole in JSON and in a double
 
+static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entropy", "huber", "l1",
                                      "output",        NULL};
@@ -45,6 +46,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "directory of everything that is stored"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE, .about = "what trains: the GPU, the CPU, or the GPU if there is one"},
+    {"compute.precision", CN_VALUE_CHOICE, BOARD | SITE, AT(precision), .choices = precisions,
+     .initial = "float32", .uses = TRAIN | NODE,
+     .about = "the GPU rounds the factors of products to this; sums stay float32"},
     {"threads", CN_VALUE_COUNT, BOARD | SITE | JOB, AT(threads), 1, 1024, "all", .initial = "all",
      .uses = TRAIN | NODE, .about = "processors used for training"},
     {"cpu.cores", CN_VALUE_COUNT, BOARD | SITE, AT(cpu_cores), 1, 1024, .example = "4",

@@ -34,6 +34,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
+        .precision = config->settings->precision,
         .batch = config->job->batch,
         .loss = config->job->loss,
         .learning_rate = (float)config->job->learning_rate,
