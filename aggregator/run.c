@@ -502,6 +502,8 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
 {
     bool invited;
     memset(status, 0, sizeof(*status));
+    if (declared->run == CN_RUN_MEASUREMENT)
+        return CN_OK;
     if (declared->run != cn_ledger_identity(run->config.ledger)->run) {
         decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
         return CN_OK;
@@ -570,6 +572,11 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upl
     if (err || status->decided) {
         cn_spool_drop(run->config.spool, upload);
         return err;
+    }
+    if (upload->declared.run == CN_RUN_MEASUREMENT) {
+        decide(status, CN_VERDICT_REJECTED, "a measurement, of which nothing is kept");
+        cn_spool_drop(run->config.spool, upload);
+        return CN_OK;
     }
     uint8_t *frame;
     err = cn_spool_read(run->config.spool, upload, &frame);
