@@ -80,8 +80,7 @@ static void train(enum cn_precision precision, struct run *run)
     for (int i = 0; i < SAMPLES * WORDS; i++)
         inputs[i] = sinf((float)i * 0.37f) * 3;
     memset(run, 0, sizeof(*run));
-    assert_int_equal(open_trainer(&cn_compute_cuda_host, precision, &onnx, &trainer),
-                     CN_OK);
+    assert_int_equal(open_trainer(&cn_compute_cuda_host, precision, &onnx, &trainer), CN_OK);
     run->total = cn_trainer_layout(trainer)->total;
     assert_true(run->total <= WEIGHTS_MAX);
     for (int step = 0; step < STEPS; step++) {
@@ -128,8 +127,8 @@ static void a_device_that_cannot_round_says_so(void **state)
     struct cn_onnx *onnx;
 
     (void)state;
-    assert_int_equal(
-        open_trainer(&cn_compute_cpu, CN_PRECISION_BFLOAT16, &onnx, &trainer), CN_ENOTSUP);
+    assert_int_equal(open_trainer(&cn_compute_cpu, CN_PRECISION_BFLOAT16, &onnx, &trainer),
+                     CN_ENOTSUP);
     assert_non_null(strstr(cn_diag_first(&diag), "wanted compute.precision: float32"));
     cn_onnx_close(onnx);
 }
