@@ -32,6 +32,6 @@ cn_err cn_selftest_storage(const struct cn_selftest *test, cJSON *report);
 // selftest_link.c: whether the aggregator answers, and how fast.
 cn_err cn_selftest_link(const struct cn_selftest *test, cJSON *report);
 
-// selftest_model.c: a small convolutional network as an ONNX file, for images of 3 x 32 x 32 and ten
-// classes.
+// selftest_model.c: a small convolutional network as an ONNX file, for images of 3 x 32 x 32 and
+// ten classes.
 cn_err cn_selftest_model(struct cn_buffer *file);

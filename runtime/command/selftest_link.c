@@ -45,8 +45,7 @@ static cn_err take_event(struct trial *trial, const struct cn_link_event *event)
     switch (event->type) {
     case CN_LINK_REGISTERED:
         trial->registered = true;
-        add(trial->object, "register_ms",
-            (double)(cn_platform_now_us() - trial->begun_us) / 1000);
+        add(trial->object, "register_ms", (double)(cn_platform_now_us() - trial->begun_us) / 1000);
         return trial->link->ops->watch(trial->link, true);
     case CN_LINK_ROUND:
         return fetch(trial, event->round);

@@ -65,8 +65,8 @@ static void end(struct writer *writer, struct inner *inner, uint32_t field)
 }
 
 // GraphProto.input (11) and .output (12); the first dimension is the batch.
-static void put_value(struct writer *writer, uint32_t field, const char *name,
-                      const uint64_t *dims, size_t rank)
+static void put_value(struct writer *writer, uint32_t field, const char *name, const uint64_t *dims,
+                      size_t rank)
 {
     struct inner value, type, tensor, shape, dim;
 

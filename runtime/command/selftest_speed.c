@@ -73,7 +73,8 @@ static cn_err train_on(const struct cn_compute_ops *ops, const uint8_t *model, s
     cn_diag_init(&diag);
     err = cn_train_speed(&config, model, size, STEPS_US, &diag, &speed);
     if (err) {
-        cJSON_AddStringToObject(object, "error", diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+        cJSON_AddStringToObject(object, "error",
+                                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
         return err;
     }
     add(object, "batch", BATCH);
