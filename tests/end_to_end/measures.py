@@ -15,6 +15,11 @@ def node_status(cluster, board):
     return status(cluster, f"{board}.yaml")["held_out"]
 
 
+def ended(cluster, board):
+    seen = status(cluster, f"{board}.yaml")
+    assert seen["state"] == "the run has ended" and seen["version"] == 5 and not seen["running"], seen
+
+
 def run(build, central, change=None):
     with Cluster(build, {"lab": ["board-1", "board-2"], "van": ["board-3"]}, rounds=5, local_steps=30,
                  central=central, mixed=True) as cluster:
@@ -24,6 +29,8 @@ def run(build, central, change=None):
             cluster.write("job.yaml", change(text))
         cluster.start_all()
         cluster.wait_for_end(60)
+        for board in cluster.boards:
+            ended(cluster, board)
         run = cluster.status()
         line = [line for line in cluster.log("gateway").splitlines() if line.startswith("held-out ")][-1]
         shown = cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout
