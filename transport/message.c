@@ -82,6 +82,14 @@ static const struct cn_message_field rules_fields[] = {
 };
 static const struct cn_message_schema rules_schema = SCHEMA(rules_fields);
 
+static const struct cn_message_field parallel_fields[] = {
+    FIELD(1, TEXT, cn_parallel, sets),
+    FIELD(2, TEXT, cn_parallel, phases),
+    FIELD(3, TEXT, cn_parallel, train),
+    FIELD(4, TEXT, cn_parallel, measure),
+};
+static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
+
 static const struct cn_message_field job_fields[] = {
     FIELD(1, NAME, cn_job, name),
     LONG(2, cn_job, seed, 0, ANY),
@@ -114,6 +122,10 @@ static const struct cn_message_field job_fields[] = {
     NUMBER(29, cn_job, stale_rounds, 0, UINT32_MAX),
     REAL(30, cn_job, stale_decay, 0, 1),
     NUMBER(31, cn_job, statistics, 0, CN_STATISTICS_LOCAL),
+    {.key = 32,
+     .kind = RULES,
+     .offset = offsetof(struct cn_job, parallel),
+     .schema = &parallel_schema},
 };
 static const struct cn_message_schema job_schema = SCHEMA(job_fields);
 
@@ -206,6 +218,8 @@ static const struct cn_message_schema status_schema = SCHEMA(status_fields);
 
 uint32_t cn_message_graph_ops(const struct cn_job *job)
 {
+    if (!cn_message_is_plain(&parallel_schema, &job->parallel))
+        return 3;
     return job->loss > CN_LOSS_MSE || !cn_message_is_plain(&rules_schema, &job->rules) ? 2 : 1;
 }
 

@@ -371,6 +371,11 @@ cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state)
     return cn_trainer_write(trainer, CN_ARENA_OPTIMIZER, state, trainer->layout.total);
 }
 
+uint32_t cn_trainer_capability(const struct cn_trainer *trainer)
+{
+    return trainer->device->capability;
+}
+
 bool cn_trainer_has_second(const struct cn_trainer *trainer)
 {
     return trainer->rules.optimizer != CN_OPTIMIZER_SGD;

@@ -55,6 +55,9 @@ void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_
 // Bytes planned for weights, gradients, optimizer state, activations.
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer);
 
+// Of the GPU that trains, times 10 (CUDA compute capability); 0 without one.
+uint32_t cn_trainer_capability(const struct cn_trainer *trainer);
+
 // Additions and multiplications for one sample: of the forward pass, and of a step.
 void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double *step);
 

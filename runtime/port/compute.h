@@ -505,4 +505,5 @@ struct cn_compute_ops {
 
 struct cn_compute {
     const struct cn_compute_ops *ops;
+    uint32_t capability; // of a CUDA device, times 10; else 0
 };

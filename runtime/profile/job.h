@@ -100,6 +100,16 @@ struct cn_update_rule {
     uint32_t value_bits; // top-k: bits of a magnitude, 0 to 8
 };
 
+#define CN_SETS_SIZE 512 // sets as a text, see set_rules.h
+
+// How the members of a group share a step's work. All zero: every member, all alike.
+struct cn_parallel {
+    char sets[CN_SETS_SIZE];     // beside those of a site
+    char phases[CN_WORDS_SIZE];  // names of ranges of rounds
+    char train[CN_WORDS_SIZE];   // sets whose members train; "" for all
+    char measure[CN_WORDS_SIZE]; // sets whose members measure versions; "" for all
+};
+
 struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
@@ -136,4 +146,5 @@ struct cn_job {
     uint64_t max_weight;    // samples an update may count for; more is capped
     uint32_t patience;      // rounds without a better metric before the run ends; 0 for never
     double target_accuracy; // the run ends when it is reached; 0 for never
+    struct cn_parallel parallel;
 };

@@ -47,11 +47,12 @@ struct cn_group_settings {
     // Ordered by name, so that an index means the same on each of them. Pair keys are zero; the
     // aggregator hands them out.
     struct cn_member members[CN_GROUP_MAX];
-    uint32_t member_count; // 0: the board is a group of its own
-    uint64_t form_ms;      // how long a start waits for all members
-    uint64_t rejoin_ms;    // how long the others wait for a lost member
-    uint64_t timeout_ms;   // silence of a member that counts as lost
-    enum cn_lan lan;       // whether sums may travel unencrypted
+    uint32_t member_count;   // 0: the board is a group of its own
+    uint64_t form_ms;        // how long a start waits for all members
+    uint64_t rejoin_ms;      // how long the others wait for a lost member
+    uint64_t timeout_ms;     // silence of a member that counts as lost
+    enum cn_lan lan;         // whether sums may travel unencrypted
+    char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };
 
 // When a board trains, and what it tells the site; rules of runtime/round/care.h.

@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/round.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -92,7 +93,7 @@ static void tell_progress(struct cn_epoch *epoch)
     struct cn_progress progress = {
         .phase = held->phase,
         .round = held->round,
-        .step = held->step,
+        .step = cn_session_position(epoch->session),
         .version = held->version,
         .epoch = epoch->view.view.epoch,
         .resets = held->resets,
@@ -105,6 +106,7 @@ static void tell_progress(struct cn_epoch *epoch)
         .backend = epoch->backend,
     };
 
+    memcpy(progress.train, epoch->session->plan.names, sizeof(progress.train));
     cn_mailbox_put_progress(epoch->box, &progress);
 }
 
@@ -445,6 +447,7 @@ static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
 static cn_err obey(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
+    cn_err err;
 
     switch (command->kind) {
     case COMMAND_IDLE:
@@ -463,7 +466,8 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return cn_session_abandon(session, true);
+        err = cn_session_catch_up(session, epoch->collective);
+        return err ? err : cn_session_abandon(session, true);
     case COMMAND_DECIDE:
         return do_decide(epoch, command);
     case COMMAND_REFORM:
@@ -501,6 +505,8 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
     err = heal(epoch);
+    if (!err)
+        err = cn_session_enter(session, epoch->collective, &epoch->view.view);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {

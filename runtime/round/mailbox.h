@@ -52,6 +52,7 @@ struct cn_progress {
     double held_out_accuracy; // of the base; negative when not measured
     bool ended;
     const char *backend; // "tcp", "nccl"; NULL while the group forms
+    char train[128];     // members that train; "" for all
 };
 
 // How an epoch ended.

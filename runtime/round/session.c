@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
@@ -109,7 +110,7 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     uint32_t most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 
-    return held->round ? (uint64_t)(held->round - 1) * most + held->step : 0;
+    return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
 
 // A stored state leaves out arrays of zeros.
@@ -189,6 +190,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
         return err;
     }
     session->saved_ms = cn_platform_now_ms();
+    session->plan = (struct cn_step_plan){.whole = true, .trains = true};
     *result = session;
     return CN_OK;
 }
@@ -199,6 +201,7 @@ void cn_session_close(struct cn_session *session)
         return;
     cn_checkpoint_deinit(&session->held);
     free(session->spectrum);
+    free(session->sets);
     cn_batch_deinit(&session->batch);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
@@ -208,7 +211,12 @@ void cn_session_close(struct cn_session *session)
 
 bool cn_session_round_done(const struct cn_session *session)
 {
-    return session->held.step >= session->held.steps;
+    return cn_session_position(session) >= session->held.steps;
+}
+
+uint32_t cn_session_position(const struct cn_session *session)
+{
+    return session->held.step + session->ahead;
 }
 
 // Waits for wait_ms or until the node is told to stop.
@@ -260,7 +268,9 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_err err;
 
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
-    err = cn_session_encode(session, &frame);
+    err = cn_session_catch_up(session, collective);
+    if (!err)
+        err = cn_session_encode(session, &frame);
     if (err) {
         cn_buffer_deinit(&frame);
         return err;
@@ -313,6 +323,7 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
+    cn_session_alike(session);
     if (keep) {
         err = cn_session_change(session, held->weights);
         if (err)
@@ -392,6 +403,7 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
+    session->ahead = 0;
     err = cn_session_load_trainer(session);
     if (err)
         return err;

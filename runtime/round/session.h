@@ -32,6 +32,14 @@ struct cn_session_config {
     int stop_fd;       // readable when the caller wants to stop; -1 for none
 };
 
+// Who does the work of a step and how: decided on all members alike before it (session_sets.h).
+struct cn_step_plan {
+    bool whole;          // every member trains
+    bool trains;         // this board does
+    struct cn_set train; // those that train, unless all do
+    char names[128];     // of them, for people; "" where the job names no set
+};
+
 struct cn_session {
     struct cn_session_config config;
     struct cn_onnx *onnx;
@@ -47,8 +55,12 @@ struct cn_session {
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
     uint32_t seat;                     // of this board in its group, whoever else is there
-    uint64_t saved_ms;                 // when the checkpoint was last saved
-    bool disk_full;                    // said so already
+    struct cn_session_sets *sets;      // NULL: the job names none
+    struct cn_step_plan plan;          // of the next step
+    char phase[CN_NAME_SIZE];          // of the job, as of the plan
+    uint32_t ahead;    // steps of the round that others trained since the state that is held here
+    uint64_t saved_ms; // when the checkpoint was last saved
+    bool disk_full;    // said so already
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
@@ -111,6 +123,10 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
 
 bool cn_session_round_done(const struct cn_session *session);
 
+// Steps of the round that the group has done; those in the held state may be fewer on a member that
+// looks on.
+uint32_t cn_session_position(const struct cn_session *session);
+
 // Encodes the update; afterwards it is in the outbox of every member, durable, and the same
 // everywhere. CN_EDIGEST on a member whose frame is not that of rank 0: it must heal from another
 // member.
@@ -126,7 +142,8 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
 cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
                          const uint8_t accepted[CN_DIGEST_SIZE], double spare);
 
-// Gives a begun round up. keep: what was trained so far goes into the residual. Durable.
+// Gives a begun round up. keep: what was trained so far goes into the residual; a member that
+// looked on has caught up before. Durable.
 cn_err cn_session_abandon(struct cn_session *session, bool keep);
 
 // Saves when the last save is older than interval_ms. A full disk is a warning: the stored state

@@ -1,6 +1,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/round/session_update.h"
 
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
@@ -15,7 +16,7 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
     uint64_t index = first_batch(session);
     cn_err err = CN_OK;
 
-    for (uint32_t i = 0; i < job->accumulate && !err; i++) {
+    for (uint32_t i = 0; session->plan.trains && i < job->accumulate && !err; i++) {
         cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
         cn_trainer_draw(session->trainer,
                         ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
@@ -26,12 +27,22 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
 
 static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
 {
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE,
+        .how = CN_REDUCE_SUM,
+        .set = session->plan.whole ? NULL : &session->plan.train,
+        .count = session->held.total,
+    };
     float *gradients;
-    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
+    cn_err err;
 
+    if (!session->plan.trains)
+        return CN_OK;
+    err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
+    call.data = gradients;
+    return collective->ops->run(collective, &call);
 }
 
 // The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
@@ -40,6 +51,11 @@ static void count_step(struct cn_session *session, float samples, float loss, fl
     struct cn_checkpoint *held = &session->held;
 
     session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
+    cn_session_stepped(session);
+    if (!session->plan.trains) {
+        session->ahead++;
+        return;
+    }
     held->step++;
     held->samples += (uint64_t)samples;
     held->train_loss += weight == samples ? (double)loss : session->step_loss * (double)samples;
@@ -108,10 +124,12 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
 {
     uint64_t begun_us = cn_platform_now_us();
     float sums[VOTES];
-    cn_err err = reduce_step(session, collective, flags, sums);
+    cn_err err = cn_session_place(session, collective);
     cn_err discarded;
 
-    if (!err && !flags->abandon)
+    if (!err)
+        err = reduce_step(session, collective, flags, sums);
+    if (!err && !flags->abandon && session->plan.trains)
         err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
                                         (double)sums[WEIGHT]);
     if (err || flags->abandon) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/residual.h"
 
 // --- the order ---
@@ -162,6 +163,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->steps = order->steps;
     held->rule = order->rule;
     held->step = 0;
+    cn_session_alike(session);
     held->samples = 0;
     held->train_loss = 0;
     decay_residual(session);

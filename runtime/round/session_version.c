@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/export.h"
 #include "runtime/round/session.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -108,7 +109,8 @@ cn_err cn_session_check_version(const struct cn_session *session,
 static cn_err measure(struct cn_session *session, struct cn_collective *collective, float sums[3])
 {
     struct cn_metrics metrics = {0};
-    uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
+    bool measures = cn_session_is_among(session, session->config.job->parallel.measure);
+    uint64_t count = measures ? cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT) : 0;
     cn_err err;
 
     for (uint64_t first = 0; first < count; first += session->batch.count) {

@@ -51,6 +51,7 @@ static cJSON *describe(const struct cn_settings *settings, const struct cn_statu
     cJSON_AddStringToObject(json, "members", status->group);
     cJSON_AddStringToObject(json, "backend",
                             status->progress.backend ? status->progress.backend : "");
+    cJSON_AddStringToObject(json, "train", status->progress.train);
     cJSON_AddNumberToObject(json, "round", status->progress.round);
     cJSON_AddNumberToObject(json, "step", status->progress.step);
     cJSON_AddNumberToObject(json, "version", status->progress.version);

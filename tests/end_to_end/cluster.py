@@ -41,6 +41,7 @@ JOB = {
     "timeout": "10 s",
     "mixed": False,
     "extra": "",
+    "group": "",  # more keys of the boards' group section: ", sets: {...}"
     "update": "",
     "network": "",
     "host": "127.0.0.1",  # of all processes; not for links
@@ -205,7 +206,8 @@ class Cluster:
         listed = ", ".join(f'{m}: "{host}:{self.board_ports[m]}"' for m in members)
         return (
             f'group: {{listen: "{host}:{self.board_ports[board]}", members: {{{listed}}}, '
-            f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}}}'
+            f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}'
+            f'{self.job["group"]}}}'
         )
 
     def command(self, *arguments, check=True):

@@ -1,0 +1,116 @@
+"""Process sets: which boards of a group train, by the rules of a profile.
+
+    sets.py BUILD [SCENARIO...]
+"""
+
+import json
+import sys
+import time
+
+from cluster import Cluster
+
+FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
+SETTINGS = {"rounds": 6, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s"}
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def same_model_everywhere(cluster):
+    models = {cluster.current_model(board) for board in cluster.boards}
+    assert len(models) == 1, "the boards hold different models"
+
+
+def finish(cluster, accuracy=0.85):
+    cluster.wait_for_end(120)
+    cluster.replay()
+    same_model_everywhere(cluster)
+    assert cluster.accuracy() > accuracy, cluster.accuracy()
+
+
+def status(cluster, board):
+    return json.loads(cluster.command(cluster.node, "status", "--json", f"{board}.yaml").stdout)
+
+
+def said(cluster, board, line):
+    assert line in cluster.log(board), f"{board} did not say '{line}'"
+
+
+@scenario
+def a_dynamic_set_grows_with_the_phase(build):
+    parallel = ("parallel: {phases: {pretraining: 1, fine_tuning: 8}, train: grown, "
+                "sets: {grown: phase == fine_tuning or name != board-4}}")
+    with Cluster(build, FOUR, **{**SETTINGS, "rounds": 10, "local_steps": 60}, extra=parallel) as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-4", "looking on: board-4")
+        time.sleep(1.2)  # the status file is written once a second
+        before = status(cluster, "board-4")
+        finish(cluster)
+        for board in cluster.boards:
+            said(cluster, board, "phase pretraining: board-1 board-2 board-3 train; looking on: board-4")
+            said(cluster, board, "round 8, step 0, phase fine_tuning: board-1 board-2 board-3 board-4 train")
+        assert before["train"] == "board-1 board-2 board-3", before
+        assert status(cluster, "board-4")["train"] == "board-1 board-2 board-3 board-4"
+
+
+@scenario
+def a_rule_over_steps_is_asked_before_each_step(build):
+    parallel = "parallel: {train: turns, sets: {turns: name == board-1 or step >= 10 and step < 15}}"
+    with Cluster(build, FOUR, **SETTINGS, extra=parallel) as cluster:
+        cluster.start_all()
+        finish(cluster)
+        said(cluster, "board-2", "round 2, step 10: board-1 board-2 board-3 board-4 train")
+        said(cluster, "board-2", "round 2, step 15: board-1 train; looking on: board-2 board-3 board-4")
+
+
+@scenario
+def hardware_facts_are_those_of_each_board(build):
+    sets = ", sets: {large: memory >= 1 GiB and cores >= 3 and link > 1 kbit/s and address == 127.0.0.0/8}"
+    with Cluster(build, FOUR, **SETTINGS, group=sets, extra="parallel: {train: large}") as cluster:
+        for board in cluster.boards:
+            text = open(cluster.path(f"{board}.yaml")).read()
+            cores = 1 if board == "board-2" else 4
+            cluster.write(f"{board}.yaml", f"{text}\ncpu: {{cores: {cores}}}\nmemory: {{size: 2 GiB}}\n")
+        cluster.start_all()
+        finish(cluster)
+        for board in cluster.boards:
+            said(cluster, board, "board-1 board-3 board-4 train; looking on: board-2")
+
+
+@scenario
+def a_set_that_names_a_board_that_is_not_there_says_so_and_goes_on(build):
+    sets = ", sets: {first: [board-1, board-2, board-9]}"
+    with Cluster(build, FOUR, **SETTINGS, group=sets, extra="parallel: {train: first}") as cluster:
+        cluster.start_all()
+        finish(cluster)
+        said(cluster, "board-1", "set 'first' names board-9, which is not there: the rest goes on")
+        said(cluster, "board-3", "board-1 board-2 train; looking on: board-3 board-4")
+
+
+@scenario
+def all_that_train_die_and_one_that_looked_on_has_the_state(build):
+    settings = {**SETTINGS, "rounds": 40, "rejoin": "300 ms", "timeout": "2 s"}
+    with Cluster(build, FOUR, **settings, extra="parallel: {train: first, sets: {first: [board-1, board-2]}}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-3", "version 3: held-out")
+        cluster.kill("board-1")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-3", "board-3 board-4 train")  # nobody of the set is there: all train
+        cluster.start("board-1")
+        cluster.start("board-2")
+        cluster.wait_for_line("board-1", "board-1 board-2 train; looking on: board-3 board-4", 1)
+        finish(cluster)
+
+
+def main(build, names):
+    for name in names or SCENARIOS:
+        begun = time.monotonic()
+        SCENARIOS[name](build)
+        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
