@@ -31,7 +31,10 @@ cairn_import(deps::cjson ${CAIRN_DEPS}/lib/libcjson.a INCLUDE ${CAIRN_DEPS}/incl
 
 find_library(yaml_archive libyaml.a REQUIRED)
 find_library(sqlite_archive libsqlite3.a REQUIRED)
+find_library(zlib_archive libz.a REQUIRED)
 find_path(yaml_include yaml.h REQUIRED)
 find_path(sqlite_include sqlite3.h REQUIRED)
+find_path(zlib_include zlib.h REQUIRED)
 cairn_import(deps::yaml ${yaml_archive} INCLUDE ${yaml_include})
 cairn_import(deps::sqlite ${sqlite_archive} INCLUDE ${sqlite_include} LIBS Threads::Threads m ${CMAKE_DL_LIBS})
+cairn_import(deps::zlib ${zlib_archive} INCLUDE ${zlib_include})

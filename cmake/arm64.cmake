@@ -6,7 +6,11 @@ set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 
 get_filename_component(cairn_sysroot ${CMAKE_CURRENT_LIST_DIR}/../build/deps/sysroot-arm64 ABSOLUTE)
-list(APPEND CMAKE_FIND_ROOT_PATH ${cairn_sysroot})
+get_filename_component(cairn_cuda ${CMAKE_CURRENT_LIST_DIR}/../build/deps/cuda-arm64 ABSOLUTE)
+list(APPEND CMAKE_FIND_ROOT_PATH ${cairn_sysroot} ${cairn_cuda})
+if(EXISTS ${cairn_cuda}/stamp) # the compiler of this machine that knows all boards, and goes with the headers
+    set(CAIRN_NVCC ${cairn_cuda}/bin/nvcc CACHE FILEPATH "NVIDIA's compiler" FORCE)
+endif()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)

@@ -30,6 +30,14 @@ static bool ends_with(const char *text, const char *ending)
     return length > tail && strcmp(text + length - tail, ending) == 0;
 }
 
+bool cn_base_is_packed(const char *base)
+{
+    for (size_t i = 0; i < sizeof(packers) / sizeof(packers[0]); i++)
+        if (ends_with(base, packers[i].ending))
+            return true;
+    return false;
+}
+
 // Fills the chunk unless the stream ends.
 static ssize_t read_chunk(int from, uint8_t *chunk)
 {
@@ -56,7 +64,7 @@ static bool copy(int from, int to, uint64_t total, uint64_t *size)
     ssize_t got = -1;
 
     *size = 0;
-    while (chunk && (got = read_chunk(from, chunk)) > 0) {
+    while (chunk && !cn_process_interrupted() && (got = read_chunk(from, chunk)) > 0) {
         bool zero = chunk[0] == 0 && memcmp(chunk, chunk + 1, (size_t)got - 1) == 0;
 
         if (!zero && pwrite(to, chunk, (size_t)got, (off_t)*size) != got) {
@@ -69,7 +77,9 @@ static bool copy(int from, int to, uint64_t total, uint64_t *size)
     }
     cn_talk_progress_end();
     free(chunk);
-    return got == 0 && ftruncate(to, (off_t)*size) == 0;
+    if (cn_process_interrupted())
+        errno = EINTR;
+    return got == 0 && !cn_process_interrupted() && ftruncate(to, (off_t)*size) == 0;
 }
 
 static int unpack(const char *base, const char *const argv[], int to, uint64_t *size)
@@ -87,6 +97,8 @@ static int unpack(const char *base, const char *const argv[], int to, uint64_t *
     code = cn_process_wait(child);
     if (copied && code == 0)
         return CN_EXIT_DONE;
+    if (cn_process_interrupted())
+        return CN_EXIT_INTERRUPTED;
     if (code == 127)
         cn_talk_error("install it", "%s needs the program %s", base, argv[0]);
     else if (code)

@@ -1,8 +1,12 @@
 // base.h - a copy of the vendor's image to put things into: .img, .img.zst, .img.xz, .img.gz.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 // Copies base to a new file out (0600, holes where it is zero) and unpacks it on the way. An exit
 // code; out is removed after an error.
 int cn_base_copy(const char *base, const char *out, uint64_t *size);
+
+// By its name.
+bool cn_base_is_packed(const char *base);

@@ -48,6 +48,16 @@ static bool find_place(const char *gateway, struct place *place)
     return false;
 }
 
+static cn_err ask_there(const struct place *place, const char *script,
+                        struct cn_process_result *result)
+{
+    char host[sizeof(SSH) + sizeof(place->host)]; // as a URI it may have a port
+    const char *const argv[] = {"ssh", "-o", "BatchMode=yes", host, script, NULL};
+
+    snprintf(host, sizeof(host), SSH "%s", place->host);
+    return cn_process_run(argv, -1, result);
+}
+
 static void explain(struct cn_process_result *result, const struct place *place, const char *what)
 {
     cn_talk_error(result->code == 127 && !place->host[0]
@@ -57,13 +67,24 @@ static void explain(struct cn_process_result *result, const struct place *place,
                   cn_process_complaint(result));
 }
 
+static int keep_key(struct cn_process_result *result, const char *path)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool kept = file >= 0 && result->out.size > 0 && result->out.size < KEY_MAX &&
+                write(file, result->out.data, result->out.size) == (ssize_t)result->out.size;
+
+    if (file >= 0)
+        close(file);
+    if (!kept)
+        cn_talk_error(NULL, "the key that the aggregator sent cannot be kept");
+    return kept ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
 // The key as the remote program wrote it: into a folder of its own there, printed, wiped.
-static int enrol_there(const struct cn_order *order, const struct place *place, const char *path)
+static cn_err enrol_there(const struct cn_order *order, const struct place *place,
+                          struct cn_process_result *result)
 {
     char script[2048], group[160] = "";
-    const char *const argv[] = {"ssh", "-o", "BatchMode=yes", place->host, script, NULL};
-    struct cn_process_result result;
-    int code = CN_EXIT_FAILED, file = -1;
 
     if (order->group)
         snprintf(group, sizeof(group), "--group %s", order->group);
@@ -71,23 +92,11 @@ static int enrol_there(const struct cn_order *order, const struct place *place, 
              "d=$(mktemp -d) && " PROGRAM " enroll %s %s %s -o $d/key >&2 && cat $d/key; c=$?; "
              "shred -u $d/key 2>/dev/null; rm -rf $d; exit $c",
              place->profile, order->name, group);
-    if (cn_process_run(argv, -1, &result) == CN_OK && result.code == 0 && result.out.size &&
-        result.out.size < KEY_MAX) {
-        file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (file >= 0 && write(file, result.out.data, result.out.size) == (ssize_t)result.out.size)
-            code = CN_EXIT_DONE;
-    } else {
-        explain(&result, place, "not enrolled");
-    }
-    if (file >= 0)
-        close(file);
-    if (result.out.data)
-        cn_crypto_wipe(result.out.data, result.out.size);
-    cn_process_deinit(&result);
-    return code;
+    return ask_there(place, script, result);
 }
 
-static int enrol_here(const struct cn_order *order, const struct place *place, const char *path)
+static cn_err enrol_here(const struct cn_order *order, const struct place *place, const char *path,
+                         struct cn_process_result *result)
 {
     const char *argv[] = {PROGRAM,
                           "enroll",
@@ -98,20 +107,32 @@ static int enrol_here(const struct cn_order *order, const struct place *place, c
                           order->group ? "--group" : NULL,
                           order->group,
                           NULL};
-    struct cn_process_result result;
-    cn_err err = cn_process_run(argv, -1, &result);
-    int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
 
-    if (code)
-        explain(&result, place, "not enrolled");
-    cn_process_deinit(&result);
-    return code;
+    return cn_process_run(argv, -1, result);
+}
+
+// Ended by a signal, or without a connection (255, ssh(1)): perhaps the board is enrolled, perhaps
+// not.
+static void settle(const struct cn_order *order, const struct cn_process_result *result)
+{
+    struct cn_process_result answer;
+
+    if (result->code <= 128 || cn_enrol_ask(order->gateway, "revoke", order->name, &answer))
+        return;
+    if (answer.code == 0)
+        cn_talk_step("revoked", "the enrolment of %s is taken back", order->name);
+    else
+        cn_talk_error("'cairn-aggregator status' there lists it, if it is; 'revoke' takes it back",
+                      "whether %s is enrolled is not known", order->name);
+    cn_process_deinit(&answer);
 }
 
 int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space, char *path,
                   size_t size)
 {
+    struct cn_process_result result;
     struct place place;
+    cn_err err;
     int code;
 
     if (order->key) {
@@ -125,7 +146,20 @@ int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space
         return CN_EXIT_USAGE;
     }
     snprintf(path, size, "%s/node.key", space->path);
-    code = place.host[0] ? enrol_there(order, &place, path) : enrol_here(order, &place, path);
+    err = place.host[0] ? enrol_there(order, &place, &result)
+                        : enrol_here(order, &place, path, &result);
+    code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+    if (code) {
+        explain(&result, &place, "not enrolled");
+        settle(order, &result);
+    } else if (place.host[0]) {
+        code = keep_key(&result, path);
+        if (code)
+            cn_enrol_revoke(order);
+    }
+    if (result.out.data)
+        cn_crypto_wipe(result.out.data, result.out.size);
+    cn_process_deinit(&result);
     if (!code)
         cn_talk_step("enrolled", "%s is enrolled in group %s", order->name,
                      order->group ? order->group : order->name);
@@ -157,11 +191,9 @@ cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option
     if (!find_place(gateway, &place))
         return CN_EINVAL;
     if (place.host[0]) {
-        const char *const argv[] = {"ssh", "-o", "BatchMode=yes", place.host, script, NULL};
-
         snprintf(script, sizeof(script), PROGRAM " %s %s %s", command,
                  leads ? option : place.profile, leads ? place.profile : option);
-        return cn_process_run(argv, -1, result);
+        return ask_there(&place, script, result);
     }
     const char *const argv[] = {PROGRAM, command, leads ? option : place.profile,
                                 leads ? place.profile : option, NULL};

@@ -5,8 +5,7 @@
 #include <unistd.h>
 
 #include "boards/flash/commands.h"
-#include "boards/flash/enrol.h"
-#include "boards/flash/payload.h"
+#include "boards/flash/delivery.h"
 #include "boards/flash/process.h"
 #include "boards/flash/talk.h"
 
@@ -103,51 +102,35 @@ static int install(const char *host)
     return code;
 }
 
-static int fill(const struct cn_order *order, const struct cn_workspace *space)
+static int check(struct cn_delivery *delivery)
 {
-    struct cn_payload payload = {0};
-    char key[512];
-    int code = cn_payload_make(order, space, &payload);
+    return check_board(&delivery->order, &delivery->payload);
+}
 
-    if (!code)
-        cn_payload_print(&payload);
-    if (!code)
-        code = check_board(order, &payload);
-    if (code || order->dry_run)
-        return code;
-    code = cn_enrol_make(order, space, key, sizeof(key));
+static int send_all(struct cn_delivery *delivery)
+{
+    const char *host = delivery->order.positional;
+    int code = CN_EXIT_DONE;
+
+    for (size_t i = 0; i < delivery->payload.count && !code; i++)
+        if (strcmp(delivery->payload.files[i].target, CN_PAYLOAD_UNIT) != 0) // installed at once
+            code = send(host, &delivery->payload.files[i]);
     if (code)
         return code;
-    code = cn_payload_add(&payload, key, CN_PAYLOAD_ETC "/node.key", 0600);
-    for (size_t i = 0; i < payload.count && !code; i++)
-        if (strcmp(payload.files[i].target, CN_PAYLOAD_UNIT) != 0) // installed at once
-            code = send(order->positional, &payload.files[i]);
-    if (code) {
-        cn_enrol_revoke(order);
-        return code;
-    }
-    code = install(order->positional);
+    delivery->delivered = true;
+    code = install(host);
     if (!code)
-        cn_talk_step("done", "%s runs as %s", order->positional, order->name);
+        cn_talk_step("done", "%s runs as %s", host, delivery->order.name);
     return code;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    struct cn_workspace space = {0};
-    struct cn_order order = {0};
-    int code = cn_order_parse(argc, argv, help, &order);
+    static const struct cn_delivery_target target = {
+        .help = help, .operand = "USER@HOST", .check = check, .write = send_all};
 
     (void)ports;
-    if (code)
-        return code;
-    if (!order.positional || order.positional[0] == '-') {
-        cn_talk_error(NULL, "USER@HOST is missing");
-        return CN_EXIT_USAGE;
-    }
-    code = cn_workspace_open(&space) ? CN_EXIT_FAILED : fill(&order, &space);
-    cn_workspace_close(&space);
-    return code;
+    return cn_delivery_run(&target, argc, argv);
 }
 
 const struct cn_command cn_flash_ssh = {

@@ -15,6 +15,7 @@
 #include "boards/flash/commands.h"
 #include "boards/flash/disk.h"
 #include "boards/flash/manifest.h"
+#include "boards/flash/process.h"
 #include "boards/flash/talk.h"
 #include "runtime/port/platform.h"
 
@@ -122,7 +123,7 @@ static bool copy_ranges(const struct cn_manifest_file *manifest, int from, int t
 
     for (size_t i = 0; i < manifest->count; i++)
         total += manifest->ranges[i].size;
-    for (size_t i = 0; i < manifest->count && good; i++) {
+    for (size_t i = 0; i < manifest->count && good && !cn_process_interrupted(); i++) {
         good = copy_range(from, to, &manifest->ranges[i], chunk, done);
         if (good && *done - synced > (uint64_t)32 << 20) {
             good = fdatasync(to) == 0;
@@ -132,7 +133,9 @@ static bool copy_ranges(const struct cn_manifest_file *manifest, int from, int t
     }
     cn_talk_progress_end();
     free(chunk);
-    return good && fsync(to) == 0;
+    if (cn_process_interrupted())
+        errno = EINTR;
+    return good && !cn_process_interrupted() && fsync(to) == 0;
 }
 
 // The end of a larger card: an old GPT's second copy would contradict the new one.
@@ -155,6 +158,7 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
     int to = open(options->path, O_RDWR | O_EXCL | O_CLOEXEC), code;
     uint64_t done = 0, begun_ms = cn_platform_now_ms();
 
+    cn_process_catch_signals();
     if (to < 0)
         return refuse(errno == EBUSY ? "something uses it" : NULL, options->path, strerror(errno));
     if (!clear_tail(to, manifest, device->size) || !copy_ranges(manifest, from, to, &done)) {
@@ -162,7 +166,7 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
                       "%s: %s after %llu MiB; the card is incomplete and will not boot",
                       options->path, strerror(errno), (unsigned long long)done >> 20);
         close(to);
-        return CN_EXIT_FAILED;
+        return cn_process_interrupted() ? CN_EXIT_INTERRUPTED : CN_EXIT_FAILED;
     }
     cn_talk_step("written", "%llu MiB of %llu MiB in %.1f s", (unsigned long long)done >> 20,
                  (unsigned long long)manifest->size >> 20,
@@ -173,7 +177,10 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
     if (!code)
         ioctl(to, BLKRRPART); // no trouble where the kernel has no partitions of it
     close(to);
-    if (code)
+    if (code == CN_EXIT_INTERRUPTED)
+        cn_talk_error("'cairn-flash verify' reads it", "%s is written, but was not read back",
+                      options->path);
+    else if (code)
         cn_talk_error("the card, its reader or the cable is bad: take another one",
                       "%s does not hold what was written", options->path);
     return code;

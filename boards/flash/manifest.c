@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boards/flash/process.h"
 #include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
@@ -254,6 +255,8 @@ int cn_manifest_file_verify(const struct cn_manifest_file *manifest, int file, c
         uint8_t digest[CN_DIGEST_SIZE];
         bool read = hash_range(file, range->offset, range->size, digest);
 
+        if (cn_process_interrupted())
+            return CN_EXIT_INTERRUPTED;
         if (read && memcmp(digest, range->digest, CN_DIGEST_SIZE) == 0) {
             done += range->size;
             cn_talk_progress(work, done, total, begun_ms);

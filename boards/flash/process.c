@@ -3,14 +3,29 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/command/command.h"
+
 #define OUTPUT_MAX (64u << 20)
 #define CHUNK 65536
+
+static const atomic_bool *stop;
+
+void cn_process_catch_signals(void)
+{
+    stop = cn_command_catch_signals();
+}
+
+bool cn_process_interrupted(void)
+{
+    return stop && atomic_load(stop);
+}
 
 // The child's side; does not return.
 static _Noreturn void become(const char *const argv[], int in, int out, int errors)
@@ -21,6 +36,7 @@ static _Noreturn void become(const char *const argv[], int in, int out, int erro
     dup2(out, STDOUT_FILENO);
     if (errors >= 0)
         dup2(errors, STDERR_FILENO);
+    signal(SIGPIPE, SIG_DFL);
     setenv("LC_ALL", "C", 1);
     setenv("DEBUGFS_PAGER", "cat", 1);
     execvp(argv[0], (char *const *)(uintptr_t)argv);
@@ -82,6 +98,7 @@ cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result
     cn_err err;
     pid_t child = -1;
 
+    result->code = 127;
     cn_buffer_init(&result->out, OUTPUT_MAX);
     cn_buffer_init(&result->errors, OUTPUT_MAX);
     err = start(argv, in, out, errors, &child);

@@ -3,9 +3,10 @@
 #
 # The compiler and libc are the distribution's cross packages. The other arm64 packages are fetched by
 # apt with lists of its own (the system gets no foreign architecture), unpacked and never installed:
-#   build/deps/sysroot-arm64   libyaml, SQLite, cmocka: headers and libraries
+#   build/deps/sysroot-arm64   libyaml, SQLite, zlib, cmocka: headers and libraries
 #   build/deps/guest-arm64     kernel, its modules, busybox: what a small image boots with
 #   build/deps/prefix-arm64    the libraries of build.sh
+#   build/deps/ssh             an ssh server for this machine, not installed: tests put it into a root of theirs
 
 cross_sysroot=$deps/sysroot-arm64
 cross_guest=$deps/guest-arm64
@@ -71,8 +72,9 @@ fetch_cross()
     # The package without a version depends on the newest kernel.
     kernel=$(cross_apt apt-cache show --no-all-versions linux-image-cloud-arm64 |
         sed -n 's/^Depends: \([^ ]*\).*/\1/p')
-    unpack_packages "$cross_sysroot" libyaml-dev libsqlite3-dev libcmocka-dev libcmocka0 &&
-        unpack_packages "$cross_guest" "$kernel" busybox-static
+    unpack_packages "$cross_sysroot" libyaml-dev libsqlite3-dev zlib1g-dev libcmocka-dev libcmocka0 &&
+        unpack_packages "$cross_guest" "$kernel" busybox-static &&
+        mkdir -p "$deps/ssh" && (cd "$deps/ssh" && apt-get -q download openssh-server libwrap0)
 }
 
 build_cross()

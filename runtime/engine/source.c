@@ -6,6 +6,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/engine/source_csv.h"
+#include "runtime/engine/source_npz.h"
 
 #define PATH_SIZE 1024
 #define SIZE_LIMIT ((size_t)1 << 40)
@@ -14,67 +15,6 @@ static cn_err refuse(struct cn_diag *diag, const char *path, const char *why)
 {
     cn_diag_add(diag, "%s: %s", path, why);
     return CN_EFORMAT;
-}
-
-// --- NumPy archives: a ZIP file (PKWARE APPNOTE 4.3) of .npy files ---
-
-#define ZIP_END_SIZE 22
-#define ZIP_ENTRY_SIZE 46
-#define ZIP_LOCAL_SIZE 30
-
-static const uint8_t *find_end(const uint8_t *data, size_t size)
-{
-    for (size_t i = ZIP_END_SIZE; i <= size && i <= ZIP_END_SIZE + 65535; i++)
-        if (memcmp(data + size - i, "PK\x05\x06", 4) == 0)
-            return data + size - i;
-    return NULL;
-}
-
-// The bytes of the entry at this place of the directory.
-static cn_err open_entry(const uint8_t *entry, const uint8_t *data, size_t size, const char *path,
-                         struct cn_diag *diag, struct cn_npy *array)
-{
-    size_t at = cn_get_u32(entry + 42), length = cn_get_u32(entry + 20);
-
-    if (cn_get_u16(entry + 10) != 0)
-        return refuse(diag, path, "the array is compressed; wanted an archive of numpy.savez");
-    if (size < ZIP_LOCAL_SIZE || at > size - ZIP_LOCAL_SIZE ||
-        memcmp(data + at, "PK\x03\x04", 4) != 0)
-        return refuse(diag, path, "not a whole NumPy archive");
-    at += (size_t)ZIP_LOCAL_SIZE + cn_get_u16(data + at + 26) + cn_get_u16(data + at + 28);
-    if (at > size || length > size - at)
-        return refuse(diag, path, "not a whole NumPy archive, or one of 4 GiB or more");
-    return cn_npy_parse(data + at, length, path, diag, array);
-}
-
-static cn_err read_npz(const uint8_t *data, size_t size, const char *path, const char *member,
-                       struct cn_diag *diag, struct cn_npy *array)
-{
-    const uint8_t *end = find_end(data, size);
-    size_t at, count;
-
-    if (!end)
-        return refuse(diag, path, "not a NumPy archive");
-    count = cn_get_u16(end + 10);
-    at = cn_get_u32(end + 16);
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *entry = data + at;
-        size_t length;
-
-        if (at > size || size - at < ZIP_ENTRY_SIZE || memcmp(entry, "PK\x01\x02", 4) != 0)
-            return refuse(diag, path, "not a whole NumPy archive");
-        length = cn_get_u16(entry + 28);
-        if (size - at - ZIP_ENTRY_SIZE < length)
-            return refuse(diag, path, "not a whole NumPy archive");
-        if ((!member[0] && count == 1) ||
-            (length == strlen(member) + 4 &&
-             memcmp(entry + ZIP_ENTRY_SIZE, member, strlen(member)) == 0))
-            return open_entry(entry, data, size, path, diag, array);
-        at += ZIP_ENTRY_SIZE + length + cn_get_u16(entry + 30) + cn_get_u16(entry + 32);
-    }
-    return refuse(diag, path,
-                  member[0] ? "the archive has no such array"
-                            : "which of its arrays? Wanted FILE.npz:NAME");
 }
 
 // --- IDX ---
@@ -190,7 +130,7 @@ static cn_err read_format(const char *path, const char *file, const char *member
                           struct cn_source *source)
 {
     if (ends_with(file, ".npz"))
-        return read_npz(data, size, path, member, diag, &source->array);
+        return cn_source_npz(path, member, data, size, diag, &source->array, &source->converted);
     if (ends_with(file, ".csv"))
         return cn_source_csv(path, member, integers, data, size, diag, &source->array,
                              &source->converted);

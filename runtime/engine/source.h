@@ -2,14 +2,15 @@
 //
 // The name of the file says which:
 //   FILE.npy                one array (npy.h)
-//   FILE.npz:NAME           an array of a NumPy archive that is not compressed (numpy.savez)
+//   FILE.npz:NAME           an array of a NumPy archive (numpy.savez, numpy.savez_compressed)
 //   FILE.csv, FILE.csv:3-5, FILE.csv:NAME
 //                           all columns, some (from 1), or one by its name in the first line;
 //                           separated by commas or semicolons, numbers only
 //   FILE.txt, FILE.txt:next the bytes of a text, each a row; "next" leaves out the first one, so
 //                           that row i is what follows row i of the text
 //   anything else           an IDX file (yann.lecun.com/exdb/mnist), if it starts like one
-// .npy, .npz, texts and IDX files of bytes stay where they are, mapped; the rest is converted.
+// .npy, .npz that is not compressed, texts and IDX files of bytes stay where they are, mapped; the
+// rest is converted.
 // Total: any bytes give an array or an error with a line in diag.
 #pragma once
 

@@ -1,64 +1,19 @@
 #include "runtime/group/membership.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/group/membership_wire.h"
+#include "runtime/group/membership_private.h"
 
-#define JOIN_MS 100        // between announcements
-#define FRESH_MS 700       // a member that was not heard for so long does not count
-#define BUSY_FRESH_MS 1500 // nor does a BUSY
-#define BEACON_MS 1000     // between BUSYs to members outside of the view
-#define OPEN_TRIES 3       // rings that do not open because of one member
-#define SHUN_MIN_MS 10000  // so long it is not heard then, doubled up to
-#define SHUN_MAX_MS 160000 // this
-#define EPOCH_STRIDE CN_GROUP_MAX
+#define JOIN_MS 100             // between announcements
+#define FRESH_MS 700            // a member that was not heard for so long does not count
+#define BUSY_FRESH_MS 1500      // nor does a BUSY
+#define BEACON_MS 1000          // between BUSYs to members outside of the view
+#define OPEN_TRIES 3            // rings that do not open because of one member
+#define SHUN_MIN_MS 10000       // so long it is not heard then, doubled up to
+#define SHUN_MAX_MS 160000      // this
 #define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
-
-enum seen {
-    SEEN_NOTHING,
-    SEEN_FORMING, // its last message was a JOIN
-    SEEN_BUSY,    // a BUSY or a COMMIT
-};
-
-// What is known of one member; for this board itself only the fields of its own JOIN.
-struct other {
-    enum seen seen;
-    uint64_t seen_ms;
-    uint64_t present_ms;               // last sign of it, views included; for people
-    struct cn_membership_message join; // the last one
-    bool refused, refusal_told;
-    bool owes_busy, owes_commit; // messages to send to it
-    uint64_t next_ms;            // next JOIN or beacon to it
-    uint32_t unopened;           // rings in a row that failed because of it
-    uint64_t shunned_until_ms;
-};
-
-struct cn_membership {
-    struct cn_membership_config config;
-    uint64_t epoch;   // highest accepted; only grows
-    uint64_t highest; // heard of
-    struct cn_stay stay;
-    struct cn_state_tag tag;
-    bool member;      // else FORMING
-    bool view_is_new; // not taken yet
-    bool knocked;
-    bool had_view;
-    bool unopened;                       // the ring of the view failed: told by unreachable
-    uint32_t expected;                   // members that are waited for
-    uint64_t wait_until_ms;              // for them
-    uint64_t view_ms;                    // when the view began
-    struct cn_membership_message commit; // the view
-    struct other others[CN_GROUP_MAX];
-};
-
-static uint32_t bit(uint32_t index)
-{
-    return 1u << index;
-}
 
 static uint32_t all_members(const struct cn_membership *membership)
 {
@@ -68,7 +23,7 @@ static uint32_t all_members(const struct cn_membership *membership)
 // Position of a member among those of the set.
 static uint32_t rank_of(uint32_t members, uint32_t index)
 {
-    return (uint32_t)__builtin_popcount(members & (bit(index) - 1));
+    return (uint32_t)__builtin_popcount(members & (cn_membership_bit(index) - 1));
 }
 
 static bool same_stay(struct cn_stay a, struct cn_stay b)
@@ -159,16 +114,15 @@ void cn_membership_close(struct cn_membership *membership)
     free(membership);
 }
 
-// Members that announce themselves now, this board among them.
-static uint32_t forming_members(const struct cn_membership *membership, uint64_t now_ms)
+uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t now_ms)
 {
-    uint32_t members = bit(membership->config.self);
+    uint32_t members = cn_membership_bit(membership->config.self);
 
     for (uint32_t i = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
 
         if (other->seen == SEEN_FORMING && !other->refused && now_ms - other->seen_ms < FRESH_MS)
-            members |= bit(i);
+            members |= cn_membership_bit(i);
     }
     return members;
 }
@@ -191,7 +145,7 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
 
     for (uint32_t i = 0; i < membership->config.count; i++)
         if (membership->others[i].refused || now_ms < membership->others[i].shunned_until_ms)
-            members |= bit(i);
+            members |= cn_membership_bit(i);
     return members;
 }
 
@@ -208,8 +162,8 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t formi
     for (uint32_t i = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
 
-        if (!(forming & bit(i)) || i == membership->config.self || other->join.members == 0 ||
-            other->join.epoch <= best)
+        if (!(forming & cn_membership_bit(i)) || i == membership->config.self ||
+            other->join.members == 0 || other->join.epoch <= best)
             continue;
         best = other->join.epoch;
         expected = other->join.members;
@@ -230,10 +184,11 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
     membership->member = membership->had_view = membership->view_is_new = true;
     membership->knocked = false;
     membership->view_ms = now_ms;
+    cn_membership_watch_begin(membership, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++) {
         membership->others[i].owes_busy = false;
         membership->others[i].next_ms = now_ms + BEACON_MS;
-        if (i == membership->config.self || !(commit->members & bit(i)))
+        if (i == membership->config.self || !(commit->members & cn_membership_bit(i)))
             continue;
         membership->others[i].seen = SEEN_BUSY; // its JOIN is used up
         membership->others[i].seen_ms = now_ms;
@@ -247,12 +202,12 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
     uint32_t self = membership->config.self;
     const struct cn_state_tag *newest = NULL;
 
-    commit.epoch = (membership->highest / EPOCH_STRIDE + 1) * EPOCH_STRIDE + self;
+    commit.epoch = (membership->highest / CN_EPOCH_STRIDE + 1) * CN_EPOCH_STRIDE + self;
     for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
         const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
 
-        if (!(members & bit(i)))
+        if (!(members & cn_membership_bit(i)))
             continue;
         commit.stays[rank] = i == self ? membership->stay : other->join.stay;
         if (!newest || compare_tags(tag, newest) > 0) {
@@ -263,7 +218,7 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
     }
     enter_view(membership, &commit, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++)
-        membership->others[i].owes_commit = i != self && members & bit(i);
+        membership->others[i].owes_commit = i != self && members & cn_membership_bit(i);
 }
 
 static void decide(struct cn_membership *membership, uint64_t now_ms)
@@ -272,8 +227,8 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
 
     if (membership->member)
         return;
-    forming = forming_members(membership, now_ms);
-    if (forming & (bit(membership->config.self) - 1))
+    forming = cn_membership_forming(membership, now_ms);
+    if (forming & (cn_membership_bit(membership->config.self) - 1))
         return; // a lower one leads
     if (hears_busy(membership, now_ms) || !waited_enough(membership, forming, now_ms))
         return;
@@ -313,12 +268,13 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
     other->seen_ms = other->present_ms = now_ms;
     if (!membership->member)
         return;
-    if (membership->commit.members & bit(from) &&
+    if (membership->commit.members & cn_membership_bit(from) &&
         same_stay(join->stay,
                   membership->commit.stays[rank_of(membership->commit.members, from)])) {
         // It is in the view and does not know it yet. Only the leader says so: it knows that it
         // persisted.
-        other->owes_commit = membership->commit.epoch % EPOCH_STRIDE == membership->config.self;
+        cn_membership_watch_hear(membership, from, now_ms);
+        other->owes_commit = membership->commit.epoch % CN_EPOCH_STRIDE == membership->config.self;
         return;
     }
     membership->knocked = true;
@@ -339,13 +295,30 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
         membership->knocked = true;
 }
 
+// A member at work. If this board is none, the group is busy.
+static void receive_sign(struct cn_membership *membership, uint32_t from,
+                         const struct cn_membership_message *sign, uint64_t now_ms)
+{
+    struct other *other = &membership->others[from];
+
+    if (other->refused)
+        return;
+    other->present_ms = now_ms;
+    if (membership->member) {
+        cn_membership_watch_receive(membership, from, sign, now_ms);
+        return;
+    }
+    other->seen = SEEN_BUSY;
+    other->seen_ms = now_ms;
+}
+
 static void receive_commit(struct cn_membership *membership, uint32_t from,
                            const struct cn_membership_message *commit, uint64_t now_ms)
 {
     uint32_t self = membership->config.self;
 
-    if (commit->epoch % EPOCH_STRIDE != from || !(commit->members & bit(from)) ||
-        !(commit->members & bit(self)))
+    if (commit->epoch % CN_EPOCH_STRIDE != from || !(commit->members & cn_membership_bit(from)) ||
+        !(commit->members & cn_membership_bit(self)))
         return;
     if (membership->member || commit->epoch <= membership->epoch ||
         !same_stay(commit->stays[rank_of(commit->members, self)], membership->stay))
@@ -370,8 +343,10 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
         receive_join(membership, member, &decoded, now_ms);
     else if (decoded.type == CN_MEMBERSHIP_BUSY)
         receive_busy(membership, member, &decoded, now_ms);
-    else
+    else if (decoded.type == CN_MEMBERSHIP_COMMIT)
         receive_commit(membership, member, &decoded, now_ms);
+    else
+        receive_sign(membership, member, &decoded, now_ms);
     decide(membership, now_ms);
 }
 
@@ -392,7 +367,7 @@ static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t n
                     struct cn_membership_message *message)
 {
     struct other *other = &membership->others[index];
-    bool outside = !(membership->commit.members & bit(index));
+    bool outside = !(membership->commit.members & cn_membership_bit(index));
 
     if (!membership->member) {
         if (now_ms < other->next_ms)
@@ -408,6 +383,8 @@ static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t n
         *message = membership->commit;
         return true;
     }
+    if (cn_membership_watch_next(membership, index, now_ms, message))
+        return true;
     if (!other->owes_busy && !(outside && now_ms >= other->next_ms))
         return false;
     other->owes_busy = false;
@@ -422,6 +399,7 @@ bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint3
     struct cn_membership_message due;
 
     decide(membership, now_ms);
+    cn_membership_watch_poll(membership, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++) {
         if (i == membership->config.self || !next_to(membership, i, now_ms, &due))
             continue;
@@ -443,7 +421,7 @@ bool cn_membership_view(struct cn_membership *membership, struct cn_membership_v
     view->view.epoch = commit->epoch;
     view->view.rank = rank_of(commit->members, membership->config.self);
     for (uint32_t i = 0; i < membership->config.count; i++)
-        if (commit->members & bit(i))
+        if (commit->members & cn_membership_bit(i))
             view->view.ranks[view->view.size++] = i;
     return true;
 }
@@ -453,7 +431,7 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
 {
     membership->tag = *tag;
     for (uint32_t i = 0; i < membership->config.count; i++) {
-        if (!membership->member || !(membership->commit.members & bit(i)))
+        if (!membership->member || !(membership->commit.members & cn_membership_bit(i)))
             continue;
         membership->others[i].present_ms = now_ms;
         if (!membership->unopened)
@@ -507,60 +485,4 @@ bool cn_membership_refused(struct cn_membership *membership, uint32_t *member)
         return true;
     }
     return false;
-}
-
-// Appends to a line that is cut at its size.
-static void print(char *text, size_t size, size_t *used, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void print(char *text, size_t size, size_t *used, const char *format, ...)
-{
-    va_list arguments;
-    int count;
-
-    if (*used >= size)
-        return;
-    va_start(arguments, format);
-    count = vsnprintf(text + *used, size - *used, format, arguments);
-    va_end(arguments);
-    if (count > 0)
-        *used += (size_t)count;
-}
-
-void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,
-                            uint64_t now_ms, char *text, size_t size)
-{
-    uint32_t present =
-        membership->member ? membership->commit.members : forming_members(membership, now_ms);
-    uint64_t leader = membership->member ? membership->commit.epoch % EPOCH_STRIDE : UINT64_MAX;
-    const char *separator = " ";
-    size_t used = 0;
-
-    print(text, size, &used, membership->member ? "epoch %llu:" : "forming after epoch %llu:",
-          (unsigned long long)membership->epoch);
-    for (uint32_t i = 0; i < membership->config.count; i++) {
-        if (!(present & bit(i)))
-            continue;
-        print(text, size, &used, "%s%s%s", separator, members[i].name,
-              i == leader ? " (leads)" : "");
-        separator = ", ";
-    }
-    separator = "; ";
-    for (uint32_t i = 0; i < membership->config.count; i++) {
-        const struct other *other = &membership->others[i];
-
-        if (present & bit(i))
-            continue;
-        if (other->refused)
-            print(text, size, &used, "%s%s has another job", separator, members[i].name);
-        else if (now_ms < other->shunned_until_ms)
-            print(text, size, &used, "%s%s cannot be reached at %s", separator, members[i].name,
-                  members[i].address);
-        else if (!membership->member && other->seen == SEEN_BUSY)
-            print(text, size, &used, "%s%s is busy", separator, members[i].name);
-        else
-            print(text, size, &used, "%s%s is missing since %llu s", separator, members[i].name,
-                  (unsigned long long)((now_ms - other->present_ms) / 1000));
-        separator = ", ";
-    }
 }

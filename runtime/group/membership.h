@@ -66,6 +66,11 @@ bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint3
 // another member has seen is never issued again after a restart.
 bool cn_membership_view(struct cn_membership *membership, struct cn_membership_view *view);
 
+// True once in an epoch, when a member of the view gave no sign of life for a second and none
+// within 150 ms of being asked: end the work in the epoch, then leave. A member that works slowly
+// but answers is not lost, nor one that only others miss.
+bool cn_membership_lost(struct cn_membership *membership, uint32_t *member);
+
 // The epoch ended here (a member was lost, a knock was honoured, the ring did not open): back to
 // FORMING. lost is the member index that failed, or UINT32_MAX. The tag is this member's state now.
 void cn_membership_leave(struct cn_membership *membership, uint32_t lost,

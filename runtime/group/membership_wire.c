@@ -26,7 +26,15 @@ enum {
     COMMIT_SOURCE_AT = 16,
     COMMIT_STAYS_AT = 20,
     STAY_SIZE = 12,
+
+    HEARTBEAT_FLAGS_AT = 16,
+    HEARTBEAT_SIZE = 20,
+
+    SUSPECT_ACCUSED_AT = 16,
+    SUSPECT_SIZE = 20,
 };
+
+#define WANTS_SIGN 1u // flag of a HEARTBEAT
 
 _Static_assert(COMMIT_STAYS_AT + STAY_SIZE * CN_GROUP_MAX <= CN_PEER_MESSAGE_MAX, "one message");
 
@@ -73,6 +81,14 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
         return encode_join(from, message);
     if (from->type == CN_MEMBERSHIP_COMMIT)
         return encode_commit(from, message);
+    if (from->type == CN_MEMBERSHIP_HEARTBEAT) {
+        cn_put_u32(message + HEARTBEAT_FLAGS_AT, from->wants_sign ? WANTS_SIGN : 0);
+        return HEARTBEAT_SIZE;
+    }
+    if (from->type == CN_MEMBERSHIP_SUSPECT) {
+        cn_put_u32(message + SUSPECT_ACCUSED_AT, from->accused);
+        return SUSPECT_SIZE;
+    }
     cn_put_u32(message + BUSY_SINCE_AT, from->since_ms);
     memcpy(message + BUSY_JOB_AT, from->job, CN_DIGEST_SIZE);
     return BUSY_SIZE;
@@ -120,6 +136,22 @@ static cn_err decode_commit(const uint8_t *from, size_t size, struct cn_membersh
     return CN_OK;
 }
 
+static cn_err decode_heartbeat(const uint8_t *from, size_t size, struct cn_membership_message *to)
+{
+    if (size != HEARTBEAT_SIZE || cn_get_u32(from + HEARTBEAT_FLAGS_AT) > WANTS_SIGN)
+        return CN_EFORMAT;
+    to->wants_sign = cn_get_u32(from + HEARTBEAT_FLAGS_AT) != 0;
+    return CN_OK;
+}
+
+static cn_err decode_suspect(const uint8_t *from, size_t size, struct cn_membership_message *to)
+{
+    if (size != SUSPECT_SIZE)
+        return CN_EFORMAT;
+    to->accused = cn_get_u32(from + SUSPECT_ACCUSED_AT);
+    return to->accused < CN_GROUP_MAX && to->members >> to->accused & 1 ? CN_OK : CN_EFORMAT;
+}
+
 cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
                             struct cn_membership_message *to)
 {
@@ -138,6 +170,10 @@ cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
         return decode_busy(message, size, to);
     case CN_MEMBERSHIP_COMMIT:
         return decode_commit(message, size, to);
+    case CN_MEMBERSHIP_HEARTBEAT:
+        return decode_heartbeat(message, size, to);
+    case CN_MEMBERSHIP_SUSPECT:
+        return decode_suspect(message, size, to);
     default:
         return CN_EFORMAT;
     }

@@ -6,12 +6,14 @@
 #include "runtime/base/bytes.h"
 #include "runtime/group/membership.h"
 
-#define CN_MEMBERSHIP_PROTOCOL 1
+#define CN_MEMBERSHIP_PROTOCOL 2
 
 enum cn_membership_type {
     CN_MEMBERSHIP_JOIN = 1,
     CN_MEMBERSHIP_BUSY = 2,
     CN_MEMBERSHIP_COMMIT = 3,
+    CN_MEMBERSHIP_HEARTBEAT = 4,
+    CN_MEMBERSHIP_SUSPECT = 5,
 };
 
 // One stay of a member in FORMING. A COMMIT names the stays that it answers, so late ones are
@@ -23,8 +25,8 @@ struct cn_stay {
 
 struct cn_membership_message {
     enum cn_membership_type type;
-    uint64_t epoch;   // JOIN: highest accepted; BUSY: current; COMMIT: new
-    uint32_t members; // bit per index. JOIN: expected; BUSY and COMMIT: of the view
+    uint64_t epoch;   // JOIN: highest accepted; COMMIT: new; others: current
+    uint32_t members; // bit per index. JOIN: expected; others: of the view
     // JOIN only
     struct cn_stay stay;
     struct cn_state_tag tag;
@@ -36,6 +38,10 @@ struct cn_membership_message {
     // COMMIT only
     uint32_t source;                    // rank
     struct cn_stay stays[CN_GROUP_MAX]; // by rank
+    // HEARTBEAT only
+    bool wants_sign; // one back, at once
+    // SUSPECT only
+    uint32_t accused; // index
 };
 
 // message holds CN_PEER_MESSAGE_MAX bytes. Returns the size.

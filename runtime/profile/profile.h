@@ -50,7 +50,7 @@ struct cn_group_settings {
     uint32_t member_count;   // 0: the board is a group of its own
     uint64_t form_ms;        // how long a start waits for all members
     uint64_t rejoin_ms;      // how long the others wait for a lost member
-    uint64_t timeout_ms;     // silence of a member that counts as lost
+    uint64_t timeout_ms;     // of a member that answers but does not work
     enum cn_lan lan;         // whether sums may travel unencrypted
     char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };

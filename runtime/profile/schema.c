@@ -102,7 +102,9 @@ const struct cn_schema_row cn_schema[] = {
     {"group.rejoin", CN_VALUE_DURATION, BOARD | SITE, AT(group.rejoin_ms), 100, DAY,
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
-     .initial = "5 s", .uses = NODE, .about = "silence of a member that counts as lost"},
+     .initial = "60 s", .uses = NODE,
+     .about = "how long a member that still answers may keep the others waiting; one that does not "
+              "answer is lost after about a second"},
     {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
      .uses = NODE,
      .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},

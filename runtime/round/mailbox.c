@@ -10,17 +10,36 @@
 
 #include "runtime/port/platform.h"
 
+static cn_err open_descriptors(struct cn_mailbox *box)
+{
+    box->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (box->stop_fd >= 0)
+        box->abort_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (box->abort_fd < 0 || pipe2(box->wake, O_NONBLOCK | O_CLOEXEC))
+        return cn_err_from_errno(errno);
+    return CN_OK;
+}
+
+static void close_descriptors(struct cn_mailbox *box)
+{
+    const int descriptors[] = {box->wake[0], box->wake[1], box->abort_fd, box->stop_fd};
+
+    for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+}
+
 cn_err cn_mailbox_init(struct cn_mailbox *box)
 {
     pthread_condattr_t attributes;
 
-    *box = (struct cn_mailbox){.wake = {-1, -1}};
-    box->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (box->stop_fd < 0)
-        return cn_err_from_errno(errno);
-    if (pipe2(box->wake, O_NONBLOCK | O_CLOEXEC)) {
-        close(box->stop_fd);
-        return cn_err_from_errno(errno);
+    cn_err err;
+
+    *box = (struct cn_mailbox){.wake = {-1, -1}, .abort_fd = -1, .lost = UINT32_MAX};
+    err = open_descriptors(box);
+    if (err) {
+        close_descriptors(box);
+        return err;
     }
     pthread_mutex_init(&box->lock, NULL);
     pthread_condattr_init(&attributes);
@@ -37,9 +56,7 @@ void cn_mailbox_deinit(struct cn_mailbox *box)
         free((void *)box->request.upload.frame);
     pthread_cond_destroy(&box->changed);
     pthread_mutex_destroy(&box->lock);
-    close(box->wake[0]);
-    close(box->wake[1]);
-    close(box->stop_fd);
+    close_descriptors(box);
 }
 
 // With the lock held. The flag keeps what is put just before the worker begins to wait.
@@ -103,11 +120,46 @@ void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link)
 
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view)
 {
+    eventfd_t count;
+
     pthread_mutex_lock(&box->lock);
     box->view = *view;
     box->has_view = true;
+    box->lost = UINT32_MAX;
+    if (!box->stop && eventfd_read(box->abort_fd, &count))
+        count = 0; // it was not aborted
     wake_worker(box);
     pthread_mutex_unlock(&box->lock);
+}
+
+// With the lock held.
+static void cancel_collective(struct cn_mailbox *box)
+{
+    if (box->collective)
+        box->collective->ops->cancel(box->collective);
+    wake_worker(box);
+    (void)eventfd_write(box->abort_fd, 1); // can only fail when it is readable already
+}
+
+void cn_mailbox_abort(struct cn_mailbox *box, uint32_t lost)
+{
+    pthread_mutex_lock(&box->lock);
+    box->lost = lost;
+    cancel_collective(box);
+    pthread_mutex_unlock(&box->lock);
+}
+
+bool cn_mailbox_aborted(struct cn_mailbox *box, uint32_t *lost)
+{
+    pthread_mutex_lock(&box->lock);
+    *lost = box->lost;
+    pthread_mutex_unlock(&box->lock);
+    return *lost != UINT32_MAX;
+}
+
+int cn_mailbox_abort_fd(const struct cn_mailbox *box)
+{
+    return box->abort_fd;
 }
 
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view)
@@ -285,7 +337,7 @@ void cn_mailbox_set_collective(struct cn_mailbox *box, struct cn_collective *col
 {
     pthread_mutex_lock(&box->lock);
     box->collective = collective;
-    if (collective && box->stop)
+    if (collective && (box->stop || box->lost != UINT32_MAX))
         collective->ops->cancel(collective);
     pthread_mutex_unlock(&box->lock);
 }
@@ -294,9 +346,7 @@ void cn_mailbox_stop(struct cn_mailbox *box)
 {
     pthread_mutex_lock(&box->lock);
     box->stop = true;
-    if (box->collective)
-        box->collective->ops->cancel(box->collective);
-    wake_worker(box);
+    cancel_collective(box);
     pthread_mutex_unlock(&box->lock);
     (void)eventfd_write(box->stop_fd, 1); // can only fail when it is readable already
 }

@@ -68,9 +68,11 @@ struct cn_mailbox {
     bool has_changed;       // since the worker last waited
     int wake[2];            // pipe for the owner: read end, write end
     int stop_fd;            // readable once stopped
+    int abort_fd;           // readable once the epoch is aborted, or stopped
 
     // From the owner.
     bool stop;
+    uint32_t lost; // member for whose loss the epoch was aborted, or UINT32_MAX
     bool knocked;
     bool has_news;
     struct cn_round_info news;
@@ -98,6 +100,9 @@ void cn_mailbox_deinit(struct cn_mailbox *box);
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link);
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view);
+// The epoch of the view that was put last cannot go on: a collective call that runs or follows
+// ends, and so does opening one.
+void cn_mailbox_abort(struct cn_mailbox *box, uint32_t lost);
 void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked);
 void cn_mailbox_put_answer(struct cn_mailbox *box,
                            const struct cn_errand_answer *answer); // takes data
@@ -116,6 +121,8 @@ bool cn_mailbox_knocked(struct cn_mailbox *box);
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);
 void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link);
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view);
+int cn_mailbox_abort_fd(const struct cn_mailbox *box); // for collectives: aborted or stopped
+bool cn_mailbox_aborted(struct cn_mailbox *box, uint32_t *lost);
 int cn_mailbox_stop_fd(const struct cn_mailbox *box); // readable once stopped
 // Returns when the owner has put something since the last wait, or after the time-out.
 void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms);

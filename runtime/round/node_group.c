@@ -141,6 +141,17 @@ static void tell_refused(struct cn_node_group *group)
                group->members[member].name);
 }
 
+static void abort_epoch(struct cn_node_group *group, struct cn_mailbox *box)
+{
+    uint32_t member;
+
+    if (!cn_membership_lost(group->membership, &member))
+        return;
+    cn_log(CN_LOG_WARN, "group", "%s (%s) gives no sign of life: the epoch ends",
+           group->members[member].name, group->members[member].address);
+    cn_mailbox_abort(box, member);
+}
+
 bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uint64_t now_ms)
 {
     uint8_t message[CN_PEER_MESSAGE_MAX];
@@ -164,6 +175,7 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
         send_due(group, now_ms);
     }
     tell_refused(group);
+    abort_epoch(group, box);
     cn_mailbox_put_knock(box, group->leads && cn_membership_knocked(group->membership));
     return changed;
 }

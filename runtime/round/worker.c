@@ -42,7 +42,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .view = view->view,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
         .progress_timeout_ms = config->timeout_ms,
-        .cancel_fd = cn_mailbox_stop_fd(config->box),
+        .cancel_fd = cn_mailbox_abort_fd(config->box),
     };
     struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
     cn_err err;
@@ -50,6 +50,8 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     *left = (struct cn_left){.lost = NOBODY};
     err = cn_backend_open(view->view.size > 1 ? &config->collectives : &alone, &collective,
                           &epoch.collective, &left->lost);
+    if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
+        return CN_ETIMEOUT;
     left->unopened = err != CN_OK;
     // A neighbour that is in a later epoch already: this board will follow it.
     if (err)
@@ -57,7 +59,9 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     epoch.backend = cn_backend_name(epoch.collective);
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
-    if (err == CN_EPEER || err == CN_ETIMEOUT)
+    if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
+        err = CN_ETIMEOUT;
+    else if (err == CN_EPEER || err == CN_ETIMEOUT)
         left->lost = epoch.collective->ops->lost(epoch.collective);
     cn_mailbox_set_collective(config->box, NULL);
     epoch.collective->ops->close(epoch.collective);

@@ -11,7 +11,7 @@ struct cn_worker_config {
     struct cn_backend_ports collectives; // for groups of more than one
     const struct cn_member *members;     // with pair keys; borrowed
     uint32_t member_count;
-    uint32_t timeout_ms; // silence of a member that counts as lost
+    uint32_t timeout_ms; // without a byte of a member; membership finds the dead ones sooner
 };
 
 struct cn_worker {

@@ -41,9 +41,9 @@ JOB = {
     "timeout": "10 s",
     "mixed": False,
     "extra": "",
-    "group": "",  # more keys of the boards' group section: ", sets: {...}"
     "update": "",
     "network": "",
+    "group": "",  # more keys of it: ", lan: trusted"
     "host": "127.0.0.1",  # of all processes; not for links
     "link": None,  # values of tests/support/relay.c for a link between each board and the gateway
 }
@@ -188,7 +188,7 @@ class Cluster:
         central = "central: {set: digits-held-out}" if self.job["central"] else ""
         values = {**self.job, "central": central, "model": os.path.join(DIGITS, self.job["model"])}
         self.write("job.yaml", JOB_TEXT.format(**values))
-        common = {"source": SOURCE, "port": self.port, "host": self.job["host"], "data": DIGITS}
+        common = {"source": SOURCE, "port": self.port, "host": self.host_of("gateway"), "data": DIGITS}
         self.write("gateway.yaml", GATEWAY_TEXT.format(**common))
         for members in self.groups.values():
             for board in members:
@@ -202,13 +202,19 @@ class Cluster:
     def group_text(self, board, members):
         if len(members) == 1:
             return ""
-        host = self.job["host"]
-        listed = ", ".join(f'{m}: "{host}:{self.board_ports[m]}"' for m in members)
+        listed = ", ".join(f'{m}: "{self.host_of(m)}:{self.board_ports[m]}"' for m in members)
         return (
-            f'group: {{listen: "{host}:{self.board_ports[board]}", members: {{{listed}}}, '
+            f'group: {{listen: "{self.host_of(board)}:{self.board_ports[board]}", members: {{{listed}}}, '
             f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}'
             f'{self.job["group"]}}}'
         )
+
+    def host_of(self, _name):
+        return self.job["host"]
+
+    def enter(self, _name):
+        """What comes before the command of a process."""
+        return []
 
     def command(self, *arguments, check=True):
         result = subprocess.run(arguments, cwd=self.directory, capture_output=True, text=True, timeout=120)
@@ -231,7 +237,7 @@ class Cluster:
             arguments = [self.node, "run", "--until-end", *options, f"{name}.yaml"]
         log = open(self.path("logs", f"{name}.log"), "ab")
         self.processes[name] = subprocess.Popen(
-            arguments, cwd=self.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.enter(name) + arguments, cwd=self.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
         return self.processes[name]
 

@@ -40,6 +40,9 @@ struct node {
     struct cn_membership_view view;
     uint64_t view_ms;
     uint64_t leave_at_ms; // 0: stays
+    bool frozen;          // the process stands still
+    uint32_t lost;        // by its own heartbeats, in this view
+    uint64_t lost_ms;     // when
 };
 
 struct world {
@@ -55,6 +58,7 @@ struct world {
     uint32_t loss_percent, copy_percent, delay_ms;
     uint32_t island;         // bit set of nodes cut off from the others
     uint32_t crash_permille; // for each node and second
+    bool silent_rings;       // do not notice that a member is gone
     bool broken;             // a promise was broken; text says which
     char text[200];
 };
@@ -148,7 +152,7 @@ static void deliver(struct world *world)
             i++;
             continue;
         }
-        if (world->nodes[flying->to].membership)
+        if (world->nodes[flying->to].membership && !world->nodes[flying->to].frozen)
             cn_membership_receive(world->nodes[flying->to].membership, flying->from, flying->bytes,
                                   flying->size, world->now_ms);
         *flying = world->flying[--world->flying_count]; // also reorders
@@ -204,6 +208,7 @@ static void take_view(struct world *world, uint32_t index)
     node->ring_open = false;
     node->view_ms = world->now_ms;
     node->leave_at_ms = 0;
+    node->lost = UINT32_MAX;
 }
 
 // The first member of the view that is not in it, or UINT32_MAX.
@@ -237,6 +242,13 @@ static void train(struct world *world, uint32_t index)
     struct node *node = &world->nodes[index];
     uint32_t absent = absent_member(world, index);
 
+    if (cn_membership_lost(node->membership, &node->lost)) {
+        node->lost_ms = world->now_ms;
+        leave(world, index, node->lost);
+        return;
+    }
+    if (world->silent_rings && node->ring_open)
+        return;
     if (absent == UINT32_MAX)
         node->ring_open = true;
     else if (node->ring_open || world->now_ms - node->view_ms > OPEN_MS) {
@@ -271,6 +283,8 @@ static void run_node(struct world *world, uint32_t index)
         crash(world, index, draw(world, 3000));
         return;
     }
+    if (node->frozen)
+        return;
     take_view(world, index);
     while (node->membership &&
            cn_membership_next(node->membership, world->now_ms, &to, bytes, &size))
@@ -573,6 +587,129 @@ static void messages_survive_encoding(void **state)
         assert_int_equal(cn_membership_decode(bytes, cut, 6, &back), CN_EFORMAT);
 }
 
+static struct world *create_watched(uint64_t seed, uint32_t count)
+{
+    struct world *world = create(seed, count);
+
+    world->silent_rings = true;
+    run(world, 1000);
+    assert_true(agree(world, (1u << count) - 1));
+    return world;
+}
+
+static void a_member_without_a_sign_of_life_is_lost_in_less_than_two_seconds(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct world *world = create_watched(seed, 3);
+        uint64_t begun_ms = world->now_ms;
+        bool cut = seed % 2;
+
+        if (cut)
+            world->island = 4;
+        else
+            world->nodes[2].frozen = true;
+        run(world, 1800);
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(world->nodes[i].lost, 2);
+            assert_in_range(world->nodes[i].lost_ms - begun_ms, 900, 1400);
+        }
+        if (cut)
+            assert_true(world->nodes[2].lost < 2);
+        destroy(world);
+    }
+}
+
+static void a_member_that_works_slowly_but_answers_is_not_lost(void **state)
+{
+    struct world *world = create_watched(1, 3); // nobody gets on with its step in a silent ring
+
+    (void)state;
+    world->loss_percent = 10;
+    world->delay_ms = 100;
+    run(world, 120000);
+    assert_true(agree(world, 7));
+    assert_int_equal(world->view_count, 3);
+    destroy(world);
+}
+
+static void the_word_of_another_member_does_not_lose_one(void **state)
+{
+    struct world *world = create_watched(2, 3);
+    struct cn_membership_message suspect = {
+        .type = CN_MEMBERSHIP_SUSPECT,
+        .epoch = world->nodes[0].view.view.epoch,
+        .members = 7,
+        .accused = 2,
+    };
+    uint8_t bytes[CN_PEER_MESSAGE_MAX];
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        cn_membership_receive(world->nodes[0].membership, 1, bytes,
+                              cn_membership_encode(&suspect, bytes), world->now_ms);
+        run(world, 50);
+    }
+    assert_int_equal(world->view_count, 3);
+    destroy(world);
+}
+
+static void a_suspicion_makes_the_others_ask_at_once(void **state)
+{
+    struct world *world = create_watched(3, 3);
+    struct cn_membership_message suspect = {
+        .type = CN_MEMBERSHIP_SUSPECT,
+        .epoch = world->nodes[0].view.view.epoch,
+        .members = 7,
+        .accused = 2,
+    };
+    uint8_t bytes[CN_PEER_MESSAGE_MAX];
+
+    (void)state;
+    world->nodes[2].frozen = true;
+    run(world, 600); // less than a second
+    cn_membership_receive(world->nodes[0].membership, 1, bytes,
+                          cn_membership_encode(&suspect, bytes), world->now_ms);
+    run(world, 200);
+    assert_int_equal(world->nodes[0].lost, 2);
+    destroy(world);
+}
+
+static void a_board_that_stood_still_accuses_nobody(void **state)
+{
+    struct world *world = create_watched(4, 2);
+
+    (void)state;
+    world->nodes[0].frozen = world->nodes[1].frozen = true;
+    run(world, 10000);
+    world->nodes[0].frozen = world->nodes[1].frozen = false;
+    run(world, 5000);
+    assert_true(agree(world, 3));
+    assert_int_equal(world->view_count, 2);
+    destroy(world);
+}
+
+static void heartbeats_of_another_epoch_are_no_sign_of_life(void **state)
+{
+    struct world *world = create_watched(5, 2);
+    struct cn_membership_message heartbeat = {
+        .type = CN_MEMBERSHIP_HEARTBEAT,
+        .epoch = world->nodes[0].view.view.epoch + 16,
+        .members = 3,
+    };
+    uint8_t bytes[CN_PEER_MESSAGE_MAX];
+
+    (void)state;
+    world->nodes[1].frozen = true;
+    for (int i = 0; i < 20; i++) {
+        run(world, 100);
+        cn_membership_receive(world->nodes[0].membership, 1, bytes,
+                              cn_membership_encode(&heartbeat, bytes), world->now_ms);
+    }
+    assert_int_equal(world->nodes[0].lost, 1);
+    destroy(world);
+}
+
 // Loss, delay, repetition, crashes and a split for some time, then a quiet network.
 static void run_storm(uint64_t seed)
 {
@@ -627,6 +764,12 @@ int main(void)
         cmocka_unit_test(a_repeated_or_forged_commit_is_ignored),
         cmocka_unit_test(messages_of_any_size_and_content_are_safe),
         cmocka_unit_test(messages_survive_encoding),
+        cmocka_unit_test(a_member_without_a_sign_of_life_is_lost_in_less_than_two_seconds),
+        cmocka_unit_test(a_member_that_works_slowly_but_answers_is_not_lost),
+        cmocka_unit_test(the_word_of_another_member_does_not_lose_one),
+        cmocka_unit_test(a_suspicion_makes_the_others_ask_at_once),
+        cmocka_unit_test(a_board_that_stood_still_accuses_nobody),
+        cmocka_unit_test(heartbeats_of_another_epoch_are_no_sign_of_life),
         cmocka_unit_test(any_storm_ends_in_one_view_and_never_has_two_of_an_epoch),
     };
 

@@ -1,10 +1,12 @@
 // bench_learning.c - rounds and bytes that a rule of the codec needs, in one process.
 //
-// usage: bench_learning DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN
-// A rule is raw32, bf16, q8, q4, sign or topk:DENSITY:BITS. Four clients, each with the samples of
-// one board of the digits (mostly some of the digits), train STEPS steps a round; encoding, error
-// feedback at both ends, folding and versions are those of the programs. Each line: round, accuracy
-// on the held-out set, bytes of frames up and down of one client so far. Ends at the target.
+// usage: bench_learning TASK MODEL DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN
+// TASK is digits (client-N-images.npy and -labels.npy; measured by accuracy) or text (client-N.txt;
+// measured in bits a character), with held-out-images.npy or held-out.txt beside them. A rule is
+// raw32, bf16, q8, q4, sign or topk:DENSITY:BITS. Four clients train STEPS steps a round; encoding,
+// error feedback at both ends, folding and versions are those of the programs. Each line: round,
+// measure, bytes of frames up and down of one client so far. Ends at the target.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,33 @@
 #define CLIENTS 4
 #define BATCH 32
 
+// What is learnt, by which rules.
+struct task {
+    const char *name, *inputs, *labels; // files of a set, by its name
+    bool bits;                          // measured in bits, else by accuracy
+    double scale;
+    float learning_rate, momentum;
+    struct cn_rules rules;
+};
+
+static const struct task tasks[] = {
+    {.name = "digits",
+     .inputs = "%s/%s-images.npy",
+     .labels = "%s/%s-labels.npy",
+     .scale = 0.0625,
+     .learning_rate = 0.05f,
+     .momentum = 0.9f},
+    {.name = "text",
+     .inputs = "%s/%s.txt",
+     .labels = "%s/%s.txt:next",
+     .bits = true,
+     .scale = 1,
+     .learning_rate = 0.003f,
+     .rules = {.optimizer = CN_OPTIMIZER_ADAM, .window = 32, .stride = 5}},
+};
+
 struct bench {
+    const struct task *task;
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
     const struct cn_layout *layout;
@@ -60,14 +88,17 @@ static struct cn_dataset *open_set(const struct bench *bench, const char *direct
                                    const char *name, uint64_t seed)
 {
     char inputs[512], labels[512];
-    struct cn_dataset_config config = {
-        .inputs = inputs, .labels = labels, .scale = 0.0625, .seed = seed};
+    struct cn_dataset_config config = {.inputs = inputs,
+                                       .labels = labels,
+                                       .rules = &bench->task->rules,
+                                       .scale = bench->task->scale,
+                                       .seed = seed};
     struct cn_sample_shape shape;
     struct cn_dataset *set;
     static struct cn_diag diag;
 
-    snprintf(inputs, sizeof(inputs), "%s/%s-images.npy", directory, name);
-    snprintf(labels, sizeof(labels), "%s/%s-labels.npy", directory, name);
+    snprintf(inputs, sizeof(inputs), bench->task->inputs, directory, name);
+    snprintf(labels, sizeof(labels), bench->task->labels, directory, name);
     cn_trainer_sample_shape(bench->trainer, &shape);
     check(cn_dataset_open(&config, &shape, &diag, &set), inputs);
     return set;
@@ -81,22 +112,21 @@ static float *row(const struct bench *bench)
     return values;
 }
 
-static void open_bench(struct bench *bench, const char *directory, uint64_t seed)
+static void open_bench(struct bench *bench, const char *path, const char *directory, uint64_t seed)
 {
     struct cn_trainer_config config = {
         .compute = &cn_compute_cpu,
         .threads = 1,
         .batch = BATCH,
-        .learning_rate = 0.05f,
-        .momentum = 0.9f,
+        .learning_rate = bench->task->learning_rate,
+        .momentum = bench->task->momentum,
+        .rules = &bench->task->rules,
         .seed = seed,
     };
     static struct cn_diag diag;
     static struct cn_mapping model; // mapped until the end
     struct cn_sample_shape shape;
-    char path[512];
 
-    snprintf(path, sizeof(path), "%s/digits-cnn.onnx", directory);
     check(cn_platform_map(path, 1u << 30, &model), path);
     check(cn_onnx_open(model.data, model.size, &diag, &bench->onnx), path);
     check(cn_trainer_open(bench->onnx, &config, &diag, &bench->trainer), path);
@@ -106,7 +136,7 @@ static void open_bench(struct bench *bench, const char *directory, uint64_t seed
     for (int i = 0; i < CLIENTS; i++) {
         char name[16];
 
-        snprintf(name, sizeof(name), "board-%d", i + 1);
+        snprintf(name, sizeof(name), "client-%d", i + 1);
         bench->sets[i] = open_set(bench, directory, name, seed);
         bench->residuals[i] = row(bench);
     }
@@ -170,7 +200,8 @@ static void do_round(struct bench *bench, uint32_t round)
     cn_buffer_deinit(&frame);
 }
 
-static double accuracy(struct bench *bench)
+// Accuracy, or bits a row.
+static double measure(struct bench *bench)
 {
     uint64_t count = cn_dataset_count(bench->held_out, CN_SPLIT_ALL);
     struct cn_metrics metrics = {0};
@@ -180,29 +211,41 @@ static double accuracy(struct bench *bench)
         cn_dataset_range(bench->held_out, CN_SPLIT_ALL, first, BATCH, &bench->batch);
         check(cn_trainer_evaluate(bench->trainer, &bench->batch, &metrics), "measuring");
     }
-    return (double)metrics.correct / (double)metrics.rows;
+    return bench->task->bits ? cn_metrics_row_loss(&metrics) / (double)metrics.rows / M_LN2
+                             : (double)metrics.correct / (double)metrics.rows;
+}
+
+static bool is_reached(const struct bench *bench, double measured, double target)
+{
+    return bench->task->bits ? measured <= target : measured >= target;
 }
 
 int main(int argc, char **argv)
 {
     struct bench bench = {0};
     unsigned long rounds;
-    double target, reached = 0;
+    double target, measured;
+    bool reached = false;
 
-    if (argc != 8) {
-        fprintf(stderr, "usage: bench_learning DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN\n");
+    for (size_t i = 0; argc == 10 && i < sizeof(tasks) / sizeof(tasks[0]); i++)
+        if (strcmp(argv[1], tasks[i].name) == 0)
+            bench.task = &tasks[i];
+    if (!bench.task) {
+        fprintf(stderr, "usage: bench_learning digits|text MODEL DATA_DIRECTORY SEED STEPS ROUNDS "
+                        "TARGET UP DOWN\n");
         return 2;
     }
-    bench.steps = (uint32_t)strtoul(argv[3], NULL, 10);
-    rounds = strtoul(argv[4], NULL, 10);
-    target = strtod(argv[5], NULL);
-    parse_rule(argv[6], &bench.up);
-    parse_rule(argv[7], &bench.down);
-    open_bench(&bench, argv[1], strtoull(argv[2], NULL, 10));
-    for (uint32_t round = 1; round <= rounds && reached < target; round++) {
+    bench.steps = (uint32_t)strtoul(argv[5], NULL, 10);
+    rounds = strtoul(argv[6], NULL, 10);
+    target = strtod(argv[7], NULL);
+    parse_rule(argv[8], &bench.up);
+    parse_rule(argv[9], &bench.down);
+    open_bench(&bench, argv[2], argv[3], strtoull(argv[4], NULL, 10));
+    for (uint32_t round = 1; round <= rounds && !reached; round++) {
         do_round(&bench, round);
-        reached = accuracy(&bench);
-        printf("%u %.4f %llu %llu\n", round, reached,
+        measured = measure(&bench);
+        reached = is_reached(&bench, measured, target);
+        printf("%u %.4f %llu %llu\n", round, measured,
                (unsigned long long)(bench.bytes_up / CLIENTS),
                (unsigned long long)bench.bytes_down);
         fflush(stdout);

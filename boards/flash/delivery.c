@@ -1,0 +1,82 @@
+#include "boards/flash/delivery.h"
+
+#include <unistd.h>
+
+#include "boards/flash/enrol.h"
+#include "boards/flash/process.h"
+#include "boards/flash/talk.h"
+#include "runtime/command/command.h"
+
+static int unless_stopped(int code)
+{
+    if (!cn_process_interrupted())
+        return code;
+    cn_talk_error(NULL, "interrupted");
+    return CN_EXIT_INTERRUPTED;
+}
+
+static int deliver(const struct cn_delivery_target *target, struct cn_delivery *delivery)
+{
+    char key[512];
+    int code = cn_enrol_make(&delivery->order, &delivery->space, key, sizeof(key));
+
+    if (code)
+        return code;
+    code =
+        unless_stopped(cn_payload_add(&delivery->payload, key, CN_PAYLOAD_ETC "/node.key", 0600));
+    if (!code)
+        code = target->write(delivery);
+    if (code && !delivery->delivered)
+        cn_enrol_revoke(&delivery->order);
+    return code;
+}
+
+static int carry_out(const struct cn_delivery_target *target, struct cn_delivery *delivery)
+{
+    int code = cn_payload_make(&delivery->order, &delivery->space, &delivery->payload);
+
+    if (code)
+        return code;
+    cn_payload_print(&delivery->payload);
+    code = unless_stopped(target->check(delivery));
+    return code || delivery->order.dry_run || !target->write ? code : deliver(target, delivery);
+}
+
+static int check_operand(const struct cn_delivery_target *target, const struct cn_order *order)
+{
+    bool given = order->positional && order->positional[0] != '-';
+    const char *missing = target->operand && !given           ? target->operand
+                          : target->operand || !target->write ? NULL
+                          : !order->base                      ? "--base"
+                          : !order->out                       ? "-o OUT"
+                                                              : NULL;
+
+    if (missing)
+        cn_talk_error("--help describes the options", "%s is missing", missing);
+    else if (!target->operand && order->positional)
+        cn_talk_error("an image is given with --base", "'%s' is not an option", order->positional);
+    else
+        return CN_EXIT_DONE;
+    return CN_EXIT_USAGE;
+}
+
+int cn_delivery_run(const struct cn_delivery_target *target, int argc, char **argv)
+{
+    struct cn_delivery delivery = {0};
+    int code = cn_order_parse(argc, argv, target->help, &delivery.order);
+
+    if (!code)
+        code = check_operand(target, &delivery.order);
+    if (code)
+        return code;
+    cn_process_catch_signals();
+    if (cn_workspace_open(&delivery.space)) {
+        cn_talk_error(NULL, "no folder for the key could be made in /dev/shm or /tmp");
+        return CN_EXIT_FAILED;
+    }
+    code = carry_out(target, &delivery);
+    if (code && delivery.made)
+        unlink(delivery.made);
+    cn_workspace_close(&delivery.space);
+    return code;
+}

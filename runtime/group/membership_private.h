@@ -1,0 +1,88 @@
+// membership_private.h - what the files of membership share: membership.c decides who is in,
+// membership_watch.c who still lives, membership_text.c says so.
+#pragma once
+
+#include "runtime/group/membership.h"
+#include "runtime/group/membership_wire.h"
+
+#define CN_EPOCH_STRIDE CN_GROUP_MAX
+
+enum seen {
+    SEEN_NOTHING,
+    SEEN_FORMING, // its last message was a JOIN
+    SEEN_BUSY,    // a BUSY or a COMMIT
+};
+
+// Of a member of the view: does it live?
+struct watched {
+    uint64_t alive_ms;                        // when it was last heard
+    uint64_t beat_ms;                         // when the next heartbeat to it is due
+    uint64_t probe_ms;                        // it was asked for a sign; 0: it was not
+    bool owes_probe, owes_beat, owes_suspect; // messages to send to it
+};
+
+// What is known of one member; for this board itself only the fields of its own JOIN.
+struct other {
+    enum seen seen;
+    uint64_t seen_ms;
+    uint64_t present_ms;               // last sign of it, views included; for people
+    struct cn_membership_message join; // the last one
+    bool refused, refusal_told;
+    bool owes_busy, owes_commit; // messages to send to it
+    uint64_t next_ms;            // next JOIN or beacon to it
+    uint32_t unopened;           // rings in a row that failed because of it
+    uint64_t shunned_until_ms;
+    struct watched watched;
+};
+
+struct cn_membership {
+    struct cn_membership_config config;
+    uint64_t epoch;   // highest accepted; only grows
+    uint64_t highest; // heard of
+    struct cn_stay stay;
+    struct cn_state_tag tag;
+    bool member;      // else FORMING
+    bool view_is_new; // not taken yet
+    bool knocked;
+    bool had_view;
+    bool unopened;                       // the ring of the view failed: told by unreachable
+    uint32_t expected;                   // members that are waited for
+    uint64_t wait_until_ms;              // for them
+    uint64_t view_ms;                    // when the view began
+    struct cn_membership_message commit; // the view
+    uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
+    bool lost_told;                      // by cn_membership_lost
+    uint64_t polled_ms;                  // when next was last called
+    struct other others[CN_GROUP_MAX];
+};
+
+static inline uint32_t cn_membership_bit(uint32_t index)
+{
+    return 1u << index;
+}
+
+// A member of the view other than this board.
+static inline bool cn_membership_sees(const struct cn_membership *membership, uint32_t index)
+{
+    return membership->member && index != membership->config.self &&
+           membership->commit.members & cn_membership_bit(index);
+}
+
+// Members that announce themselves now, this board among them.
+uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t now_ms);
+
+// A new view: everybody in it counts as heard now.
+void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms);
+
+// A sign of life in the epoch of the view.
+void cn_membership_watch_hear(struct cn_membership *membership, uint32_t from, uint64_t now_ms);
+
+void cn_membership_watch_receive(struct cn_membership *membership, uint32_t from,
+                                 const struct cn_membership_message *message, uint64_t now_ms);
+
+// Finds members that are silent. At each poll.
+void cn_membership_watch_poll(struct cn_membership *membership, uint64_t now_ms);
+
+// The heartbeat, probe or suspicion that is due to one member.
+bool cn_membership_watch_next(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
+                              struct cn_membership_message *message);

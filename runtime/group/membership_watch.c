@@ -1,0 +1,130 @@
+#include "runtime/group/membership_private.h"
+
+#define HEARTBEAT_MS 250
+#define SILENT_MS (4 * HEARTBEAT_MS)  // heartbeats that did not come: time to ask
+#define DOUBTED_MS (2 * HEARTBEAT_MS) // when another member suspects it, too
+#define PROBE_MS 150                  // for the sign that was asked for
+#define STOOD_STILL_MS 400            // this board itself, between two polls
+
+void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms)
+{
+    membership->lost = UINT32_MAX;
+    membership->lost_told = false;
+    membership->polled_ms = now_ms;
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        membership->others[i].watched =
+            (struct watched){.alive_ms = now_ms, .beat_ms = now_ms + HEARTBEAT_MS};
+}
+
+void cn_membership_watch_hear(struct cn_membership *membership, uint32_t from, uint64_t now_ms)
+{
+    struct other *other = &membership->others[from];
+
+    other->watched.alive_ms = other->present_ms = now_ms;
+    other->watched.probe_ms = 0;
+}
+
+static void probe(struct watched *watched, uint64_t now_ms)
+{
+    watched->probe_ms = now_ms;
+    watched->owes_probe = true;
+}
+
+static void lose(struct cn_membership *membership, uint32_t member)
+{
+    membership->lost = member;
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        membership->others[i].watched.owes_suspect =
+            i != member && cn_membership_sees(membership, i);
+}
+
+// Whoever was not run for a while has not heard the others, but they may have spoken.
+static uint64_t time_lost(struct cn_membership *membership, uint64_t now_ms)
+{
+    uint64_t gap_ms = now_ms - membership->polled_ms;
+
+    membership->polled_ms = now_ms;
+    return gap_ms > STOOD_STILL_MS ? gap_ms : 0;
+}
+
+void cn_membership_watch_poll(struct cn_membership *membership, uint64_t now_ms)
+{
+    uint64_t lost_ms = time_lost(membership, now_ms);
+
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        struct watched *watched = &membership->others[i].watched;
+
+        if (!cn_membership_sees(membership, i))
+            continue;
+        watched->alive_ms += lost_ms;
+        if (watched->probe_ms)
+            watched->probe_ms += lost_ms;
+        if (watched->alive_ms > now_ms)
+            watched->alive_ms = now_ms;
+        if (membership->lost != UINT32_MAX)
+            continue;
+        if (watched->probe_ms && now_ms - watched->probe_ms >= PROBE_MS)
+            lose(membership, i);
+        else if (!watched->probe_ms && now_ms - watched->alive_ms >= SILENT_MS)
+            probe(watched, now_ms);
+    }
+}
+
+// A word of another member is a reason to ask, never to believe.
+static void doubt(struct cn_membership *membership, uint32_t accused, uint64_t now_ms)
+{
+    struct watched *watched;
+
+    if (!cn_membership_sees(membership, accused))
+        return;
+    watched = &membership->others[accused].watched;
+    if (!watched->probe_ms && now_ms >= watched->alive_ms + DOUBTED_MS)
+        probe(watched, now_ms);
+}
+
+void cn_membership_watch_receive(struct cn_membership *membership, uint32_t from,
+                                 const struct cn_membership_message *message, uint64_t now_ms)
+{
+    if (!cn_membership_sees(membership, from) || message->epoch != membership->epoch)
+        return;
+    cn_membership_watch_hear(membership, from, now_ms);
+    if (message->type == CN_MEMBERSHIP_SUSPECT)
+        doubt(membership, message->accused, now_ms);
+    else if (message->wants_sign)
+        membership->others[from].watched.owes_beat = true;
+}
+
+bool cn_membership_watch_next(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
+                              struct cn_membership_message *message)
+{
+    struct watched *watched = &membership->others[index].watched;
+
+    if (!cn_membership_sees(membership, index))
+        return false;
+    *message = (struct cn_membership_message){
+        .type = CN_MEMBERSHIP_HEARTBEAT,
+        .epoch = membership->epoch,
+        .members = membership->commit.members,
+    };
+    if (watched->owes_suspect) {
+        watched->owes_suspect = false;
+        message->type = CN_MEMBERSHIP_SUSPECT;
+        message->accused = membership->lost;
+        return true;
+    }
+    if (!watched->owes_probe && !watched->owes_beat && now_ms < watched->beat_ms)
+        return false;
+    message->wants_sign = watched->owes_probe;
+    watched->owes_probe = watched->owes_beat = false;
+    watched->beat_ms = now_ms + HEARTBEAT_MS;
+    return true;
+}
+
+bool cn_membership_lost(struct cn_membership *membership, uint32_t *member)
+{
+    if (!membership->member || membership->lost == UINT32_MAX || membership->lost_told)
+        return false;
+    membership->lost_told = true;
+    *member = membership->lost;
+    return true;
+}

@@ -1,0 +1,129 @@
+"""A cluster whose gateway and boards each have a network namespace, joined by bridges that can be cut.
+
+    with Lan(build, GROUPS, job) as lan:
+        lan.start_all()
+        lan.cut("board-2")             # its link goes down: no RST, no FIN, nothing
+        lan.split(["board-3"])         # to a bridge of its own, until lan.merge()
+
+Needs the right to make namespaces; main() returns 77, which ctest reads as skipped, without it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from cluster import Cluster
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def allowed():
+    name = f"cn{os.getpid()}try"
+    try:
+        ip("netns", "add", name)
+        ip("netns", "del", name)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+class Lan(Cluster):
+    def __init__(self, build, groups=None, keep=False, **job):
+        super().__init__(build, groups, keep, **job)
+        self.names = ["gateway", *self.boards]
+        self.hosts = {name: f"10.77.0.{index + 1}" for index, name in enumerate(self.names)}
+        self.switch = self.space("switch")
+
+    def space(self, name):
+        return f"cn{os.getpid()}{name}"
+
+    def port_of(self, name):
+        return f"p{self.names.index(name)}"
+
+    def host_of(self, name):
+        return self.hosts[name]
+
+    def enter(self, name):
+        return ["ip", "netns", "exec", self.space(name)]
+
+    def __enter__(self):
+        try:
+            self.wire()
+        except subprocess.CalledProcessError as error:
+            self.unwire()
+            raise AssertionError(error.stderr) from error
+        return super().__enter__()
+
+    def __exit__(self, *reason):
+        super().__exit__(*reason)
+        self.unwire()
+
+    def in_switch(self, *words):
+        ip("-n", self.switch, *words)
+
+    def wire(self):
+        ip("netns", "add", self.switch)
+        for bridge in ("whole", "part"):
+            self.in_switch("link", "add", bridge, "type", "bridge", "forward_delay", "0")
+            self.in_switch("link", "set", bridge, "up")
+        for name in self.names:
+            space, port = self.space(name), self.port_of(name)
+            ip("netns", "add", space)
+            self.in_switch("link", "add", port, "type", "veth", "peer", "name", "lan", "netns", space)
+            self.in_switch("link", "set", port, "master", "whole", "up")
+            ip("-n", space, "address", "add", f"{self.hosts[name]}/24", "dev", "lan")
+            ip("-n", space, "link", "set", "lan", "up")
+            ip("-n", space, "link", "set", "lo", "up")
+
+    def unwire(self):
+        for name in [*self.names, "switch"]:
+            subprocess.run(["ip", "netns", "del", self.space(name)], capture_output=True, check=False)
+
+    def cut(self, name):
+        """The board still believes that it has a link: nothing it sends arrives, nothing comes."""
+        self.in_switch("link", "set", self.port_of(name), "nomaster")
+
+    def mend(self, name):
+        self.in_switch("link", "set", self.port_of(name), "master", "whole")
+
+    def split(self, names):
+        for name in names:
+            self.in_switch("link", "set", self.port_of(name), "master", "part")
+
+    def merge(self):
+        for name in self.names:
+            self.mend(name)
+
+    def pid(self, name):
+        return self.processes[name].pid  # ip exec's itself away
+
+    def freeze(self, name):
+        os.kill(self.pid(name), signal.SIGSTOP)
+
+    def thaw(self, name):
+        os.kill(self.pid(name), signal.SIGCONT)
+
+    def seconds_until(self, name, text, count=1, timeout=60):
+        begun = time.monotonic()
+        self.wait_for_line(name, text, count, timeout)
+        return time.monotonic() - begun
+
+
+def run(scenarios, names):
+    """Runs the scenarios, all without names. Exit code."""
+    if not allowed():
+        print("skipped: network namespaces are not allowed here")
+        return 77
+    for name in names or scenarios:
+        begun = time.monotonic()
+        said = scenarios[name]()
+        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{', ' + said if said else ''}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit("lan.py is used by group.py")
