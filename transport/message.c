@@ -87,6 +87,9 @@ static const struct cn_message_field parallel_fields[] = {
     FIELD(2, TEXT, cn_parallel, phases),
     FIELD(3, TEXT, cn_parallel, train),
     FIELD(4, TEXT, cn_parallel, measure),
+    NUMBER(5, cn_parallel, scope, 0, CN_SCOPE_SHARED),
+    NUMBER(6, cn_parallel, lr_scaling, 0, CN_LR_SCALING_LINEAR),
+    NUMBER(7, cn_parallel, accumulate, 0, 1u << 20),
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 

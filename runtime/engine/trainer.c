@@ -316,6 +316,7 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     if (config->rules)
         trainer->rules = *config->rules;
     trainer->learning_rate = config->learning_rate;
+    trainer->rate_scale = 1;
     trainer->steps = config->steps;
     trainer->hyper = (struct cn_hyper){.momentum = config->momentum,
                                        .weight_decay = config->weight_decay,

@@ -91,6 +91,9 @@ void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t upd
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
 float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
 
+// The rate of the schedule is multiplied by this, 1 at first.
+void cn_trainer_scale_rate(struct cn_trainer *trainer, double scale);
+
 // Dropout draws from (seed, number of the sample): the next batch starts with sample number
 // first_sample, which no other batch of the run should share. 0 when this is never called.
 void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample);

@@ -17,6 +17,7 @@ struct cn_trainer {
     enum cn_loss loss;
     struct cn_rules rules;
     double learning_rate;
+    double rate_scale;
     uint64_t steps;   // of the run
     uint64_t step;    // the next one of the schedule
     uint64_t updates; // of the optimizer's state

@@ -100,6 +100,17 @@ struct cn_update_rule {
     uint32_t value_bits; // top-k: bits of a magnitude, 0 to 8
 };
 
+enum cn_scope {
+    CN_SCOPE_OWN,    // each board draws from samples of its own
+    CN_SCOPE_SHARED, // all boards of a group have the same samples and divide them
+};
+
+enum cn_lr_scaling { // of the learning rate, by the share of a group that trains
+    CN_LR_SCALING_NONE,
+    CN_LR_SCALING_SQRT,
+    CN_LR_SCALING_LINEAR,
+};
+
 #define CN_SETS_SIZE 512 // sets as a text, see set_rules.h
 
 // How the members of a group share a step's work. All zero: every member, all alike.
@@ -108,6 +119,9 @@ struct cn_parallel {
     char phases[CN_WORDS_SIZE];  // names of ranges of rounds
     char train[CN_WORDS_SIZE];   // sets whose members train; "" for all
     char measure[CN_WORDS_SIZE]; // sets whose members measure versions; "" for all
+    enum cn_scope scope;
+    enum cn_lr_scaling lr_scaling;
+    uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
 };
 
 struct cn_job {
@@ -148,3 +162,9 @@ struct cn_job {
     double target_accuracy; // the run ends when it is reached; 0 for never
     struct cn_parallel parallel;
 };
+
+// Micro-batches of a step, of each member that trains.
+static inline uint32_t cn_job_accumulate(const struct cn_job *job)
+{
+    return job->parallel.accumulate ? job->parallel.accumulate : job->accumulate;
+}

@@ -27,6 +27,8 @@ static const char *const normalizations[] = {"none", "feature", "channel", NULL}
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
+static const char *const scopes[] = {"own", "shared", NULL};
+static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -154,6 +156,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.data.set", CN_VALUE_NAME, JOB, AT(job.data_set), .example = "my-data",
      .required = TRAIN | GATEWAY, .uses = TRAIN | GATEWAY,
      .about = "data set to train on; each board maps the name to its files"},
+    {"job.data.scope", CN_VALUE_CHOICE, JOB, AT(job.parallel.scope), .choices = scopes,
+     .initial = "own", .uses = GATEWAY,
+     .about = "shared: the boards of a group have the same samples and divide them"},
     {"job.data.scale", CN_VALUE_NUMBER, JOB, AT(job.scale), -1e9, 1e9, .initial = "1",
      .uses = TRAIN | GATEWAY, .about = "a sample is (value - mean) * scale"},
     {"job.data.mean", CN_VALUE_NUMBER, JOB, AT(job.mean), -1e9, 1e9, .initial = "0",
@@ -188,6 +193,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "update.up.mode auto adds steps for a slow link, up to this"},
     {"job.train.learning_rate", CN_VALUE_NUMBER, JOB, AT(job.learning_rate), 1e-12, 1000,
      .initial = "0.05", .uses = TRAIN | GATEWAY, .about = "of the optimizer"},
+    {"job.train.lr_scaling", CN_VALUE_CHOICE, JOB, AT(job.parallel.lr_scaling),
+     .choices = lr_scalings, .initial = "none", .uses = GATEWAY,
+     .about = "of the rate, by the share of a group's members that train"},
     {"job.train.optimizer", CN_VALUE_CHOICE, JOB, AT(job.rules.optimizer), .choices = optimizers,
      .initial = "sgd", .uses = TRAIN | GATEWAY,
      .about = "adamw: weight decay apart from the gradient"},
@@ -234,6 +242,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.parallel.measure", CN_VALUE_WORDS, JOB, AT(job.parallel.measure), .zero = "all",
      .initial = "all", .uses = GATEWAY,
      .about = "sets whose members measure each version on their held-out samples"},
+    {"job.parallel.accumulate", CN_VALUE_COUNT, JOB, AT(job.parallel.accumulate), 1, 65536,
+     "as train.accumulate", .initial = "as train.accumulate", .uses = GATEWAY,
+     .about = "micro-batches of a step, of each member that trains"},
     {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = up_modes,
      .initial = "topk", .uses = GATEWAY, .about = "encoding of what a group sends"},
     {"job.update.up.density", CN_VALUE_SHARE, JOB, AT(job.up.density), 1e-6, 1, .initial = "5 %",

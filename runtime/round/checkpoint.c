@@ -6,10 +6,10 @@
 
 #include "runtime/port/crypto.h"
 
-#define HEADER_SIZE 304
+#define HEADER_SIZE 344
 #define ARRAY_COUNT 7
 
-static const uint8_t magic[8] = "cairnck2"; // the digit is CN_CHECKPOINT_VERSION
+static const uint8_t magic[8] = "cairnck3"; // the digit is CN_CHECKPOINT_VERSION
 
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
 static const char *const slot_names[2] = {"checkpoint.a", "checkpoint.b"};
@@ -133,6 +133,8 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 292, checkpoint->steps);
     cn_put_u32(header + 296, checkpoint->residual_version);
     cn_put_u32(header + 300, 0);
+    cn_put_u64(header + 304, checkpoint->cursor);
+    memset(header + 312, 0, HEADER_SIZE - 312);
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -225,11 +227,22 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .guard = {get_double(header + 280), cn_get_u32(header + 288)},
         .steps = cn_get_u32(header + 292),
         .residual_version = cn_get_u32(header + 296),
+        .cursor = cn_get_u64(header + 304),
     };
     memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
     memcpy(checkpoint->frame_digest, header + 232, CN_DIGEST_SIZE);
+}
+
+// What is not in use is zero.
+static bool is_unused(const uint8_t *header)
+{
+    bool zero = cn_get_u32(header + 300) == 0;
+
+    for (size_t i = 312; i < HEADER_SIZE; i++)
+        zero &= header[i] == 0;
+    return zero;
 }
 
 // Phase, arrays, and sizes that are within the limits and make up exactly size bytes.
@@ -250,7 +263,7 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) != 0) {
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || !is_unused(bytes)) {
         cn_diag_add(diag, "checkpoint: mode %" PRIu32 " or what is not in use, expected 0 to 7",
                     cn_get_u32(bytes + 264));
         return CN_EFORMAT;

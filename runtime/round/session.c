@@ -190,7 +190,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
         return err;
     }
     session->saved_ms = cn_platform_now_ms();
-    session->plan = (struct cn_step_plan){.whole = true, .trains = true};
+    cn_session_plan_alike(session);
     *result = session;
     return CN_OK;
 }

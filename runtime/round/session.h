@@ -37,7 +37,10 @@ struct cn_step_plan {
     bool whole;          // every member trains
     bool trains;         // this board does
     struct cn_set train; // those that train, unless all do
-    char names[128];     // of them, for people; "" where the job names no set
+    uint32_t micro;      // micro-batches of this board
+    uint32_t before;     // of the boards before it, by dp_rank (runtime/group/ranks.h)
+    uint32_t total;      // of all
+    char names[128];     // of those that train, for people; "" where the job names no set
 };
 
 struct cn_session {

@@ -1,17 +1,18 @@
 #include "runtime/round/session_sets.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/ranks.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/session_update.h"
 
-#define FACT_WORDS 2           // int64 that a member tells
+#define FACT_WORDS 3           // int64 that a member tells
 #define PROBE_SIZE (64u << 10) // bytes there and back, to measure a link
-#define SET_BASE 0x10000u      // ids of sets: this and a bit for each rank, so one id is one set
 
 enum fingerprint { FACTS = 0x73657401, RULES, PROBE, COUNTERS, STATE };
 
@@ -19,10 +20,11 @@ struct cn_session_sets {
     struct cn_view view;
     struct cn_board_facts facts[CN_GROUP_MAX]; // by rank
     struct cn_set_rules rules;
-    bool by_step;     // a rule that the job uses speaks of steps
-    uint32_t current; // bit for each rank that has the newest state
-    uint32_t train;   // the same for who trains; 0: not decided yet in this epoch
-    uint32_t round;   // that it was decided for
+    bool by_step;                   // a rule that the job uses speaks of steps
+    uint64_t samples[CN_GROUP_MAX]; // to train on, by rank
+    uint32_t current;               // bit for each rank that has the newest state
+    uint32_t train;                 // the same for who trains; 0: not decided yet in this epoch
+    uint32_t round;                 // that it was decided for
 };
 
 static uint32_t everybody(const struct cn_session_sets *sets)
@@ -30,24 +32,20 @@ static uint32_t everybody(const struct cn_session_sets *sets)
     return (1u << sets->view.size) - 1;
 }
 
-static struct cn_set set_of(uint32_t ranks)
-{
-    struct cn_set set = {.id = SET_BASE | ranks};
-
-    for (uint32_t r = 0; r < CN_GROUP_MAX; r++)
-        if (ranks >> r & 1)
-            set.ranks[set.size++] = r;
-    return set;
-}
-
 static uint32_t lowest(uint32_t ranks)
 {
     return (uint32_t)__builtin_ctz(ranks);
 }
 
-static bool names_sets(const struct cn_job *job)
+static uint32_t count_ranks(uint32_t ranks)
 {
-    return job->parallel.train[0] || job->parallel.measure[0];
+    return (uint32_t)__builtin_popcount(ranks);
+}
+
+static bool shares_work(const struct cn_parallel *parallel)
+{
+    return parallel->train[0] || parallel->measure[0] || parallel->scope != CN_SCOPE_OWN ||
+           parallel->lr_scaling != CN_LR_SCALING_NONE;
 }
 
 // --- facts ---
@@ -67,7 +65,7 @@ static struct cn_board_facts own_facts(const struct cn_session *session)
 // There and back between the leader and a member, in a set of the two.
 static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data)
 {
-    const struct cn_set pair = set_of(1u | 1u << member);
+    const struct cn_set pair = cn_ranks_set(1u | 1u << member);
     struct cn_collective_call call = {
         .kind = leads ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
         .set = &pair,
@@ -144,13 +142,17 @@ static cn_err gather_facts(struct cn_session *session, struct cn_collective *col
 
     words[sets->view.rank * FACT_WORDS] = own.memory_mib;
     words[sets->view.rank * FACT_WORDS + 1] = (int64_t)own.cores << 16 | own.arch;
+    words[sets->view.rank * FACT_WORDS + 2] =
+        (int64_t)cn_dataset_count(session->dataset, CN_SPLIT_TRAIN);
     err = collective->ops->run(collective, &call);
-    for (uint32_t r = 0; r < sets->view.size; r++)
+    for (uint32_t r = 0; r < sets->view.size; r++) {
+        sets->samples[r] = (uint64_t)words[r * FACT_WORDS + 2];
         sets->facts[r] = (struct cn_board_facts){
             .memory_mib = (uint32_t)words[r * FACT_WORDS],
             .cores = (uint16_t)(words[r * FACT_WORDS + 1] >> 16),
             .arch = (uint16_t)words[r * FACT_WORDS + 1],
         };
+    }
     return err;
 }
 
@@ -250,10 +252,23 @@ static uint32_t find_ranks(const struct cn_session *session, const char *names)
     return ranks ? ranks : everybody(sets);
 }
 
-bool cn_session_is_among(const struct cn_session *session, const char *names)
+void cn_session_measures(const struct cn_session *session, uint32_t *first, uint32_t *count)
 {
-    return !session->sets || !names[0] ||
-           (find_ranks(session, names) >> session->sets->view.rank & 1);
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+    uint32_t ranks, own;
+
+    *first = 0;
+    *count = 1;
+    if (!session->sets)
+        return;
+    own = 1u << session->sets->view.rank;
+    ranks = find_ranks(session, parallel->measure);
+    if (!(ranks & own))
+        *count = 0;
+    else if (parallel->scope == CN_SCOPE_SHARED) {
+        *first = count_ranks(ranks & (own - 1));
+        *count = count_ranks(ranks);
+    }
 }
 
 // --- who trains ---
@@ -282,6 +297,69 @@ static void tell(struct cn_session *session, uint32_t train)
            session->plan.names, resting[0] ? "; looking on: " : "", resting);
 }
 
+// Where samples are shared, all must have the same ones.
+static uint32_t without_other_samples(const struct cn_session *session, uint32_t ranks)
+{
+    const struct cn_session_sets *sets = session->sets;
+    uint32_t first = lowest(ranks), same = 0;
+
+    if (session->config.job->parallel.scope != CN_SCOPE_SHARED)
+        return ranks;
+    for (uint32_t r = 0; r < sets->view.size; r++) {
+        if (!(ranks >> r & 1))
+            continue;
+        if (sets->samples[r] == sets->samples[first])
+            same |= 1u << r;
+        else if (sets->view.rank == 0)
+            cn_log(CN_LOG_ERROR, "sets",
+                   "data.scope is shared, but %s has %llu samples and %s has %llu: %s looks on",
+                   member_of(session, r)->name, (unsigned long long)sets->samples[r],
+                   member_of(session, first)->name, (unsigned long long)sets->samples[first],
+                   member_of(session, r)->name);
+    }
+    return same;
+}
+
+static void scale_rate(struct cn_session *session, uint32_t train)
+{
+    double members = session->config.settings->group.member_count;
+    double share = count_ranks(train) / members;
+
+    if (session->config.job->parallel.lr_scaling == CN_LR_SCALING_NONE)
+        return;
+    if (session->config.job->parallel.lr_scaling == CN_LR_SCALING_SQRT)
+        share = sqrt(share);
+    cn_trainer_scale_rate(session->trainer, share);
+    cn_log(CN_LOG_INFO, "sets", "%u of %.0f members train: learning rate x %.4g",
+           count_ranks(train), members, share);
+}
+
+void cn_session_plan_alike(struct cn_session *session)
+{
+    uint32_t micro = cn_job_accumulate(session->config.job);
+
+    session->plan =
+        (struct cn_step_plan){.whole = true, .trains = true, .micro = micro, .total = micro};
+}
+
+// Places by dp_rank, with as many micro-batches each.
+static void divide(struct cn_session *session, uint32_t train)
+{
+    struct cn_step_plan *plan = &session->plan;
+    uint32_t micro[CN_GROUP_MAX];
+    struct cn_ranks ranks;
+
+    plan->train = cn_ranks_set(train);
+    plan->whole = train == everybody(session->sets);
+    for (uint32_t p = 0; p < plan->train.size; p++)
+        micro[p] = cn_job_accumulate(session->config.job);
+    plan->total = cn_ranks_first(micro, plan->train.size);
+    plan->trains =
+        !cn_ranks_place(&plan->train, 1, session->sets->view.rank, &ranks) && !ranks.idle;
+    plan->micro = plan->trains ? micro[ranks.dp_rank] : 0;
+    plan->before = plan->trains ? cn_ranks_first(micro, ranks.dp_rank) : 0;
+}
+
 static cn_err decide(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_sets *sets = session->sets;
@@ -290,7 +368,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     cn_err err;
 
     cn_phase_of(parallel->phases, session->held.round, session->phase);
-    train = find_ranks(session, parallel->train);
+    train = without_other_samples(session, find_ranks(session, parallel->train));
     sets->round = session->held.round;
     if (train == sets->train)
         return CN_OK;
@@ -300,9 +378,8 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
             return err;
     }
     sets->train = train;
-    session->plan.trains = train >> sets->view.rank & 1;
-    session->plan.whole = train == everybody(sets);
-    session->plan.train = set_of(train);
+    divide(session, train);
+    scale_rate(session, train);
     tell(session, train);
     return CN_OK;
 }
@@ -346,11 +423,12 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
     const struct cn_job *job = session->config.job;
     cn_err err;
 
-    session->plan = (struct cn_step_plan){.whole = true, .trains = true};
+    cn_session_plan_alike(session);
+    cn_trainer_scale_rate(session->trainer, 1);
     session->ahead = 0;
     free(session->sets);
     session->sets = NULL;
-    if (!names_sets(job) || session->config.settings->group.member_count < 2)
+    if (!shares_work(&job->parallel) || session->config.settings->group.member_count < 2)
         return CN_OK;
     session->sets = calloc(1, sizeof(*session->sets));
     if (!session->sets)
@@ -369,7 +447,7 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
 // --- the state of those that train ---
 
 struct counters {
-    uint64_t samples, updates;
+    uint64_t samples, updates, cursor;
     double train_loss;
     uint32_t step;
 };
@@ -425,7 +503,8 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
     cn_err err = gives ? cn_session_snapshot(session) : CN_OK;
 
     if (gives)
-        counters = (struct counters){held->samples, held->updates, held->train_loss, held->step};
+        counters = (struct counters){held->samples, held->updates, held->cursor, held->train_loss,
+                                     held->step};
     if (!err)
         err = give(session, collective, set, source, &counters, sizeof(counters), COUNTERS);
     if (!err)
@@ -433,6 +512,7 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
     if (!err && !gives) {
         held->samples = counters.samples;
         held->updates = counters.updates;
+        held->cursor = counters.cursor;
         held->train_loss = counters.train_loss;
         held->step = counters.step;
         session->ahead = 0;
@@ -454,7 +534,7 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
     if (!behind)
         return CN_OK;
     source = lowest(sets->current);
-    set = set_of(behind | 1u << source);
+    set = cn_ranks_set(behind | 1u << source);
     if (set.id >> sets->view.rank & 1)
         err = take_state(session, collective, &set, source);
     if (!err)

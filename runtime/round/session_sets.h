@@ -8,7 +8,7 @@
 #include "runtime/round/session.h"
 
 // After the members have one state, before anything else of an epoch: tells and hears the facts.
-// CN_OK without a call where the job names no set.
+// CN_OK without a call where the job says nothing of how a group shares its work.
 cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collective,
                         const struct cn_view *view);
 
@@ -23,5 +23,9 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
 void cn_session_stepped(struct cn_session *session);
 void cn_session_alike(struct cn_session *session);
 
-// True when this board is in one of the sets of a list; "" is every board.
-bool cn_session_is_among(const struct cn_session *session, const char *sets);
+// The held-out samples that this board measures: each count-th batch from number first on; none
+// with count 0.
+void cn_session_measures(const struct cn_session *session, uint32_t *first, uint32_t *count);
+
+// The plan of a board that shares its work with nobody in a special way: all train, all alike.
+void cn_session_plan_alike(struct cn_session *session);

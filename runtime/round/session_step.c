@@ -4,10 +4,13 @@
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_update.h"
 
-// The batches of a step follow from (round, step) alone, so a repeated step draws them again.
+// The batches of a step follow from the state alone, so a repeated step draws them again: of own
+// samples by (round, step), of shared ones by what the group has drawn.
 static uint64_t first_batch(const struct cn_session *session)
 {
-    return cn_session_steps_before(session) * session->config.job->accumulate;
+    if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
+        return session->held.cursor + session->plan.before;
+    return cn_session_steps_before(session) * session->plan.micro;
 }
 
 static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
@@ -16,7 +19,7 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
     uint64_t index = first_batch(session);
     cn_err err = CN_OK;
 
-    for (uint32_t i = 0; session->plan.trains && i < job->accumulate && !err; i++) {
+    for (uint32_t i = 0; session->plan.trains && i < session->plan.micro && !err; i++) {
         cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
         cn_trainer_draw(session->trainer,
                         ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
@@ -57,6 +60,7 @@ static void count_step(struct cn_session *session, float samples, float loss, fl
         return;
     }
     held->step++;
+    held->cursor += session->plan.total;
     held->samples += (uint64_t)samples;
     held->train_loss += weight == samples ? (double)loss : session->step_loss * (double)samples;
 }

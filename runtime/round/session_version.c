@@ -109,12 +109,14 @@ cn_err cn_session_check_version(const struct cn_session *session,
 static cn_err measure(struct cn_session *session, struct cn_collective *collective, float sums[3])
 {
     struct cn_metrics metrics = {0};
-    bool measures = cn_session_is_among(session, session->config.job->parallel.measure);
-    uint64_t count = measures ? cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT) : 0;
+    uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
+    uint64_t batch = session->config.job->batch;
+    uint32_t own, boards;
     cn_err err;
 
-    for (uint64_t first = 0; first < count; first += session->batch.count) {
-        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, session->config.job->batch,
+    cn_session_measures(session, &own, &boards);
+    for (uint64_t first = own * batch; boards && first < count; first += boards * batch) {
+        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
                          &session->batch);
         err = cn_trainer_evaluate(session->trainer, &session->batch, &metrics);
         if (err && err != CN_EDIVERGED)

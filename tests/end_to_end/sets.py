@@ -4,10 +4,12 @@
 """
 
 import json
+import os
+import re
 import sys
 import time
 
-from cluster import Cluster
+from cluster import DIGITS, Cluster, read_npy, write_npy
 
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 SETTINGS = {"rounds": 6, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s"}
@@ -103,6 +105,78 @@ def all_that_train_die_and_one_that_looked_on_has_the_state(build):
         cluster.start("board-2")
         cluster.wait_for_line("board-1", "board-1 board-2 train; looking on: board-3 board-4", 1)
         finish(cluster)
+
+
+def share_samples(cluster):
+    """All boards have the samples of all."""
+    parts = {}
+    for part in ("images", "labels"):
+        samples = []
+        for board in ("board-1", "board-2", "board-3", "board-4"):
+            header, own = read_npy(os.path.join(DIGITS, f"{board}-{part}.npy"))
+            samples += own
+        write_npy(cluster.path(f"all-{part}.npy"), header, samples)
+        parts[part] = len(samples)
+    for board in cluster.boards:
+        text = open(cluster.path(f"{board}.yaml")).read()
+        for part in ("images", "labels"):
+            text = re.sub(rf"\S*{board}-{part}.npy", cluster.path(f"all-{part}.npy"), text)
+        cluster.write(f"{board}.yaml", text)
+    return parts["images"]
+
+
+def losses(cluster):
+    """Of each version, on the held-out samples of the gateway and of the group."""
+    rows = [line.split() for line in cluster.log("gateway").splitlines()]
+    return [float(row[2]) for row in rows if len(row) > 6 and row[0].isdigit()]
+
+
+@scenario
+def a_group_divides_shared_samples_as_one_board_would_draw_them(build):
+    shared = {"rounds": 3, "local_steps": 15, "quorum": 1, "up": "{mode: raw32}", "down": "{mode: raw32}",
+              "held_out": "10 %, scope: shared", "form": "30 s"}
+    results = []
+    for groups, accumulate in (({"lab": ["board-1"]}, 4), (FOUR, 1)):
+        with Cluster(build, groups, **shared, batch=f"8, accumulate: {accumulate}") as cluster:
+            share_samples(cluster)
+            cluster.start_all()
+            cluster.wait_for_end(120)
+            results.append((losses(cluster), re.findall(r"\((\d+) samples\)", cluster.log("board-1"))))
+    (alone, samples), (together, divided) = results
+    assert len(alone) == len(together) == 4, results
+    for one, four in zip(alone, together):
+        assert abs(one - four) < 2e-3 * one, (alone, together)
+    assert set(samples) == set(divided), f"{samples} held-out samples, of the group {divided}"
+
+
+@scenario
+def a_board_with_other_samples_looks_on(build):
+    with Cluster(build, FOUR, **{**SETTINGS, "mixed": False, "held_out": "10 %, scope: shared"}) as cluster:
+        share_samples(cluster)
+        text = open(cluster.path("board-3.yaml")).read()
+        for part in ("images", "labels"):
+            text = text.replace(cluster.path(f"all-{part}.npy"), os.path.join(DIGITS, f"board-3-{part}.npy"))
+        cluster.write("board-3.yaml", text)
+        cluster.start_all()
+        finish(cluster)
+        said(cluster, "board-1", "board-3 looks on")
+        said(cluster, "board-3", "board-1 board-2 board-4 train; looking on: board-3")
+
+
+@scenario
+def the_learning_rate_follows_the_share_that_trains(build):
+    settings = {**SETTINGS, "momentum": "0.9, lr_scaling: linear"}
+    with Cluster(build, FOUR, **settings, extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.5)
+        said(cluster, "board-1", "1 of 4 members train: learning rate x 0.25")
+        scaled = losses(cluster)
+    settings["momentum"] = 0.9
+    settings["learning_rate"] = 0.0125
+    with Cluster(build, FOUR, **settings, extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.5)
+        assert losses(cluster) == scaled, "a quarter of the rate gives another result"
 
 
 def main(build, names):

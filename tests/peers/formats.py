@@ -201,7 +201,7 @@ MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
 MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
        "send": {"optimizer", "residual"}}
-CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIII")
+CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIIQ32s")
 
 
 class Checkpoint(NamedTuple):
@@ -237,13 +237,15 @@ class Checkpoint(NamedTuple):
     steps: int
     residual_version: int
     zero: int
+    cursor: int
+    zeros: bytes
     frame: bytes = b""
 
 
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse(found.magic != b"cairnck2" or found.size != len(data), "magic or size of a checkpoint")
+    refuse(found.magic != b"cairnck3" or found.size != len(data), "magic or size of a checkpoint")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
     phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]
