@@ -90,6 +90,8 @@ static const struct cn_message_field parallel_fields[] = {
     NUMBER(5, cn_parallel, scope, 0, CN_SCOPE_SHARED),
     NUMBER(6, cn_parallel, lr_scaling, 0, CN_LR_SCALING_LINEAR),
     NUMBER(7, cn_parallel, accumulate, 0, 1u << 20),
+    NUMBER(8, cn_parallel, replicate, 0, CN_GROUP_MAX),
+    NUMBER(9, cn_parallel, shard, 0, CN_GROUP_MAX),
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 

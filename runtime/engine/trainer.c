@@ -27,6 +27,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     cn_layout_deinit(&trainer->layout);
     free(trainer->classes);
     free(trainer->calls);
+    free(trainer->flat);
     free(trainer);
 }
 
@@ -104,17 +105,11 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
                     .proximal = rules->proximal > 0},
         .clip = rules->clip > 0,
     };
-    struct cn_call *calls;
-    size_t count;
     cn_err err = trainer->ops->prepare(trainer->device, &sum, 1, &trainer->sum);
 
     if (!err)
-        err = cn_apply_build(graph, &rule, &calls, &count);
-    if (err)
-        return err;
-    err = trainer->ops->prepare(trainer->device, calls, count, &trainer->apply);
-    free(calls);
-    return err;
+        err = cn_apply_build(graph, &rule, &trainer->flat, &trainer->flat_count);
+    return err ? err : cn_trainer_set_share(trainer, 0, trainer->state_room);
 }
 
 // The forward pass, the loss, and a copy of the output for the host.
@@ -168,14 +163,14 @@ cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const f
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float *values)
+cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values, size_t count)
 {
     void *host;
     cn_err err = trainer->ops->map(trainer->device, arena, &host);
 
     if (err)
         return err;
-    memcpy(values, host, trainer->layout.total * sizeof(*values));
+    memcpy(values, host, count * sizeof(*values));
     return trainer->ops->unmap(trainer->device, arena);
 }
 
@@ -283,6 +278,10 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     }
     err = cn_onnx_layout(onnx, diag, &trainer->layout);
     if (!err)
+        trainer->state_room = config->shards > 1 ? trainer->layout.total / config->shards +
+                                                       (trainer->layout.total % config->shards > 0)
+                                                 : trainer->layout.total;
+    if (!err)
         err = freeze(trainer, diag);
     if (err)
         return err;
@@ -354,22 +353,12 @@ const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer)
 
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)
 {
-    return read_arena(trainer, CN_ARENA_WEIGHTS, weights);
+    return cn_trainer_read(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
 }
 
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
 {
     return cn_trainer_write(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
-}
-
-cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state)
-{
-    return read_arena(trainer, CN_ARENA_OPTIMIZER, state);
-}
-
-cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state)
-{
-    return cn_trainer_write(trainer, CN_ARENA_OPTIMIZER, state, trainer->layout.total);
 }
 
 uint32_t cn_trainer_capability(const struct cn_trainer *trainer)
@@ -380,16 +369,6 @@ uint32_t cn_trainer_capability(const struct cn_trainer *trainer)
 bool cn_trainer_has_second(const struct cn_trainer *trainer)
 {
     return trainer->rules.optimizer != CN_OPTIMIZER_SGD;
-}
-
-cn_err cn_trainer_get_second(struct cn_trainer *trainer, float *state)
-{
-    return read_arena(trainer, CN_ARENA_SECOND, state);
-}
-
-cn_err cn_trainer_set_second(struct cn_trainer *trainer, const float *state)
-{
-    return cn_trainer_write(trainer, CN_ARENA_SECOND, state, trainer->layout.total);
 }
 
 cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights)

@@ -24,6 +24,7 @@ struct cn_trainer_config {
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
     bool keep_calls;              // for cn_trainer_time_ops
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
+    uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
 };
 
 struct cn_metrics { // sums over samples
@@ -76,6 +77,18 @@ cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
+
+// From here on apply changes only the values [first, first + count) of the row and holds the
+// optimizer's state for them alone; get and set below read and write their places of a row. The
+// state is undefined until it is set. CN_ERANGE for more than one of cn_trainer_config.shards has.
+cn_err cn_trainer_set_share(struct cn_trainer *trainer, size_t first, size_t count);
+
+// Bytes of the optimizer's state that is held.
+uint64_t cn_trainer_state_memory(const struct cn_trainer *trainer);
+
+// Host view of the weights until the next call here. The caller may change them.
+cn_err cn_trainer_share_weights(struct cn_trainer *trainer, float **weights);
+cn_err cn_trainer_return_weights(struct cn_trainer *trainer);
 
 // The second moment, where the optimizer has one.
 bool cn_trainer_has_second(const struct cn_trainer *trainer);

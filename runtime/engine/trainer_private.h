@@ -36,6 +36,9 @@ struct cn_trainer {
     struct cn_call *calls; // owned; of a step, where they are kept
     size_t call_count, loss_call;
     struct class_counts *classes; // owned; NULL without classes
+    struct cn_call *flat;         // owned; all calls of apply
+    size_t flat_count;
+    size_t state_first, state_count, state_room; // values whose optimizer state is here
     struct cn_trainer_plan plan;
     bool fresh;  // nothing was accumulated in this step
     bool summed; // the first lane holds the whole gradient
@@ -52,6 +55,10 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
 // Copies values into an arena; NULL is zeros.
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
                         size_t count);
+
+// Copies the first values of an arena.
+cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values,
+                       size_t count);
 
 // Adds what a batch's outputs say beyond the loss.
 cn_err cn_trainer_score(struct cn_trainer *trainer, const struct cn_batch *batch,

@@ -121,6 +121,8 @@ struct cn_parallel {
     char measure[CN_WORDS_SIZE]; // sets whose members measure versions; "" for all
     enum cn_scope scope;
     enum cn_lr_scaling lr_scaling;
+    uint32_t replicate;  // replicas, at most; 0: as many as there are
+    uint32_t shard;      // members that hold the optimizer's state together; 0 and 1: each has all
     uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
 };
 

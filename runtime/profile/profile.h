@@ -99,6 +99,7 @@ struct cn_settings {
     bool has_job;
     char model[CN_PATH_SIZE]; // ONNX file of the job
     struct cn_job job;
+    uint32_t one; // of parallel.pipeline and .tensor, which come later
 };
 
 struct cn_profile;

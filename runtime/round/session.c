@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
@@ -60,7 +61,6 @@ static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
-    struct cn_sample_shape shape;
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
@@ -74,16 +74,49 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .keep_calls = config->keep_calls,
         .memory_limit = config->settings->memory_limit,
+        .shards = session->shards,
     };
     cn_err err;
 
-    err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
-    if (err)
-        return err;
+    cn_trainer_close(session->trainer);
+    session->trainer = NULL;
     err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    if (!err)
+        session->layout = cn_trainer_layout(session->trainer);
+    return err;
+}
+
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
+{
+    uint32_t before = session->shards;
+    struct cn_diag diag;
+    cn_err err, again;
+
+    cn_diag_init(&diag);
+    session->shards = shards;
+    err = open_trainer(session, &diag);
+    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_ERROR, "session", "with %u shards: %s", shards, diag.lines[i]);
+    if (!err)
+        return CN_OK;
+    session->shards = before;
+    again = open_trainer(session, &diag);
+    return again ? CN_EWEDGED : err; // without a trainer the process starts anew
+}
+
+static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
+{
+    const struct cn_session_config *config = &session->config;
+    uint32_t shards = config->job->parallel.shard, members = config->settings->group.member_count;
+    struct cn_sample_shape shape;
+    cn_err err;
+
+    session->shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
+    err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
+    if (!err)
+        err = open_trainer(session, diag);
     if (err)
         return err;
-    session->layout = cn_trainer_layout(session->trainer);
     cn_trainer_sample_shape(session->trainer, &shape);
     session->weighted =
         shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
@@ -122,7 +155,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
 
     if (held->phase != CN_PHASE_EMPTY)
         err = cn_session_allocate(&held->residual, held->total);
-    if (!err && held->phase == CN_PHASE_TRAIN)
+    if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_trainer_discard(session->trainer);
@@ -180,7 +213,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
     if (!session)
         return CN_ENOMEM;
     session->config = *config;
-    err = open_trainer(session, diag);
+    err = open_model(session, diag);
     if (!err)
         err = open_dataset(session, diag);
     if (!err)
@@ -269,8 +302,13 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
 
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
     err = cn_session_catch_up(session, collective);
-    if (!err)
+    if (!err && cn_session_is_sharded(session) && session->plan.trains &&
+        session->config.job->keep_optimizer)
+        err = cn_session_gather(session, collective);
+    if (!err) {
+        cn_session_fold(session);
         err = cn_session_encode(session, &frame);
+    }
     if (err) {
         cn_buffer_deinit(&frame);
         return err;
@@ -348,6 +386,8 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
+    if (cn_session_is_sharded(session))
+        return cn_session_recall(session);
     err = cn_trainer_get_weights(session->trainer, held->weights);
     if (err)
         return err;
@@ -368,6 +408,8 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     uint64_t now = cn_platform_now_ms();
     cn_err err;
 
+    if (session->let_go || (interval_ms && cn_session_is_sharded(session)))
+        return CN_OK; // it is on the disk; the members store the next one together
     if (interval_ms && now - session->saved_ms < interval_ms)
         return CN_OK;
     session->saved_ms = now;
@@ -403,7 +445,8 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
-    session->ahead = 0;
+    session->let_go = false;
+    cn_session_alike(session);
     err = cn_session_load_trainer(session);
     if (err)
         return err;

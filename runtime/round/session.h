@@ -40,7 +40,16 @@ struct cn_step_plan {
     uint32_t micro;      // micro-batches of this board
     uint32_t before;     // of the boards before it, by dp_rank (runtime/group/ranks.h)
     uint32_t total;      // of all
-    char names[128];     // of those that train, for people; "" where the job names no set
+    uint32_t shards;     // members that hold the optimizer's state together; 1: each has all of it
+    uint32_t shard;      // of this board
+    struct cn_set together, alike; // that hold it together; that hold the same share of it
+    char names[128];               // of those that train, for people; "" where the job names no set
+};
+
+// Sums over steps.
+struct cn_session_counts {
+    uint64_t samples, cursor;
+    double train_loss;
 };
 
 struct cn_session {
@@ -61,9 +70,13 @@ struct cn_session {
     struct cn_session_sets *sets;      // NULL: the job names none
     struct cn_step_plan plan;          // of the next step
     char phase[CN_NAME_SIZE];          // of the job, as of the plan
-    uint32_t ahead;    // steps of the round that others trained since the state that is held here
-    uint64_t saved_ms; // when the checkpoint was last saved
-    bool disk_full;    // said so already
+    uint64_t saved_ms;                 // when the checkpoint was last saved
+    bool disk_full;                    // said so already
+    // Steps of the round that the group trained since the state that is held here, and their sums.
+    uint32_t ahead;
+    struct cn_session_counts since;
+    uint32_t shards; // that the trainer has room for one of
+    bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data

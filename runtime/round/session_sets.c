@@ -9,6 +9,7 @@
 #include "runtime/group/ranks.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/set_rules.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/round/session_update.h"
 
 #define FACT_WORDS 3           // int64 that a member tells
@@ -24,6 +25,7 @@ struct cn_session_sets {
     uint64_t samples[CN_GROUP_MAX]; // to train on, by rank
     uint32_t current;               // bit for each rank that has the newest state
     uint32_t train;                 // the same for who trains; 0: not decided yet in this epoch
+    uint32_t allowed;               // who may train: those, and who is left over
     uint32_t round;                 // that it was decided for
 };
 
@@ -45,7 +47,7 @@ static uint32_t count_ranks(uint32_t ranks)
 static bool shares_work(const struct cn_parallel *parallel)
 {
     return parallel->train[0] || parallel->measure[0] || parallel->scope != CN_SCOPE_OWN ||
-           parallel->lr_scaling != CN_LR_SCALING_NONE;
+           parallel->lr_scaling != CN_LR_SCALING_NONE || parallel->shard > 1 || parallel->replicate;
 }
 
 // --- facts ---
@@ -338,12 +340,45 @@ void cn_session_plan_alike(struct cn_session *session)
 {
     uint32_t micro = cn_job_accumulate(session->config.job);
 
-    session->plan =
-        (struct cn_step_plan){.whole = true, .trains = true, .micro = micro, .total = micro};
+    session->plan = (struct cn_step_plan){
+        .whole = true, .trains = true, .micro = micro, .total = micro, .shards = 1};
+}
+
+// Of the members that may train, the ranks of as many complete replicas of shards as there are, and
+// no more than the job wants.
+static uint32_t complete_replicas(const struct cn_session *session, uint32_t train,
+                                  uint32_t *shards)
+{
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+    uint32_t members = count_ranks(train), wanted = parallel->shard > 1 ? parallel->shard : 1;
+    bool leads = session->sets->view.rank == 0;
+    uint32_t replicas;
+
+    *shards = wanted < members ? wanted : members;
+    replicas = members / *shards;
+    if (*shards < wanted && leads)
+        cn_log(CN_LOG_WARN, "sets", "parallel.shard is %u, but %u members train: %u shards", wanted,
+               members, *shards);
+    if (replicas < parallel->replicate && leads)
+        cn_log(CN_LOG_WARN, "sets",
+               "parallel.replicate is %u, but %u members are %u replicas of %u shards",
+               parallel->replicate, members, replicas, *shards);
+    if (parallel->replicate && replicas > parallel->replicate)
+        replicas = parallel->replicate;
+    while (count_ranks(train) > replicas * *shards) {
+        uint32_t last = 31u - (uint32_t)__builtin_clz(train);
+
+        train &= ~(1u << last);
+        if (leads)
+            cn_log(CN_LOG_WARN, "sets",
+                   "%s is left over beside %u replicas of %u shards: it looks on",
+                   member_of(session, last)->name, replicas, *shards);
+    }
+    return train;
 }
 
 // Places by dp_rank, with as many micro-batches each.
-static void divide(struct cn_session *session, uint32_t train)
+static void divide(struct cn_session *session, uint32_t train, uint32_t shards)
 {
     struct cn_step_plan *plan = &session->plan;
     uint32_t micro[CN_GROUP_MAX];
@@ -355,30 +390,50 @@ static void divide(struct cn_session *session, uint32_t train)
         micro[p] = cn_job_accumulate(session->config.job);
     plan->total = cn_ranks_first(micro, plan->train.size);
     plan->trains =
-        !cn_ranks_place(&plan->train, 1, session->sets->view.rank, &ranks) && !ranks.idle;
+        !cn_ranks_place(&plan->train, shards, session->sets->view.rank, &ranks) && !ranks.idle;
     plan->micro = plan->trains ? micro[ranks.dp_rank] : 0;
     plan->before = plan->trains ? cn_ranks_first(micro, ranks.dp_rank) : 0;
+    plan->shards = shards;
+    plan->shard = ranks.shard;
+    plan->together = ranks.together;
+    plan->alike = ranks.alike;
+}
+
+// Before other members train, or other shares: the shares become whole states, and who is behind
+// and is to train takes one.
+static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
+{
+    cn_err err = CN_OK;
+
+    if (cn_session_is_sharded(session) && session->plan.trains && session->ahead)
+        err = cn_session_gather(session, collective);
+    if (!err && train & ~session->sets->current)
+        err = cn_session_catch_up(session, collective);
+    return err;
 }
 
 static cn_err decide(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_sets *sets = session->sets;
     const struct cn_parallel *parallel = &session->config.job->parallel;
-    uint32_t train;
+    uint32_t train, shards;
     cn_err err;
 
     cn_phase_of(parallel->phases, session->held.round, session->phase);
     train = without_other_samples(session, find_ranks(session, parallel->train));
     sets->round = session->held.round;
-    if (train == sets->train)
+    if (train == sets->allowed)
         return CN_OK;
-    if (train & ~sets->current) {
-        err = cn_session_catch_up(session, collective);
-        if (err)
-            return err;
-    }
+    sets->allowed = train;
+    train = complete_replicas(session, train, &shards);
+    err = meet(session, collective, train);
+    if (err)
+        return err;
     sets->train = train;
-    divide(session, train);
+    divide(session, train, shards);
+    err = cn_session_take_share(session);
+    if (err)
+        return err;
     scale_rate(session, train);
     tell(session, train);
     return CN_OK;
@@ -405,6 +460,7 @@ void cn_session_stepped(struct cn_session *session)
 void cn_session_alike(struct cn_session *session)
 {
     session->ahead = 0;
+    session->since = (struct cn_session_counts){0};
     if (session->sets)
         session->sets->current = everybody(session->sets);
 }
@@ -421,11 +477,16 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
                         const struct cn_view *view)
 {
     const struct cn_job *job = session->config.job;
-    cn_err err;
+    bool sharded = cn_session_is_sharded(session) && session->held.phase == CN_PHASE_TRAIN;
+    cn_err err = sharded ? cn_session_recall(session) : CN_OK;
 
     cn_session_plan_alike(session);
+    cn_session_alike(session);
     cn_trainer_scale_rate(session->trainer, 1);
-    session->ahead = 0;
+    if (!err && sharded) // its steps since the held state are not those of all
+        err = cn_session_load_trainer(session);
+    if (err)
+        return err;
     free(session->sets);
     session->sets = NULL;
     if (!shares_work(&job->parallel) || session->config.settings->group.member_count < 2)
@@ -502,6 +563,8 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
     float *fresh[3] = {NULL, NULL, NULL};
     cn_err err = gives ? cn_session_snapshot(session) : CN_OK;
 
+    if (!err && gives)
+        err = cn_session_allocate_optimizer(session); // zeros were left out
     if (gives)
         counters = (struct counters){held->samples, held->updates, held->cursor, held->train_loss,
                                      held->step};
@@ -533,6 +596,10 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
 
     if (!behind)
         return CN_OK;
+    if (cn_session_is_sharded(session) && session->plan.trains && session->ahead)
+        err = cn_session_gather(session, collective);
+    if (err)
+        return err;
     source = lowest(sets->current);
     set = cn_ranks_set(behind | 1u << source);
     if (set.id >> sets->view.rank & 1)

@@ -2,6 +2,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session.h"
 #include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/round/session_update.h"
 
 // The batches of a step follow from the state alone, so a repeated step draws them again: of own
@@ -9,7 +10,7 @@
 static uint64_t first_batch(const struct cn_session *session)
 {
     if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
-        return session->held.cursor + session->plan.before;
+        return session->held.cursor + session->since.cursor + session->plan.before;
     return cn_session_steps_before(session) * session->plan.micro;
 }
 
@@ -28,7 +29,9 @@ static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
     return err;
 }
 
-static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
+// finite is false when a sum is not; who reduces all of them finds that out by itself.
+static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective,
+                               bool *finite)
 {
     struct cn_collective_call call = {
         .kind = CN_COLLECTIVE_ALL_REDUCE,
@@ -44,6 +47,8 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
     err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
+    if (cn_session_is_sharded(session))
+        return cn_session_reduce_share(session, collective, gradients, finite);
     call.data = gradients;
     return collective->ops->run(collective, &call);
 }
@@ -51,18 +56,17 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
 // The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
 static void count_step(struct cn_session *session, float samples, float loss, float weight)
 {
-    struct cn_checkpoint *held = &session->held;
-
     session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
     cn_session_stepped(session);
-    if (!session->plan.trains) {
-        session->ahead++;
+    session->ahead++;
+    if (!session->plan.trains)
         return;
-    }
-    held->step++;
-    held->cursor += session->plan.total;
-    held->samples += (uint64_t)samples;
-    held->train_loss += weight == samples ? (double)loss : session->step_loss * (double)samples;
+    session->since.cursor += session->plan.total;
+    session->since.samples += (uint64_t)samples;
+    session->since.train_loss +=
+        weight == samples ? (double)loss : session->step_loss * (double)samples;
+    if (!cn_session_is_sharded(session))
+        cn_session_fold(session);
 }
 
 static void name_fault(struct cn_session *session)
@@ -83,7 +87,7 @@ static void add_step_time(struct cn_session *session, double elapsed_s)
 // What the members tell each other once they hold the reduced gradients: all that the optimizer
 // needs besides, and whether it is to run. Who has the sums of a step knows that every member has
 // its gradients, so either all survivors can apply it or none has.
-enum vote { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, VOTES };
+enum vote { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, STORE, WEIGHT, VOTES };
 
 static cn_err vote(const struct cn_session *session, struct cn_collective *collective,
                    struct cn_step_flags *flags, float sums[VOTES])
@@ -92,6 +96,7 @@ static cn_err vote(const struct cn_session *session, struct cn_collective *colle
 
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
+    sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, session->weighted ? VOTES : WEIGHT);
     if (err)
         return err;
@@ -109,17 +114,18 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
 {
     struct cn_metrics metrics = {0};
     cn_err local = accumulate(session, &metrics);
+    bool finite = true;
     cn_err err;
 
     if (local && local != CN_EDIVERGED)
         return local;
-    err = reduce_gradients(session, collective);
+    err = reduce_gradients(session, collective, &finite);
     if (err)
         return err;
     sums[SAMPLES] = (float)metrics.count;
     sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
-    sums[DIVERGED] = local ? 1 : 0;
+    sums[DIVERGED] = local || !finite ? 1 : 0;
     return vote(session, collective, flags, sums);
 }
 
@@ -136,6 +142,8 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     if (!err && !flags->abandon && session->plan.trains)
         err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
                                         (double)sums[WEIGHT]);
+    if (!err && !flags->abandon && session->plan.trains && cn_session_is_sharded(session))
+        err = cn_session_gather_weights(session, collective);
     if (err || flags->abandon) {
         if (err == CN_EDIVERGED)
             name_fault(session);
@@ -144,5 +152,5 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     }
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     add_step_time(session, 1e-6 * (double)(cn_platform_now_us() - begun_us));
-    return CN_OK;
+    return sums[STORE] > 0 ? cn_session_store(session, collective) : CN_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/update/residual.h"
 
 // --- the order ---
@@ -129,12 +130,17 @@ void cn_session_release_optimizer(struct cn_session *session)
     free(session->held.second);
     session->held.optimizer = session->held.second = NULL;
     session->held.updates = 0;
+    session->let_go = false;
 }
 
 cn_err cn_session_keep_optimizer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+    cn_err err;
+
+    if (cn_session_is_sharded(session))
+        return CN_OK; // it was gathered
+    err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
     if (err || !cn_trainer_has_second(session->trainer))
         return err;
@@ -152,7 +158,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
     err = cn_session_allocate(&held->weights, held->total);
-    if (!err)
+    if (!err && !cn_session_is_sharded(session)) // zeros need no memory
         err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_session_allocate(&held->residual, held->total);

@@ -179,6 +179,97 @@ def the_learning_rate_follows_the_share_that_trains(build):
         assert losses(cluster) == scaled, "a quarter of the rate gives another result"
 
 
+TWO = {"lab": ["board-1", "board-2"]}
+SHARDED = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s", "rejoin": "30 s",
+           "learning_rate": 0.005, "momentum": "0.9, optimizer: adam, weight_decay: 0.01, clip: 1"}
+
+
+def digest_of(build, groups, disturb=None, **settings):
+    with Cluster(build, groups, **settings) as cluster:
+        cluster.start_all()
+        if disturb:
+            disturb(cluster)
+        cluster.wait_for_end(200)
+        cluster.replay()
+        same_model_everywhere(cluster)
+        return cluster.digest(), cluster.log("board-1")
+
+
+def state_bytes(log):
+    """Of the optimizer, that the trainer of a board has room for."""
+    return int(re.search(r"shard 1 of \d: (\d+) bytes", log).group(1))
+
+
+@scenario
+def shards_hold_a_part_of_the_optimizer_and_change_no_bit(build):
+    for more in ("", ", keep_optimizer: true", ", accumulate: 3"):
+        settings = {**SHARDED, "momentum": SHARDED["momentum"] + more}
+        whole, _ = digest_of(build, TWO, **settings)
+        shared, log = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
+        assert shared == whole, f"{more}: digest {shared}, without shards {whole}"
+        assert state_bytes(log) == 2 * 4 * 38282 // 2, state_bytes(log)  # Adam has two floats a value
+
+
+@scenario
+def shards_without_clipping_change_no_bit(build):
+    settings = {**SHARDED, "momentum": "0.9"}
+    whole, _ = digest_of(build, TWO, **settings)
+    shared, _ = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
+    assert shared == whole, f"digest {shared}, without shards {whole}"
+
+
+@scenario
+def the_owner_of_a_shard_dies_and_no_state_is_lost(build):
+    settings = {**SHARDED, "rounds": 2, "local_steps": 1500, "extra": "parallel: {shard: 2}"}
+    wanted, _ = digest_of(build, TWO, **settings)
+
+    def disturb(cluster):
+        cluster.wait_for_line("board-1", "shard 1 of 2")
+        for name in ("board-2", "board-1", "board-2"):
+            time.sleep(6.5)  # a state is gathered and stored every 5 s
+            cluster.kill(name)
+            cluster.start(name)
+
+    found, log = digest_of(build, TWO, disturb, **settings)
+    assert found == wanted, f"digest {found}, undisturbed {wanted}"
+    assert "is lost" in log or "resuming at round" in log
+
+
+@scenario
+def replicas_of_shards_train_and_the_one_left_over_looks_on(build):
+    boards = {"lab": ["board-1", "board-2", "board-3"]}
+    with Cluster(build, boards, **SHARDED, extra="parallel: {shard: 2}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.7)
+        said(cluster, "board-1", "board-3 is left over beside 1 replicas of 2 shards")
+    with Cluster(build, FOUR, **SHARDED, extra="parallel: {shard: 2, replicate: 2}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.7)
+        said(cluster, "board-4", "shard 2 of 2")
+
+
+@scenario
+def more_shards_than_members_are_as_many_as_there_are(build):
+    with Cluster(build, TWO, **SHARDED, extra="parallel: {shard: 4, replicate: 2}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.7)
+        said(cluster, "board-1", "parallel.shard is 4, but 2 members train: 2 shards")
+        said(cluster, "board-1", "parallel.replicate is 2, but 2 members are 1 replicas of 2 shards")
+
+
+@scenario
+def a_group_goes_on_without_the_owner_of_a_shard(build):
+    settings = {**SHARDED, "rounds": 30, "rejoin": "300 ms"}
+    with Cluster(build, TWO, **settings, extra="parallel: {shard: 2}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 2: held-out")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "parallel.shard is 2, but 1 members train: 1 shards")
+        cluster.start("board-2")
+        cluster.wait_for_line("board-1", "shard 1 of 2", 2)
+        finish(cluster, 0.7)
+
+
 def main(build, names):
     for name in names or SCENARIOS:
         begun = time.monotonic()
