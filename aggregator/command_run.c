@@ -27,6 +27,7 @@
 #define EVALUATE_MS 600000 // for one evaluation
 #define HANDSHAKES_MAX 128
 #define SESSIONS_MAX 4096
+#define REQUESTS_PER_S 500 // of a board, beside its updates and models
 
 static const char help[] = "Usage: cairn-aggregator run PROFILE [--stay]\n"
                            "\n"
@@ -205,6 +206,8 @@ static cn_err open_server(struct daemon *daemon)
         .find_key = cn_resources_find_key,
         .handshakes_max = HANDSHAKES_MAX,
         .sessions_max = SESSIONS_MAX,
+        .requests_per_s = REQUESTS_PER_S,
+        .bulk_per_s = gateway->board_bps / 8,
     };
     config.routes = cn_resources_routes(&config.route_count);
     cn_err err = cn_coap_server_open(&config, &daemon->server);

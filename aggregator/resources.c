@@ -15,7 +15,7 @@
 #define COUNT_MAX (1ull << 40) // samples that a measurement may claim
 #define GAPS_OF_CHUNK 16       // of those missing that the answer to a chunk names
 
-_Static_assert(CN_MESSAGE_MAX <= CN_COAP_BODY_MAX, "a message fits a reply");
+_Static_assert(CN_MESSAGE_MAX <= CN_COAP_DATAGRAM_MAX, "a message fits a reply");
 _Static_assert(CN_RESOURCES_CHUNK_SIZE <= CN_CHUNK_MAX, "a chunk fits a reply");
 
 cn_err cn_resources_find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
@@ -252,9 +252,9 @@ static void handle_blob(void *context, const struct cn_coap_request *request,
         return;
     }
     uint64_t left = size - offset;
-    if (wanted > CN_COAP_BODY_MAX && left > CN_COAP_BODY_MAX) {
-        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "at most %d bytes at a time",
-                            CN_COAP_BODY_MAX);
+    if (wanted > request->reply_max && left > request->reply_max) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "at most %zu bytes at a time",
+                            request->reply_max);
         return;
     }
     if (wanted >= left) {
@@ -412,13 +412,28 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
         use_upload(resources, upload, rest, request, reply);
 }
 
+// Answers a probe of the path with as many bytes (RFC 8899).
+static void handle_probe(void *context, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply)
+{
+    (void)context;
+    reply->code = CN_COAP_CHANGED;
+    reply->size = request->size < CN_COAP_BODY_MAX ? request->size : CN_COAP_BODY_MAX;
+    memset(reply->body, 0, reply->size);
+}
+
 const struct cn_coap_route *cn_resources_routes(size_t *count)
 {
     static const struct cn_coap_route routes[] = {
-        {CN_COAP_PUT, "u", false, handle_upload},   {CN_COAP_GET, "b", false, handle_blob},
-        {CN_COAP_GET, "r", true, handle_round},     {CN_COAP_POST, "reg", false, handle_register},
-        {CN_COAP_GET, "k", false, handle_pair_key}, {CN_COAP_POST, "u", false, handle_upload},
-        {CN_COAP_GET, "u", false, handle_upload},   {CN_COAP_DELETE, "u", false, handle_upload},
+        {CN_COAP_PUT, "u", false, handle_upload, true},
+        {CN_COAP_GET, "b", false, handle_blob, true},
+        {CN_COAP_GET, "r", true, handle_round, false},
+        {CN_COAP_POST, "reg", false, handle_register, false},
+        {CN_COAP_GET, "k", false, handle_pair_key, false},
+        {CN_COAP_POST, "u", false, handle_upload, false},
+        {CN_COAP_GET, "u", false, handle_upload, false},
+        {CN_COAP_DELETE, "u", false, handle_upload, false},
+        {CN_COAP_POST, "p", false, handle_probe, false},
     };
     *count = sizeof(routes) / sizeof(routes[0]);
     return routes;

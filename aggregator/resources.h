@@ -9,6 +9,7 @@
 //   GET  u/ID/N        what is missing from chunk N   -> cn_upload_status
 //   POST u/ID/commit   all is sent                    -> cn_upload_status; ACCEPTED means durable
 //   DELETE u/ID        it will not be sent
+//   POST p             does a datagram of this size arrive? -> as many bytes
 //
 // The messages are those of transport/message.h. Who asks is what the session proved, never what a
 // message says. Errors carry a sentence for the board's log.

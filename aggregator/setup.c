@@ -7,6 +7,7 @@
 
 #include "aggregator/aggregator_commands.h"
 #include "aggregator/read_store.h"
+#include "runtime/update/layers.h"
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
@@ -61,6 +62,15 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     return result;
 }
 
+// Nothing for the defaults, so that runs of programs without these options go on.
+static int describe_options(const struct cn_update_options *options, char *text, size_t size)
+{
+    int length = 0;
+    if (options->densities[0] || options->priorities[0])
+        length += snprintf(text, size, " layers %s, %s", options->densities, options->priorities);
+    return length;
+}
+
 // The text is the format: "%a" prints a double exactly.
 // Over the job's values that the models of a run depend on.
 static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
@@ -75,6 +85,7 @@ static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
         job->weight_decay, job->keep_optimizer, (int)job->up.mode, job->up.density,
         job->up.value_bits, (int)job->down.mode, job->down.density, job->down.value_bits,
         job->max_norm, job->max_weight);
+    length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }
 
@@ -85,6 +96,10 @@ int cn_setup_open_model(struct cn_setup *setup)
     cn_diag_init(&diag);
     setup->has_model = true;
     if (cn_model_file_init(&setup->model, setup->settings->model, &diag) != CN_OK) {
+        cn_command_print_diag(&diag);
+        return CN_EXIT_FAILED;
+    }
+    if (cn_layers_set(&setup->model.layout, &setup->settings->job, &diag) != CN_OK) {
         cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }

@@ -14,22 +14,23 @@
 #include "transport/download.h"
 #include "transport/link_events.h"
 #include "transport/measure.h"
+#include "transport/path_mtu.h"
+#include "transport/registrar.h"
 #include "transport/round_watch.h"
 #include "transport/upload.h"
 
 #define CHUNK_DEFAULT 1024     // until the aggregator has said
 #define WINDOW_DEFAULT 65536   // bytes
 #define WINDOW_MAX (16u << 20) // bytes
-#define MISFIT_MIN_MS 30000    // a registration that was refused is repeated slowly
-#define MISFIT_MAX_MS 600000
 
 enum kind { // first byte of a tag
     KIND_REGISTER = 1,
-    KIND_KEY,
+    KIND_KEY, // registrar.c: kind + 1
     KIND_ROUND,
     KIND_DOWNLOAD,
     KIND_UPLOAD,
     KIND_UPLOAD_CALL, // upload.c: kind + 1
+    KIND_PROBE,
 };
 
 struct link {
@@ -39,6 +40,7 @@ struct link {
     uint64_t uplink_bps;
     uint64_t seed;
     struct cn_rtt rtt;
+    struct cn_path_mtu mtu;
     struct cn_controller up, down; // what is known of the path, each way
     uint32_t parcel_size;          // bytes that a message carries; 0: nothing is known yet
     int epoll, timer;
@@ -46,21 +48,13 @@ struct link {
     enum cn_exchange_state told; // UP, DOWN or REFUSED
     uint32_t session;
 
-    struct cn_registration facts;
-    bool enlisted;      // enlist was called
-    bool must_register; // 4.01, or another chunk size: due
-    struct cn_call registering, keying;
-    struct cn_backoff misfit;
-    struct cn_register_reply reply; // chunk_size 0: never registered
-    struct cn_manifest manifest;
-    uint32_t next_key;
-
+    struct cn_registrar registrar;
     struct cn_round_watch watch;
 
     struct cn_download *download;
     struct cn_upload *upload;
-    uint64_t download_us, upload_us; // when they were begun
-    struct cn_link_measure measure;
+    struct cn_measure measure;
+    bool wants_stream; // from the next pause between transfers on
     uint16_t generation;
     struct cn_download *fetched; // finished; its data lives until the poll after FETCHED
 
@@ -72,44 +66,23 @@ static struct cn_link_event *push(struct link *link, enum cn_link_event_type typ
     return cn_link_events_push(&link->events, type);
 }
 
-// ---- registration
-
-static void start_registration(struct link *link)
-{
-    struct cn_register_request request = {
-        .protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
-        .update_format = {CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX},
-        .graph_ops = {CN_GRAPH_OPS_MIN, CN_GRAPH_OPS_MAX},
-        .facts = link->facts,
-    };
-    uint8_t bytes[CN_MESSAGE_MAX];
-    size_t size = 0;
-    cn_err err = cn_message_put_register(&request, bytes, &size);
-
-    link->must_register = false;
-    if (err) {
-        cn_log(CN_LOG_ERROR, "link", "registration: %s", cn_err_text(err));
-        return;
-    }
-    cn_call_stop(&link->keying);
-    cn_call_start(&link->registering, CN_COAP_POST, "reg", bytes, size);
-}
+// ---- transfers
 
 static uint32_t chunk_size(const struct link *link)
 {
-    return link->reply.chunk_size ? link->reply.chunk_size : CHUNK_DEFAULT;
+    return link->registrar.reply.chunk_size ? link->registrar.reply.chunk_size : CHUNK_DEFAULT;
 }
 
 static uint32_t parcel_chunks(const struct link *link)
 {
-    uint32_t chunks = link->exchange->ops->body_max(link->exchange) / chunk_size(link);
+    uint32_t chunks = cn_path_mtu_body(&link->mtu) / chunk_size(link);
 
     return chunks ? chunks : 1;
 }
 
 static uint64_t window(const struct link *link)
 {
-    uint64_t bytes = (uint64_t)link->reply.window * link->reply.chunk_size;
+    uint64_t bytes = (uint64_t)link->registrar.reply.window * link->registrar.reply.chunk_size;
 
     if (!bytes)
         return WINDOW_DEFAULT;
@@ -126,85 +99,22 @@ static void restart_controllers(struct link *link)
                        link->rtt.srtt_us);
     cn_controller_init(&link->down, size + CN_TRANSFER_OVERHEAD, window(link), 0,
                        link->rtt.srtt_us);
+    link->up.stream = link->down.stream = link->exchange->stream;
 }
 
 // After a registration, or when the path takes larger or smaller messages.
 static void fit_transfers(struct link *link, uint64_t now_us)
 {
-    if (link->parcel_size != parcel_chunks(link) * chunk_size(link))
-        restart_controllers(link);
+    uint32_t chunks = parcel_chunks(link), size = chunks * chunk_size(link);
+
+    link->parcel_size = size;
+    cn_controller_fit(&link->up, size + CN_TRANSFER_OVERHEAD, link->exchange->stream);
+    cn_controller_fit(&link->down, size + CN_TRANSFER_OVERHEAD, link->exchange->stream);
     link->up.window_max = link->down.window_max = window(link);
-    if (link->upload &&
-        cn_upload_resize(link->upload, chunk_size(link), parcel_chunks(link), now_us))
-        cn_log(CN_LOG_WARN, "link", "no memory to cut the update anew"); // goes on with the old
-}
-
-static void finish_registration(struct link *link, uint64_t now_us)
-{
-    push(link, CN_LINK_REGISTERED)->manifest = &link->manifest;
-    cn_round_watch_renew(&link->watch, now_us);
-    fit_transfers(link, now_us);
-}
-
-// Asks for the keys one after another: a group has at most 16 members.
-static void ask_key(struct link *link, uint64_t now_us)
-{
-    char path[CN_NAME_SIZE + 4];
-
-    while (link->next_key < link->facts.member_count &&
-           strcmp(link->facts.members[link->next_key], link->board) == 0)
-        link->next_key++;
-    if (link->next_key >= link->facts.member_count) {
-        finish_registration(link, now_us);
-        return;
-    }
-    snprintf(path, sizeof(path), "k/%s", link->facts.members[link->next_key]);
-    cn_call_start(&link->keying, CN_COAP_GET, path, NULL, 0);
-}
-
-// A member without a key is one that is not enrolled yet: it stays out, the others go on.
-static void key_answered(struct link *link, const struct cn_exchange_reply *reply, uint64_t now_us)
-{
-    if (reply->code == CN_COAP_CONTENT && reply->size == CN_KEY_SIZE)
-        memcpy(link->manifest.pair_keys[link->next_key], reply->body, CN_KEY_SIZE);
-    else
-        cn_log(CN_LOG_WARN, "link", "no key for the pair with %s (%u.%02u)",
-               link->facts.members[link->next_key], reply->code >> 5, reply->code & 31);
-    link->next_key++;
-    ask_key(link, now_us);
-}
-
-static void registration_refused(struct link *link, const struct cn_exchange_reply *reply,
-                                 uint64_t now_us)
-{
-    struct cn_link_event *event;
-    char why[120] = "the manifest is malformed";
-
-    if (!link->misfit.tries) {
-        if (reply->code >= CN_COAP_BAD_REQUEST)
-            cn_message_copy_text(why, sizeof(why), reply->body, reply->size);
-        event = push(link, CN_LINK_REFUSED);
-        snprintf(event->text, sizeof(event->text), "registration refused (%u.%02u): %s",
-                 reply->code >> 5, reply->code & 31, why);
-    }
-    start_registration(link);
-    link->registering.due_us = now_us + 1000 * cn_backoff_next_ms(&link->misfit);
-}
-
-static void registered(struct link *link, const struct cn_exchange_reply *reply, uint64_t now_us)
-{
-    struct cn_register_reply message;
-
-    if (reply->code != CN_COAP_CONTENT ||
-        cn_message_get_manifest(reply->body, reply->size, &message)) {
-        registration_refused(link, reply, now_us);
-        return;
-    }
-    link->misfit.tries = 0;
-    link->reply = message;
-    link->manifest = message.manifest;
-    link->next_key = 0;
-    ask_key(link, now_us);
+    // Without memory for it they go on as they are.
+    if ((link->upload && cn_upload_resize(link->upload, chunk_size(link), chunks, now_us)) ||
+        (link->download && cn_download_resize(link->download, chunks)))
+        cn_log(CN_LOG_WARN, "link", "no memory to cut a transfer anew");
 }
 
 // ---- replies
@@ -213,18 +123,19 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
     struct link *link = context;
     uint64_t now_us = cn_platform_now_us();
-    bool mine, changed;
+    bool mine, changed, done;
 
-    if (reply->code == CN_COAP_UNAUTHORIZED && link->enlisted && !link->registering.active)
-        link->must_register = true;
+    if (reply->code == CN_COAP_UNAUTHORIZED && link->registrar.enlisted &&
+        !link->registrar.asking.active)
+        link->registrar.due = true;
     switch (reply->tag >> 56) {
     case KIND_REGISTER:
-        if (cn_call_answered(&link->registering, reply, now_us, &mine))
-            registered(link, reply, now_us);
-        return mine;
     case KIND_KEY:
-        if (cn_call_answered(&link->keying, reply, now_us, &mine))
-            key_answered(link, reply, now_us);
+        mine = cn_registrar_reply(&link->registrar, reply, now_us, &done);
+        if (done) {
+            cn_round_watch_renew(&link->watch, now_us);
+            fit_transfers(link, now_us);
+        }
         return mine;
     case KIND_ROUND:
         mine = cn_round_watch_reply(&link->watch, reply, now_us, &changed);
@@ -236,6 +147,11 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
     case KIND_UPLOAD:
     case KIND_UPLOAD_CALL:
         return link->upload && cn_upload_reply(link->upload, reply, now_us);
+    case KIND_PROBE: // at once: the answer to a declaration may come next
+        mine = cn_path_mtu_reply(&link->mtu, reply, now_us);
+        if (link->parcel_size != parcel_chunks(link) * chunk_size(link))
+            fit_transfers(link, now_us);
+        return mine;
     default:
         return false;
     }
@@ -245,8 +161,7 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 
 static void tell_state(struct link *link)
 {
-    const char *text;
-    enum cn_exchange_state state = link->exchange->ops->state(link->exchange, &text);
+    enum cn_exchange_state state = link->exchange->state;
     struct cn_link_event *event;
 
     if (state == CN_EXCHANGE_CONNECTING || state == link->told)
@@ -257,60 +172,79 @@ static void tell_state(struct link *link)
         return;
     }
     event = push(link, state == CN_EXCHANGE_DOWN ? CN_LINK_DOWN : CN_LINK_REFUSED);
-    snprintf(event->text, sizeof(event->text), "%s", text);
+    snprintf(event->text, sizeof(event->text), "%s", link->exchange->text);
 }
 
 // Whatever was on its way over the old session is lost, observations too.
 static void check_session(struct link *link, uint64_t now_us)
 {
-    uint32_t session = link->exchange->ops->session(link->exchange);
+    uint32_t session = link->exchange->sessions;
 
     if (session == link->session)
         return;
     link->session = session;
+    link->wants_stream = link->exchange->stream;
     link->rtt = (struct cn_rtt){0};
-    if (!link->misfit.tries)
-        cn_call_hurry(&link->registering);
-    cn_call_hurry(&link->keying);
+    cn_registrar_reconnected(&link->registrar);
     cn_round_watch_reconnected(&link->watch, now_us);
+    cn_path_mtu_restart(&link->mtu);
     restart_controllers(link);
+    fit_transfers(link, now_us);
     if (link->download)
         cn_download_reconnected(link->download);
     if (link->upload)
         cn_upload_reconnected(link->upload);
 }
 
-static void finish_transfers(struct link *link, uint64_t now_us)
+static void finish_download(struct link *link, uint64_t now_us)
 {
-    const struct cn_upload_status *status;
-    struct cn_measure_sample sample;
+    enum cn_download_state state = cn_download_state(link->download);
     struct cn_link_event *event;
 
-    if (link->download && cn_download_state(link->download) == CN_DOWNLOAD_FINISHED) {
+    if (state == CN_DOWNLOAD_RUNNING)
+        return;
+    if (state == CN_DOWNLOAD_FINISHED) {
         event = push(link, CN_LINK_FETCHED);
         event->data = cn_download_data(link->download, &event->size);
-        cn_download_sample(link->download, &sample);
-        sample.elapsed_us = now_us - link->download_us;
-        cn_measure_down(&link->measure, &sample);
+        link->wants_stream = cn_measure_end(&link->measure, false, &link->down, event->size,
+                                            link->parcel_size, now_us);
         link->fetched = link->download;
-        link->download = NULL;
-    } else if (link->download && cn_download_state(link->download) == CN_DOWNLOAD_GONE) {
+    } else {
         push(link, CN_LINK_GONE);
         cn_download_close(link->download);
-        link->download = NULL;
     }
-    status = link->upload ? cn_upload_verdict(link->upload) : NULL;
-    if (status) {
-        event = push(link, CN_LINK_RECEIPT);
-        cn_upload_sample(link->upload, &sample);
-        sample.elapsed_us = now_us - link->upload_us;
-        cn_measure_up(&link->measure, &sample);
-        event->verdict = status->verdict;
-        memcpy(event->accepted, status->accepted, CN_DIGEST_SIZE);
-        snprintf(event->text, sizeof(event->text), "%s", status->reason);
-        cn_upload_close(link->upload);
-        link->upload = NULL;
-    }
+    link->download = NULL;
+}
+
+static void finish_upload(struct link *link, uint64_t now_us)
+{
+    const struct cn_upload_status *status = cn_upload_verdict(link->upload);
+    struct cn_link_event *event;
+    uint64_t size;
+
+    if (!status)
+        return;
+    event = push(link, CN_LINK_RECEIPT);
+    cn_upload_sent(link->upload, &size);
+    link->wants_stream =
+        cn_measure_end(&link->measure, true, &link->up, size, link->parcel_size, now_us);
+    event->verdict = status->verdict;
+    memcpy(event->accepted, status->accepted, CN_DIGEST_SIZE);
+    snprintf(event->text, sizeof(event->text), "%s", status->reason);
+    cn_upload_close(link->upload);
+    link->upload = NULL;
+}
+
+static void finish_transfers(struct link *link, uint64_t now_us)
+{
+    if (link->download)
+        finish_download(link, now_us);
+    if (link->upload)
+        finish_upload(link, now_us);
+    if (!link->download && !link->upload && link->wants_stream != link->exchange->stream &&
+        link->exchange->state == CN_EXCHANGE_UP &&
+        link->exchange->ops->use_stream(link->exchange, link->wants_stream))
+        link->wants_stream = link->exchange->stream; // there is no choice
 }
 
 static void set_timer(struct link *link, uint64_t wake_us, uint64_t now_us)
@@ -329,13 +263,15 @@ static uint64_t drive(struct link *link, uint64_t now_us)
 {
     uint64_t wake_us = UINT64_MAX;
 
-    if (link->upload && cn_upload_is_stale(link->upload) && !link->registering.active &&
-        !link->keying.active)
-        link->must_register = true;
-    if (link->must_register)
-        start_registration(link);
-    cn_call_step(&link->registering, now_us, &wake_us);
-    cn_call_step(&link->keying, now_us, &wake_us);
+    if (link->upload && cn_upload_is_stale(link->upload) && !cn_registrar_is_busy(&link->registrar))
+        link->registrar.due = true;
+    if ((link->upload && cn_upload_take_gone(link->upload)) ||
+        (link->download && cn_download_take_gone(link->download)))
+        cn_path_mtu_doubt(&link->mtu);
+    cn_path_mtu_step(&link->mtu, now_us, &wake_us);
+    if (link->parcel_size != parcel_chunks(link) * chunk_size(link))
+        fit_transfers(link, now_us);
+    cn_registrar_step(&link->registrar, now_us, &wake_us);
     cn_round_watch_step(&link->watch, now_us, &wake_us);
     if (link->download)
         cn_download_step(link->download, now_us, &wake_us);
@@ -358,7 +294,6 @@ static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
     tell_state(link);
     check_session(link, now_us);
     drive_us = drive(link, now_us);
-    link->measure.rtt_us = link->rtt.srtt_us ? link->rtt.srtt_us : link->measure.rtt_us;
     finish_transfers(link, now_us);
     set_timer(link, link->events.count ? 0 : drive_us < wake_us ? drive_us : wake_us, now_us);
     return cn_link_events_pop(&link->events, event);
@@ -376,12 +311,12 @@ static cn_err enlist(struct cn_link *base, const struct cn_registration *registr
         if (!cn_name_valid(registration->members[i]))
             return CN_EINVAL;
     }
-    if (link->registering.active || link->keying.active)
+    if (cn_registrar_is_busy(&link->registrar))
         return CN_EAGAIN;
-    link->facts = *registration;
-    link->enlisted = true;
-    link->misfit.tries = 0;
-    start_registration(link);
+    link->registrar.facts = *registration;
+    link->registrar.enlisted = true;
+    link->registrar.misfit.tries = 0;
+    cn_registrar_start(&link->registrar);
     set_timer(link, 0, 0);
     return CN_OK;
 }
@@ -427,7 +362,7 @@ static cn_err fetch(struct cn_link *base, const uint8_t digest[CN_DIGEST_SIZE], 
     if (link->download)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_DOWNLOAD);
-    link->download_us = cn_platform_now_us();
+    cn_measure_begin(&link->measure, false, &link->down, cn_platform_now_us());
     err = cn_download_open(&transfer, digest, size, &link->download);
     set_timer(link, 0, 0);
     return err;
@@ -442,7 +377,7 @@ static cn_err upload(struct cn_link *base, const struct cn_link_upload *frame)
     if (link->upload)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_UPLOAD);
-    link->upload_us = cn_platform_now_us();
+    cn_measure_begin(&link->measure, true, &link->up, cn_platform_now_us());
     err = cn_upload_open(&transfer, frame, &link->upload);
     set_timer(link, 0, 0);
     return err;
@@ -467,16 +402,18 @@ static int descriptor(const struct cn_link *base)
 
 static void stats(const struct cn_link *base, struct cn_link_stats *result)
 {
-    const struct link *link = (const struct link *)base;
-    struct cn_exchange_stats exchange;
+    const struct cn_exchange_stats *exchange = &((const struct link *)base)->exchange->stats;
 
-    link->exchange->ops->stats(link->exchange, &exchange);
-    *result = (struct cn_link_stats){exchange.bytes_up, exchange.bytes_down};
+    *result = (struct cn_link_stats){exchange->bytes_up, exchange->bytes_down};
 }
 
 static void measure(const struct cn_link *base, struct cn_link_measure *result)
 {
-    *result = ((const struct link *)base)->measure;
+    const struct link *link = (const struct link *)base;
+
+    *result = link->measure.figures;
+    if (!result->rtt_us) // no transfer yet
+        result->rtt_us = link->rtt.srtt_us;
 }
 
 static void close_link(struct cn_link *base)
@@ -491,7 +428,7 @@ static void close_link(struct cn_link *base)
         close(link->timer);
     if (link->epoll >= 0)
         close(link->epoll);
-    cn_crypto_wipe(link->manifest.pair_keys, sizeof(link->manifest.pair_keys));
+    cn_crypto_wipe(link->registrar.manifest.pair_keys, sizeof(link->registrar.manifest.pair_keys));
     free(link);
 }
 
@@ -503,8 +440,7 @@ static cn_err open_descriptors(struct link *link)
     link->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (link->epoll < 0 || link->timer < 0 ||
         epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->timer, &event) ||
-        epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->exchange->ops->descriptor(link->exchange),
-                  &event))
+        epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->exchange->descriptor, &event))
         return CN_EIO;
     return CN_OK;
 }
@@ -516,11 +452,11 @@ static void init(struct link *link, const struct cn_link_config *config)
     link->exchange->sink = on_reply;
     link->exchange->context = link;
     link->told = CN_EXCHANGE_UP; // nothing to tell about a link that just works
-    link->misfit =
-        (struct cn_backoff){.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = link->seed};
-    cn_call_init(&link->registering, link->exchange, &link->rtt, KIND_REGISTER, link->seed);
-    cn_call_init(&link->keying, link->exchange, &link->rtt, KIND_KEY, link->seed);
+    cn_registrar_init(&link->registrar, link->board, &link->events, link->exchange, &link->rtt,
+                      KIND_REGISTER, link->seed);
     cn_round_watch_init(&link->watch, link->exchange, &link->rtt, KIND_ROUND, link->seed);
+    cn_path_mtu_init(&link->mtu, link->exchange, &link->rtt, KIND_PROBE);
+    link->wants_stream = link->exchange->stream;
     link->base.ops = &cn_board_link;
 }
 
@@ -554,6 +490,7 @@ static cn_err open_link(const struct cn_link_config *config, struct cn_link **li
         .board = config->board,
         .addresses = config->addresses,
         .address_count = config->address_count,
+        .transport = config->transport,
     };
     struct cn_exchange *exchange;
     cn_err err;

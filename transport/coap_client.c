@@ -14,7 +14,8 @@
 
 #define HANDSHAKE_MS                                                                               \
     10000 // below libcoap's own limit of 31 s: a failure before it comes from the peer
-#define SILENCE_MS 5000 // of an aggregator that was asked; a new handshake costs little
+#define SILENCE_MS 5000         // of an aggregator that was asked; a new handshake costs little
+#define STREAM_SILENCE_MS 10000 // TCP goes on by itself after a few losses in a row
 #define RETRY_MIN_MS 250
 #define RETRY_MAX_MS 60000
 #define REFUSED_MIN_MS 5000 // a wrong key does not get right by asking often
@@ -35,7 +36,7 @@ enum phase {
 // released inside of them.
 enum fate {
     ALIVE,
-    UNREACHABLE, // ICMP says that nobody listens
+    UNREACHABLE, // ICMP or TCP says that nobody listens
     ENDED,       // closed by the peer; during the handshake: refused by it
 };
 
@@ -45,7 +46,8 @@ struct client {
     uint8_t key[CN_KEY_SIZE];
     char addresses[CN_LINK_ADDRESSES][ADDRESS_SIZE];
     uint32_t address_count;
-    uint64_t handshake_us, silence_us;
+    uint64_t handshake_us, silence_us, stream_silence_us;
+    enum cn_link_transport transport;
 
     coap_context_t *coap;
     coap_session_t *session;
@@ -53,18 +55,15 @@ struct client {
     enum phase phase;
     enum fate fate;
     uint64_t due_us;
+    bool connected_tcp;     // so that an end comes from the peer
     uint32_t address;       // of the attempt
     bool round_refused;     // some address refused since the last success
-    bool seen_down;         // all addresses failed since the last success
+    bool round_heard;       // something came from some address, if only that nobody listens there
+    bool other_tried;       // the round is one over the transport that is not preferred
     uint8_t echo[ECHO_MAX]; // to be repeated, as the server asks when our address has changed
     size_t echo_size;
     uint64_t asked_us; // first request without any answer since; 0: none
-    uint32_t sessions;
     struct cn_backoff retry, refused;
-
-    enum cn_exchange_state state;
-    char text[160];
-    struct cn_exchange_stats stats;
 };
 
 static struct client *client_of(coap_session_t *session)
@@ -115,7 +114,7 @@ static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *se
         return COAP_RESPONSE_FAIL;
     client->asked_us = 0;
     client->retry.tries = 0; // only an answer shows that a session works
-    client->stats.bytes_down += cn_coap_message_size(received);
+    client->base.stats.bytes_down += cn_coap_message_size(received);
     if (take_echo(client, received))
         return COAP_RESPONSE_OK; // as if it were lost: the request comes again
     memcpy(&reply.tag, token.s, TAG_SIZE);
@@ -137,6 +136,17 @@ static void on_nack(coap_session_t *session, const coap_pdu_t *sent,
         client->fate = UNREACHABLE;
     else if (reason == COAP_NACK_TLS_FAILED || reason == COAP_NACK_TLS_LAYER_FAILED)
         client->fate = ENDED;
+    else if (reason == COAP_NACK_NOT_DELIVERABLE && client->base.stream)
+        client->fate = client->connected_tcp ? ENDED : UNREACHABLE;
+}
+
+static int on_event(coap_session_t *session, coap_event_t event)
+{
+    struct client *client = client_of(session);
+
+    if (session == client->session && event == COAP_EVENT_TCP_CONNECTED)
+        client->connected_tcp = true;
+    return 0;
 }
 
 static uint64_t after_ms(uint64_t ms)
@@ -155,9 +165,23 @@ static void disconnect(struct client *client)
     cn_lookup_free(client->lookup);
     client->lookup = NULL;
     client->fate = ALIVE;
+    client->connected_tcp = false;
     client->echo_size = 0;
     client->asked_us = 0;
     client->phase = WAITING;
+}
+
+// When nothing at all was heard over UDP, something on the way may not let it through; TCP is given
+// up with less.
+static bool try_other(struct client *client)
+{
+    bool other = client->transport == CN_LINK_AUTO && !client->other_tried &&
+                 (client->base.stream || !client->round_heard);
+
+    if (other || client->other_tried)
+        client->base.stream = !client->base.stream;
+    client->other_tried = other;
+    return other;
 }
 
 static void fail(struct client *client, bool refused, const char *why)
@@ -165,20 +189,21 @@ static void fail(struct client *client, bool refused, const char *why)
     const char *address = client->addresses[client->address];
 
     cn_log(CN_LOG_DEBUG, "link", "%s: %s", address, why);
+    client->round_heard |= refused || client->fate != ALIVE;
     disconnect(client);
     // A refusal is the more useful thing to tell when other addresses are silent.
     if (refused || !client->round_refused)
-        snprintf(client->text, sizeof(client->text), "%s: %s", address, why);
+        snprintf(client->base.text, sizeof(client->base.text), "%s: %s", address, why);
     client->round_refused |= refused;
     client->address = (client->address + 1) % client->address_count;
-    if (client->address) { // not all were tried yet
+    if (client->address || try_other(client)) { // not all were tried yet
         client->due_us = after_ms(0);
         return;
     }
-    client->state = client->round_refused ? CN_EXCHANGE_REFUSED : CN_EXCHANGE_DOWN;
+    client->base.state = client->round_refused ? CN_EXCHANGE_REFUSED : CN_EXCHANGE_DOWN;
     client->due_us =
         after_ms(cn_backoff_next_ms(client->round_refused ? &client->refused : &client->retry));
-    client->round_refused = false;
+    client->round_refused = client->round_heard = false;
 }
 
 // A session that worked is gone: connect again soon, but not all boards in the same millisecond.
@@ -186,7 +211,7 @@ static void lose(struct client *client, const char *why)
 {
     cn_log(CN_LOG_DEBUG, "link", "%s: %s", client->addresses[client->address], why);
     disconnect(client);
-    client->state = CN_EXCHANGE_CONNECTING;
+    client->base.state = CN_EXCHANGE_CONNECTING;
     client->address = 0;
     client->due_us = after_ms(cn_backoff_next_ms(&client->retry));
 }
@@ -196,19 +221,23 @@ static void shake_hands(struct client *client, const struct cn_address *address)
     // With a connection ID the session survives a new address, as from a NAT (RFC 9146).
     coap_dtls_cpsk_t setup = {.version = COAP_DTLS_CPSK_SETUP_VERSION, .use_cid = 1};
     coap_address_t peer;
+    bool stream = client->base.stream;
 
     setup.psk_info.identity.s = (const uint8_t *)client->board;
     setup.psk_info.identity.length = strlen(client->board);
     setup.psk_info.key.s = client->key;
     setup.psk_info.key.length = sizeof(client->key);
     cn_coap_address(address, &peer);
-    client->session =
-        coap_new_client_session_psk2(client->coap, NULL, &peer, COAP_PROTO_DTLS, &setup);
+    client->session = coap_new_client_session_psk2(
+        client->coap, NULL, &peer, stream ? COAP_PROTO_TLS : COAP_PROTO_DTLS, &setup);
     if (!client->session) {
         fail(client, false, "no route or no memory");
         return;
     }
-    coap_session_set_mtu(client->session, CN_COAP_MTU);
+    if (!stream)
+        coap_session_set_mtu(client->session, CN_COAP_MTU);
+    client->base.body_max = stream ? CN_COAP_BODY_MAX : CN_COAP_DATAGRAM_MAX;
+    client->base.searches_mtu = !stream;
     client->phase = SHAKING_HANDS;
     client->due_us = cn_platform_now_us() + client->handshake_us;
 }
@@ -258,13 +287,18 @@ static void watch_handshake(struct client *client)
             return;
         }
         client->phase = CONNECTED;
-        client->state = CN_EXCHANGE_UP;
-        client->round_refused = false;
+        client->base.state = CN_EXCHANGE_UP;
+        client->round_refused = client->round_heard = client->other_tried = false;
         client->refused.tries = 0;
-        client->sessions++;
+        client->base.sessions++;
     } else if (cn_platform_now_us() >= client->due_us) {
         fail(client, false, "no answer");
     }
+}
+
+static uint64_t silence_us(const struct client *client)
+{
+    return client->base.stream ? client->stream_silence_us : client->silence_us;
 }
 
 static void watch_session(struct client *client)
@@ -273,7 +307,7 @@ static void watch_session(struct client *client)
         lose(client, "the session was closed");
     else if (client->fate == UNREACHABLE)
         lose(client, "nobody listens there any more");
-    else if (client->asked_us && cn_platform_now_us() - client->asked_us >= client->silence_us)
+    else if (client->asked_us && cn_platform_now_us() - client->asked_us >= silence_us(client))
         lose(client, "silent");
 }
 
@@ -302,7 +336,7 @@ static uint64_t step(struct cn_exchange *exchange)
         return after_ms(20);
     if (client->phase != CONNECTED)
         return client->due_us;
-    return client->asked_us ? client->asked_us + client->silence_us : UINT64_MAX;
+    return client->asked_us ? client->asked_us + silence_us(client) : UINT64_MAX;
 }
 
 static bool add_path(coap_pdu_t *pdu, const char *path)
@@ -350,39 +384,26 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     size = cn_coap_message_size(pdu);
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
         return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
-    client->stats.bytes_up += size;
+    client->base.stats.bytes_up += size;
     if (!request->silent && !client->asked_us)
         client->asked_us = cn_platform_now_us();
     return CN_OK;
 }
 
-static uint32_t body_max(const struct cn_exchange *exchange)
+static cn_err use_stream(struct cn_exchange *exchange, bool stream)
 {
-    (void)exchange;
-    return CN_COAP_PARCEL;
-}
+    struct client *client = (struct client *)exchange;
 
-static int descriptor(const struct cn_exchange *exchange)
-{
-    return coap_context_get_coap_fd(((const struct client *)exchange)->coap);
-}
-
-static enum cn_exchange_state state(const struct cn_exchange *exchange, const char **text)
-{
-    const struct client *client = (const struct client *)exchange;
-
-    *text = client->text;
-    return client->state;
-}
-
-static uint32_t session(const struct cn_exchange *exchange)
-{
-    return ((const struct client *)exchange)->sessions;
-}
-
-static void stats(const struct cn_exchange *exchange, struct cn_exchange_stats *result)
-{
-    *result = ((const struct client *)exchange)->stats;
+    if (client->transport != CN_LINK_AUTO)
+        return CN_ENOTSUP;
+    if (stream == exchange->stream)
+        return CN_OK;
+    exchange->stream = stream;
+    exchange->state = CN_EXCHANGE_CONNECTING;
+    client->other_tried = false;
+    disconnect(client);
+    client->due_us = after_ms(0);
+    return CN_OK;
 }
 
 static void close_client(struct cn_exchange *exchange)
@@ -401,13 +422,9 @@ static void close_client(struct cn_exchange *exchange)
 
 static const struct cn_exchange_ops ops = {
     .close = close_client,
-    .descriptor = descriptor,
     .send = send_request,
-    .body_max = body_max,
     .step = step,
-    .state = state,
-    .session = session,
-    .stats = stats,
+    .use_stream = use_stream,
 };
 
 static cn_err configure(struct client *client, const struct cn_coap_client_config *config)
@@ -428,6 +445,11 @@ static cn_err configure(struct client *client, const struct cn_coap_client_confi
     }
     client->handshake_us = 1000ull * (config->handshake_ms ? config->handshake_ms : HANDSHAKE_MS);
     client->silence_us = 1000ull * (config->silence_ms ? config->silence_ms : SILENCE_MS);
+    client->stream_silence_us =
+        1000ull * (config->silence_ms ? config->silence_ms : STREAM_SILENCE_MS);
+    client->transport = config->transport;
+    client->base.stream = config->transport == CN_LINK_TCP;
+    client->base.body_max = CN_COAP_DATAGRAM_MAX;
     client->retry = (struct cn_backoff){.min_ms = RETRY_MIN_MS, .max_ms = RETRY_MAX_MS};
     client->refused = (struct cn_backoff){.min_ms = REFUSED_MIN_MS, .max_ms = REFUSED_MAX_MS};
     return cn_crypto_random(&client->retry.seed, sizeof(client->retry.seed));
@@ -458,6 +480,8 @@ cn_err cn_coap_client_open(const struct cn_coap_client_config *config,
     coap_context_set_block_mode(client->coap, 0);
     coap_register_response_handler(client->coap, on_response);
     coap_register_nack_handler(client->coap, on_nack);
+    coap_register_event_handler(client->coap, on_event);
+    client->base.descriptor = coap_context_get_coap_fd(client->coap);
     *exchange = &client->base;
     return CN_OK;
 }

@@ -4,14 +4,18 @@
 #include <coap3/coap.h>
 
 #include "transport/address.h"
+#include "transport/coap_server.h"
 
-// The largest UDP payload: fits IPv6's minimum MTU of 1280 bytes (RFC 8200, 5), so no router on the
-// way ever fragments or drops a chunk for its size.
-#define CN_COAP_MTU 1232
+// UDP payloads. The first fits IPv6's minimum MTU of 1280 bytes (RFC 8200, 5) and is taken for
+// granted until a path proves otherwise; the other fits Ethernet's 1500 with IPv4 and IPv6, PPPoE
+// and one tunnel, and is the most that is looked for: more would not hold one chunk more.
+#define CN_COAP_MTU_BASE 1232
+#define CN_COAP_MTU 1424
 
-// Of that, what DTLS 1.2 with a connection ID and its padding to 16 bytes, the CoAP header, the
+// Of these, what DTLS 1.2 with a connection ID and its padding to 16 bytes, the CoAP header, the
 // token and the options of a chunk leave for a body.
-#define CN_COAP_PARCEL (CN_COAP_MTU - 144)
+#define CN_COAP_AROUND 144
+_Static_assert(CN_COAP_DATAGRAM_MAX == CN_COAP_MTU - CN_COAP_AROUND, "the largest body fits");
 
 // Initialises libcoap once for the process and sends its messages to cn_log.
 void cn_coap_start(void);

@@ -8,6 +8,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "transport/bucket.h"
 #include "transport/coap_common.h"
 #include "transport/route.h"
 #include "transport/security.h"
@@ -16,20 +17,26 @@
 #define IDLE_S 300 // a session without traffic ends
 #define BUCKETS 256
 #define ECHO_SIZE 8
-#define AMPLIFICATION 3 // of what came from an address that is not proven
-#define NO_SUCCESS 2    // No-Response: no interest in class 2 (RFC 7967, 2)
+#define AMPLIFICATION 3      // of what came from an address that is not proven
+#define NO_SUCCESS 2         // No-Response: no interest in class 2 (RFC 7967, 2)
+#define STREAM_WAIT_MS 10000 // from a TCP connection to its first request
+#define FULL_S 30            // when to come back if all sessions are taken
+#define LIMIT_S 2            // or after too many requests
 
 // Every board that was ever heard; enrolment bounds their number.
 struct board {
     struct board *next;
     char name[CN_NAME_SIZE];
+    struct cn_bucket requests, bulk;
 };
 
-// An authenticated session; it exists from the first request to libcoap's end of the session.
+// A session over TCP from its connection on, any other from its first request on, to libcoap's end
+// of it.
 struct session {
     struct session *next;
     coap_session_t *coap;
-    struct board *board;
+    struct board *board; // NULL before the first request
+    uint64_t since_ms;
     bool closing;
     // After its address changed (RFC 9146), until the board has shown that it gets what is sent
     // there by repeating the echo (RFC 9175, 2.3), no answer goes there that is much larger than
@@ -44,7 +51,8 @@ struct cn_coap_server {
     struct session *sessions;
     struct board *boards[BUCKETS];
     struct cn_coap_server_stats stats;
-    bool closing; // some session is
+    bool closing;     // some session is
+    uint32_t waiting; // sessions over TCP without a request
     uint8_t key[CN_KEY_SIZE];
     coap_bin_const_t key_view;
     struct cn_coap_reply reply; // of the handler at work
@@ -78,7 +86,7 @@ static struct board *get_board(struct cn_coap_server *server, const char *name)
 static bool has_session(const struct cn_coap_server *server, const char *board)
 {
     for (const struct session *session = server->sessions; session; session = session->next) {
-        if (strcmp(session->board->name, board) == 0)
+        if (session->board && strcmp(session->board->name, board) == 0)
             return true;
     }
     return false;
@@ -103,74 +111,123 @@ static const coap_bin_const_t *choose_key(coap_bin_const_t *identity, coap_sessi
     cn_err err = CN_EAUTH;
 
     (void)coap;
-    if (read_identity(identity, board)) {
+    if (read_identity(identity, board))
         err = server->config.find_key(server->config.context, board, server->key);
-        if (!err && server->stats.sessions >= server->config.sessions_max &&
-            !has_session(server, board)) {
-            cn_log(CN_LOG_WARN, "coap", "%s: refused, all %u sessions are taken", board,
-                   server->config.sessions_max);
-            err = CN_EAGAIN;
-        }
-    }
     if (err && cn_crypto_random(server->key, sizeof(server->key)))
         return NULL;
     return &server->key_view;
 }
 
-// The session behind a request, or NULL when it must not be served. The newest session of a board
-// ends the others.
-static struct session *admit(struct cn_coap_server *server, coap_session_t *coap)
+static struct session *add_session(struct cn_coap_server *server, coap_session_t *coap)
 {
-    struct session *session = coap_session_get_app_data(coap);
-    coap_tls_library_t library;
-    char board[CN_NAME_SIZE];
+    struct session *session = calloc(1, sizeof(*session));
 
-    if (!read_identity(coap_session_get_psk_identity(coap), board) ||
-        cn_security_check_suite(coap_session_get_tls(coap, &library)))
-        return NULL;
-    if (session && strcmp(session->board->name, board) == 0)
-        return session->closing ? NULL : session;
-    if (session) { // the same address shook hands anew, as another board
-        session->closing = true;
-        server->closing = true;
-        return NULL;
-    }
-    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
-    if (server->config.find_key(server->config.context, board, server->key))
-        return NULL;
-    cn_coap_server_drop(server, board);
-    session = calloc(1, sizeof(*session));
     if (!session)
         return NULL;
-    session->board = get_board(server, board);
-    if (!session->board) {
-        free(session);
-        return NULL;
-    }
     session->coap = coap;
+    session->since_ms = cn_platform_now_ms();
     session->proven = session->claimed = *coap_session_get_addr_remote(coap);
     session->next = server->sessions;
     server->sessions = session;
-    server->stats.sessions++;
     coap_session_set_app_data(coap, session);
     return session;
+}
+
+static void mark_closing(struct cn_coap_server *server, struct session *session)
+{
+    session->closing = true;
+    server->closing = true;
+}
+
+// Makes the session that of a board. False when it must not be served.
+static bool admit_board(struct cn_coap_server *server, struct session **session,
+                        coap_session_t *coap, const char *name)
+{
+    struct board *board;
+
+    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
+    if (server->config.find_key(server->config.context, name, server->key))
+        return false;
+    cn_coap_server_drop(server, name);
+    board = get_board(server, name);
+    if (board && !*session)
+        *session = add_session(server, coap);
+    else if (board)
+        server->waiting--;
+    if (!board || !*session)
+        return false;
+    (*session)->board = board;
+    server->stats.sessions++;
+    return true;
+}
+
+// The session behind a request, or NULL when it must not be served. The newest session of a board
+// ends the others. full: there is no room for one more board.
+static struct session *admit(struct cn_coap_server *server, coap_session_t *coap, bool *full)
+{
+    struct session *session = coap_session_get_app_data(coap);
+    coap_tls_library_t library;
+    char name[CN_NAME_SIZE];
+
+    *full = false;
+    if (!read_identity(coap_session_get_psk_identity(coap), name) ||
+        cn_security_check_suite(coap_session_get_tls(coap, &library)) ||
+        (session && session->closing))
+        return NULL;
+    if (session && session->board) {
+        if (strcmp(session->board->name, name) == 0)
+            return session;
+        mark_closing(server, session); // the same address shook hands anew, as another board
+        return NULL;
+    }
+    *full = server->stats.sessions >= server->config.sessions_max && !has_session(server, name);
+    return !*full && admit_board(server, &session, coap, name) ? session : NULL;
+}
+
+// Connections over TCP that ask for nothing are bounded here, those over UDP by libcoap: it makes
+// no session before the cookie, and counts handshakes.
+static void take_connection(struct cn_coap_server *server, coap_session_t *coap)
+{
+    struct session *oldest = NULL;
+
+    if (!add_session(server, coap))
+        return; // its first request adds it
+    if (++server->waiting <= server->config.handshakes_max)
+        return;
+    for (struct session *session = server->sessions; session; session = session->next) {
+        if (!session->board && !session->closing)
+            oldest = session; // new ones come first
+    }
+    if (oldest)
+        mark_closing(server, oldest);
+}
+
+static void forget_session(struct cn_coap_server *server, struct session *session)
+{
+    struct session **link = &server->sessions;
+
+    while (*link && *link != session)
+        link = &(*link)->next;
+    if (*link)
+        *link = session->next;
+    coap_session_set_app_data(session->coap, NULL);
+    if (session->board)
+        server->stats.sessions--;
+    else
+        server->waiting--;
+    free(session);
 }
 
 static int on_event(coap_session_t *coap, coap_event_t event)
 {
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
     struct session *session = coap_session_get_app_data(coap);
-    struct session **link = &server->sessions;
 
-    if (event != COAP_EVENT_SERVER_SESSION_DEL || !session)
-        return 0;
-    while (*link && *link != session)
-        link = &(*link)->next;
-    if (*link)
-        *link = session->next;
-    coap_session_set_app_data(coap, NULL);
-    server->stats.sessions--;
-    free(session);
+    if (event == COAP_EVENT_SERVER_SESSION_NEW && coap_session_get_proto(coap) == COAP_PROTO_TLS &&
+        !session)
+        take_connection(server, coap);
+    else if (event == COAP_EVENT_SERVER_SESSION_DEL && session)
+        forget_session(server, session);
     return 0;
 }
 
@@ -241,28 +298,72 @@ static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
     }
 }
 
+// Bulk is charged for both ways at once: the answer to a GET is as large as what it asks for.
+static bool within_limits(struct cn_coap_server *server, struct session *session,
+                          const coap_pdu_t *pdu, const char *path)
+{
+    const struct cn_coap_route *route = cn_route_find(
+        server->config.routes, server->config.route_count, (unsigned)coap_pdu_get_code(pdu), path);
+    uint64_t now_ms = cn_platform_now_ms();
+
+    if (!route || !route->bulk)
+        return cn_bucket_take(&session->board->requests, server->config.requests_per_s, 1, now_ms);
+    return cn_bucket_take(&session->board->bulk, (double)server->config.bulk_per_s,
+                          (double)cn_coap_message_size(pdu), now_ms);
+}
+
+static void handle(struct cn_coap_server *server, struct session *session, const coap_pdu_t *pdu,
+                   struct cn_coap_request *request)
+{
+    bool stream = coap_session_get_proto(session->coap) == COAP_PROTO_TLS;
+    char path[PATH_SIZE];
+
+    server->stats.bytes_in += cn_coap_message_size(pdu);
+    request->board = session->board->name;
+    request->reply_max = stream ? CN_COAP_BODY_MAX : CN_COAP_DATAGRAM_MAX;
+    coap_get_data(pdu, &request->size, &request->body);
+    if (!read_path(pdu, path)) {
+        cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
+    } else if (!within_limits(server, session, pdu, path)) {
+        cn_coap_reply_error(&server->reply, CN_COAP_TOO_MANY, "too much at once");
+        server->reply.max_age_s = LIMIT_S;
+        if (!request->wants_reply)
+            server->reply.code = CN_COAP_SILENT; // as if it were lost
+    } else {
+        cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
+                          (unsigned)coap_pdu_get_code(pdu), path, request, &server->reply);
+    }
+    // The answer to a GET in bulk is charged with the next request.
+    cn_bucket_take(&session->board->bulk, (double)server->config.bulk_per_s,
+                   (double)server->reply.size, cn_platform_now_ms());
+}
+
+static void turn_away(struct cn_coap_server *server, coap_pdu_t *response)
+{
+    cn_log(CN_LOG_DEBUG, "coap", "all %u sessions are taken: one more board is told to come back",
+           server->config.sessions_max);
+    cn_coap_reply_error(&server->reply, CN_COAP_UNAVAILABLE, "all sessions are taken");
+    server->reply.max_age_s = FULL_S;
+    write_reply(server, response);
+}
+
 static void on_request(coap_resource_t *resource, coap_session_t *coap, const coap_pdu_t *pdu,
                        const coap_string_t *query, coap_pdu_t *response)
 {
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
-    struct session *session = admit(server, coap);
+    bool full;
+    struct session *session = admit(server, coap, &full);
     struct cn_coap_request request = {.wants_reply = wants_reply(pdu)};
-    char path[PATH_SIZE];
     bool proven;
 
     (void)resource;
     (void)query;
+    if (full)
+        turn_away(server, response);
     if (!session)
-        return; // the code stays 0.00: no answer
+        return; // the code stays 0.00 if it is not set: no answer
     proven = is_proven(session, pdu);
-    server->stats.bytes_in += cn_coap_message_size(pdu);
-    request.board = session->board->name;
-    coap_get_data(pdu, &request.size, &request.body);
-    if (read_path(pdu, path))
-        cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
-                          (unsigned)coap_pdu_get_code(pdu), path, &request, &server->reply);
-    else
-        cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
+    handle(server, session, pdu, &request);
     if (server->reply.code == CN_COAP_SILENT)
         return;
     if (!proven && server->reply.size > AMPLIFICATION * cn_coap_message_size(pdu))
@@ -318,28 +419,37 @@ static cn_err probe(const struct cn_address *address)
     return err;
 }
 
+// Over UDP and, at the same port, over TCP.
+static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_address *address)
+{
+    coap_address_t converted;
+    coap_endpoint_t *endpoint;
+    cn_err err = probe(address);
+
+    if (err)
+        return err;
+    cn_coap_address(address, &converted);
+    endpoint = coap_new_endpoint(server->coap, &converted, COAP_PROTO_DTLS);
+    if (!endpoint)
+        return CN_EIO;
+    coap_endpoint_set_default_mtu(endpoint, CN_COAP_MTU);
+    errno = 0;
+    if (coap_new_endpoint(server->coap, &converted, COAP_PROTO_TLS))
+        return CN_OK;
+    return errno == EADDRINUSE ? CN_EEXIST : CN_EIO;
+}
+
 static cn_err listen_at(struct cn_coap_server *server, const char *text)
 {
     struct cn_address address;
-    coap_address_t converted;
-    coap_endpoint_t *endpoint;
     cn_err err = cn_address_resolve(text, &address);
 
     if (!err)
-        err = probe(&address);
-    if (err) {
-        cn_log(CN_LOG_ERROR, "coap", "%s: %s", text,
+        err = open_endpoints(server, &address);
+    if (err)
+        cn_log(CN_LOG_ERROR, "coap", "%s: cannot listen: %s", text,
                err == CN_EEXIST ? "another program uses this address" : cn_err_text(err));
-        return err;
-    }
-    cn_coap_address(&address, &converted);
-    endpoint = coap_new_endpoint(server->coap, &converted, COAP_PROTO_DTLS);
-    if (!endpoint) {
-        cn_log(CN_LOG_ERROR, "coap", "%s: cannot listen", text);
-        return CN_EIO;
-    }
-    coap_endpoint_set_default_mtu(endpoint, CN_COAP_MTU);
-    return CN_OK;
+    return err;
 }
 
 static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_config *config)
@@ -416,17 +526,33 @@ void cn_coap_server_close(struct cn_coap_server *server)
 // Not done in drop: libcoap may be in the middle of a request of that session.
 static void close_marked(struct cn_coap_server *server)
 {
+    struct session *next;
+
     if (!server->closing)
         return;
     server->closing = false;
-    for (struct session *session = server->sessions; session; session = session->next) {
+    for (struct session *session = server->sessions; session; session = next) {
+        next = session->next;
         if (session->closing)
             coap_session_disconnected(session->coap, COAP_NACK_RST);
     }
 }
 
+static void expire_connections(struct cn_coap_server *server)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+
+    if (!server->waiting)
+        return;
+    for (struct session *session = server->sessions; session; session = session->next) {
+        if (!session->board && !session->closing && now_ms - session->since_ms >= STREAM_WAIT_MS)
+            mark_closing(server, session);
+    }
+}
+
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
 {
+    expire_connections(server);
     close_marked(server);
     if (coap_io_process(server->coap, timeout_ms ? timeout_ms : COAP_IO_NO_WAIT) < 0)
         return CN_EIO;
@@ -447,10 +573,8 @@ void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix)
 void cn_coap_server_drop(struct cn_coap_server *server, const char *board)
 {
     for (struct session *session = server->sessions; session; session = session->next) {
-        if (strcmp(session->board->name, board) == 0) {
-            session->closing = true;
-            server->closing = true;
-        }
+        if (session->board && strcmp(session->board->name, board) == 0)
+            mark_closing(server, session);
     }
 }
 

@@ -1,6 +1,7 @@
 // coap_server.h - the aggregator's side of CoAP: routes, sessions, observers.
 //
-// RFC 7252 over DTLS 1.2 with pre-shared keys; RFC 7641 for observation. A handler decodes, decides
+// RFC 7252 over DTLS 1.2 and RFC 8323 over TLS 1.2, both with pre-shared keys and at the same port;
+// RFC 7641 for observation. A handler decodes, decides
 // and answers; it never blocks. Only the coap_*.c files know libcoap.
 //
 // An unknown board and a wrong key fail the handshake in the same way, so that nobody learns which
@@ -18,7 +19,8 @@
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
 
-#define CN_COAP_BODY_MAX 1152 // bytes of one message's payload, either way
+#define CN_COAP_BODY_MAX 8192     // bytes of one message's payload, either way, over TCP,
+#define CN_COAP_DATAGRAM_MAX 1280 // and over UDP
 
 enum cn_coap_method {
     CN_COAP_GET = 1,
@@ -57,6 +59,7 @@ struct cn_coap_request {
     // The sender asked for no answer on success (No-Response 2, RFC 7967): one may be filled in and
     // is not sent then, or the handler saves the work with CN_COAP_SILENT. Errors are always sent.
     bool wants_reply;
+    size_t reply_max; // bytes of a body that the answer may have
 };
 
 struct cn_coap_reply {
@@ -76,6 +79,7 @@ struct cn_coap_route {
     const char *prefix; // "r", "u"
     bool observable;
     cn_coap_handler *handle;
+    bool bulk; // bytes of updates and models: counted as such, not as a request
 };
 
 // Sets reply to an error with a diagnostic.
@@ -91,8 +95,12 @@ struct cn_coap_server_config {
     // Finds the transport key of a board (cn_security_dtls_key). CN_EAUTH for one that is not
     // enrolled or was revoked.
     cn_err (*find_key)(void *context, const char *board, uint8_t key[CN_KEY_SIZE]);
-    uint32_t handshakes_max; // half-open sessions
-    uint32_t sessions_max;
+    uint32_t handshakes_max; // half-open sessions, over UDP and over TCP each
+    uint32_t sessions_max;   // one more board is told to come back
+    // Of each board, with a burst of a few seconds; more is answered with 4.29, or not when no
+    // answer is wanted. 0: no limit.
+    uint32_t requests_per_s; // but for bulk
+    uint64_t bulk_per_s;     // bytes, either way
 };
 
 struct cn_coap_server_stats {

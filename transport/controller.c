@@ -30,6 +30,12 @@ void cn_controller_init(struct cn_controller *controller, uint32_t unit, uint64_
     };
 }
 
+void cn_controller_fit(struct cn_controller *controller, uint32_t unit, bool stream)
+{
+    controller->unit = unit;
+    controller->stream = stream;
+}
+
 static double bdp(const struct cn_controller *controller)
 {
     return controller->bandwidth * (double)controller->min_rtt_us / 1e6;
@@ -82,6 +88,8 @@ double cn_controller_rate(const struct cn_controller *controller)
     double rate = controller->bandwidth / (1 - controller->loss);
     double limit = (double)controller->rate_limit;
 
+    if (controller->stream)
+        return limit;
     if (controller->bandwidth <= 0 && controller->srtt_us)
         rate = (double)FIRST_WINDOW * controller->unit * 1e6 / (double)controller->srtt_us;
     rate *= gain(controller);
@@ -256,8 +264,11 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
     double product = bdp(controller);
     bool elapsed = now_us - controller->cycle_us > controller->min_rtt_us;
 
-    if (controller->phase == CN_CONTROLLER_STARTUP && controller->full)
+    if (controller->phase == CN_CONTROLLER_STARTUP && controller->full) {
         controller->phase = CN_CONTROLLER_DRAIN;
+        if (controller->stream) // its queue is not ours to drain
+            cruise(controller, now_us);
+    }
     if (controller->phase == CN_CONTROLLER_DRAIN && (double)in_flight <= product)
         cruise(controller, now_us);
     if (controller->phase != CN_CONTROLLER_PROBE_BW)
@@ -336,18 +347,23 @@ void cn_controller_acked(struct cn_controller *controller, uint64_t rtt_us, uint
 void cn_controller_lost(struct cn_controller *controller, uint32_t size)
 {
     controller->round_lost += size;
+    controller->lost += size;
 }
 
 void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size)
 {
     controller->round_lost -= size < controller->round_lost ? size : controller->round_lost;
+    controller->lost -= size < controller->lost ? size : controller->lost;
 }
 
 void cn_controller_gone(struct cn_controller *controller)
 {
-    uint64_t delivered = controller->delivered;
+    uint64_t delivered = controller->delivered, lost = controller->lost;
+    bool stream = controller->stream;
 
     cn_controller_init(controller, controller->unit, controller->window_max,
                        8 * controller->rate_limit, controller->min_rtt_us);
+    controller->stream = stream;
+    controller->lost = lost;
     controller->delivered = controller->round_end = delivered;
 }

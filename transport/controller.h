@@ -9,6 +9,10 @@
 // pause to measure it; that pause leaves half a window; the rate makes up for loss that comes
 // without a queue; after the link was gone everything starts anew.
 //
+// Over a stream the kernel's congestion control decides when bytes go. What is handed to it is then
+// not paced, but for the limit of the profile, and only bounded, so that it never lacks bytes and
+// its queue stays short.
+//
 // A pure unit: time comes in as an argument, in microseconds. Bytes are those on the wire.
 // Threading: none.
 #pragma once
@@ -39,11 +43,13 @@ struct cn_controller {
     uint64_t rate_limit; // bytes per second; 0: no limit
     uint64_t window_max; // bytes
     uint32_t unit;       // bytes of a full datagram
-    uint64_t srtt_us;    // a first idea of the round trip, for pacing before any sample
-    double bandwidth;    // bytes per second; 0: no sample yet
+    bool stream;
+    uint64_t srtt_us; // a first idea of the round trip, for pacing before any sample
+    double bandwidth; // bytes per second; 0: no sample yet
     double round_rate[CN_CONTROLLER_ROUNDS]; // largest of each round
     uint64_t min_rtt_us, min_rtt_at_us;      // 0: no sample yet
     uint64_t delivered, delivered_us, first_us;
+    uint64_t lost;              // bytes in all
     uint64_t limited_until;     // samples from before this was delivered are of too little data
     uint64_t rounds, round_end; // .delivered at which the round is over
     uint64_t round_lost, round_delivered, round_rtt_us; // of this round; 0: no sample
@@ -65,6 +71,9 @@ struct cn_controller {
 // unit: bytes of a full datagram. rtt_us: a first idea, 0 for none.
 void cn_controller_init(struct cn_controller *controller, uint32_t unit, uint64_t window_max,
                         uint64_t rate_bps, uint64_t rtt_us);
+
+// The path has another MTU, or it is a stream now. What is known of it stays.
+void cn_controller_fit(struct cn_controller *controller, uint32_t unit, bool stream);
 
 // Bytes that may be in flight.
 uint64_t cn_controller_window(const struct cn_controller *controller);

@@ -143,6 +143,12 @@ static void pause_until(struct cn_download *download, uint64_t now_us, uint32_t 
     download->paused_until_us = now_us + 1000 * delay_ms;
 }
 
+static void hash_begin(struct cn_download *download)
+{
+    cn_sha256_init(&download->sha);
+    download->hashed = 0;
+}
+
 // What came is wrong: from the start again, a few times.
 static void start_over(struct cn_download *download, uint64_t now_us, const char *why)
 {
@@ -152,8 +158,7 @@ static void start_over(struct cn_download *download, uint64_t now_us, const char
         return;
     }
     cn_flight_restart(&download->flight);
-    cn_sha256_init(&download->sha);
-    download->hashed = 0;
+    hash_begin(download);
     pause_until(download, now_us, 0);
 }
 
@@ -228,11 +233,50 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
     return download->data;
 }
 
-void cn_download_sample(const struct cn_download *download, struct cn_measure_sample *sample)
+// Whether all chunks of the parcel that the new cut makes of them had come by the old cut.
+static bool had_come(const struct cn_flight *old, uint32_t old_chunks, uint32_t first, uint32_t end)
 {
-    *sample = (struct cn_measure_sample){
-        .size = download->size,
-        .chunks = download->flight.count,
-        .sent = download->flight.next_order - 1,
-    };
+    for (uint32_t parcel = first / old_chunks; parcel * old_chunks < end; parcel++) {
+        if (!cn_flight_is_done(old, parcel))
+            return false;
+    }
+    return true;
+}
+
+cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks)
+{
+    uint32_t old_chunks = download->transfer.parcel_chunks;
+    uint32_t count = (download->chunk_count - 1) / parcel_chunks + 1;
+    struct cn_flight flight;
+    cn_err err;
+
+    if (parcel_chunks == old_chunks || download->state != CN_DOWNLOAD_RUNNING)
+        return CN_OK;
+    err = cn_flight_init(&flight, download->transfer.controller, count);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t first = i * parcel_chunks;
+        uint32_t rest = download->chunk_count - first;
+
+        if (had_come(&download->flight, old_chunks, first,
+                     first + (rest < parcel_chunks ? rest : parcel_chunks)))
+            cn_flight_settle(&flight, i);
+    }
+    cn_flight_deinit(&download->flight);
+    download->flight = flight;
+    download->transfer.parcel_chunks = parcel_chunks;
+    download->transfer.generation++; // what is on its way is of the old cut
+    hash_begin(download);
+    return CN_OK;
+}
+
+bool cn_download_take_gone(struct cn_download *download)
+{
+    return cn_flight_take_gone(&download->flight);
+}
+
+uint32_t cn_download_sent(const struct cn_download *download)
+{
+    return download->flight.next_order - 1;
 }

@@ -7,7 +7,6 @@
 
 #include "runtime/base/bytes.h"
 #include "transport/flight.h"
-#include "transport/measure.h"
 
 enum cn_download_state {
     CN_DOWNLOAD_RUNNING,
@@ -37,5 +36,11 @@ enum cn_download_state cn_download_state(const struct cn_download *download);
 // The content, when finished; valid until close.
 const uint8_t *cn_download_data(const struct cn_download *download, size_t *size);
 
-// What came, without the time.
-void cn_download_sample(const struct cn_download *download, struct cn_measure_sample *sample);
+// The path takes other parcels: what came stays. CN_ENOMEM changes nothing.
+cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks);
+
+// As cn_flight_take_gone.
+bool cn_download_take_gone(struct cn_download *download);
+
+// Parcels that were asked for so far, repetitions included.
+uint32_t cn_download_sent(const struct cn_download *download);

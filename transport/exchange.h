@@ -49,31 +49,33 @@ struct cn_exchange;
 struct cn_exchange_ops {
     void (*close)(struct cn_exchange *exchange);
 
-    // Readable when step has work.
-    int (*descriptor)(const struct cn_exchange *exchange);
-
     // CN_EAGAIN while there is no connection. CN_OK does not mean that it arrived.
     cn_err (*send)(struct cn_exchange *exchange, const struct cn_exchange_request *request);
-
-    // Bytes of a body that the way to the aggregator takes in one message, either way.
-    uint32_t (*body_max)(const struct cn_exchange *exchange);
 
     // Does what is due and calls the sink. Returns when it wants to be called again at the latest,
     // in microseconds of cn_platform_now_us.
     uint64_t (*step)(struct cn_exchange *exchange);
 
-    // text explains DOWN and REFUSED.
-    enum cn_exchange_state (*state)(const struct cn_exchange *exchange, const char **text);
-
-    // Counts the connections made so far: another number means that observations are lost.
-    uint32_t (*session)(const struct cn_exchange *exchange);
-
-    void (*stats)(const struct cn_exchange *exchange, struct cn_exchange_stats *stats);
+    // Goes on in a new session over a stream, or over datagrams. CN_ENOTSUP when there is no
+    // choice.
+    cn_err (*use_stream)(struct cn_exchange *exchange, bool stream);
 };
 
-// An implementation embeds it as its first member. The user sets the sink before the first step.
+// An implementation embeds it as its first member. The user sets the sink before the first step,
+// and reads the rest, which the implementation keeps up to date.
 struct cn_exchange {
     const struct cn_exchange_ops *ops;
     cn_exchange_sink *sink;
     void *context;
+
+    int descriptor; // readable when step has work
+    enum cn_exchange_state state;
+    char text[160];    // explains DOWN and REFUSED
+    uint32_t sessions; // made so far: another number means that observations are lost
+    // TCP: what is sent arrives, in order and once, or the session ends.
+    bool stream;
+    // Bytes of a body in a message, either way, at most. Over datagrams the path may take less.
+    uint32_t body_max;
+    bool searches_mtu; // POST p is answered, and so tells what the path takes
+    struct cn_exchange_stats stats;
 };

@@ -239,7 +239,8 @@ static uint64_t detect(struct cn_flight *flight, uint64_t now_us)
 void cn_flight_acked(struct cn_flight *flight, uint64_t rtt_us, uint64_t now_us)
 {
     flight->heard_us = now_us;
-    detect(flight, now_us);
+    if (!flight->controller->stream)
+        detect(flight, now_us);
     cn_controller_acked(flight->controller, rtt_us, flight->in_flight, now_us);
 }
 
@@ -264,8 +265,11 @@ static bool probe_end(struct cn_flight *flight, uint64_t now_us, uint64_t *wake_
 bool cn_flight_expire(struct cn_flight *flight, struct cn_rtt *rtt, uint64_t now_us,
                       uint64_t *wake_us)
 {
-    uint64_t due_us = detect(flight, now_us);
+    uint64_t due_us;
 
+    if (flight->controller->stream)
+        return false;
+    due_us = detect(flight, now_us);
     if (due_us < *wake_us)
         *wake_us = due_us;
     if (flight->sent.first == CN_FLIGHT_NONE)
@@ -288,8 +292,17 @@ bool cn_flight_expire(struct cn_flight *flight, struct cn_rtt *rtt, uint64_t now
     } else {
         cn_flight_lose_all(flight);
         cn_controller_gone(flight->controller);
+        flight->gone = true;
     }
     return true;
+}
+
+bool cn_flight_take_gone(struct cn_flight *flight)
+{
+    bool gone = flight->gone;
+
+    flight->gone = false;
+    return gone;
 }
 
 uint64_t cn_transfer_tag(const struct cn_transfer *transfer, uint8_t tries, uint32_t parcel)

@@ -8,8 +8,8 @@
 // transmission that arrived than a round trip and a margin for reordering allow is lost. The margin
 // grows each time that this proves wrong. Behind the last parcel nothing follows that could show a
 // loss, so it is soon sent again, twice at most. When nothing comes back at all, a single parcel is
-// sent again to provoke an answer; after several of these the link is taken to be gone.
-// Threading: none.
+// sent again to provoke an answer; after several of these the link is taken to be gone. Over a
+// stream nothing is lost but with its session. Threading: none.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -64,6 +64,7 @@ struct cn_flight {
     uint64_t heard_us;
     unsigned silences; // time-outs since something arrived
     unsigned probes;   // of the end of the transfer, since something arrived
+    bool gone;         // the link counted as gone
     uint64_t sent_us;  // last
     uint64_t retransmissions, spurious;
 };
@@ -103,6 +104,10 @@ void cn_flight_acked(struct cn_flight *flight, uint64_t rtt_us, uint64_t now_us)
 // there will be more. True when the next parcel should ask for an answer.
 bool cn_flight_expire(struct cn_flight *flight, struct cn_rtt *rtt, uint64_t now_us,
                       uint64_t *wake_us);
+
+// True once each time that the link counted as gone: the cause may be that full messages are too
+// large for it.
+bool cn_flight_take_gone(struct cn_flight *flight);
 
 uint64_t cn_transfer_tag(const struct cn_transfer *transfer, uint8_t tries, uint32_t parcel);
 

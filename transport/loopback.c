@@ -13,6 +13,8 @@
 #define QUEUE_MAX 1024 // messages; more are dropped, as by a router
 #define BURST 256      // messages a step handles
 #define HEADER 12      // bytes of a CoAP message around its body
+#define BODY_MAX 1424  // of any message,
+#define BODY 1152      // and as a rule
 
 struct message {
     struct message *next;
@@ -23,7 +25,7 @@ struct message {
     uint32_t max_age_s, sequence;
     char path[PATH_SIZE];
     size_t size;
-    uint8_t body[CN_COAP_BODY_MAX];
+    uint8_t body[BODY_MAX];
 };
 
 struct loopback {
@@ -32,11 +34,6 @@ struct loopback {
     struct message *first;
     uint32_t count;
     uint64_t draws;
-    int event;
-    enum cn_exchange_state state;
-    char text[160];
-    uint32_t sessions;
-    struct cn_exchange_stats stats;
     // The one observation that is supported, as of the round.
     bool observed;
     struct message observation;
@@ -76,11 +73,13 @@ static void insert(struct loopback *loopback, const struct message *message)
     copy->next = *place;
     *place = copy;
     loopback->count++;
-    eventfd_write(loopback->event, 1);
+    eventfd_write(loopback->base.descriptor, 1);
 }
 
 static void transmit(struct loopback *loopback, const struct message *message)
 {
+    if (loopback->config.mtu && message->size > loopback->config.mtu)
+        return;
     if (!happens(loopback, loopback->config.lost))
         insert(loopback, message);
     if (happens(loopback, loopback->config.repeated))
@@ -94,6 +93,7 @@ static void serve(struct loopback *loopback, const struct message *message)
         .body = message->body,
         .size = message->size,
         .wants_reply = !message->silent,
+        .reply_max = loopback->base.body_max,
     };
     struct cn_coap_reply reply;
     struct message answer = {.tag = message->tag, .observe = message->observe};
@@ -126,7 +126,7 @@ static void deliver(struct loopback *loopback, const struct message *message)
         .sequence = message->sequence,
     };
 
-    loopback->stats.bytes_down += HEADER + message->size;
+    loopback->base.stats.bytes_down += HEADER + message->size;
     if (!loopback->base.sink(loopback->base.context, &reply) && message->observe)
         loopback->observed = false;
 }
@@ -141,15 +141,15 @@ static uint64_t step(struct cn_exchange *exchange)
 
         loopback->first = message->next;
         loopback->count--;
-        if (loopback->state == CN_EXCHANGE_UP && message->is_request)
+        if (loopback->base.state == CN_EXCHANGE_UP && message->is_request)
             serve(loopback, message);
-        else if (loopback->state == CN_EXCHANGE_UP)
+        else if (loopback->base.state == CN_EXCHANGE_UP)
             deliver(loopback, message);
         free(message);
     }
     if (loopback->first)
         return 0;
-    eventfd_read(loopback->event, &ignored);
+    eventfd_read(loopback->base.descriptor, &ignored);
     return UINT64_MAX;
 }
 
@@ -165,45 +165,22 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
         .size = request->size,
     };
 
-    if (loopback->state != CN_EXCHANGE_UP)
+    if (loopback->base.state != CN_EXCHANGE_UP)
         return CN_EAGAIN;
-    if (request->size > CN_COAP_BODY_MAX || strlen(request->path) >= PATH_SIZE)
+    if (request->size > loopback->base.body_max || strlen(request->path) >= PATH_SIZE)
         return CN_ERANGE;
     snprintf(message.path, sizeof(message.path), "%s", request->path);
     if (request->size)
         memcpy(message.body, request->body, request->size);
-    loopback->stats.bytes_up += HEADER + strlen(request->path) + request->size;
+    loopback->base.stats.bytes_up += HEADER + strlen(request->path) + request->size;
     transmit(loopback, &message);
     return CN_OK;
 }
 
-static uint32_t body_max(const struct cn_exchange *exchange)
+static cn_err use_stream(struct cn_exchange *exchange, bool stream)
 {
-    (void)exchange;
-    return CN_COAP_BODY_MAX;
-}
-
-static int descriptor(const struct cn_exchange *exchange)
-{
-    return ((const struct loopback *)exchange)->event;
-}
-
-static enum cn_exchange_state state(const struct cn_exchange *exchange, const char **text)
-{
-    const struct loopback *loopback = (const struct loopback *)exchange;
-
-    *text = loopback->text;
-    return loopback->state;
-}
-
-static uint32_t session(const struct cn_exchange *exchange)
-{
-    return ((const struct loopback *)exchange)->sessions;
-}
-
-static void stats(const struct cn_exchange *exchange, struct cn_exchange_stats *result)
-{
-    *result = ((const struct loopback *)exchange)->stats;
+    (void)exchange, (void)stream;
+    return CN_ENOTSUP;
 }
 
 static void close_loopback(struct cn_exchange *exchange)
@@ -217,19 +194,15 @@ static void close_loopback(struct cn_exchange *exchange)
         next = message->next;
         free(message);
     }
-    close(loopback->event);
+    close(loopback->base.descriptor);
     free(loopback);
 }
 
 static const struct cn_exchange_ops ops = {
     .close = close_loopback,
-    .descriptor = descriptor,
     .send = send_request,
-    .body_max = body_max,
     .step = step,
-    .state = state,
-    .session = session,
-    .stats = stats,
+    .use_stream = use_stream,
 };
 
 cn_err cn_loopback_open(const struct cn_loopback_config *config, struct cn_exchange **exchange)
@@ -240,10 +213,12 @@ cn_err cn_loopback_open(const struct cn_loopback_config *config, struct cn_excha
         return CN_ENOMEM;
     loopback->base.ops = &ops;
     loopback->config = *config;
-    loopback->state = CN_EXCHANGE_UP;
-    loopback->sessions = 1;
-    loopback->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (loopback->event < 0) {
+    loopback->base.state = CN_EXCHANGE_UP;
+    loopback->base.sessions = 1;
+    loopback->base.body_max = config->body_max ? config->body_max : BODY;
+    loopback->base.searches_mtu = config->mtu != 0;
+    loopback->base.descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (loopback->base.descriptor < 0) {
         free(loopback);
         return CN_EIO;
     }
@@ -266,11 +241,16 @@ void cn_loopback_set_state(struct cn_exchange *exchange, enum cn_exchange_state 
 {
     struct loopback *loopback = (struct loopback *)exchange;
 
-    if (state == CN_EXCHANGE_UP && loopback->state != CN_EXCHANGE_UP)
-        loopback->sessions++;
+    if (state == CN_EXCHANGE_UP && loopback->base.state != CN_EXCHANGE_UP)
+        loopback->base.sessions++;
     if (state != CN_EXCHANGE_UP)
         loopback->observed = false;
-    loopback->state = state;
-    snprintf(loopback->text, sizeof(loopback->text), "%s", text);
-    eventfd_write(loopback->event, 1);
+    loopback->base.state = state;
+    snprintf(loopback->base.text, sizeof(loopback->base.text), "%s", text);
+    eventfd_write(loopback->base.descriptor, 1);
+}
+
+void cn_loopback_set_mtu(struct cn_exchange *exchange, uint32_t mtu)
+{
+    ((struct loopback *)exchange)->config.mtu = mtu;
 }

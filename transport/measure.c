@@ -1,17 +1,13 @@
 #include "transport/measure.h"
 
-#define CHUNKS_MIN 8  // of a transfer that counts
-#define ROUND_TRIPS 2 // declaration and commit, or request and last answer
+#define PARCELS_MIN 8 // of a transfer that counts
 #define WEIGHT 0.25
 
-static double rate_of(const struct cn_link_measure *measure, const struct cn_measure_sample *sample)
+void cn_measure_begin(struct cn_measure *measure, bool up, const struct cn_controller *controller,
+                      uint64_t now_us)
 {
-    uint64_t idle_us = ROUND_TRIPS * measure->rtt_us;
-    uint64_t elapsed_us = sample->elapsed_us ? sample->elapsed_us : 1;
-
-    // At most half of the time is taken for waiting: the round trip is an average, too.
-    elapsed_us -= idle_us < elapsed_us / 2 ? idle_us : elapsed_us / 2;
-    return 8e6 * (double)sample->size / (double)elapsed_us;
+    measure->starts[up] =
+        (struct cn_measure_start){now_us, controller->delivered, controller->lost};
 }
 
 static void add(double *mean, double *deviation, double sample)
@@ -27,27 +23,33 @@ static void add(double *mean, double *deviation, double sample)
     *mean += WEIGHT * (sample - *mean);
 }
 
-static void add_loss(struct cn_link_measure *measure, const struct cn_measure_sample *sample)
+static void add_rate(struct cn_link_measure *figures, bool up,
+                     const struct cn_controller *controller, uint32_t parcel_size)
 {
-    double again = sample->sent > sample->chunks ? (double)(sample->sent - sample->chunks) : 0;
+    double bps = 8 * controller->bandwidth * parcel_size / controller->unit;
+    double *mean = up ? &figures->up_bps : &figures->down_bps;
+    double ignored = 0;
 
-    measure->loss += WEIGHT * (again / (double)(sample->sent ? sample->sent : 1) - measure->loss);
+    if (bps > 0 && (controller->full || bps > *mean))
+        add(mean, up ? &figures->up_deviation_bps : &ignored, bps);
 }
 
-void cn_measure_up(struct cn_link_measure *measure, const struct cn_measure_sample *sample)
+bool cn_measure_end(struct cn_measure *measure, bool up, const struct cn_controller *controller,
+                    uint64_t size, uint32_t parcel_size, uint64_t now_us)
 {
-    if (sample->chunks < CHUNKS_MIN)
-        return;
-    add(&measure->up_bps, &measure->up_deviation_bps, rate_of(measure, sample));
-    add_loss(measure, sample);
-}
+    const struct cn_measure_start *start = &measure->starts[up];
+    struct cn_link_measure *figures = &measure->figures;
+    uint64_t delivered = controller->delivered - start->delivered;
+    uint64_t lost = controller->lost - start->lost;
+    uint64_t elapsed_us = now_us > start->now_us ? now_us - start->now_us : 1;
 
-void cn_measure_down(struct cn_link_measure *measure, const struct cn_measure_sample *sample)
-{
-    double deviation = 0;
-
-    if (sample->chunks < CHUNKS_MIN)
-        return;
-    add(&measure->down_bps, &deviation, rate_of(measure, sample));
-    add_loss(measure, sample);
+    if (size < (uint64_t)PARCELS_MIN * parcel_size)
+        return controller->stream;
+    add_rate(figures, up, controller, parcel_size);
+    if (delivered + lost)
+        figures->loss += WEIGHT * ((double)lost / (double)(delivered + lost) - figures->loss);
+    if (controller->min_rtt_us)
+        figures->rtt_us = controller->min_rtt_us;
+    return cn_way_measured(&measure->way, controller->stream, size,
+                           8e6 * (double)size / (double)elapsed_us);
 }

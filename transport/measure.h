@@ -1,18 +1,28 @@
-// measure.h - what finished transfers say about a link. Pure functions. Threading: none.
+// measure.h - what the controllers of a link found out, for those who plan with it.
 //
-// A transfer counts when it is long enough to have filled the link: a frame of a few chunks is
-// bound by its round trips and would make any link look thin.
+// The rate is the controller's bandwidth without headers. It counts once the controller has filled
+// the link; before that it is only known to be no less. Loss is the share of a transfer's bytes
+// that did not arrive. A transfer of a few parcels says nothing. Pure functions. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
+#include "transport/controller.h"
+#include "transport/way.h"
 
-struct cn_measure_sample {
-    uint64_t size; // payload bytes that arrived
-    uint64_t elapsed_us;
-    uint32_t chunks; // that it has
-    uint32_t sent;   // transmissions of them
+struct cn_measure_start {
+    uint64_t now_us, delivered, lost;
 };
 
-// Adds a transfer up or down: moving averages with a weight of 1/4, the first sample as it is.
-void cn_measure_up(struct cn_link_measure *measure, const struct cn_measure_sample *sample);
-void cn_measure_down(struct cn_link_measure *measure, const struct cn_measure_sample *sample);
+struct cn_measure {
+    struct cn_link_measure figures; // moving averages with a weight of 1/4, the first as it is
+    struct cn_way way;
+    struct cn_measure_start starts[2]; // of the transfer down, up
+};
+
+void cn_measure_begin(struct cn_measure *measure, bool up, const struct cn_controller *controller,
+                      uint64_t now_us);
+
+// size bytes were sent in parcels of so many bytes of payload each. Returns whether the next
+// transfer should go over a stream.
+bool cn_measure_end(struct cn_measure *measure, bool up, const struct cn_controller *controller,
+                    uint64_t size, uint32_t parcel_size, uint64_t now_us);

@@ -95,6 +95,12 @@ static const struct cn_message_field parallel_fields[] = {
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 
+static const struct cn_message_field options_fields[] = {
+    FIELD(1, TEXT, cn_update_options, densities),
+    FIELD(2, TEXT, cn_update_options, priorities),
+};
+static const struct cn_message_schema options_schema = SCHEMA(options_fields);
+
 static const struct cn_message_field job_fields[] = {
     FIELD(1, NAME, cn_job, name),
     LONG(2, cn_job, seed, 0, ANY),
@@ -128,6 +134,10 @@ static const struct cn_message_field job_fields[] = {
     REAL(30, cn_job, stale_decay, 0, 1),
     NUMBER(31, cn_job, statistics, 0, CN_STATISTICS_LOCAL),
     {.key = 32,
+     .kind = RULES,
+     .offset = offsetof(struct cn_job, options),
+     .schema = &options_schema},
+    {.key = 33,
      .kind = RULES,
      .offset = offsetof(struct cn_job, parallel),
      .schema = &parallel_schema},

@@ -171,20 +171,20 @@ void cn_upload_close(struct cn_upload *upload)
 cn_err cn_upload_resize(struct cn_upload *upload, uint32_t chunk_size, uint32_t parcel_chunks,
                         uint64_t now_us)
 {
+    bool same_chunks = chunk_size == upload->transfer.chunk_size;
     cn_err err;
 
     upload->stale = false;
-    if (chunk_size == upload->transfer.chunk_size &&
-        parcel_chunks == upload->transfer.parcel_chunks)
+    if (same_chunks && parcel_chunks == upload->transfer.parcel_chunks)
         return CN_OK;
     err = cut(upload, chunk_size, parcel_chunks);
     if (err)
         return err;
     upload->transfer.generation++;
-    if (upload->phase != FINISHED) {
-        declare(upload);
-        upload->call.due_us = now_us;
-    }
+    if (upload->phase == FINISHED || (upload->phase == DECLARING && same_chunks))
+        return CN_OK;
+    declare(upload);
+    upload->call.due_us = now_us;
     return CN_OK;
 }
 
@@ -560,16 +560,18 @@ void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, 
 }
 
 // A resumed upload sends less than the frame.
-void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample)
+uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size)
 {
     uint32_t sent = upload->flight.next_order - 1;
     uint32_t parcels = sent < upload->flight.count ? sent : upload->flight.count;
-    uint64_t size =
-        (uint64_t)parcels * upload->transfer.parcel_chunks * upload->transfer.chunk_size;
 
-    *sample = (struct cn_measure_sample){
-        .size = size < upload->frame.size ? size : upload->frame.size,
-        .chunks = parcels,
-        .sent = sent,
-    };
+    *size = (uint64_t)parcels * upload->transfer.parcel_chunks * upload->transfer.chunk_size;
+    if (*size > upload->frame.size)
+        *size = upload->frame.size;
+    return sent;
+}
+
+bool cn_upload_take_gone(struct cn_upload *upload)
+{
+    return cn_flight_take_gone(&upload->flight);
 }

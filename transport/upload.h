@@ -12,7 +12,6 @@
 #include "runtime/port/link.h"
 #include "transport/call.h"
 #include "transport/flight.h"
-#include "transport/measure.h"
 
 struct cn_upload;
 
@@ -39,11 +38,14 @@ bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *r
 // The aggregator counts other chunks than this board: its chunk size has changed.
 bool cn_upload_is_stale(const struct cn_upload *upload);
 
+// As cn_flight_take_gone.
+bool cn_upload_take_gone(struct cn_upload *upload);
+
 // The verdict, or NULL while there is none.
 const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload);
 
 // Parcels that were sent again, and losses that were none.
 void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, uint64_t *spurious);
 
-// What was sent of it, without the time.
-void cn_upload_sample(const struct cn_upload *upload, struct cn_measure_sample *sample);
+// Parcels that were sent so far, repetitions included, and bytes of the frame in them.
+uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size);

@@ -28,7 +28,7 @@ static int deliver(const struct cn_delivery_target *target, struct cn_delivery *
         code = target->write(delivery);
     if (code && !delivery->delivered)
         cn_enrol_revoke(&delivery->order);
-    return code;
+    return code ? unless_stopped(code) : CN_EXIT_DONE;
 }
 
 static int carry_out(const struct cn_delivery_target *target, struct cn_delivery *delivery)

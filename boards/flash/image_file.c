@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "boards/flash/fat.h"
+#include "boards/flash/mounts.h"
 #include "boards/flash/process.h"
 #include "boards/flash/talk.h"
 #include "runtime/command/command.h"
@@ -37,9 +39,9 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// The ext4 partitions of the table, in place.
-static void keep_file_systems(int file, struct cn_partition_table *table,
-                              struct cn_superblock *superblocks)
+// The ext4 partitions of the table, in place; FAT is remembered.
+static void keep_file_systems(int file, struct cn_image_file *image,
+                              struct cn_partition_table *table, struct cn_superblock *superblocks)
 {
     size_t kept = 0;
 
@@ -48,8 +50,13 @@ static void keep_file_systems(int file, struct cn_partition_table *table,
         struct cn_superblock found;
 
         if (pread(file, block, sizeof(block), (off_t)table->partitions[i].offset) !=
-                (ssize_t)sizeof(block) ||
-            cn_partition_superblock(block, &found))
+            (ssize_t)sizeof(block))
+            continue;
+        if (cn_partition_is_fat(block)) {
+            image->fat = table->partitions[i];
+            image->fat_count++;
+        }
+        if (cn_partition_superblock(block, &found))
             continue;
         table->partitions[kept] = table->partitions[i];
         superblocks[kept++] = found;
@@ -95,8 +102,10 @@ static int refuse_choice(const struct cn_image_file *image, const struct cn_part
                                                                 : superblocks[i].label,
                                    (unsigned long long)table->partitions[i].size >> 20);
     if (table->count == 0)
-        cn_talk_error("is it an image of a card, unpacked?", "%s: no ext4 partition was found",
-                      image->path);
+        cn_talk_error(image->fat_count ? "the root of a board is ext4; is it an installer's image?"
+                                       : "is it an image of a card, unpacked?",
+                      "%s: no ext4 partition was found%s", image->path,
+                      image->fat_count ? ", only FAT" : "");
     else
         cn_talk_error("choose one with --partition", "%s: %s%s is not the root; ext4 is on: %s",
                       image->path, wanted ? "partition " : "which one", wanted ? wanted : "", list);
@@ -117,7 +126,7 @@ static int find_root(struct cn_image_file *image, const char *wanted)
         image->size = (uint64_t)info.st_size;
         code = read_table(image, file, &table);
         if (!code)
-            keep_file_systems(file, &table, superblocks);
+            keep_file_systems(file, image, &table, superblocks);
     }
     if (file >= 0)
         close(file);
@@ -222,6 +231,46 @@ static int check_system(struct cn_image_file *image, const char *architecture)
     return check_libc(image, architecture);
 }
 
+// A root without one mounts nothing.
+static void read_fstab(struct cn_image_file *image)
+{
+    struct cn_process_result result;
+
+    if (exists(image, "/etc/fstab") && ask(image, "cat /etc/fstab", &result) == CN_OK) {
+        snprintf(image->fstab, sizeof(image->fstab), "%.*s", (int)result.out.size,
+                 (const char *)result.out.data);
+        cn_process_deinit(&result);
+    }
+}
+
+// Where the board will have a file: its path in the FAT partition, or NULL for the root.
+// CN_EXIT_FAILED when it would be hidden.
+static int find_place(const struct cn_image_file *image, const char *target, const char **in_fat)
+{
+    struct cn_mount mount;
+
+    *in_fat = NULL;
+    if (!cn_mounts_find(image->fstab, target, &mount))
+        return CN_EXIT_DONE;
+    *in_fat = target + strlen(mount.point);
+    return strcmp(mount.type, "vfat") == 0 && image->fat_count == 1 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+static int check_places(const struct cn_image_file *image, const struct cn_payload *payload)
+{
+    for (size_t i = 0; i < payload->count; i++) {
+        const char *in_fat;
+
+        if (find_place(image, payload->files[i].target, &in_fat) == CN_EXIT_DONE)
+            continue;
+        cn_talk_error("only its root, and one FAT partition, can be written to",
+                      "%s: the board mounts another file system over %s", image->path,
+                      payload->files[i].target);
+        return CN_EXIT_FAILED;
+    }
+    return CN_EXIT_DONE;
+}
+
 int cn_image_file_open(const char *path, const char *wanted, const char *architecture,
                        struct cn_image_file *image)
 {
@@ -243,6 +292,7 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
         return CN_EXIT_FAILED;
     }
     code = check_file_system(image, "as it came");
+    read_fstab(image);
     return code ? code : check_system(image, architecture);
 }
 
@@ -266,7 +316,7 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
                       (unsigned long long)needed >> 20);
         return CN_EXIT_FAILED;
     }
-    return CN_EXIT_DONE;
+    return check_places(image, payload);
 }
 
 // mkdir for each folder above path that is not there.
@@ -287,7 +337,11 @@ static void write_script(const struct cn_image_file *image, const struct cn_work
     for (size_t i = 0; i < payload->count; i++) {
         const struct cn_payload_file *file = &payload->files[i];
         char staged[CN_WORKSPACE_PATH + 32];
+        const char *in_fat;
 
+        find_place(image, file->target, &in_fat);
+        if (in_fat)
+            continue;
         // Under a name without surprises; the real one may have any character.
         snprintf(staged, sizeof(staged), "%s/file-%zu", space->path, i);
         unlink(staged);
@@ -341,11 +395,33 @@ static bool is_there(const struct cn_image_file *image, const struct cn_payload_
     return same;
 }
 
+// Those of the FAT partition are written, the others are there by now; all are read back.
+static int finish_files(const struct cn_image_file *image, const struct cn_payload *payload)
+{
+    for (size_t i = 0; i < payload->count; i++) {
+        const struct cn_payload_file *file = &payload->files[i];
+        const char *in_fat;
+        int code = find_place(image, file->target, &in_fat);
+
+        if (in_fat)
+            code = cn_fat_put(image->path, &image->fat, file, in_fat);
+        else if (!is_there(image, file)) {
+            cn_talk_error("is its root full, or does it have features that debugfs cannot write?",
+                          "%s: %s is not what was written", image->path, file->target);
+            code = CN_EXIT_VERIFY;
+        }
+        if (code)
+            return code;
+    }
+    return CN_EXIT_DONE;
+}
+
 int cn_image_file_inject(const struct cn_image_file *image, const struct cn_workspace *space,
                          const struct cn_payload *payload)
 {
     char path[CN_WORKSPACE_PATH + 16];
     FILE *script;
+    int code;
 
     snprintf(path, sizeof(path), "%s/script", space->path);
     script = fopen(path, "we");
@@ -356,13 +432,9 @@ int cn_image_file_inject(const struct cn_image_file *image, const struct cn_work
         cn_talk_error(NULL, "%s: debugfs could not write", image->path);
         return CN_EXIT_FAILED;
     }
-    for (size_t i = 0; i < payload->count; i++) {
-        if (is_there(image, &payload->files[i]))
-            continue;
-        cn_talk_error("is its root full, or does it have features that debugfs cannot write?",
-                      "%s: %s is not what was written", image->path, payload->files[i].target);
-        return CN_EXIT_VERIFY;
-    }
+    code = finish_files(image, payload);
+    if (code)
+        return code;
     if (!exists(image, CN_PAYLOAD_UNIT_LINK)) {
         cn_talk_error(NULL, "%s: the first-boot unit is not enabled", image->path);
         return CN_EXIT_VERIFY;

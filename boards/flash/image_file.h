@@ -1,7 +1,8 @@
 // image_file.h - an image of a card as a file, and the ext4 root in it, without mounting anything.
 //
 // e2fsprogs does the work: e2fsck checks before and after, debugfs writes, and since debugfs exits
-// with 0 on errors every file is read back and its SHA-256 compared.
+// with 0 on errors every file is read back and its SHA-256 compared. What the board will mount from
+// a FAT partition (/boot/firmware) goes there by mtools.
 #pragma once
 
 #include "boards/flash/partition.h"
@@ -12,6 +13,9 @@ struct cn_image_file {
     uint64_t size;
     struct cn_partition root;
     struct cn_superblock superblock;
+    struct cn_partition fat; // the last of them
+    size_t fat_count;
+    char fstab[8192]; // what the root mounts elsewhere
     char target[640]; // what e2fsprogs calls it: "path?offset=N"
     char architecture[16];
     char libc[64]; // version of the root's libc6
@@ -22,7 +26,8 @@ struct cn_image_file {
 int cn_image_file_open(const char *path, const char *wanted, const char *architecture,
                        struct cn_image_file *image);
 
-// Whether the board's own files are there already: an exit code, unless replace.
+// Whether the payload can be put there: there is room, no path is hidden below a mount of the
+// board, and, unless replace, no board's own files are there. An exit code.
 int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_payload *payload,
                              bool replace);
 

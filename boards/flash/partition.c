@@ -99,7 +99,8 @@ cn_err cn_partition_read(const uint8_t *head, size_t size, uint64_t disk_size,
                          struct cn_partition_table *table)
 {
     memset(table, 0, sizeof(*table));
-    if (size < (size_t)2 * SECTOR || head[510] != 0x55 || head[511] != 0xaa)
+    if (size < (size_t)2 * SECTOR || head[510] != 0x55 || head[511] != 0xaa ||
+        cn_partition_is_fat(head))
         return CN_ENOTFOUND;
     if (memcmp(head + SECTOR, "EFI PART", 8) == 0)
         return read_gpt(head, size, disk_size, table);
@@ -141,4 +142,10 @@ cn_err cn_partition_superblock(const uint8_t block[2048], struct cn_superblock *
     superblock->needs_recovery = incompatible & 4;
     memcpy(superblock->label, at + 0x78, 16);
     return CN_OK;
+}
+
+bool cn_partition_is_fat(const uint8_t block[512])
+{
+    return block[510] == 0x55 && block[511] == 0xaa &&
+           (memcmp(block + 54, "FAT1", 4) == 0 || memcmp(block + 82, "FAT32 ", 6) == 0);
 }

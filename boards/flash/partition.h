@@ -37,3 +37,7 @@ struct cn_superblock {
 
 // block are the first 2048 bytes of a partition. CN_ENOTFOUND: not ext2, 3 or 4.
 cn_err cn_partition_superblock(const uint8_t block[2048], struct cn_superblock *superblock);
+
+// block are the first 512 bytes of a partition: does it hold FAT12, 16 or 32? By the names that
+// mkfs leaves there (Microsoft's fatgen103, 3.1 and 3.2).
+bool cn_partition_is_fat(const uint8_t block[512]);

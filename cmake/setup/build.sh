@@ -59,6 +59,7 @@ build_mbedtls()
         cp "$here/cairn_mbedtls_config.h" "$prefix/include/"
 }
 
+# A message over TCP has at most 16 KiB, not 8 MiB: whoever has a key could make the other end set so much aside.
 build_libcoap()
 {
     unpack libcoap && unpack libcoap-fixes || return 1
@@ -68,7 +69,8 @@ build_libcoap()
     apply_own libcoap || return 1
     run_cmake libcoap -DENABLE_DTLS=ON -DDTLS_BACKEND=mbedtls -DENABLE_TCP=ON -DENABLE_WS=OFF \
         -DENABLE_OSCORE=OFF -DENABLE_Q_BLOCK=OFF -DENABLE_ASYNC=ON -DENABLE_THREAD_SAFE=ON \
-        -DENABLE_AF_UNIX=OFF -DWITH_EPOLL=ON -DENABLE_DOCS=OFF -DENABLE_EXAMPLES=OFF -DENABLE_TESTS=OFF
+        -DENABLE_AF_UNIX=OFF -DWITH_EPOLL=ON -DENABLE_DOCS=OFF -DENABLE_EXAMPLES=OFF -DENABLE_TESTS=OFF \
+        -DCMAKE_C_FLAGS="$cflags -DCOAP_DEFAULT_MAX_PDU_RX_SIZE=16384UL"
 }
 
 # compile NAME FILE...: the sources given into one archive.

@@ -1,5 +1,6 @@
 #include "runtime/port/platform.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -122,6 +123,23 @@ cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t li
     return err;
 }
 
+cn_err cn_platform_list(const char *directory, cn_err (*visit)(void *context, const char *name),
+                        void *context)
+{
+    DIR *opened = opendir(directory);
+    const struct dirent *entry;
+    cn_err err = CN_OK;
+
+    if (!opened)
+        return cn_err_from_errno(errno);
+    while (!err && (errno = 0, entry = readdir(opened)))
+        err = visit(context, entry->d_name);
+    if (!err && errno)
+        err = cn_err_from_errno(errno);
+    closedir(opened);
+    return err;
+}
+
 void cn_platform_unmap(struct cn_mapping *mapping)
 {
     if (mapping->data)
@@ -179,4 +197,25 @@ uint64_t cn_platform_peak_memory(void)
     if (status)
         fclose(status);
     return kib * 1024;
+}
+
+cn_err cn_platform_replace_note(const char *path, const char *text)
+{
+    char aside[PATH_MAX];
+    bool written;
+    FILE *file;
+
+    if ((size_t)snprintf(aside, sizeof(aside), "%s.new", path) >= sizeof(aside))
+        return CN_ERANGE;
+    file = fopen(aside, "we");
+    if (!file)
+        return cn_err_from_errno(errno);
+    written = fputs(text, file) >= 0;
+    if (fclose(file) || !written || rename(aside, path)) {
+        cn_err err = cn_err_from_errno(errno);
+
+        unlink(aside);
+        return err;
+    }
+    return CN_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/log.h"
 
@@ -71,6 +72,18 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
     }
     *profile = cn_command_load_profile(argv[optind], use);
     return *profile ? CN_EXIT_DONE : CN_EXIT_PROFILE;
+}
+
+bool cn_command_is_sysroot(const char *directory)
+{
+    char sys[CN_PATH_SIZE], proc[CN_PATH_SIZE];
+
+    if ((size_t)snprintf(sys, sizeof(sys), "%s/sys", directory) < sizeof(sys) &&
+        (size_t)snprintf(proc, sizeof(proc), "%s/proc", directory) < sizeof(proc) &&
+        (access(sys, X_OK) == 0 || access(proc, X_OK) == 0))
+        return true;
+    fprintf(stderr, "error: --sysroot '%s' has neither sys/ nor proc/ of a board\n", directory);
+    return false;
 }
 
 // Whether the device is there. What it needs while it is open is given back.

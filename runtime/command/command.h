@@ -49,6 +49,9 @@ struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use
 int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,
                             bool *json, struct cn_profile **profile);
 
+// Whether --sysroot DIR has what a board's root has: sys/ or proc/. Says so when it has not.
+bool cn_command_is_sysroot(const char *directory);
+
 // Set by SIGINT and SIGTERM once this was called.
 const atomic_bool *cn_command_catch_signals(void);
 

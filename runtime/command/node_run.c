@@ -19,11 +19,14 @@ static const char help[] =
     "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
     "  --give-up SECONDS  exit with 1 when the aggregator was away so long (default: never)\n"
     "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
+    "record\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
     const char *profile;
     const char *key; // NULL: the profile's
+    const char *sysroot;
     bool until_end;
     uint64_t give_up_ms;
 };
@@ -34,6 +37,7 @@ static int parse(int argc, char **argv, struct options *options)
         {"until-end", no_argument, NULL, 'u'},
         {"give-up", required_argument, NULL, 'g'},
         {"key", required_argument, NULL, 'k'},
+        {"sysroot", required_argument, NULL, 'r'},
         {0},
     };
     int option;
@@ -45,6 +49,8 @@ static int parse(int argc, char **argv, struct options *options)
             options->until_end = true;
         else if (option == 'k')
             options->key = optarg;
+        else if (option == 'r' && cn_command_is_sysroot(optarg))
+            options->sysroot = optarg;
         else if (option == 'g')
             options->give_up_ms = strtoull(optarg, &end, 10) * 1000;
         else
@@ -91,6 +97,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     cn_err err;
 
     config->settings = settings;
+    config->sysroot = options->sysroot ? options->sysroot : "";
     config->ports = ports;
     config->until_end = options->until_end;
     config->give_up_ms = options->give_up_ms;

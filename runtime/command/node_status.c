@@ -1,6 +1,10 @@
 // node_status.c - "cairn-node status": says where the node of a profile is.
 #include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/command/command.h"
@@ -8,47 +12,229 @@
 #include "runtime/round/status_file.h"
 
 #define STATUS_MAX 65536 // bytes
+#define FRESH_MS 120000  // an older file is of a node that hangs: it writes each second
+#define MIB 1048576.0
 
 static const char help[] = "Usage: cairn-node status [--json] PROFILE\n"
                            "\n"
                            "Says what the node of this profile is doing, or was doing when it was "
-                           "stopped: its round, its group\n"
-                           "and why it is not training. --json prints one object.\n";
+                           "stopped: round, group, speed,\n"
+                           "link, measures, sensors, and why it is not training. Exits with 1 when "
+                           "no node ever ran.\n"
+                           "\n"
+                           "  --json             one JSON object; runtime/round/README.md has its "
+                           "fields\n";
 
-static void print_lines(const char *text, size_t size)
+// Access to what is there; 0 and "" for what is not.
+
+static double number(const cJSON *object, const char *name)
 {
-    cJSON *json = cJSON_ParseWithLength(text, size);
-    const cJSON *item;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
 
-    cJSON_ArrayForEach(item, json)
-    {
-        if (cJSON_IsString(item))
-            printf("%-18s %s\n", item->string, item->valuestring);
-        else if (cJSON_IsNumber(item))
-            printf("%-18s %.15g\n", item->string, item->valuedouble);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static bool has(const cJSON *object, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, name) != NULL;
+}
+
+static const char *text(const cJSON *object, const char *name)
+{
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+
+    return value ? value : "";
+}
+
+static const cJSON *part(const cJSON *json, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(json, name);
+}
+
+// Whether its writer lives and writes.
+static bool is_running(const cJSON *json)
+{
+    double pid = number(json, "pid"), age_ms;
+
+    age_ms = (double)cn_platform_now_ms() - number(json, "written_ms");
+    return pid > 1 && pid < 4194304 + 1 && age_ms >= 0 && age_ms < FRESH_MS &&
+           (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
+static void print_group(const cJSON *group)
+{
+    if (!group)
+        return;
+    printf("  group     %s", text(group, "name"));
+    if (has(group, "epoch"))
+        printf(": epoch %.0f, rank %.0f of %.0f", number(group, "epoch"), number(group, "rank"),
+               number(group, "size"));
+    if (has(group, "leader"))
+        printf(", %s leads", text(group, "leader"));
+    printf("\n");
+    if (has(group, "members"))
+        printf("            %s\n", text(group, "members"));
+    if (has(group, "backend"))
+        printf("            sums over %s, %s\n", text(group, "backend"),
+               cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted");
+}
+
+static void print_round(const cJSON *json, const cJSON *round)
+{
+    printf("  round     %.0f", number(round, "number"));
+    if (has(json, "rounds"))
+        printf(" of %.0f", number(json, "rounds"));
+    printf(", step %.0f of %.0f, from version %.0f", number(round, "step"), number(round, "steps"),
+           number(json, "version"));
+    if (has(round, "step_ms"))
+        printf("; %.3g ms a step, %.4g samples/s", number(round, "step_ms"),
+               number(round, "samples_per_s"));
+    printf("\n");
+}
+
+static void print_measure(const cJSON *object, const char *name, const char *title)
+{
+    if (has(object, name))
+        printf(", %s %.4g", title, number(object, name));
+}
+
+static void print_scores(const cJSON *scores)
+{
+    if (!scores)
+        return;
+    printf("  held out  version %.0f: loss %.4g", number(scores, "version"),
+           number(scores, "loss"));
+    print_measure(scores, "accuracy", "accuracy");
+    print_measure(scores, "top5", "top-5");
+    print_measure(scores, "f1", "F1");
+    print_measure(scores, "mae", "MAE");
+    print_measure(scores, "perplexity", "perplexity");
+    printf(" (%.0f samples)\n", number(scores, "samples"));
+}
+
+static void print_update(const cJSON *update)
+{
+    double bytes = number(update, "bytes");
+
+    if (bytes > 0)
+        printf("  update    %.0f bytes, %.1f times less than float32\n", bytes,
+               number(update, "float32_bytes") / bytes);
+}
+
+static void print_link(const cJSON *link)
+{
+    if (!link)
+        return;
+    printf("  link      %s, %s; %.0f bytes sent, %.0f received", text(link, "state"),
+           text(link, "encryption"), number(link, "bytes_up"), number(link, "bytes_down"));
+    if (has(link, "rtt_ms"))
+        printf("; round trip %.3g ms, loss %.2g %%", number(link, "rtt_ms"),
+               number(link, "loss") * 100);
+    if (has(link, "up_bps"))
+        printf(", up %.3g Mbit/s", number(link, "up_bps") / 1e6);
+    if (has(link, "down_bps"))
+        printf(", down %.3g Mbit/s", number(link, "down_bps") / 1e6);
+    printf("\n");
+}
+
+static void print_sensors(const cJSON *sensors)
+{
+    const char *separator = "  sensors   ";
+
+    if (has(sensors, "temperature_c")) {
+        printf("%s%.1f C (%s)", separator, number(sensors, "temperature_c"), text(sensors, "zone"));
+        separator = ", ";
     }
-    cJSON_Delete(json);
+    if (has(sensors, "power_w")) {
+        printf("%s%.1f W", separator, number(sensors, "power_w"));
+        separator = ", ";
+    }
+    if (has(sensors, "power_mode")) {
+        printf("%spower mode %s", separator, text(sensors, "power_mode"));
+        separator = ", ";
+    }
+    if (has(sensors, "last_round_j")) {
+        printf("%s%.4g J in the round before", separator, number(sensors, "last_round_j"));
+        separator = ", ";
+    }
+    if (cJSON_IsTrue(part(sensors, "throttled"))) {
+        printf("%sTHROTTLED", separator);
+        separator = ", ";
+    }
+    if (has(sensors, "wear_budget")) {
+        printf("%s%.1f of %.1f MiB written today", separator,
+               number(sensors, "written_today") / MIB, number(sensors, "wear_budget") / MIB);
+        separator = ", ";
+    }
+    if (separator[0] == ',')
+        printf("\n");
+}
+
+static void print_memory(const cJSON *memory)
+{
+    if (!memory)
+        return;
+    printf("  memory    %.1f MiB resident at most", number(memory, "peak_resident") / MIB);
+    if (has(memory, "planned"))
+        printf(", %.1f MiB planned for training", number(memory, "planned") / MIB);
+    if (has(memory, "train_max"))
+        printf(" of %.1f MiB", number(memory, "train_max") / MIB);
+    printf("\n");
+}
+
+static void print_lines(const cJSON *json)
+{
+    bool running = is_running(json);
+
+    printf("%s: %s", text(json, "board"), text(json, "state"));
+    if (has(json, "paused_s"))
+        printf(", paused for %.0f s", number(json, "paused_s"));
+    printf("%s\n", running ? "" : " - when it was last heard of; no node is running now");
+    if (has(json, "job"))
+        printf("  job       %s, run %s\n", text(json, "job"), text(json, "run"));
+    print_group(part(json, "group"));
+    print_round(json, part(json, "round"));
+    print_scores(part(json, "held_out"));
+    print_update(part(json, "update"));
+    print_link(part(json, "link"));
+    print_sensors(part(json, "sensors"));
+    print_memory(part(json, "memory"));
+    if (number(json, "residuals_lost") > 0)
+        printf("  residuals lost and begun anew: %.0f\n", number(json, "residuals_lost"));
 }
 
 static int print_status(const struct cn_settings *settings, bool as_json)
 {
     char path[CN_PATH_SIZE + 32];
     struct cn_mapping file;
+    cJSON *json = NULL;
     cn_err err;
 
     // Read beside the store: its lock belongs to the running node.
     snprintf(path, sizeof(path), "%s/%s", settings->state, CN_STATUS_FILE_NAME);
     err = cn_platform_map(path, STATUS_MAX, &file);
+    if (!err) {
+        json = cJSON_ParseWithLength((const char *)file.data, file.size);
+        cn_platform_unmap(&file);
+        err = cJSON_IsObject(json) ? CN_OK : CN_EFORMAT;
+    }
     if (err) {
         fprintf(stderr, "error: %s: %s\n", path,
                 err == CN_ENOTFOUND ? "no node has run with this profile yet" : cn_err_text(err));
+        cJSON_Delete(json);
         return CN_EXIT_FAILED;
     }
-    if (as_json)
-        printf("%.*s\n", (int)file.size, (const char *)file.data);
-    else
-        print_lines((const char *)file.data, file.size);
-    cn_platform_unmap(&file);
+    if (as_json) {
+        char *line;
+
+        cJSON_AddBoolToObject(json, "running", is_running(json));
+        line = cJSON_PrintUnformatted(json);
+        puts(line ? line : "{}");
+        cJSON_free(line);
+    } else {
+        print_lines(json);
+    }
+    cJSON_Delete(json);
     return CN_EXIT_DONE;
 }
 
@@ -59,7 +245,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     int code;
 
     (void)ports;
-    code = cn_command_take_profile(argc, argv, help, CN_PROFILE_NODE, &as_json, &profile);
+    code = cn_command_take_profile(argc, argv, help, CN_PROFILE_LOOK, &as_json, &profile);
     if (code)
         return code;
     code = print_status(cn_profile_settings(profile), as_json);

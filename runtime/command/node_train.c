@@ -1,5 +1,6 @@
 // node_train.c - "cairn-node train": trains alone.
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,12 @@ static const char help[] =
     "  --save FILE        the weights at the end, as .onnx or .safetensors\n"
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --json             one JSON object for each round\n"
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
+    "record\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
-    const char *profile, *trace, *save, *ops;
+    const char *profile, *trace, *save, *ops, *sysroot;
     uint64_t steps, seed;
     uint32_t threads;
     enum cn_device device;
@@ -44,37 +47,52 @@ struct printer {
     FILE *trace;
 };
 
+static void json_number(const char *name, double value)
+{
+    if (isfinite(value))
+        printf(",\"%s\":%.6g", name, value);
+}
+
 static void print_json(const struct cn_alone_report *report)
 {
+    const struct cn_scores *scores = &report->scores;
+
     printf("{\"round\":%u,\"train_loss\":%.6g,\"step_ms\":%.3f", report->round, report->train_loss,
            report->step_ms);
-    if (report->held_out_count)
-        printf(",\"held_out_loss\":%.6g,\"held_out_accuracy\":%.4f", report->held_out_loss,
-               report->held_out_accuracy);
-    if (report->top5 > 0)
-        printf(",\"top5\":%.4f,\"f1\":%.4f", report->top5, report->f1);
-    if (report->perplexity > 0)
-        printf(",\"perplexity\":%.6g", report->perplexity);
-    if (report->absolute_error > 0)
-        printf(",\"mae\":%.6g", report->absolute_error);
+    json_number("held_out_loss", scores->loss);
+    json_number("held_out_accuracy", scores->accuracy);
+    json_number("top5", scores->top5);
+    json_number("f1", scores->f1);
+    json_number("mae", scores->mae);
+    json_number("perplexity", scores->perplexity);
+    if (report->energy_j > 0)
+        json_number("energy_j", report->energy_j);
     printf("}\n");
+}
+
+static void line_number(const char *name, const char *format, double value)
+{
+    if (!isfinite(value))
+        return;
+    printf("  %s ", name);
+    printf(format, value);
 }
 
 static void print_line(const struct cn_alone_report *report, uint32_t rounds)
 {
+    const struct cn_scores *scores = &report->scores;
+
     printf("round %u/%u  train loss %.4f", report->round, rounds, report->train_loss);
-    if (report->held_out_count) {
-        printf("  held-out loss %.4f", report->held_out_loss);
-        if (report->perplexity > 0)
-            printf("  perplexity %.3f", report->perplexity);
-        if (report->absolute_error > 0)
-            printf("  MAE %.4f", report->absolute_error);
-        else
-            printf("  accuracy %.3f", report->held_out_accuracy);
-        if (report->top5 > 0)
-            printf("  top-5 %.3f  F1 %.3f", report->top5, report->f1);
-    }
-    printf("  %.2f ms/step\n", report->step_ms);
+    line_number("held-out loss", "%.4f", scores->loss);
+    line_number("perplexity", "%.3f", scores->perplexity);
+    line_number("MAE", "%.4f", scores->mae);
+    line_number("accuracy", "%.3f", scores->accuracy);
+    line_number("top-5", "%.3f", scores->top5);
+    line_number("F1", "%.3f", scores->f1);
+    printf("  %.2f ms/step", report->step_ms);
+    if (report->energy_j > 0)
+        printf("  %.1f J", report->energy_j);
+    printf("\n");
 }
 
 static void print_round(void *context, const struct cn_alone_report *report)
@@ -152,13 +170,13 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     struct printer printer = {.options = options, .rounds = settings->job.rounds};
     struct cn_alone_config config = {
         .settings = settings,
+        .sysroot = options->sysroot ? options->sysroot : "",
         .report = print_round,
         .on_step = trace_step,
         .at_end = write_files,
         .context = &printer,
         .steps = options->steps,
         .sequential = options->sequential,
-        .keep_calls = options->ops != NULL,
     };
     struct cn_mapping model;
     cn_err err;
@@ -256,6 +274,9 @@ static bool take_option(int option, struct options *options)
     case 'p':
         options->ops = optarg;
         return true;
+    case 'r':
+        options->sysroot = optarg;
+        return cn_command_is_sysroot(optarg);
     default:
         return false;
     }
@@ -263,12 +284,17 @@ static bool take_option(int option, struct options *options)
 
 static bool take_options(int argc, char **argv, struct options *options)
 {
-    static const struct option known[] = {
-        {"json", no_argument, NULL, 'j'},        {"steps", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},  {"threads", required_argument, NULL, 't'},
-        {"order", required_argument, NULL, 'o'}, {"device", required_argument, NULL, 'd'},
-        {"trace", required_argument, NULL, 'c'}, {"save", required_argument, NULL, 'w'},
-        {"ops", required_argument, NULL, 'p'},   {0}};
+    static const struct option known[] = {{"json", no_argument, NULL, 'j'},
+                                          {"steps", required_argument, NULL, 'n'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"order", required_argument, NULL, 'o'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"trace", required_argument, NULL, 'c'},
+                                          {"save", required_argument, NULL, 'w'},
+                                          {"ops", required_argument, NULL, 'p'},
+                                          {"sysroot", required_argument, NULL, 'r'},
+                                          {0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)

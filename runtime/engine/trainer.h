@@ -22,7 +22,6 @@ struct cn_trainer_config {
     const struct cn_rules *rules; // NULL for none
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
-    bool keep_calls;              // for cn_trainer_time_ops
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
     uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
 };
@@ -78,13 +77,20 @@ cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
 
-// From here on apply changes only the values [first, first + count) of the row and holds the
-// optimizer's state for them alone; get and set below read and write their places of a row. The
-// state is undefined until it is set. CN_ERANGE for more than one of cn_trainer_config.shards has.
+// From here on apply changes only the values whose gradients are [first, first + count), and holds
+// the optimizer's state for them alone; get and set of it use their places of a row. The state is
+// undefined until it is set. CN_ERANGE for more than a share of cn_trainer_config.shards.
 cn_err cn_trainer_set_share(struct cn_trainer *trainer, size_t first, size_t count);
 
 // Bytes of the optimizer's state that is held.
 uint64_t cn_trainer_state_memory(const struct cn_trainer *trainer);
+
+// A row of values in the order of their gradients, cn_trainer_gradient_words long, and back. Values
+// without a gradient are left out, and left alone.
+void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float *row,
+                                  float *gradients);
+void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *gradients,
+                                    float *row);
 
 // Host view of the weights until the next call here. The caller may change them.
 cn_err cn_trainer_share_weights(struct cn_trainer *trainer, float **weights);
@@ -117,9 +123,36 @@ void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample);
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics);
 
-// Host view of the step's gradient, total floats, valid until apply. The caller may reduce in
-// place.
+// Gradients lie in the order in which the backward pass finishes them, the same for all boards that
+// train this model: so many words. A bucket is a contiguous part of them.
+size_t cn_trainer_gradient_words(const struct cn_trainer *trainer);
+
+// Where the gradient of a tensor of the layout begins; SIZE_MAX when it has none.
+size_t cn_trainer_gradient_place(const struct cn_trainer *trainer, size_t tensor);
+
+// Host view of the step's gradient, valid until apply. The caller may reduce in place.
 cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
+
+#define CN_TRAINER_BUCKETS 64
+
+// Cuts the gradients into buckets of at least so many words, but for the last one, and at most
+// CN_TRAINER_BUCKETS. Takes memory; not within a step. Open leaves one bucket of all.
+cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
+uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
+size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);
+
+// Who takes buckets. ready is called in the order of the buckets, by the caller's thread: bucket
+// holds the step's whole gradient, as cn_trainer_gradients shows it, while the backward pass goes
+// on.
+struct cn_trainer_sink {
+    void (*ready)(void *context, uint32_t bucket, float *data, size_t count);
+    void *context;
+};
+
+// As accumulate, of the last micro-batch of a step. Unless an error but CN_EDIVERGED is returned,
+// ready was called for all buckets.
+cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                  struct cn_metrics *metrics, const struct cn_trainer_sink *sink);
 
 // One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
 // cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not
@@ -140,9 +173,13 @@ cn_err cn_trainer_discard(struct cn_trainer *trainer);
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics);
 
-// Cross-entropy: the mean over classes of F1 (2 right / (given + wanted)) of everything that was
-// evaluated since the last call.
-double cn_trainer_f1(struct cn_trainer *trainer);
+// Cross-entropy: how many rows of each class were right, given and wanted, three numbers a class,
+// of everything that was evaluated since the last call. They may be summed over boards.
+size_t cn_trainer_classes(const struct cn_trainer *trainer); // 0 for other losses
+void cn_trainer_take_counts(struct cn_trainer *trainer, float *counts);
+
+// The mean of F1, 2 right / (given + wanted), over the classes that were given or wanted.
+double cn_trainer_f1(const float *counts, size_t classes);
 
 struct cn_trainer_op {
     const char *name; // of the kind of op
@@ -152,8 +189,8 @@ struct cn_trainer_op {
     double flops; // of a sample
 };
 
-// Runs a step's calls one by one, after those of accumulate, and reports each. Only with
-// keep_calls, else CN_ENOTSUP. The step's gradient is useless afterwards: discard it.
+// Runs a step's calls one by one, after those of accumulate, and reports each. The step's gradient
+// is useless afterwards: discard it.
 cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *batch,
                            void (*report)(void *context, const struct cn_trainer_op *op),
                            void *context);

@@ -81,21 +81,38 @@ cn_err cn_trainer_score(struct cn_trainer *trainer, const struct cn_batch *batch
     return trainer->ops->unmap(trainer->device, CN_ARENA_OUTPUTS);
 }
 
-double cn_trainer_f1(struct cn_trainer *trainer)
+size_t cn_trainer_classes(const struct cn_trainer *trainer)
+{
+    return trainer->classes ? trainer->shape.outputs : 0;
+}
+
+void cn_trainer_take_counts(struct cn_trainer *trainer, float *counts)
+{
+    size_t classes = cn_trainer_classes(trainer);
+
+    for (size_t c = 0; c < classes; c++) {
+        counts[3 * c] = (float)trainer->classes[c].right;
+        counts[3 * c + 1] = (float)trainer->classes[c].given;
+        counts[3 * c + 2] = (float)trainer->classes[c].wanted;
+    }
+    if (classes)
+        memset(trainer->classes, 0, classes * sizeof(*trainer->classes));
+}
+
+double cn_trainer_f1(const float *counts, size_t classes)
 {
     double sum = 0;
     size_t present = 0;
 
-    for (size_t c = 0; trainer->classes && c < trainer->shape.outputs; c++) {
-        const struct class_counts *counts = &trainer->classes[c];
+    for (size_t c = 0; c < classes; c++) {
+        double right = (double)counts[3 * c];
+        double given = (double)counts[3 * c + 1], wanted = (double)counts[3 * c + 2];
 
-        if (!counts->given && !counts->wanted)
+        if (given + wanted <= 0)
             continue;
         present++;
-        sum += 2 * (double)counts->right / (double)(counts->given + counts->wanted);
+        sum += 2 * right / (given + wanted);
     }
-    if (trainer->classes)
-        memset(trainer->classes, 0, trainer->shape.outputs * sizeof(*trainer->classes));
     return present ? sum / (double)present : 0;
 }
 

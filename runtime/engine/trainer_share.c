@@ -1,20 +1,26 @@
 // trainer_share.c - a trainer that holds the optimizer's state for a part of the values only.
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/engine/trainer_private.h"
 
-// Limits a range to the values [first, end); false when nothing is left of it.
+static bool changes_weights(const struct cn_call *call)
+{
+    return call->op == CN_OP_SGD || call->op == CN_OP_ADAM || call->op == CN_OP_STATISTIC;
+}
+
+// Limits a range to the gradients [first, end); false when nothing is left of it.
 static bool cut(struct cn_range *range, size_t first, size_t end)
 {
-    size_t from = range->weights > first ? range->weights : first;
-    size_t to = range->weights + range->count < end ? range->weights + range->count : end;
+    size_t from = range->gradients > first ? range->gradients : first;
+    size_t to = range->gradients + range->count < end ? range->gradients + range->count : end;
 
     if (from >= to)
         return false;
-    range->gradients += from - range->weights;
-    range->weights = from;
+    range->weights += from - range->gradients;
+    range->gradients = from;
     range->count = to - from;
-    range->state_from = first;
+    range->state_from = range->weights - (from - first); // wraps round where it is below 0
     return true;
 }
 
@@ -25,10 +31,8 @@ static size_t select_calls(const struct cn_trainer *trainer, size_t first, size_
     size_t count = 0;
 
     for (size_t i = 0; i < trainer->flat_count; i++) {
-        enum cn_op op = trainer->flat[i].op;
-
         calls[count] = trainer->flat[i];
-        if (op == CN_OP_CHECK || op == CN_OP_CLIP || cut(&calls[count].range, first, end))
+        if (!changes_weights(&calls[count]) || cut(&calls[count].range, first, end))
             count++;
     }
     return count;
@@ -59,6 +63,31 @@ cn_err cn_trainer_set_share(struct cn_trainer *trainer, size_t first, size_t cou
     return CN_OK;
 }
 
+void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float *row,
+                                  float *gradients)
+{
+    memset(gradients, 0, cn_trainer_gradient_words(trainer) * sizeof(float));
+    for (size_t i = 0; i < trainer->flat_count; i++) {
+        const struct cn_range *range = &trainer->flat[i].range;
+
+        if (changes_weights(&trainer->flat[i]))
+            memcpy(gradients + range->gradients, row + range->weights,
+                   range->count * sizeof(float));
+    }
+}
+
+void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *gradients,
+                                    float *row)
+{
+    for (size_t i = 0; i < trainer->flat_count; i++) {
+        const struct cn_range *range = &trainer->flat[i].range;
+
+        if (changes_weights(&trainer->flat[i]))
+            memcpy(row + range->weights, gradients + range->gradients,
+                   range->count * sizeof(float));
+    }
+}
+
 uint64_t cn_trainer_state_memory(const struct cn_trainer *trainer)
 {
     return (cn_trainer_has_second(trainer) ? 2ull : 1ull) * trainer->state_room * sizeof(float);
@@ -78,15 +107,45 @@ cn_err cn_trainer_return_weights(struct cn_trainer *trainer)
     return trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
 }
 
+// Copies the optimizer's state from an arena to its places in a row, or the other way; from NULL it
+// becomes zeros.
+static cn_err move_state(struct cn_trainer *trainer, enum cn_arena arena, float *to,
+                         const float *from)
+{
+    size_t end = trainer->state_first + trainer->state_count;
+    float *state;
+    void *host;
+    cn_err err = trainer->ops->map(trainer->device, arena, &host);
+
+    if (err)
+        return err;
+    state = host;
+    if (!to)
+        memset(state, 0, trainer->state_room * sizeof(float));
+    for (size_t i = 0; i < trainer->flat_count; i++) {
+        struct cn_range range = trainer->flat[i].range;
+        size_t at, size;
+
+        if (!changes_weights(&trainer->flat[i]) || !cut(&range, trainer->state_first, end))
+            continue;
+        at = range.weights - range.state_from;
+        size = range.count * sizeof(float);
+        if (to)
+            memcpy(to + range.weights, state + at, size);
+        else if (from)
+            memcpy(state + at, from + range.weights, size);
+    }
+    return trainer->ops->unmap(trainer->device, arena);
+}
+
 static cn_err get_state(struct cn_trainer *trainer, enum cn_arena arena, float *row)
 {
-    return cn_trainer_read(trainer, arena, row + trainer->state_first, trainer->state_count);
+    return move_state(trainer, arena, row, NULL);
 }
 
 static cn_err set_state(struct cn_trainer *trainer, enum cn_arena arena, const float *row)
 {
-    return cn_trainer_write(trainer, arena, row ? row + trainer->state_first : NULL,
-                            trainer->state_count);
+    return move_state(trainer, arena, NULL, row);
 }
 
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state)

@@ -93,6 +93,9 @@ bool cn_membership_knocked(const struct cn_membership *membership);
 // one.
 bool cn_membership_refused(struct cn_membership *membership, uint32_t *member);
 
+// The member that leads the epoch, or UINT32_MAX while the group forms.
+uint32_t cn_membership_leader(const struct cn_membership *membership);
+
 // One line for status: "epoch 7: board-1 (leads), board-2; board-3 is missing since 12 s".
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,
                             uint64_t now_ms, char *text, size_t size);

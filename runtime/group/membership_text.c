@@ -21,6 +21,11 @@ static void print(char *text, size_t size, size_t *used, const char *format, ...
         *used += (size_t)count;
 }
 
+uint32_t cn_membership_leader(const struct cn_membership *membership)
+{
+    return membership->member ? (uint32_t)(membership->commit.epoch % CN_EPOCH_STRIDE) : UINT32_MAX;
+}
+
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,
                             uint64_t now_ms, char *text, size_t size)
 {

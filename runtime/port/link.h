@@ -19,12 +19,19 @@
 
 #define CN_LINK_ADDRESSES 4
 
+enum cn_link_transport {
+    CN_LINK_AUTO, // UDP, unless that is not answered or TCP proves to carry more
+    CN_LINK_UDP,
+    CN_LINK_TCP,
+};
+
 struct cn_link_config {
     const char *board;                        // the PSK identity
     uint8_t key[CN_KEY_SIZE];                 // of the session, derived from the board's key
     const char *addresses[CN_LINK_ADDRESSES]; // "host:port", tried in order, each resolved anew
     uint32_t address_count;
     uint64_t uplink_bps; // bits per second this board may send; 0 for no limit
+    enum cn_link_transport transport;
 };
 
 // What a board says of itself when it registers.

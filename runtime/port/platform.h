@@ -31,6 +31,10 @@ void cn_platform_unmap(struct cn_mapping *mapping);
 cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t limit,
                               struct cn_mapping *mapping);
 
+// Calls visit for each name in a directory, in any order; an error of visit ends the walk.
+cn_err cn_platform_list(const char *directory, cn_err (*visit)(void *context, const char *name),
+                        void *context);
+
 // Opens a directory as a store and makes it, with its parents, when it is missing. Takes a lock: a
 // second process gets CN_EEXIST. Leftovers of a crash are removed. Close with store->ops->close.
 cn_err cn_platform_open_store(const char *directory, struct cn_store **store);
@@ -53,6 +57,22 @@ uint64_t cn_platform_peak_memory(void);
 // "STOPPING=1", or several lines of them. Does nothing without such a manager.
 void cn_platform_notify(const char *state);
 
+// A file that only informs: replaced whole, but not synced to disk. A write in vain costs nothing
+// that matters, so a board's flash is spared.
+cn_err cn_platform_replace_note(const char *path, const char *text);
+
+enum cn_hook_state {
+    CN_HOOK_RUNNING,
+    CN_HOOK_DONE,
+    CN_HOOK_FAILED, // *code: its exit code, or 128 and the number of the signal that ended it
+    CN_HOOK_LATE,   // it was ended, with all it started, after its time
+};
+
 // Starts the program path with this environment ("NAME=value", ends with NULL) and does not wait
-// for it; it is ended after limit_s seconds. CN_ENOTFOUND when it cannot be executed.
-cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s);
+// for it. It is ended after limit_s seconds, whatever becomes of this program. CN_ENOTFOUND when
+// it cannot be executed.
+cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,
+                              int64_t *hook);
+
+// Once it says other than running, the hook is forgotten.
+enum cn_hook_state cn_platform_poll_hook(int64_t hook, int *code);

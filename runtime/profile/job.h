@@ -126,6 +126,12 @@ struct cn_parallel {
     uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
 };
 
+// What a job may say beyond that. All zero means the defaults, as in cn_rules.
+struct cn_update_options {
+    char densities[CN_WORDS_SIZE];  // entries of runtime/profile/layer_entry.h
+    char priorities[CN_WORDS_SIZE]; // the same
+};
+
 struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
@@ -153,6 +159,7 @@ struct cn_job {
     uint32_t stale_rounds;      // versions after which a residual decays; 0 for never
     double stale_decay;         // what is kept of it for each version more
     enum cn_statistics statistics;
+    struct cn_update_options options;
 
     uint32_t rounds;        // at most; the run ends after them
     uint32_t quorum;        // groups whose updates make a version

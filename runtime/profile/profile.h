@@ -40,6 +40,7 @@ struct cn_data_paths {
         char path[CN_PATH_SIZE];
     } files[CN_DATA_FILES];
     uint32_t file_count;
+    char held_out[CN_NAME_SIZE]; // another data set that only measures; "": a share of this one
 };
 
 struct cn_group_settings {
@@ -51,6 +52,7 @@ struct cn_group_settings {
     uint64_t form_ms;        // how long a start waits for all members
     uint64_t rejoin_ms;      // how long the others wait for a lost member
     uint64_t timeout_ms;     // of a member that answers but does not work
+    uint64_t bucket;         // bytes of gradients that are reduced at a time; 0: measured
     enum cn_lan lan;         // whether sums may travel unencrypted
     char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };
@@ -60,11 +62,13 @@ struct cn_care_settings {
     uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
     char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
     char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
+    char power_mode[CN_WORDS_SIZE];           // names; the first that the board has is set
     bool enforce_power;
     uint64_t window_from_ms, window_to_ms; // after midnight; equal: always
     double others_max;                     // share of the processors; 0: no limit
     uint64_t wear_bytes;                   // a day; 0: no limit
     char on_round[CN_PATH_SIZE], on_version[CN_PATH_SIZE], on_pause[CN_PATH_SIZE];
+    uint64_t hook_limit_ms; // of one run of a hook
 };
 
 struct cn_gateway_settings {
@@ -73,6 +77,7 @@ struct cn_gateway_settings {
     uint64_t keep_rounds;   // stored updates of so many rounds; 0 keeps all
     uint64_t keep_versions; // full versions; the best and the first are always kept; 0 keeps all
     uint64_t spool_limit;   // bytes
+    uint64_t board_bps;     // of each board, both ways together; 0: no limit
 };
 
 struct cn_settings {
@@ -80,11 +85,12 @@ struct cn_settings {
     char board_type[CN_NAME_SIZE];
     uint32_t threads; // 0: all processors
     enum cn_device device;
-    uint32_t cpu_cores;       // of the board; 0: not said
-    uint64_t memory_size;     // bytes of the board; 0: not said
-    uint64_t memory_limit;    // bytes for training; 0: no limit
-    uint64_t power_mw;        // told to the aggregator; 0: not set
-    uint64_t uplink_bps;      // 0: no limit
+    uint32_t cpu_cores;    // of the board; 0: not said
+    uint64_t memory_size;  // bytes of the board; 0: not said
+    uint64_t memory_limit; // bytes for training; 0: no limit
+    uint64_t power_mw;     // told to the aggregator; 0: not set
+    uint64_t uplink_bps;   // 0: no limit
+    enum cn_link_transport transport;
     uint64_t round_bytes;     // of an update; 0: no limit
     char state[CN_PATH_SIZE]; // directory of everything this program stores
     uint64_t reserve;         // bytes of disk to leave free
@@ -121,6 +127,7 @@ enum cn_profile_use {
     CN_PROFILE_TRAIN,   // model, job and its data
     CN_PROFILE_NODE,    // name, aggregator, key, state, data
     CN_PROFILE_GATEWAY, // gateway, model, job, state
+    CN_PROFILE_LOOK,    // state: where a node's status is
 };
 cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
                           struct cn_diag *diag);

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/words.h"
+#include "runtime/profile/layer_entry.h"
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
 
@@ -86,11 +88,32 @@ static void check_hardware(const struct cn_profile *profile, struct cn_report *r
     }
 }
 
+// Rules that could never hold.
+static void check_care(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_settings *settings = &profile->settings;
+    const struct cn_care_settings *care = &settings->care;
+
+    if (care->pause_above_mc && care->resume_below_mc >= care->pause_above_mc) {
+        struct cn_mark mark = place(profile, "thermal.resume_below", report);
+
+        cn_report_error(report, mark, "thermal.resume_below: not below thermal.pause_above, %.1f C",
+                        (double)care->pause_above_mc / 1000);
+    }
+    if (care->enforce_power && (!settings->power_mw || !care->power_sensors[0])) {
+        struct cn_mark mark = place(profile, "power.enforce", report);
+
+        cn_report_error(report, mark, "power.enforce: nothing to hold; expected power.%s, too",
+                        settings->power_mw ? "sensor" : "budget");
+    }
+}
+
 // A run that stops on a measurement needs something to measure.
 static void check_stop(const struct cn_profile *profile, struct cn_report *report)
 {
     const struct cn_job *job = &profile->settings.job;
     const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
+    const struct cn_data_paths *data = cn_profile_data(&profile->settings, job->data_set);
     struct cn_mark mark;
 
     if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
@@ -100,7 +123,8 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
             "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
             "it or stop.patience");
     }
-    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0]) {
+    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0] &&
+        !(data && data->held_out[0])) {
         mark = place(profile, key, report);
         cn_report_error(report, mark,
                         "%s: nothing to measure on; expected data.held_out or central.set",
@@ -120,7 +144,8 @@ static void check_rules(const struct cn_profile *profile, struct cn_report *repo
 
     if (strlen(rules->output) + strlen(rules->weights) + strlen(rules->ignore) +
             strlen(rules->freeze) + strlen(parallel->sets) + strlen(parallel->phases) +
-            strlen(parallel->train) + strlen(parallel->measure) >
+            strlen(parallel->train) + strlen(parallel->measure) + strlen(job->options.densities) +
+            strlen(job->options.priorities) >
         LISTS_MAX) {
         mark = place(profile,
                      rules->freeze[0]    ? "job.train.freeze"
@@ -128,8 +153,9 @@ static void check_rules(const struct cn_profile *profile, struct cn_report *repo
                                          : "job.loss.weights",
                      report);
         cn_report_error(report, mark,
-                        "train.freeze, loss.weights, loss.ignore, parallel.sets: too long for a "
-                        "message; expected %d characters together",
+                        "train.freeze, loss.weights, loss.ignore, parallel.sets, update.densities, "
+                        "update.priorities: too long for a message; expected %d characters "
+                        "together",
                         LISTS_MAX);
     }
     if (job->loss == CN_LOSS_OUTPUT && !rules->output[0]) {
@@ -144,6 +170,32 @@ static void check_rules(const struct cn_profile *profile, struct cn_report *repo
         mark = place(profile, "job.train.nesterov", report);
         cn_report_error(report, mark, "train.nesterov: without momentum; expected train.momentum");
     }
+}
+
+static void refuse_entry(const struct cn_profile *profile, const char *key, const char *entry,
+                         const char *wanted, struct cn_report *report)
+{
+    struct cn_mark mark = place(profile, key, report);
+
+    cn_report_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
+}
+
+static void check_layers(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_update_options *options = &profile->settings.job.options;
+    const char *densities = options->densities, *priorities = options->priorities;
+    char entry[CN_WORDS_SIZE], name[CN_WORDS_SIZE];
+    double density;
+    int priority;
+
+    while (cn_words_next(&densities, entry, sizeof(entry)))
+        if (!cn_layer_entry_density(entry, name, &density))
+            refuse_entry(profile, "job.update.densities", entry, "NAME=SHARE, such as head.*=20%",
+                         report);
+    while (cn_words_next(&priorities, entry, sizeof(entry)))
+        if (!cn_layer_entry_priority(entry, name, &priority))
+            refuse_entry(profile, "job.update.priorities", entry,
+                         "NAME=FACTOR, a power of two from 0.015625 to 64", report);
 }
 
 // Keys without effect, as far as they stand in the file that says why.
@@ -170,9 +222,11 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
 {
     check_group(profile, report);
     check_hardware(profile, report);
+    check_care(profile, report);
     if (profile->settings.has_job) {
         check_stop(profile, report);
         check_rules(profile, report);
+        check_layers(profile, report);
         check_idle(profile, report);
     }
 }

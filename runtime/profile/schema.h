@@ -46,7 +46,8 @@ enum cn_value_type {
 #define CN_USE_TRAIN (1u << CN_PROFILE_TRAIN)
 #define CN_USE_NODE (1u << CN_PROFILE_NODE)
 #define CN_USE_GATEWAY (1u << CN_PROFILE_GATEWAY)
-#define CN_USE_ALL (CN_USE_TRAIN | CN_USE_NODE | CN_USE_GATEWAY)
+#define CN_USE_LOOK (1u << CN_PROFILE_LOOK)
+#define CN_USE_ALL (CN_USE_TRAIN | CN_USE_NODE | CN_USE_GATEWAY | CN_USE_LOOK)
 
 struct cn_schema_row {
     const char

@@ -9,15 +9,23 @@
 #include "runtime/engine/export.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/node_care.h"
+#include "runtime/round/status_file.h"
 #include "runtime/update/version.h"
 
 #define SAVE_MS 5000
+#define STATUS_MS 1000
+#define PAUSE_MS 200 // between looks in a pause
 #define SAFETENSORS_FILE "model.safetensors"
 #define BEST_FILE "best" // run (8), version (4), value (8), little-endian
 #define BEST_SIZE 20
 
 struct alone {
     const struct cn_alone_config *config;
+    struct cn_node_care care;
+    struct cn_status_file status;
+    uint64_t status_ms;
+    uint64_t paused_us; // of this round
     struct cn_session *session;
     struct cn_collective *collective;
     double best;           // held-out accuracy, or minus the loss without one
@@ -94,7 +102,6 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .model_size = config->model_size,
         .lineage = 1,
         .sequential = config->sequential,
-        .keep_calls = config->keep_calls,
         .group = config->settings->name,
         .stop_fd = -1,
     };
@@ -168,6 +175,44 @@ static bool is_enough(const struct alone *alone)
     return alone->config->steps && steps_done(alone) >= alone->config->steps;
 }
 
+static void write_status(struct alone *alone)
+{
+    alone->status_ms = cn_platform_now_ms();
+    cn_status_file_write(&alone->status, alone->status_ms);
+}
+
+// Tells the hooks and the status what is new, and whether training may go on.
+static bool tend(struct alone *alone)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+    bool changed;
+
+    cn_session_tell(alone->session, &alone->status.progress);
+    changed = cn_node_care_poll(&alone->care, &alone->status.progress, now_ms);
+    if (changed || now_ms - alone->status_ms >= STATUS_MS)
+        write_status(alone);
+    return !alone->care.care.pause;
+}
+
+// Between two steps: a pause has all saved, like the end of the program.
+static cn_err rest(struct alone *alone)
+{
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = CN_OK;
+
+    if (tend(alone))
+        return CN_OK;
+    err = cn_session_save(alone->session, 0);
+    while (!err && !tend(alone)) {
+        if (atomic_load(alone->config->stop))
+            err = CN_ECANCELED;
+        else
+            cn_platform_sleep_ms(PAUSE_MS);
+    }
+    alone->paused_us += cn_platform_now_us() - begun_us;
+    return err;
+}
+
 static cn_err do_step(struct alone *alone)
 {
     const struct cn_alone_config *config = alone->config;
@@ -194,6 +239,9 @@ static cn_err train_round(struct alone *alone)
 
         if (atomic_load(alone->config->stop))
             return CN_ECANCELED;
+        err = rest(alone);
+        if (err)
+            return err;
         err = do_step(alone);
         if (err == CN_EDIVERGED)
             cn_log(
@@ -209,27 +257,17 @@ static cn_err train_round(struct alone *alone)
     return CN_OK;
 }
 
-static void report(const struct alone *alone, double train_loss, double step_ms)
+static void report(struct alone *alone, double train_loss, double step_ms)
 {
-    const struct cn_checkpoint *held = &alone->session->held;
-    const struct cn_metrics *measured = &alone->session->measured;
-    double count = held->held_out_count ? (double)held->held_out_count : NAN;
     struct cn_alone_report report = {
-        .round = held->round,
+        .round = alone->session->held.round,
         .train_loss = train_loss,
-        .held_out_loss = held->held_out_loss / count,
-        .held_out_accuracy = (double)held->held_out_correct / count,
-        .held_out_count = held->held_out_count,
+        .scores = alone->session->scores,
         .step_ms = step_ms,
     };
 
-    if (alone->config->settings->job.loss == CN_LOSS_CROSS_ENTROPY && measured->rows) {
-        report.top5 = (double)measured->top5 / (double)measured->rows;
-        report.f1 = alone->session->f1;
-        report.perplexity = measured->rows > measured->count ? exp(report.held_out_loss) : 0;
-    }
-    if (measured->values)
-        report.absolute_error = measured->absolute / (double)measured->values;
+    tend(alone);
+    report.energy_j = alone->care.round_j;
     alone->config->report(alone->config->context, &report);
 }
 
@@ -246,6 +284,7 @@ static cn_err do_round(struct alone *alone)
     double steps, train_loss;
     cn_err err;
 
+    alone->paused_us = 0;
     if (held->phase == CN_PHASE_TRAIN)
         first_step = held->step;
     else if ((err = cn_session_begin(session, &order)))
@@ -254,7 +293,7 @@ static cn_err do_round(struct alone *alone)
     if (err || !cn_session_round_done(session))
         return err;
     steps = held->step > first_step ? (double)(held->step - first_step) : 1;
-    steps = (double)(cn_platform_now_us() - begun_us) / 1000 / steps;
+    steps = (double)(cn_platform_now_us() - begun_us - alone->paused_us) / 1000 / steps;
     train_loss = held->train_loss / (double)(held->samples ? held->samples : 1);
     err = cn_session_snapshot(session);
     if (!err)
@@ -361,18 +400,39 @@ static cn_err run_rounds(struct alone *alone)
     return err;
 }
 
+static cn_err run_session(struct alone *alone, struct cn_diag *diag)
+{
+    cn_err err = open_session(alone, diag);
+
+    if (!err) {
+        alone->status.run = alone->session->config.run;
+        err = run_rounds(alone);
+        alone->status.progress.ended = err == CN_OK && !is_enough(alone);
+        tend(alone);
+        write_status(alone);
+    }
+    cn_session_close(alone->session);
+    return err;
+}
+
 cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag)
 {
     struct cn_collective_config solo = {.view = {.epoch = 1, .size = 1}};
-    struct alone alone = {.config = config};
+    struct alone *alone = calloc(1, sizeof(*alone));
     uint32_t lost;
     cn_err err;
 
-    err = cn_collective_solo.open(&solo, &alone.collective, &lost);
+    if (!alone)
+        return CN_ENOMEM;
+    alone->config = config;
+    alone->status = (struct cn_status_file){
+        .settings = config->settings, .care = &alone->care, .job = &config->settings->job};
+    err = cn_node_care_init(&alone->care, config->settings, config->store, config->sysroot);
     if (!err)
-        err = open_session(&alone, diag);
+        err = cn_collective_solo.open(&solo, &alone->collective, &lost);
     if (!err)
-        err = run_rounds(&alone);
-    cn_session_close(alone.session);
+        err = run_session(alone, diag);
+    cn_node_care_deinit(&alone->care);
+    free(alone);
     return err;
 }

@@ -1,8 +1,8 @@
 // alone.h - training on one board without any network or keys.
 //
 // The same session as in a run: rounds of local_steps steps, a checkpoint after each, the held-out
-// measurement, model.current.onnx. The weights of a round become the next base as they are.
-// Threading: one thread.
+// measurement, model.current.onnx. The weights of a round become the next base as they are. Between
+// steps the board is cared for as in a run: pauses, hooks, status. Threading: one thread.
 #pragma once
 
 #include <stdatomic.h>
@@ -16,12 +16,9 @@
 struct cn_alone_report { // of one round
     uint32_t round;
     double train_loss; // mean over its samples
-    double held_out_loss, held_out_accuracy;
-    uint64_t held_out_count;
-    double top5, f1;       // cross-entropy: shares; else 0
-    double perplexity;     // cross-entropy of the rows of samples, else 0
-    double absolute_error; // mean, of the other losses
-    double step_ms;        // mean
+    struct cn_scores scores;
+    double step_ms;  // mean
+    double energy_j; // 0: no sensor
 };
 
 struct cn_alone_step {
@@ -35,6 +32,7 @@ struct cn_alone_config {
     const struct cn_settings *settings; // with a job; borrowed, as all pointers here
     const struct cn_compute_ops *compute;
     struct cn_store *store;
+    const char *sysroot; // where sys/ and proc/ of the board are; "" on it
     const uint8_t *model;
     size_t model_size;
     const atomic_bool *stop;
@@ -44,9 +42,9 @@ struct cn_alone_config {
     void *context;
     uint64_t steps;  // of the run, after which to stop; 0: all
     bool sequential; // samples in file order
-    bool keep_calls; // for cn_trainer_time_ops
 };
 
-// Trains until the job's rounds are done or a stop rule holds. CN_ECANCELED on stop, after saving.
+// Trains until the job's rounds are done or a stop rule holds; waits while a rule of the profile
+// makes it pause. CN_ECANCELED on stop, after saving.
 // CN_EDIVERGED: the last good checkpoint is kept; the log names round and step.
 cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag);

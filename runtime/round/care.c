@@ -23,6 +23,7 @@ static bool is_hot(struct cn_care *care, const struct cn_care_rules *rules,
 
     if (reading->has_temperature && care->temperature_mc >= (int64_t)rules->pause_above_mc)
         care->hot = true;
+    care->doubted = care->hot && !believed;
     if (!believed ||
         (reading->has_temperature && care->temperature_mc <= (int64_t)rules->resume_below_mc))
         care->hot = false;
@@ -62,7 +63,21 @@ static bool is_worn(struct cn_care *care, const struct cn_care_rules *rules,
         care->day_ms = now_ms;
         care->day_written = reading->written;
     }
-    return reading->written - care->day_written > rules->wear_bytes;
+    return cn_care_worn(care, reading) > rules->wear_bytes;
+}
+
+// Differences of counters are right modulo 2^64, also where a day began before this process did.
+void cn_care_resume_day(struct cn_care *care, const struct cn_reading *reading, uint64_t now_ms,
+                        uint64_t elapsed_ms, uint64_t bytes)
+{
+    care->has_day = true;
+    care->day_ms = now_ms - elapsed_ms;
+    care->day_written = reading->written - bytes;
+}
+
+uint64_t cn_care_worn(const struct cn_care *care, const struct cn_reading *reading)
+{
+    return care->has_day && reading->has_written ? reading->written - care->day_written : 0;
 }
 
 enum cn_pause cn_care_decide(struct cn_care *care, const struct cn_care_rules *rules,

@@ -33,6 +33,7 @@ struct cn_care {
     bool hot;
     uint64_t seen_ms, changed_ms; // the temperature: last there, last another one
     int32_t temperature_mc;
+    bool doubted; // the temperature is above the limit, but vanished or stuck: not believed
     uint64_t power_over_ms, busy_over_ms; // since when above the limit; 0: below
     uint64_t power_until_ms, busy_until_ms;
     uint64_t day_ms, day_written; // when this day of wear began, and the count then
@@ -42,6 +43,14 @@ struct cn_care {
 // Returns the pause that holds from now on, which is also in care. day_ms: since local midnight.
 enum cn_pause cn_care_decide(struct cn_care *care, const struct cn_care_rules *rules,
                              const struct cn_reading *reading, uint64_t now_ms, uint64_t day_ms);
+
+// The day of wear goes on that had begun elapsed_ms before now and saw so many bytes. reading is
+// the first of this process.
+void cn_care_resume_day(struct cn_care *care, const struct cn_reading *reading, uint64_t now_ms,
+                        uint64_t elapsed_ms, uint64_t bytes);
+
+// Bytes written in this day of wear so far.
+uint64_t cn_care_worn(const struct cn_care *care, const struct cn_reading *reading);
 
 // "too hot", "outside the hours for training", ...; "" for none.
 const char *cn_care_text(enum cn_pause pause);

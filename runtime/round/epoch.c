@@ -19,7 +19,7 @@ enum command_kind {
     COMMAND_IDLE,
     COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
     COMMAND_BEGIN, // .order
-    COMMAND_STEPS, // train the rest of the round and fill the outbox
+    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size are bytes of a bucket
     COMMAND_ABANDON,
     COMMAND_DECIDE, // .number is the verdict, .digest what was accepted, .spare
     COMMAND_END,
@@ -89,24 +89,16 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
 
 static void tell_progress(struct cn_epoch *epoch)
 {
-    const struct cn_checkpoint *held = &epoch->session->held;
     struct cn_progress progress = {
-        .phase = held->phase,
-        .round = held->round,
-        .step = cn_session_position(epoch->session),
-        .version = held->version,
         .epoch = epoch->view.view.epoch,
-        .resets = held->resets,
         .rank = epoch->view.view.rank,
         .size = epoch->view.view.size,
-        .held_out_accuracy = held->held_out_count
-                                 ? (double)held->held_out_correct / (double)held->held_out_count
-                                 : -1,
         .ended = epoch->ended,
         .backend = epoch->backend,
+        .encrypted = epoch->encrypted,
     };
 
-    memcpy(progress.train, epoch->session->plan.names, sizeof(progress.train));
+    cn_session_tell(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);
 }
 
@@ -306,6 +298,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
         return CN_OK;
     case CN_DO_STEP:
         command->kind = COMMAND_STEPS;
+        command->size = cn_session_bucket(epoch->session);
         return CN_OK;
     case CN_DO_ABANDON:
         command->kind = COMMAND_ABANDON;
@@ -380,10 +373,13 @@ static cn_err run_steps(struct cn_epoch *epoch)
 
 // A round whose numbers are no longer finite is given up by all members alike; the next one starts
 // from the aggregator's version.
-static cn_err do_steps(struct cn_epoch *epoch)
+static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 {
     struct cn_session *session = epoch->session;
-    cn_err err = run_steps(epoch);
+    cn_err err = cn_session_set_bucket(session, bucket);
+
+    if (!err)
+        err = run_steps(epoch);
 
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
@@ -462,7 +458,7 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_STEPS:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return do_steps(epoch);
+        return do_steps(epoch, (size_t)command->size);
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
@@ -504,7 +500,9 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
-    err = heal(epoch);
+    err = cn_session_join(session, epoch->collective, epoch->view.view.rank, epoch->view.view.size);
+    if (!err)
+        err = heal(epoch);
     if (!err)
         err = cn_session_enter(session, epoch->collective, &epoch->view.view);
     if (!err && session->held.phase == CN_PHASE_SEND)
@@ -520,6 +518,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
         }
         free(command.bytes);
     }
+    cn_session_leave(session);
     cn_mailbox_drop_errand(epoch->box);
     return err == CN_EAGAIN ? CN_OK : err;
 }

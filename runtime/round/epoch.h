@@ -13,6 +13,7 @@
 struct cn_epoch {
     struct cn_session *session;
     const char *backend; // what large sums travel over, for people
+    bool encrypted;      // and whether others on the LAN could read them
     struct cn_collective *collective;
     struct cn_membership_view view;
     struct cn_mailbox *box;

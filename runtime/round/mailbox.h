@@ -15,7 +15,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/group/membership.h"
 #include "runtime/port/link.h"
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/progress.h"
 
 // What the worker wants from the link. The owner does it and puts the answer.
 enum cn_errand {
@@ -41,18 +41,6 @@ struct cn_errand_answer {
     size_t size;
     enum cn_verdict verdict; // UPLOAD
     uint8_t accepted[CN_DIGEST_SIZE];
-};
-
-// Where the worker is, for status.
-struct cn_progress {
-    enum cn_phase phase;
-    uint32_t round, step, version;
-    uint64_t epoch, resets;
-    uint32_t rank, size;      // of the group; size 0 while it forms
-    double held_out_accuracy; // of the base; negative when not measured
-    bool ended;
-    const char *backend; // "tcp", "nccl"; NULL while the group forms
-    char train[128];     // members that train; "" for all
 };
 
 // How an epoch ended.

@@ -434,28 +434,35 @@ static void wait_for_work(struct node *node)
 static void update_status(struct node *node, uint64_t now)
 {
     struct cn_status_file *status = &node->status;
+    const struct cn_membership *membership = node->group.membership;
 
     if (now - node->status_ms < STATUS_MS)
         return;
     node->status_ms = now;
     status->registered = node->registered;
     status->down = node->down;
-    status->care = &node->care;
-    status->manifest = &node->manifest;
-    if (node->working)
-        status->progress = cn_mailbox_progress(&node->box);
-    status->group[0] = '\0';
-    if (node->group.membership)
-        cn_membership_describe(node->group.membership, node->group.members, now, status->group,
-                               sizeof(status->group));
+    status->job = node->registered ? &node->manifest.job : NULL;
+    status->run = node->manifest.run;
+    status->group = node->manifest.group;
+    status->members[0] = '\0';
+    status->leader = node->config.settings->group.member_count > 1 ? "" : status->settings->name;
+    if (membership) {
+        cn_membership_describe(membership, node->group.members, now, status->members,
+                               sizeof(status->members));
+        if (cn_membership_leader(membership) < node->config.settings->group.member_count)
+            status->leader = node->group.members[cn_membership_leader(membership)].name;
+    }
     node->link->ops->stats(node->link, &status->bytes);
-    cn_status_file_write(node->config.store, node->config.settings, status);
+    node->link->ops->measure(node->link, &status->link);
+    cn_status_file_write(status, now);
     cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
 }
 
 // A pause is leaving the group with all saved; its end is coming back.
 static cn_err poll_care(struct node *node, uint64_t now)
 {
+    if (node->working)
+        node->status.progress = cn_mailbox_progress(&node->box);
     if (!cn_node_care_poll(&node->care, &node->status.progress, now))
         return CN_OK;
     if (node->care.care.pause) {
@@ -498,6 +505,7 @@ static cn_err open_link(struct node *node)
         .board = settings->name,
         .address_count = settings->address_count,
         .uplink_bps = settings->uplink_bps,
+        .transport = settings->transport,
     };
 
     memcpy(config.key, node->config.link_key, CN_KEY_SIZE);
@@ -515,9 +523,11 @@ cn_err cn_node_run(const struct cn_node_config *config)
         return CN_ENOMEM;
     node->config = *config;
     node->result = CN_EAGAIN;
+    node->status = (struct cn_status_file){
+        .settings = config->settings, .care = &node->care, .networked = true, .leader = ""};
     err = cn_node_group_init(&node->group, config->settings, config->store);
     if (!err)
-        err = cn_node_care_init(&node->care, config->settings);
+        err = cn_node_care_init(&node->care, config->settings, config->store, config->sysroot);
     if (!err)
         err = open_link(node);
     if (!err)
@@ -528,7 +538,6 @@ cn_err cn_node_run(const struct cn_node_config *config)
     cn_node_group_deinit(&node->group);
     if (node->link)
         node->link->ops->close(node->link);
-    cn_status_file_deinit(&node->status);
     cn_node_care_deinit(&node->care);
     free(node->model);
     free(node);

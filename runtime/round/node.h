@@ -18,6 +18,7 @@ struct cn_node_config {
     const struct cn_ports *ports;
     const struct cn_compute_ops *compute;
     struct cn_store *store;
+    const char *sysroot;           // where sys/ and proc/ of the board are; "" on it
     uint8_t link_key[CN_KEY_SIZE]; // for the session with the aggregator
     bool until_end;                // return when the run has ended
     uint64_t give_up_ms;           // return when the aggregator was away so long; 0: never

@@ -6,9 +6,12 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session_data.h"
+#include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
 #include "runtime/round/session_update.h"
+#include "runtime/update/layers.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000
@@ -27,37 +30,6 @@ static void release(float **array)
     *array = NULL;
 }
 
-static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
-{
-    const struct cn_job *job = session->config.job;
-    const struct cn_data_paths *paths = cn_profile_data(session->config.settings, job->data_set);
-    struct cn_dataset_file files[CN_DATA_FILES];
-    struct cn_sample_shape shape;
-    struct cn_dataset_config config;
-
-    if (!paths) {
-        cn_diag_add(diag, "data set '%s' of job '%s' is not in this profile; add it under 'data:'",
-                    job->data_set, job->name);
-        return CN_EINVAL;
-    }
-    cn_trainer_sample_shape(session->trainer, &shape);
-    for (uint32_t i = 0; i < paths->file_count; i++)
-        files[i] = (struct cn_dataset_file){paths->files[i].name, paths->files[i].path};
-    config = (struct cn_dataset_config){
-        .inputs = paths->inputs,
-        .labels = paths->labels,
-        .files = files,
-        .file_count = paths->file_count,
-        .rules = &job->rules,
-        .scale = job->scale,
-        .mean = job->mean,
-        .held_out = job->held_out,
-        .seed = job->seed,
-        .sequential = session->config.sequential,
-    };
-    return cn_dataset_open(&config, &shape, diag, &session->dataset);
-}
-
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
@@ -72,34 +44,33 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .rules = &config->job->rules,
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
-        .keep_calls = config->keep_calls,
         .memory_limit = config->settings->memory_limit,
-        .shards = session->shards,
+        .shards = session->state_shards,
     };
-    cn_err err;
 
     cn_trainer_close(session->trainer);
     session->trainer = NULL;
-    err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
-    if (!err)
-        session->layout = cn_trainer_layout(session->trainer);
-    return err;
+    return cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
 }
 
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
 {
-    uint32_t before = session->shards;
+    uint32_t before = session->state_shards;
     struct cn_diag diag;
     cn_err err, again;
 
     cn_diag_init(&diag);
-    session->shards = shards;
+    session->state_shards = shards;
     err = open_trainer(session, &diag);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
         cn_log(CN_LOG_ERROR, "session", "with %u shards: %s", shards, diag.lines[i]);
+    if (!err && session->reducer)
+        session->reducer->trainer = session->trainer;
+    if (!err && session->reducer && session->reducer->bucket)
+        err = cn_reducer_cut(session->reducer, session->reducer->bucket);
     if (!err)
         return CN_OK;
-    session->shards = before;
+    session->state_shards = before;
     again = open_trainer(session, &diag);
     return again ? CN_EWEDGED : err; // without a trainer the process starts anew
 }
@@ -111,12 +82,18 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     struct cn_sample_shape shape;
     cn_err err;
 
-    session->shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
+    session->state_shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
         err = open_trainer(session, diag);
     if (err)
         return err;
+    err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
+    if (!err)
+        err = cn_layers_set(&session->layout_own, config->job, diag);
+    if (err)
+        return err;
+    session->layout = &session->layout_own;
     cn_trainer_sample_shape(session->trainer, &shape);
     session->weighted =
         shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
@@ -215,7 +192,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
     session->config = *config;
     err = open_model(session, diag);
     if (!err)
-        err = open_dataset(session, diag);
+        err = cn_session_open_data(session, diag);
     if (!err)
         err = resume(session, diag);
     if (err) {
@@ -236,9 +213,11 @@ void cn_session_close(struct cn_session *session)
     free(session->spectrum);
     free(session->sets);
     cn_batch_deinit(&session->batch);
+    cn_reader_close(session->reader);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
+    cn_layout_deinit(&session->layout_own);
     free(session);
 }
 
@@ -447,7 +426,9 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
     session->held = taken;
     session->let_go = false;
     cn_session_alike(session);
-    err = cn_session_load_trainer(session);
+    err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_shards(session, taken.round) : CN_OK;
+    if (!err)
+        err = cn_session_load_trainer(session);
     if (err)
         return err;
     return cn_session_save(session, 0);

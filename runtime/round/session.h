@@ -9,12 +9,13 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
+#include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/progress.h"
 
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
@@ -28,7 +29,6 @@ struct cn_session_config {
     uint32_t lineage;
     const char *group; // name of the sender of updates
     bool sequential;   // samples in file order
-    bool keep_calls;   // for cn_trainer_time_ops
     int stop_fd;       // readable when the caller wants to stop; -1 for none
 };
 
@@ -52,18 +52,31 @@ struct cn_session_counts {
     double train_loss;
 };
 
+struct cn_reducer;
+
+// Where the time of a step goes: moving averages of this epoch, in milliseconds.
+struct cn_step_split {
+    double compute_ms;
+    double wait_ms;                 // for the member that computes longest
+    double wire_ms;                 // for what is left of the reductions then
+    double member_ms[CN_GROUP_MAX]; // by rank: how long each computes
+};
+
 struct cn_session {
     struct cn_session_config config;
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
     struct cn_dataset *dataset;
-    const struct cn_layout *layout; // of the trainer
-    struct cn_batch batch;          // room for one micro-batch
+    struct cn_reader *reader; // of its batches
+    uint32_t shards_round;    // the round that the data set's shards are of; 0: none
+    struct cn_layout layout_own;
+    const struct cn_layout *layout; // that of the trainer, with what the job says of its tensors
+    struct cn_batch batch;          // room for one micro-batch that is evaluated
     struct cn_checkpoint held;
-    bool weighted;              // rows may weigh other than 1 a sample: members say how much
-    double step_loss;           // mean of the last step
-    struct cn_metrics measured; // of the base, on this board's held-out samples
-    double f1;
+    bool weighted;                     // rows may weigh other than 1 a sample: members say how much
+    double step_loss;                  // mean of the last step
+    struct cn_scores scores;           // of the version measured last, over the whole group
+    uint64_t update_bytes;             // of the newest update
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
     uint32_t seat;                     // of this board in its group, whoever else is there
@@ -75,8 +88,10 @@ struct cn_session {
     // Steps of the round that the group trained since the state that is held here, and their sums.
     uint32_t ahead;
     struct cn_session_counts since;
-    uint32_t shards; // that the trainer has room for one of
+    uint32_t state_shards; // that the trainer has room for one of
     bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
+    struct cn_step_split split;
+    struct cn_reducer *reducer; // owned; between join and leave in a group of several
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
@@ -126,6 +141,17 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
 // order; else a kill before the first save begins the round again, which comes to the same.
 // CN_EFORMAT for an order that no session makes.
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order);
+
+// Between join and leave the session is in an epoch of several members, and gradients travel while
+// the backward pass goes on. Without, or in a group of one, a step reduces them by itself.
+cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective, uint32_t rank,
+                       uint32_t size);
+void cn_session_leave(struct cn_session *session);
+
+// The bytes of gradients that are reduced at a time: rank 0's own choice until its votes change
+// it. All members set the same, between steps.
+size_t cn_session_bucket(const struct cn_session *session);
+cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket);
 
 struct cn_step_flags {
     bool knocked; // in: this member wants to end the epoch; out: some member does
@@ -177,6 +203,9 @@ cn_err cn_session_load_trainer(struct cn_session *session);
 
 // Puts the group's own statistics into weights of a version, when the job says that they are local.
 void cn_session_localize(const struct cn_session *session, float *weights);
+
+// Fills in what a session knows of its progress; the rest stays as it is.
+void cn_session_tell(struct cn_session *session, struct cn_progress *progress);
 
 // Largest size of an encoded checkpoint of this model.
 size_t cn_session_state_limit(const struct cn_session *session);

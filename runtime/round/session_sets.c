@@ -416,6 +416,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
 {
     struct cn_session_sets *sets = session->sets;
     const struct cn_parallel *parallel = &session->config.job->parallel;
+    bool shares = cn_session_is_sharded(session);
     uint32_t train, shards;
     cn_err err;
 
@@ -427,11 +428,14 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     sets->allowed = train;
     train = complete_replicas(session, train, &shards);
     err = meet(session, collective, train);
+    if (!err && !shares && shards > 1) // what the trainer will be given back
+        err = cn_session_snapshot(session);
     if (err)
         return err;
     sets->train = train;
     divide(session, train, shards);
-    err = cn_session_take_share(session);
+    if (shares || shards > 1)
+        err = cn_session_take_share(session);
     if (err)
         return err;
     scale_rate(session, train);

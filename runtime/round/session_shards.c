@@ -30,7 +30,8 @@ static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind
 
 static void own_share(const struct cn_session *session, size_t *first, size_t *count)
 {
-    *count = cn_reduce_share(session->held.total, session->plan.shards, session->plan.shard, first);
+    *count = cn_reduce_share(cn_trainer_gradient_words(session->trainer), session->plan.shards,
+                             session->plan.shard, first);
 }
 
 // --- a step ---
@@ -39,7 +40,7 @@ cn_err cn_session_reduce_share(struct cn_session *session, struct cn_collective 
                                float *gradients, bool *finite)
 {
     const struct cn_step_plan *plan = &session->plan;
-    size_t total = session->held.total, first, count;
+    size_t total = cn_trainer_gradient_words(session->trainer), first, count;
     cn_err err;
 
     own_share(session, &first, &count);
@@ -61,18 +62,36 @@ cn_err cn_session_reduce_share(struct cn_session *session, struct cn_collective 
     return CN_OK;
 }
 
+// The values of a row that this board has are sent, the others come.
+static cn_err gather_row(struct cn_session *session, struct cn_collective *collective, float *row,
+                         float *in_order, enum fingerprint what)
+{
+    cn_err err;
+
+    cn_trainer_to_gradient_order(session->trainer, row, in_order);
+    err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, in_order,
+              cn_trainer_gradient_words(session->trainer), what);
+    if (!err)
+        cn_trainer_from_gradient_order(session->trainer, in_order, row);
+    return err;
+}
+
+// The gradients' memory is free now, and is cleared for the next step.
 cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collective *collective)
 {
-    float *weights;
-    cn_err err = cn_trainer_share_weights(session->trainer, &weights);
+    float *weights, *gradients;
+    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
     cn_err returned;
 
+    if (!err)
+        err = cn_trainer_share_weights(session->trainer, &weights);
     if (err)
         return err;
-    err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, weights,
-              session->held.total, WEIGHTS);
+    err = gather_row(session, collective, weights, gradients, WEIGHTS);
     returned = cn_trainer_return_weights(session->trainer);
-    return err ? err : returned;
+    if (!err)
+        err = returned;
+    return err ? err : cn_trainer_discard(session->trainer);
 }
 
 // --- the held state ---
@@ -93,13 +112,17 @@ static cn_err gather_array(struct cn_session *session, struct cn_collective *col
                            cn_err (*get)(struct cn_trainer *trainer, float *row),
                            enum fingerprint what, float **fresh)
 {
+    float *in_order = NULL;
     cn_err err = cn_session_allocate(fresh, session->held.total);
 
     if (!err)
+        err = cn_session_allocate(&in_order, cn_trainer_gradient_words(session->trainer));
+    if (!err)
         err = get(session->trainer, *fresh);
-    return err ? err
-               : run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, *fresh,
-                     session->held.total, what);
+    if (!err)
+        err = gather_row(session, collective, *fresh, in_order, what);
+    free(in_order);
+    return err;
 }
 
 static void replace(float **old, float *fresh)
@@ -206,14 +229,15 @@ cn_err cn_session_take_share(struct cn_session *session)
 {
     const struct cn_step_plan *plan = &session->plan;
     uint32_t shards = plan->trains ? plan->shards : 1;
-    size_t first, count;
+    size_t first, count, total;
     cn_err err = cn_session_recall(session);
 
-    if (!err && session->shards != shards)
+    if (!err && session->state_shards != shards)
         err = cn_session_reopen_trainer(session, shards);
     if (err)
         return err;
-    count = cn_reduce_share(session->held.total, shards, plan->trains ? plan->shard : 0, &first);
+    total = cn_trainer_gradient_words(session->trainer);
+    count = cn_reduce_share(total, shards, plan->trains ? plan->shard : 0, &first);
     err = cn_trainer_set_share(session->trainer, first, count);
     if (!err)
         err = cn_session_load_trainer(session);
@@ -222,6 +246,6 @@ cn_err cn_session_take_share(struct cn_session *session)
     cn_log(CN_LOG_INFO, "session",
            "shard %u of %u: %llu bytes of the optimizer's state, values %zu to %zu of %zu",
            plan->shard + 1, shards, (unsigned long long)cn_trainer_state_memory(session->trainer),
-           first, first + count, session->held.total);
+           first, first + count, total);
     return store_and_let_go(session);
 }

@@ -1,5 +1,7 @@
 #include "runtime/round/session_update.h"
 
+#include "runtime/round/session_data.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +159,9 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
         return CN_EFORMAT;
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
-    err = cn_session_allocate(&held->weights, held->total);
+    err = cn_session_take_shards(session, order->round);
+    if (!err)
+        err = cn_session_allocate(&held->weights, held->total);
     if (!err && !cn_session_is_sharded(session)) // zeros need no memory
         err = cn_session_allocate_optimizer(session);
     if (!err)

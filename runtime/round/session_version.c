@@ -105,8 +105,9 @@ cn_err cn_session_check_version(const struct cn_session *session,
     return err;
 }
 
-// Loss and hits of the held-out samples with the trainer's weights, summed over the members.
-static cn_err measure(struct cn_session *session, struct cn_collective *collective, float sums[3])
+enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS }; // of held-out samples; then classes
+
+static cn_err evaluate(struct cn_session *session, float *sums)
 {
     struct cn_metrics metrics = {0};
     uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
@@ -122,12 +123,61 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
         if (err && err != CN_EDIVERGED)
             return err;
     }
-    session->measured = metrics;
-    session->f1 = cn_trainer_f1(session->trainer);
-    sums[0] = (float)cn_metrics_row_loss(&metrics);
-    sums[1] = (float)metrics.correct;
-    sums[2] = (float)metrics.rows;
-    return cn_all_reduce(collective, CN_REDUCE_SUM, sums, 3);
+    sums[LOSS] = (float)cn_metrics_row_loss(&metrics);
+    sums[CORRECT] = (float)metrics.correct;
+    sums[ROWS] = (float)metrics.rows;
+    sums[TOP5] = (float)metrics.top5;
+    sums[ABSOLUTE] = (float)metrics.absolute;
+    sums[VALUES] = (float)metrics.values;
+    cn_trainer_take_counts(session->trainer, sums + SUMS);
+    return CN_OK;
+}
+
+// What the sums over the group say, as far as it is a measure of the job's loss.
+static void score(struct cn_session *session, const float *sums, size_t classes)
+{
+    struct cn_sample_shape shape;
+    enum cn_loss loss = session->config.job->loss;
+    double rows = sums[ROWS] > 0 ? (double)sums[ROWS] : NAN;
+    struct cn_scores *scores = &session->scores;
+
+    cn_trainer_sample_shape(session->trainer, &shape);
+    *scores = (struct cn_scores){
+        .rows = (uint64_t)sums[ROWS],
+        .loss = (double)sums[LOSS] / rows,
+        .accuracy = NAN,
+        .top5 = NAN,
+        .f1 = NAN,
+        .mae = NAN,
+        .perplexity = NAN,
+    };
+    if (loss == CN_LOSS_CROSS_ENTROPY || loss == CN_LOSS_BINARY_ENTROPY)
+        scores->accuracy = (double)sums[CORRECT] / rows;
+    else if (loss != CN_LOSS_OUTPUT && sums[VALUES] > 0)
+        scores->mae = (double)sums[ABSOLUTE] / (double)sums[VALUES];
+    if (classes && sums[ROWS] > 0)
+        scores->f1 = cn_trainer_f1(sums + SUMS, classes);
+    if (classes > 5)
+        scores->top5 = (double)sums[TOP5] / rows;
+    if (classes && shape.rows > 1)
+        scores->perplexity = exp(scores->loss);
+}
+
+// The held-out samples of all members with the trainer's weights.
+static cn_err measure(struct cn_session *session, struct cn_collective *collective, float kept[3])
+{
+    size_t classes = cn_trainer_classes(session->trainer), count = SUMS + 3 * classes;
+    float *sums = calloc(count, sizeof(float));
+    cn_err err = sums ? evaluate(session, sums) : CN_ENOMEM;
+
+    if (!err)
+        err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, count);
+    if (!err) {
+        score(session, sums, classes);
+        memcpy(kept, sums, 3 * sizeof(float));
+    }
+    free(sums);
+    return err;
 }
 
 // An application on the board loads this file; it is never half written.
@@ -180,9 +230,10 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         free(values);
         return err;
     }
-    held->held_out_loss = isfinite(sums[0]) ? (double)sums[0] : 0;
-    held->held_out_correct = (uint64_t)sums[1];
-    held->held_out_count = (uint64_t)sums[2];
+    session->scores.version = version->number;
+    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
+    held->held_out_correct = (uint64_t)sums[CORRECT];
+    held->held_out_count = (uint64_t)sums[ROWS];
     free(held->base);
     held->base = values;
     held->phase = CN_PHASE_BASE;

@@ -1,30 +1,32 @@
-// status_file.h - the file in which a node says where it is, for "cairn-node status".
+// status_file.h - the file in which a node says where it is, for "cairn-node status" and programs
+// of the site's. One JSON object, replaced about once a second and not synced to disk: it informs,
+// and nothing is decided by it. What does not apply or is not known is left out. README.md
+// describes it.
 #pragma once
 
-#include <stdio.h>
-
 #include "runtime/port/link.h"
-#include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
-#include "runtime/round/mailbox.h"
 #include "runtime/round/node_care.h"
 
 #define CN_STATUS_FILE_NAME "status.json"
 
 struct cn_status_file {
-    bool registered, down, has_news;
-    const struct cn_manifest *manifest; // valid when registered
-    struct cn_round_info news;          // the last the aggregator said
-    struct cn_progress progress;
-    char group[256]; // cn_membership_describe; "" for a board alone
-    struct cn_link_stats bytes;
+    const struct cn_settings *settings; // borrowed, as all pointers here
     const struct cn_node_care *care;
-    char *written; // what the file holds; owned, free with cn_status_file_deinit
+    const struct cn_job *job; // NULL: not known yet
+    uint64_t run;
+    struct cn_progress progress;
+
+    // Of a node in a run.
+    bool networked;
+    bool registered, down, has_news;
+    const char *group;         // its name
+    struct cn_round_info news; // the last the aggregator said
+    char members[256];         // cn_membership_describe; "" for a board alone
+    const char *leader;        // "" while the group forms
+    struct cn_link_stats bytes;
+    struct cn_link_measure link;
 };
 
-void cn_status_file_deinit(struct cn_status_file *status);
-
-// Replaces the file when the content changed. A failure is logged at debug level: status is a
-// courtesy.
-void cn_status_file_write(struct cn_store *store, const struct cn_settings *settings,
-                          struct cn_status_file *status);
+// Replaces the file. A failure is logged at debug level: status is a courtesy.
+void cn_status_file_write(const struct cn_status_file *status, uint64_t now_ms);

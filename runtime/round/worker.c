@@ -1,5 +1,7 @@
 #include "runtime/round/worker.h"
 
+#include <string.h>
+
 #include "runtime/base/log.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
@@ -57,6 +59,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     if (err)
         return err == CN_ESTALE ? CN_EPEER : err;
     epoch.backend = cn_backend_name(epoch.collective);
+    epoch.encrypted = strcmp(epoch.backend, config->collectives.secure->name) == 0;
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))

@@ -27,14 +27,67 @@ static double magnitude_of(size_t bin)
                                    << CN_UPDATE_CODE_SHIFT);
 }
 
+static bool is_sparse(const struct cn_tensor_info *tensor)
+{
+    return tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT;
+}
+
+// Bits of a limited Rice code of the gaps at this density (Golomb 1966, Rice 1979).
+static double gap_bits(double density)
+{
+    const double golden = 0.6180339887;
+    double b;
+
+    if (density >= 1)
+        return 0;
+    b = fmax(0, 1 + floor(log2(log(golden) / log1p(-density))));
+    return b + 1 / (1 - pow(1 - density, exp2(b)));
+}
+
+// A head with the checksum and half a byte at the end.
+static double head_bits(uint32_t value_bits)
+{
+    return value_bits ? 76 : 60;
+}
+
+static void count_own(const struct cn_tensor_info *tensor, struct cn_rate_spectrum *spectrum)
+{
+    double sent = ceil(tensor->density * (double)tensor->count);
+
+    spectrum->own_total += tensor->count;
+    spectrum->own_sent += sent;
+    spectrum->own_bits += sent * (gap_bits(tensor->density) + 1) +
+                          head_bits(1) * (double)tensor->count / CN_UPDATE_BLOCK_COUNT;
+}
+
 static void begin(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum)
 {
     *spectrum = (struct cn_rate_spectrum){0};
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
-        bool sparse = tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT;
 
-        *(sparse ? &spectrum->total : &spectrum->others) += tensor->count;
+        *(is_sparse(tensor) ? &spectrum->total : &spectrum->others) += tensor->count;
+        if (is_sparse(tensor) && tensor->density > 0)
+            count_own(tensor, spectrum);
+    }
+}
+
+static void measure_tensor(const struct cn_tensor_info *tensor, const float *values,
+                           struct cn_rate_spectrum *spectrum)
+{
+    int moved = tensor->priority * (CN_UPDATE_CODES_OCTAVE >> BIN_SHIFT);
+
+    for (size_t i = 0; i < tensor->count; i++) {
+        uint32_t code = cn_update_code(values[i]);
+        int bin = (int)(code >> BIN_SHIFT) + moved;
+
+        if (code < CN_UPDATE_CODE_MIN || bin < 0) {
+            spectrum->zeros++;
+            continue;
+        }
+        bin = bin < CN_RATE_BINS ? bin : CN_RATE_BINS - 1;
+        spectrum->counts[bin]++;
+        spectrum->own[bin] += tensor->density > 0;
     }
 }
 
@@ -45,17 +98,8 @@ void cn_rate_measure(const struct cn_layout *layout, const float *values,
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (tensor->class != CN_TENSOR_PARAM || tensor->count < CN_UPDATE_SMALL_COUNT)
-            continue;
-        for (size_t i = 0; i < tensor->count; i++) {
-            uint32_t code = cn_update_code(values[tensor->offset + i]);
-            size_t bin = code >> BIN_SHIFT;
-
-            if (code < CN_UPDATE_CODE_MIN)
-                spectrum->zeros++;
-            else
-                spectrum->counts[bin < CN_RATE_BINS ? bin : CN_RATE_BINS - 1]++;
-        }
+        if (is_sparse(tensor))
+            measure_tensor(tensor, values + tensor->offset, spectrum);
     }
 }
 
@@ -73,6 +117,8 @@ void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spec
         // What is not above this bin and not counted yet lies below.
         spectrum->counts[bin] = left > wanted ? left - wanted : 0;
         left -= spectrum->counts[bin];
+        spectrum->own[bin] = (uint64_t)((double)spectrum->counts[bin] *
+                                        (double)spectrum->own_total / (double)spectrum->total);
     }
     spectrum->zeros = left;
 }
@@ -120,13 +166,13 @@ struct tail {
     size_t lowest, highest; // bins
 };
 
-// The count largest, the last bin in part.
-static struct tail tail_of(const struct cn_rate_spectrum *spectrum, double count)
+// The count largest of all less some, the last bin in part.
+static struct tail tail_of(const uint64_t *all, const uint64_t *less, double count)
 {
     struct tail tail = {0};
 
     for (size_t bin = CN_RATE_BINS; bin-- > 0 && tail.count < count;) {
-        double here = fmin((double)spectrum->counts[bin], count - tail.count);
+        double here = fmin((double)(all[bin] - less[bin]), count - tail.count);
         double magnitude = magnitude_of(bin);
 
         if (here <= 0)
@@ -141,10 +187,12 @@ static struct tail tail_of(const struct cn_rate_spectrum *spectrum, double count
     return tail;
 }
 
+static const uint64_t none[CN_RATE_BINS];
+
 // What one of so many values reaches: about the largest of a group or block of them.
 static size_t largest_of(const struct cn_rate_spectrum *spectrum, double count)
 {
-    return tail_of(spectrum, fmax(1, (double)spectrum->total / count)).lowest;
+    return tail_of(spectrum->counts, none, fmax(1, (double)spectrum->total / count)).lowest;
 }
 
 // The relative error of values rounded to multiples of the largest of a group / steps.
@@ -171,35 +219,38 @@ static double level_error(const struct cn_rate_spectrum *spectrum, const struct 
     return fmin(1, octaves * octaves / 12);
 }
 
-// Bits of a limited Rice code of the gaps at this density (Golomb 1966, Rice 1979).
-static double gap_bits(double density)
-{
-    const double golden = 0.6180339887;
-    double b;
-
-    if (density >= 1)
-        return 0;
-    b = fmax(0, 1 + floor(log2(log(golden) / log1p(-density))));
-    return b + 1 / (1 - pow(1 - density, exp2(b)));
-}
-
 static double sparse_bits(const struct cn_update_rule *rule, double density)
 {
     double block =
         density < CN_UPDATE_BLOCK_DENSITY ? CN_UPDATE_BLOCK_COUNT_MAX : CN_UPDATE_BLOCK_COUNT;
-    double head = rule->value_bits ? 76 : 60; // with the checksum and half a byte at the end
+    double head = head_bits(rule->value_bits);
 
     if (!(density > 0))
         return head / block;
     return density * (gap_bits(density) + 1 + rule->value_bits) + head / block;
 }
 
+// What top-k sends: by the rule's density, and of tensors with their own.
+static void judge_topk(const struct cn_rate_spectrum *spectrum, const struct cn_update_rule *rule,
+                       const struct tail *all, double *bits, double *kept, double *error)
+{
+    double shared = (double)(spectrum->total - spectrum->own_total);
+    struct tail own = tail_of(spectrum->own, none, spectrum->own_sent);
+    struct tail sent = tail_of(spectrum->counts, spectrum->own, ceil(rule->density * shared));
+    double sum = spectrum->own_bits + rule->value_bits * spectrum->own_sent;
+
+    if (shared > 0)
+        sum += shared * sparse_bits(rule, sent.count / shared);
+    *bits = spectrum->total ? sum / (double)spectrum->total : 0;
+    *kept = (sent.square + own.square) / all->square;
+    *error = level_error(spectrum, sent.count > 0 ? &sent : &own, rule->value_bits);
+}
+
 void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_update_rule *rule,
                    struct cn_rate_choice *choice)
 {
     const double scale = 16 / GROUP, checksum = 16.0 / CN_UPDATE_BLOCK_COUNT;
-    struct tail all = tail_of(spectrum, (double)spectrum->total);
-    struct tail sent = all;
+    struct tail all = tail_of(spectrum->counts, none, (double)spectrum->total);
     double bits = 0, small_bits = 8 + scale, error = 0, kept = 1;
 
     switch (rule->mode) {
@@ -223,10 +274,8 @@ void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_upda
         error = 1 - all.sum * all.sum / ((double)spectrum->total * all.square);
         break;
     case CN_UPDATE_TOPK:
-        sent = tail_of(spectrum, ceil(rule->density * (double)spectrum->total));
-        bits = sparse_bits(rule, sent.count / (double)spectrum->total) - checksum;
-        kept = sent.square / all.square;
-        error = level_error(spectrum, &sent, rule->value_bits);
+        judge_topk(spectrum, rule, &all, &bits, &kept, &error);
+        bits -= checksum;
         break;
     default:
         small_bits = bits = -checksum;

@@ -10,14 +10,20 @@
 #include "runtime/port/link.h"
 #include "runtime/update/update.h"
 
-#define CN_RATE_BINS 1056 // an eighth of a power of two each, up to 16
+#define CN_RATE_BINS 1104 // an eighth of a power of two each, up to 16 * 64
 
-// How large the values of a change are.
+// How large the values of a change are. Those of a tensor with a priority count as so much larger,
+// also in the energy that a rule keeps.
 struct cn_rate_spectrum {
     uint64_t counts[CN_RATE_BINS]; // of tensors that may be sparse
     uint64_t zeros;                // of those
     uint64_t total;                // elements of those
     uint64_t others;               // elements of small tensors and statistics
+    // Of the tensors with a density of their own, which are also in those above.
+    uint64_t own[CN_RATE_BINS];
+    uint64_t own_total;
+    double own_sent; // elements that top-k sends of them
+    double own_bits; // of their gaps, signs and heads
 };
 
 void cn_rate_measure(const struct cn_layout *layout, const float *values,

@@ -29,6 +29,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "frames need float and double arithmetic wi
 #define CN_UPDATE_CODE_MIN 0x0100u // 2^-126: what is smaller counts as zero
 #define CN_UPDATE_CODE_MAX 0x8300u // 16
 #define CN_UPDATE_CODE_COUNT 0x10000u
+#define CN_UPDATE_CODES_OCTAVE 256
 
 static inline uint32_t cn_update_bits(float value)
 {

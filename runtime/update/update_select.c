@@ -13,6 +13,21 @@ struct histogram {
     uint32_t odd[CN_UPDATE_CODE_COUNT];
 };
 
+// What a code counts as in a tensor with this priority: a power of two has 256 codes.
+static uint32_t weighted(uint32_t code, int priority)
+{
+    int moved = (int)code + CN_UPDATE_CODES_OCTAVE * priority;
+
+    return code < CN_UPDATE_CODE_MIN || moved < (int)CN_UPDATE_CODE_MIN ? 0 : (uint32_t)moved;
+}
+
+static void histogram_add_weighted(struct histogram *histogram, const float *values, size_t count,
+                                   int priority)
+{
+    for (size_t i = 0; i < count; i++)
+        histogram->even[weighted(cn_update_code(values[i]), priority)]++;
+}
+
 static void histogram_add(struct histogram *histogram, const float *values, size_t count)
 {
     size_t i = 0;
@@ -28,9 +43,9 @@ static void histogram_add(struct histogram *histogram, const float *values, size
 // The k largest, or all that are not zero when there are fewer.
 static struct cn_update_pick pick_largest(const struct histogram *histogram, size_t k)
 {
-    struct cn_update_pick pick = {.code = CN_UPDATE_CODE_MAX + 1};
+    struct cn_update_pick pick = {.code = CN_UPDATE_CODE_COUNT};
 
-    for (uint32_t code = CN_UPDATE_CODE_MAX; code >= CN_UPDATE_CODE_MIN && k > 0; code--) {
+    for (uint32_t code = CN_UPDATE_CODE_COUNT - 1; code >= CN_UPDATE_CODE_MIN && k > 0; code--) {
         size_t here = (size_t)histogram->even[code] + histogram->odd[code];
 
         pick.code = code;
@@ -49,58 +64,95 @@ static size_t share(double density, size_t count)
     return (double)whole < exact ? whole + 1 : whole;
 }
 
-// Hands out the ties of the whole model in the order of tensors, then raises the poor.
-static void pick_for_tensor(const struct cn_update_rule *rule, const float *values, size_t count,
-                            const struct cn_update_pick *model, size_t *ties_left,
-                            struct histogram *histogram, struct cn_update_pick *pick)
+// The k largest of one tensor.
+static struct cn_update_pick pick_of_tensor(const float *values, size_t count, size_t k,
+                                            struct histogram *histogram)
 {
-    size_t floor = (share(rule->density, count) + 9) / 10;
+    memset(histogram, 0, sizeof(*histogram));
+    histogram_add(histogram, values, count);
+    return pick_largest(histogram, k);
+}
+
+// The threshold of the model in the codes of a tensor. Below those that count nothing is equal.
+static uint32_t own_code(uint32_t code, int priority)
+{
+    int own = (int)code - CN_UPDATE_CODES_OCTAVE * priority;
+
+    return own < (int)CN_UPDATE_CODE_MIN ? CN_UPDATE_CODE_MIN - 1 : (uint32_t)own;
+}
+
+// Hands out the ties of the whole model in the order of tensors, then raises the poor.
+static void pick_for_tensor(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
+                            const float *values, const struct cn_update_pick *model,
+                            size_t *ties_left, struct histogram *histogram,
+                            struct cn_update_pick *pick)
+{
+    size_t floor = (share(rule->density, tensor->count) + 9) / 10;
     size_t above = 0;
     size_t equal = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    pick->code = own_code(model->code, tensor->priority);
+    for (size_t i = 0; i < tensor->count; i++) {
         uint32_t code = cn_update_code(values[i]);
 
-        above += code > model->code;
-        equal += code == model->code;
+        above += code > pick->code;
+        equal += code == pick->code;
     }
-    pick->code = model->code;
+    if (pick->code < CN_UPDATE_CODE_MIN)
+        equal = 0;
     pick->ties = equal < *ties_left ? equal : *ties_left;
     *ties_left -= pick->ties;
-    if (above + pick->ties >= floor)
-        return;
-    memset(histogram, 0, sizeof(*histogram));
-    histogram_add(histogram, values, count);
-    *pick = pick_largest(histogram, floor);
+    if (above + pick->ties < floor)
+        *pick = pick_of_tensor(values, tensor->count, floor, histogram);
+}
+
+// Those that share the density of the model.
+static bool competes(const struct cn_update_header *header, const struct cn_tensor_info *tensor)
+{
+    return cn_update_kind_of(header, tensor) == CN_UPDATE_KIND_SPARSE && !(tensor->density > 0);
+}
+
+static struct cn_update_pick pick_of_model(const struct cn_update_header *header,
+                                           const struct cn_layout *layout, const float *values,
+                                           struct histogram *histogram)
+{
+    size_t candidates = 0;
+
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (!competes(header, tensor))
+            continue;
+        if (tensor->priority)
+            histogram_add_weighted(histogram, values + tensor->offset, tensor->count,
+                                   tensor->priority);
+        else
+            histogram_add(histogram, values + tensor->offset, tensor->count);
+        candidates += tensor->count;
+    }
+    return pick_largest(histogram, share(header->rule.density, candidates));
 }
 
 cn_err cn_update_select(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, struct cn_update_pick *picks)
 {
     struct histogram *histogram = calloc(1, sizeof(*histogram));
-    const struct cn_update_rule *rule = &header->rule;
     struct cn_update_pick model;
-    size_t candidates = 0;
     size_t ties_left;
 
     if (!histogram)
         return CN_ENOMEM;
-    for (size_t t = 0; t < layout->tensor_count; t++) {
-        const struct cn_tensor_info *tensor = &layout->tensors[t];
-
-        if (cn_update_kind_of(header, tensor) != CN_UPDATE_KIND_SPARSE)
-            continue;
-        histogram_add(histogram, values + tensor->offset, tensor->count);
-        candidates += tensor->count;
-    }
-    model = pick_largest(histogram, share(rule->density, candidates));
+    model = pick_of_model(header, layout, values, histogram);
     ties_left = model.ties;
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
+        const float *own = values + tensor->offset;
 
-        if (cn_update_kind_of(header, tensor) == CN_UPDATE_KIND_SPARSE)
-            pick_for_tensor(rule, values + tensor->offset, tensor->count, &model, &ties_left,
-                            histogram, &picks[t]);
+        if (competes(header, tensor))
+            pick_for_tensor(&header->rule, tensor, own, &model, &ties_left, histogram, &picks[t]);
+        else if (cn_update_kind_of(header, tensor) == CN_UPDATE_KIND_SPARSE)
+            picks[t] = pick_of_tensor(own, tensor->count, share(tensor->density, tensor->count),
+                                      histogram);
     }
     free(histogram);
     return CN_OK;

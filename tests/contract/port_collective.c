@@ -11,6 +11,9 @@
 #include "runtime/port/platform.h"
 #include "tests/contract/collective_group.h"
 
+#ifndef SETTLE_MS // until all are connected and at work; an emulator needs longer
+#define SETTLE_MS 300
+#endif
 #define KILLED_RANKS 4
 
 static void reduce_until_error(struct rank *rank)
@@ -48,7 +51,7 @@ static void survivors_of_a_killed_rank_name_a_member(void **state)
         group_set_up(&fixture, KILLED_RANKS);
         for (uint32_t r = 0; r < KILLED_RANKS; r++)
             pids[r] = fork_rank(&fixture.ranks[r]);
-        usleep(300000);
+        usleep(SETTLE_MS * 1000);
         kill(pids[victim], SIGKILL);
         killed_ms = cn_platform_now_ms();
         for (uint32_t r = 0; r < KILLED_RANKS; r++) {

@@ -42,12 +42,11 @@ static bool ask(struct cn_exchange *exchange, struct cn_exchange_request *reques
                 struct answer *answer)
 {
     uint64_t end = cn_platform_now_ms() + ANSWER_MS, next = 0;
-    const char *why;
     answer->arrived = false;
     answer->tag = ++request->tag;
     while (!answer->arrived && cn_platform_now_ms() < end) {
         exchange->ops->step(exchange);
-        if (exchange->ops->state(exchange, &why) == CN_EXCHANGE_REFUSED)
+        if (exchange->state == CN_EXCHANGE_REFUSED)
             return false;
         if (cn_platform_now_ms() >= next && exchange->ops->send(exchange, request) == CN_OK)
             next = cn_platform_now_ms() + REPEAT_MS;
@@ -58,10 +57,8 @@ static bool ask(struct cn_exchange *exchange, struct cn_exchange_request *reques
 
 static void print_answer(struct cn_exchange *exchange, bool came, const struct answer *answer)
 {
-    const char *why;
-    enum cn_exchange_state state = exchange->ops->state(exchange, &why);
     if (!came) {
-        printf("- %s\n", state == CN_EXCHANGE_UP ? "no answer" : why);
+        printf("- %s\n", exchange->state == CN_EXCHANGE_UP ? "no answer" : exchange->text);
     } else {
         printf("%u%02u ", answer->reply.code >> 5, answer->reply.code & 31);
         for (size_t i = 0; i < answer->reply.size; i++)

@@ -54,8 +54,8 @@ def a_dynamic_set_grows_with_the_phase(build):
         for board in cluster.boards:
             said(cluster, board, "phase pretraining: board-1 board-2 board-3 train; looking on: board-4")
             said(cluster, board, "round 8, step 0, phase fine_tuning: board-1 board-2 board-3 board-4 train")
-        assert before["train"] == "board-1 board-2 board-3", before
-        assert status(cluster, "board-4")["train"] == "board-1 board-2 board-3 board-4"
+        assert before["group"]["train"] == "board-1 board-2 board-3", before
+        assert status(cluster, "board-4")["group"]["train"] == "board-1 board-2 board-3 board-4"
 
 
 @scenario

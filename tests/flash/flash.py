@@ -15,9 +15,11 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-sys.path.append(os.path.join(SOURCE, "tests", "end_to_end"))
+sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 
 from cluster import Cluster  # noqa: E402
+import machine  # noqa: E402
+from machine import Machine  # noqa: E402
 
 ROOT_AT = 1 << 20
 SITE = """\
@@ -61,30 +63,54 @@ class Bench:
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, package], check=True, capture_output=True)
         return package
 
-    def make_base(self, name, arch="arm64", libc="2.36-9", size=16, extra=(), partitioned=True):
-        tree, image = tempfile.mkdtemp(dir=self.folder), self.path(name)
-        os.makedirs(os.path.join(tree, "var/lib/dpkg"))
-        os.makedirs(os.path.join(tree, "etc"))
-        with open(os.path.join(tree, "var/lib/dpkg/status"), "w") as file:
-            file.write(STATUS.format(arch=arch, libc=libc))
-        for path, text in extra:
+    def make_root(self, extra=(), arch="arm64", libc="2.36-9", size=16):
+        """An ext4 file system with a package database and the (path, text) of extra; its bytes."""
+        tree, root = tempfile.mkdtemp(dir=self.folder), self.path("root.ext4")
+        files = [("var/lib/dpkg/status", STATUS.format(arch=arch, libc=libc)), ("etc/hostname", "board\n"), *extra]
+        for path, text in files:
             os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
             with open(os.path.join(tree, path), "w") as file:
                 file.write(text)
-        root = self.path("root.ext4")
         with open(root, "wb") as file:
             file.truncate(size << 20)
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", tree, root], check=True)
         with open(root, "rb") as file:
-            content = file.read()
-        with open(image, "wb") as file:
-            file.truncate((size + 2) << 20)
+            return file.read()
+
+    def make_base(self, name, partitioned=True, **root):
+        """A vendor's image with a GPT, or without any table."""
+        content = self.make_root(**root)
+        with open(self.path(name), "wb") as file:
             file.seek(ROOT_AT if partitioned else 0)
             file.write(content)
+            file.truncate(len(content) + (2 << 20))
         if partitioned:
-            subprocess.run(["sfdisk", "-q", image], check=True, capture_output=True, text=True,
-                           input=f"label: gpt\nstart=1MiB, size={size}MiB, name=APP\n")
-        return image
+            self.write_table(name, f"label: gpt\nstart=1MiB, size={len(content) >> 20}MiB, name=APP\n")
+        return self.path(name)
+
+    def make_card(self, name, parts):
+        """An image with an MBR and 16 MiB for each (kind, content); FAT gets a cmdline.txt."""
+        table = "label: dos\n"
+        with open(self.path(name), "wb") as file:
+            for number, (kind, content) in enumerate(parts):
+                file.seek((1 + 16 * number) << 20)
+                file.write(content or self.make_fat())
+                table += f"start={1 + 16 * number}MiB, size=16MiB, type={'c' if kind == 'fat' else '83'}\n"
+            file.truncate((2 + 16 * len(parts)) << 20)
+        self.write_table(name, table)
+        return self.path(name)
+
+    def make_fat(self):
+        image = self.path("part.fat")
+        with open(image, "wb") as file:
+            file.truncate(16 << 20)
+        subprocess.run(["mkfs.vfat", image], check=True, capture_output=True)
+        subprocess.run(["mcopy", "-i", image, self.write("cmdline", "as it was\n"), "::/cmdline.txt"], check=True)
+        with open(image, "rb") as file:
+            return file.read()
+
+    def write_table(self, name, text):
+        subprocess.run(["sfdisk", "-q", self.path(name)], check=True, capture_output=True, text=True, input=text)
 
     def run(self, *arguments, tools=None, text=None):
         path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -99,6 +125,19 @@ class Bench:
     def image(self, name="node-1", out=None, base=None, tools=None, more=()):
         out = out or self.path(f"{name}.img")
         return self.run("image", "--base", base or self.base, *self.order(name), "-o", out, *more, tools=tools)
+
+    def broken_tools(self, others=None):
+        """A folder for PATH whose debugfs writes nothing and says nothing."""
+        tools = tempfile.mkdtemp(dir=self.folder)
+        self.make_tool(tools, "debugfs", '[ "$1" != -w ] || exit 0')
+        return f"{tools}:{others}" if others else tools
+
+    def make_tool(self, folder, name, lines):
+        """A script before the real program: its lines, then the program."""
+        real = shutil.which(name, path=f"{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin")
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(f'#!/bin/sh\n{lines}\nexec {real} "$@"\n')
+        os.chmod(os.path.join(folder, name), 0o755)
 
     def expect(self, code, wanted, *words):
         assert code == wanted, f"exit code {code}, expected {wanted}\n{self.said}"
@@ -203,6 +242,66 @@ def unusable_images_are_refused(bench):
     assert bench.enrolled("refused") is None and not os.path.exists(bench.path("refused.img"))
 
 
+def a_fat_partition_is_written_where_the_board_mounts_it(bench):
+    """As Raspberry Pi OS has it: an MBR, FAT mounted on /boot/firmware, then the root."""
+    if not shutil.which("mcopy"):
+        return print("left out: no mtools")
+    fstab = "proc /proc proc defaults 0 0\nPARTUUID=1-01 /boot/firmware vfat defaults 0 2\n" \
+            "PARTUUID=1-02 / ext4 defaults,noatime 0 1\ntmpfs /run/models tmpfs size=1m 0 0\n"
+    base = bench.make_card("pi-os.img", [("fat", None), ("ext4", bench.make_root([("etc/fstab", fstab)]))])
+    config = bench.write("config.txt", "dtparam=pciex1\n")
+    bench.expect(bench.image("pi", base=base, more=["--add", f"{config}:/boot/firmware/config.txt", "--add",
+                                                    f"{config}:/boot/firmware/overlays/own/a.txt"]), 0, "is ready")
+    image = bench.path("pi.img")
+    fat = f"{image}@@{1 << 20}"
+    for name, text in (("config.txt", "dtparam=pciex1\n"), ("overlays/own/a.txt", "dtparam=pciex1\n"),
+                       ("cmdline.txt", "as it was\n")):
+        result = subprocess.run(["mtype", "-i", fat, "::/" + name], capture_output=True, text=True)
+        assert result.stdout == text, f"{name}: {result}"
+    with open(image, "rb") as file:
+        root = file.read()[17 << 20:33 << 20]
+    bench.write("pi-root", "")
+    with open(bench.path("pi-root"), "wb") as file:
+        file.write(root)
+    listing = subprocess.run(["debugfs", "-R", "ls /boot", bench.path("pi-root")], capture_output=True, text=True)
+    assert "firmware" not in listing.stdout, "it was put below the mount point"
+    assert "name: pi" in subprocess.run(["debugfs", "-R", "cat /etc/cairn/node.yaml", bench.path("pi-root")],
+                                        capture_output=True, text=True).stdout
+    bench.expect(bench.image("hidden", base=base, more=["--add", f"{config}:/run/models/a.txt"]), 1,
+                 "mounts another file system over /run/models/a.txt")
+    var = bench.make_card("var.img", [("ext4", bench.make_root([("etc/fstab", "LABEL=var /var ext4 defaults 0 2\n")]))])
+    bench.expect(bench.image("hidden", base=var), 1, "mounts another file system over /var/lib/cairn-seed")
+    large = bench.write("large", "x" * (17 << 20))
+    bench.expect(bench.image("full-fat", base=base, more=["--add", f"{large}:/boot/firmware/large"]), 1)
+    assert bench.enrolled("hidden") is None and bench.enrolled("full-fat") in (None, "revoked")
+    assert not os.path.exists(bench.path("full-fat.img"))
+    only_fat = bench.make_card("only-fat.img", [("fat", None)])
+    bench.expect(bench.image("fat-root", base=only_fat), 1, "no ext4 partition was found, only FAT")
+    plain = bench.path("plain-fat.img")
+    with open(plain, "wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.vfat", plain], check=True, capture_output=True)
+    bench.expect(bench.image("fat-root", base=plain), 1, "only FAT")
+    assert bench.enrolled("fat-root") is None
+
+
+def an_interruption_leaves_nothing_half_done(bench):
+    def interrupted(name, tool, lines, code, *words):
+        tools = tempfile.mkdtemp(dir=bench.folder)
+        bench.make_tool(tools, tool, lines)
+        bench.expect(bench.image(name, tools=tools), code, *words)
+        assert not os.path.exists(bench.path(name + ".img")) and not glob.glob("/dev/shm/cairn-flash-*")
+
+    interrupted("early", "e2fsck", "kill -INT $PPID", 130, "interrupted")
+    assert bench.enrolled("early") is None
+    interrupted("late", "debugfs", '[ "$1" != -w ] || { kill -TERM $PPID; exit 130; }', 130, "interrupted", "taken back")
+    assert bench.enrolled("late") == "revoked"
+    program = os.path.join(bench.build, "cairn-aggregator")
+    interrupted("middle", "cairn-aggregator", f'[ "$1" != enroll ] || {{ {program} "$@"; kill -KILL $$; }}', 1,
+                "not enrolled", "taken back")
+    assert bench.enrolled("middle") == "revoked"
+
+
 def a_root_without_a_table_is_found(bench):
     base = bench.make_base("no-table.img", partitioned=False)
     bench.expect(bench.image("plain", base=base), 0, "partition 0")
@@ -230,13 +329,7 @@ def unusable_orders_are_refused(bench):
 
 
 def what_fails_after_the_enrolment_takes_it_back(bench):
-    tools = bench.path("tools")
-    os.makedirs(tools)
-    real = shutil.which("debugfs", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    with open(os.path.join(tools, "debugfs"), "w") as file:
-        file.write(f'#!/bin/sh\n[ "$1" != -w ] || exit 0\nexec {real} "$@"\n')  # writes nothing, says nothing
-    os.chmod(os.path.join(tools, "debugfs"), 0o755)
-    bench.expect(bench.image("lost", tools=tools), 5, "is not what was written", "taken back")
+    bench.expect(bench.image("lost", tools=bench.broken_tools()), 5, "is not what was written", "taken back")
     assert bench.enrolled("lost") == "revoked" and not os.path.exists(bench.path("lost.img"))
     bench.expect(bench.image("lost"), 0)
 
@@ -261,6 +354,12 @@ def links_in_a_root_folder_stay_in_it(bench):
     os.makedirs(os.path.join(root, "var/lib/dpkg"))
     os.makedirs(os.path.join(root, "conf"))
     os.makedirs(outside)
+    bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1, "no package database")
+    with open(os.path.join(root, "var/lib/dpkg/status"), "w") as file:
+        file.write(STATUS.format(arch="amd64", libc="2.35"))
+    bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1, "for amd64")
+    bench.expect(bench.run("rootfs", *bench.order("linked")), 2, "DIR is missing")
+    assert bench.enrolled("linked") is None
     with open(os.path.join(root, "var/lib/dpkg/status"), "w") as file:
         file.write(STATUS.format(arch="arm64", libc="2.35"))
     os.symlink("/conf", os.path.join(root, "etc"))
@@ -276,38 +375,80 @@ def links_in_a_root_folder_stay_in_it(bench):
 
 
 def a_running_board_is_reached_by_ssh(bench):
-    """The board is this machine's root under an overlay."""
-    board = bench.path("board")
-    for part in ("upper", "work", "root", "ssh"):
-        os.makedirs(os.path.join(board, part))
-    mounted = os.getuid() == 0 and subprocess.run(
-        ["mount", "-t", "tmpfs", "tmpfs", os.path.join(board, "root")], capture_output=True).returncode == 0
-    if not mounted:
-        return print("left out: the board by ssh needs root")
-    try:
-        for part in ("upper", "work", "merged"):
-            os.makedirs(os.path.join(board, "root", part))
-        merged = os.path.join(board, "root/merged")
-        options = f"lowerdir=/,upperdir={board}/root/upper,workdir={board}/root/work"
-        if subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, merged]).returncode:
-            return print("left out: the board by ssh needs overlayfs")
-        with open(os.path.join(board, "ssh/ssh"), "w") as file:
-            file.write(f'#!/bin/sh\nwhile [ "$1" = -o ]; do shift 2; done\nexec chroot {merged} sh -c "$2"\n')
-        os.chmod(os.path.join(board, "ssh/ssh"), 0o755)
-        native = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True).stdout.strip()
-        tools = os.path.join(board, "ssh")
+    missing = machine.why_not(SOURCE)
+    if missing:
+        return print(f"left out: a board by ssh needs {missing}")
+    native = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True).stdout.strip()
+    arm, bench.package = bench.package, bench.path(f"cairn-test_{native}.deb")
+    with Machine(bench.path("far"), SOURCE, (bench.build,)) as far:
+        def order(name, *more):
+            return bench.run("ssh", "root@board", *bench.order(name), *more, tools=far.tools)
+
         if native != "arm64":
-            bench.expect(bench.run("ssh", "user@board", *bench.order("far"), tools=tools), 1, f"is {native}")
-            assert bench.enrolled("far") is None
-        package, bench.package = bench.package, bench.path(f"cairn-test_{native}.deb")
-        bench.expect(bench.run("ssh", "user@board", *bench.order("far"), tools=tools), 0, "runs as far")
-        bench.package = package
-        assert os.path.exists(os.path.join(merged, "usr/share/cairn-test/noise")), "the package is not installed"
-        assert os.stat(os.path.join(merged, "etc/cairn/node.key")).st_mode & 0o777 == 0o600
-        assert not os.path.exists("/etc/cairn/node.key"), "the test wrote to this machine"
-        subprocess.run(["umount", merged])
-    finally:
-        subprocess.run(["umount", "-R", os.path.join(board, "root")], capture_output=True)
+            bench.package = arm
+            bench.expect(order("far"), 1, f"is {native}, the packages are for arm64")
+            bench.package = bench.path(f"cairn-test_{native}.deb")
+        far.use_key("stranger")
+        bench.expect(order("far"), 1, "Permission denied", "without a password")
+        far.use_key("user")
+        bench.expect(order("far", "--dry-run"), 0, "/etc/cairn/node.yaml")
+        assert bench.enrolled("far") is None and not os.path.exists(far.path("/etc/cairn/node.yaml"))
+        with open(os.path.join(far.folder, "memory/filler"), "wb") as file:
+            fill(file)
+            bench.expect(order("full"), 1, "No space left", "taken back")
+        os.unlink(os.path.join(far.folder, "memory/filler"))
+        assert bench.enrolled("full") == "revoked" and not os.path.exists(far.path("/etc/cairn/node.key"))
+        bench.expect(order("far"), 0, "runs as far")
+        assert os.path.exists(far.path("/usr/share/cairn-test/noise")), "the package is not installed"
+        assert os.stat(far.path("/etc/cairn/node.key")).st_mode & 0o777 == 0o600
+        bench.expect(order("other"), 1, "has the key of a board already")
+        assert bench.enrolled("other") is None
+        bench.expect(order("other", "--replace"), 0, "runs as other")
+        far.stop()
+        bench.expect(order("gone"), 1, "Connection refused")
+        assert bench.enrolled("gone") is None
+    assert not os.path.exists("/etc/cairn/node.key"), "the test wrote to this machine"
+    bench.package = arm
+
+
+def a_gateway_is_reached_by_ssh(bench):
+    missing = machine.why_not(SOURCE)
+    if missing:
+        return print(f"left out: a gateway by ssh needs {missing}")
+    with Machine(bench.path("gate"), SOURCE, (bench.build, bench.folder)) as gate:
+        where = f"ssh://root@board{bench.folder}/gateway.yaml"
+        by_port = f"ssh://root@127.0.0.1:{gate.port}{bench.folder}/gateway.yaml"
+
+        def image(name, gateway=where, tools=gate.tools):
+            return bench.run("image", "--base", bench.base, "--site", "site.yaml", "--name", name, "--deb",
+                             bench.package, "--gateway", gateway, "-o", f"{name}.img", tools=tools)
+
+        bench.expect(image("remote"), 0, "remote is enrolled", "is ready")
+        assert debugfs(bench.path("remote.img"), "cat /etc/cairn/node.key").startswith("cairn-key-1 remote ")
+        assert bench.enrolled("remote") == "enrolled" and not glob.glob(gate.path("/tmp/tmp.*/key"))
+        bench.expect(image("remote-2", by_port), 0)
+        code = bench.run("wait", "--name", "remote", "--gateway", where, "--timeout", "1 s", tools=gate.tools)
+        bench.expect(code, 6, "was not heard")
+        os.unlink(bench.path("remote.img"))
+        bench.expect(image("remote"), 1, "enrolled already")
+        assert bench.enrolled("remote") == "enrolled" and not os.path.exists(bench.path("remote.img"))
+        bench.expect(image("remote-3", f"ssh://root@board{bench.folder}/no.yaml"), 1, "not enrolled", "no.yaml")
+        bench.expect(image("remote-3", "ssh://root@board;id/x"), 2, "ssh://HOST/PATH")
+        bench.expect(image("lost-far", tools=bench.broken_tools(gate.tools)), 5, "taken back")
+        assert bench.enrolled("lost-far") == "revoked"
+        gate.stop()
+        bench.expect(image("remote-3"), 1, "Connection refused", "whether remote-3 is enrolled is not known")
+        assert bench.enrolled("remote-3") is None and not os.path.exists(bench.path("remote-3.img"))
+
+
+def fill(file):
+    """Until the file system of file is full."""
+    try:
+        while True:
+            file.write(bytes(1 << 16))
+            file.flush()
+    except OSError:
+        pass
 
 
 class Card:
@@ -402,12 +543,15 @@ CASES = [
     a_plan_writes_nothing,
     packed_images_are_unpacked,
     unusable_images_are_refused,
+    a_fat_partition_is_written_where_the_board_mounts_it,
+    an_interruption_leaves_nothing_half_done,
     a_root_without_a_table_is_found,
     unusable_orders_are_refused,
     what_fails_after_the_enrolment_takes_it_back,
     a_flipped_byte_is_found,
     links_in_a_root_folder_stay_in_it,
     a_running_board_is_reached_by_ssh,
+    a_gateway_is_reached_by_ssh,
     cards_are_written_and_read_back,
     unsafe_cards_are_refused,
     a_card_that_fails_is_said_to_be_incomplete,

@@ -24,5 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size >= 2048 && !cn_partition_superblock(data, &superblock) &&
         superblock.free_size > superblock.size)
         abort();
+    if (size >= 512 && cn_partition_is_fat(data) &&
+        cn_partition_read(data, size, disk_size, &table) != CN_ENOTFOUND)
+        abort();
     return 0;
 }

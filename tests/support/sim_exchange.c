@@ -77,6 +77,7 @@ static void serve(struct sim *sim, const struct message *message)
         .body = message->body,
         .size = message->size,
         .wants_reply = !message->silent,
+        .reply_max = sim->base.body_max,
     };
     static struct cn_coap_reply reply;
     struct message answer = {.tag = message->tag};
@@ -163,11 +164,6 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     return CN_OK;
 }
 
-static uint32_t body_max(const struct cn_exchange *exchange)
-{
-    return ((const struct sim *)exchange)->config.body_max;
-}
-
 static void close_sim(struct cn_exchange *exchange)
 {
     struct sim *sim = (struct sim *)exchange;
@@ -186,7 +182,6 @@ static void close_sim(struct cn_exchange *exchange)
 static const struct cn_exchange_ops ops = {
     .close = close_sim,
     .send = send_request,
-    .body_max = body_max,
 };
 
 cn_err cn_sim_open(const struct cn_sim_config *config, struct cn_exchange **exchange)
@@ -196,6 +191,9 @@ cn_err cn_sim_open(const struct cn_sim_config *config, struct cn_exchange **exch
     if (!sim)
         return CN_ENOMEM;
     sim->base.ops = &ops;
+    sim->base.state = CN_EXCHANGE_UP;
+    sim->base.sessions = 1;
+    sim->base.body_max = config->body_max;
     sim->config = *config;
     sim->now_us = 1000000;
     cn_link_model_init(&sim->up, &config->up);

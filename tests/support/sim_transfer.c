@@ -46,7 +46,7 @@ void cn_sim_link(struct cn_sim_case *one, uint64_t rate_bps, uint64_t rtt_us, do
 static void start(struct board *board, const struct cn_sim_case *one, const uint8_t *data)
 {
     struct cn_link_upload frame = {.run = 1, .round = 1, .frame = data, .size = one->size};
-    uint32_t chunks = board->exchange->ops->body_max(board->exchange) / CN_SIM_CHUNK;
+    uint32_t chunks = board->exchange->body_max / CN_SIM_CHUNK;
     struct cn_transfer transfer = {
         .exchange = board->exchange,
         .rtt = &board->rtt,
@@ -101,7 +101,7 @@ static double share_of_ceiling(const struct cn_sim_case *one, const struct board
                                uint64_t elapsed_us)
 {
     const struct cn_link_shape *link = one->download ? &one->down : &one->up;
-    size_t chunks = board->exchange->ops->body_max(board->exchange) / CN_SIM_CHUNK;
+    size_t chunks = board->exchange->body_max / CN_SIM_CHUNK;
     double body = (double)(chunks * CN_SIM_CHUNK);
     double headers = (double)cn_sim_overhead(one->download ? "" : "u/0123456789abcdef/12345");
     double ceiling = (double)link->rate_bps / 8 * body / (body + headers) * (1 - link->loss) *

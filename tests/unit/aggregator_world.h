@@ -228,6 +228,7 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
             .body = body,
             .size = size,
             .wants_reply = true,
+            .reply_max = CN_COAP_DATAGRAM_MAX,
         };
         routes[i].handle(&world->resources, &request, reply);
         return;

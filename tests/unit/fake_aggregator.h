@@ -10,7 +10,9 @@
 #include "transport/coap_server.h"
 #include "transport/message.h"
 
+#ifndef FAKE_CHUNK
 #define FAKE_CHUNK 1024
+#endif
 #define FAKE_SIZE_MAX (512 * 1024)
 
 struct fake {
@@ -29,7 +31,8 @@ struct fake {
     void (*on_chunk)(struct fake *fake); // after each chunk that was stored
 
     // What came.
-    uint32_t registrations, declarations, commits, chunks;
+    uint32_t registrations, declarations, commits, chunks, probes;
+    size_t largest; // body of a message with chunks
     struct cn_declare_request declared;
     bool declared_any, decided;
     uint8_t received[FAKE_SIZE_MAX];
@@ -227,7 +230,7 @@ static void fake_put(void *context, const struct cn_coap_request *request,
                      struct cn_coap_reply *reply)
 {
     struct fake *fake = context;
-    unsigned long chunk;
+    unsigned long chunk, count = (request->size + FAKE_CHUNK - 1) / FAKE_CHUNK;
 
     if (fake_turns_away(fake, reply))
         return;
@@ -236,11 +239,12 @@ static void fake_put(void *context, const struct cn_coap_request *request,
         return;
     }
     chunk = strtoul(request->path + 17, NULL, 10);
-    if (chunk >= fake_count(fake) || request->size > FAKE_CHUNK)
+    if (chunk + count > fake_count(fake))
         abort();
     memcpy(fake->received + chunk * FAKE_CHUNK, request->body, request->size);
-    fake->have[chunk] = true;
-    fake->chunks++;
+    memset(&fake->have[chunk], 1, count);
+    fake->chunks += (uint32_t)count;
+    fake->largest = request->size > fake->largest ? request->size : fake->largest;
     if (fake->on_chunk)
         fake->on_chunk(fake);
     if (request->wants_reply)
@@ -249,10 +253,22 @@ static void fake_put(void *context, const struct cn_coap_request *request,
         reply->code = CN_COAP_SILENT;
 }
 
+static void fake_probe(void *context, const struct cn_coap_request *request,
+                       struct cn_coap_reply *reply)
+{
+    struct fake *fake = context;
+
+    fake->probes++;
+    reply->code = CN_COAP_CHANGED;
+    reply->size = request->size;
+    memset(reply->body, 0, reply->size);
+}
+
 static const struct cn_coap_route fake_routes[] = {
-    {CN_COAP_POST, "reg", false, fake_register}, {CN_COAP_GET, "k", false, fake_key},
-    {CN_COAP_GET, "r", true, fake_round},        {CN_COAP_GET, "b", false, fake_blob},
-    {CN_COAP_POST, "u", false, fake_post},       {CN_COAP_PUT, "u", false, fake_put},
+    {CN_COAP_POST, "reg", false, fake_register, false}, {CN_COAP_GET, "k", false, fake_key, false},
+    {CN_COAP_GET, "r", true, fake_round, false},        {CN_COAP_GET, "b", false, fake_blob, true},
+    {CN_COAP_POST, "u", false, fake_post, false},       {CN_COAP_PUT, "u", false, fake_put, true},
+    {CN_COAP_POST, "p", false, fake_probe, false},
 };
 
 #define FAKE_ROUTE_COUNT (sizeof(fake_routes) / sizeof(fake_routes[0]))

@@ -29,7 +29,8 @@ struct world {
     int value;    // what GET r tells
     int requests;
     bool wanted_reply;
-    uint32_t sessions_max;
+    uint32_t sessions_max, requests_per_s;
+    enum cn_link_transport transport;
     struct cn_exchange_reply replies[KEPT];
     char bodies[KEPT][64];
     int reply_count;
@@ -62,16 +63,16 @@ static void put_value(void *context, const struct cn_coap_request *request,
 static void get_much(void *context, const struct cn_coap_request *request,
                      struct cn_coap_reply *reply)
 {
-    (void)context, (void)request;
+    (void)context;
     reply->code = CN_COAP_CONTENT;
-    reply->size = MUCH;
-    memset(reply->body, 'x', MUCH);
+    reply->size = request->reply_max > CN_COAP_DATAGRAM_MAX ? request->reply_max : MUCH;
+    memset(reply->body, 'x', reply->size);
 }
 
 static const struct cn_coap_route routes[] = {
-    {CN_COAP_GET, "much", false, get_much},
-    {CN_COAP_GET, "r", true, get_value},
-    {CN_COAP_PUT, "u", false, put_value},
+    {CN_COAP_GET, "much", false, get_much, false},
+    {CN_COAP_GET, "r", true, get_value, false},
+    {CN_COAP_PUT, "u", false, put_value, true},
 };
 
 static cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
@@ -119,6 +120,7 @@ static cn_err open_server(struct world *world)
         .find_key = find_key,
         .handshakes_max = 10,
         .sessions_max = world->sessions_max ? world->sessions_max : 10,
+        .requests_per_s = world->requests_per_s,
     };
 
     return cn_coap_server_open(&config, &world->server);
@@ -128,7 +130,13 @@ static struct cn_exchange *open_client(struct world *world, const char *board, i
 {
     const char *addresses[] = {world->address};
     struct cn_coap_client_config config = {
-        .board = board, .addresses = addresses, .address_count = 1, .silence_ms = 500};
+        .board = board,
+        .addresses = addresses,
+        .address_count = 1,
+        .silence_ms = 500,
+        .handshake_ms = 1000,
+        .transport = world->transport,
+    };
     struct cn_exchange *client;
 
     memset(config.key, key, sizeof(config.key));
@@ -150,9 +158,7 @@ static void turn(struct world *world)
 
 static enum cn_exchange_state state_of(struct cn_exchange *client)
 {
-    const char *text;
-
-    return client->ops->state(client, &text);
+    return client->state;
 }
 
 static void wait_for(struct world *world, enum cn_exchange_state state)
@@ -214,7 +220,7 @@ static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **
     assert_int_equal(world.replies[0].code, CN_COAP_CONTENT);
     assert_string_equal(world.bodies[0], "board-1 5");
     cn_coap_server_stats(world.server, &stats);
-    world.client->ops->stats(world.client, &client_stats);
+    client_stats = world.client->stats;
     assert_int_equal(stats.sessions, 1);
     assert_int_equal(stats.bytes_in, 4 + 8 + 2);
     assert_int_equal(stats.bytes_out, 4 + 8 + 1 + 9);
@@ -309,8 +315,7 @@ static void a_wrong_key_and_an_unknown_board_are_refused_alike(void **state)
         world.client->ops->close(world.client);
         world.client = open_client(&world, i ? "stranger" : "board-1", i ? '1' : 'x');
         wait_for(&world, CN_EXCHANGE_REFUSED);
-        world.client->ops->state(world.client, &text);
-        text = strchr(text, ' ');
+        text = strchr(world.client->text, ' ');
         assert_non_null(text);
         if (i)
             assert_string_equal(text, first);
@@ -366,7 +371,7 @@ static void a_client_finds_a_restarted_server_again(void **state)
     wait_for(&world, CN_EXCHANGE_DOWN);
     assert_int_equal(open_server(&world), CN_OK);
     wait_for(&world, CN_EXCHANGE_UP);
-    assert_int_equal(world.client->ops->session(world.client), 2);
+    assert_int_equal(world.client->sessions, 2);
     request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
     wait_replies(&world, 2);
     stop(&world);
@@ -531,21 +536,198 @@ static void a_session_does_not_move_to_who_forges_or_repeats_its_datagrams(void 
     stop(&world);
 }
 
-static void no_more_boards_than_allowed_get_in(void **state)
+static void one_board_too_many_is_told_to_come_back(void **state)
 {
+    struct cn_exchange_request get = {.method = CN_COAP_GET, .path = "r"};
     struct world world = {.sessions_max = 1};
     struct cn_exchange *first;
 
     (void)state;
     start(&world);
-    cn_log_set_level((enum cn_log_level) - 1);
     wait_for(&world, CN_EXCHANGE_UP);
-    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    request(&world, &get);
     wait_replies(&world, 1);
     first = world.client;
     world.client = open_client(&world, "board-2", '2');
-    wait_for(&world, CN_EXCHANGE_REFUSED);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &get);
+    wait_replies(&world, 2);
+    assert_int_equal(world.replies[1].code, CN_COAP_UNAVAILABLE);
+    assert_int_equal(world.replies[1].max_age_s, 30);
+    assert_int_equal(world.requests, 1);
+    cn_coap_server_drop(world.server, "board-1");
+    idle(&world, 5);
+    request(&world, &get);
+    wait_replies(&world, 3);
+    assert_int_equal(world.replies[2].code, CN_COAP_CONTENT);
     first->ops->close(first);
+    stop(&world);
+}
+
+static void a_board_that_asks_too_often_is_told_so_and_others_are_served(void **state)
+{
+    struct cn_exchange_request get = {.method = CN_COAP_GET, .path = "r"};
+    struct world world = {.requests_per_s = 5};
+    struct cn_exchange *first;
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    for (int i = 1; i <= 30; i++) {
+        request(&world, &get);
+        wait_replies(&world, i);
+    }
+    assert_in_range(world.requests, 20, 25); // four seconds' worth and what comes meanwhile
+    assert_int_equal(world.replies[29 % KEPT].code, CN_COAP_TOO_MANY);
+    assert_int_equal(world.replies[29 % KEPT].max_age_s, 2);
+    first = world.client;
+    world.client = open_client(&world, "board-2", '2');
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &get);
+    wait_replies(&world, 31);
+    assert_int_equal(world.replies[30 % KEPT].code, CN_COAP_CONTENT);
+    first->ops->close(first);
+    stop(&world);
+}
+
+// The first datagram of a client, as it goes to an address where nobody answers.
+static ssize_t take_hello(uint8_t hello[2048])
+{
+    struct world world = {0};
+    int fd = bind_to(world.address);
+    ssize_t size = -1;
+
+    world.client = open_client(&world, "board-1", '1');
+    for (int i = 0; i < 1000 && size < 0; i++) {
+        turn(&world);
+        size = recv(fd, hello, 2048, MSG_DONTWAIT);
+    }
+    stop(&world);
+    close(fd);
+    return size;
+}
+
+// More than the half-open handshakes that there may be; each costs a small answer and nothing else.
+static void a_flood_of_hellos_without_a_cookie_keeps_nobody_out(void **state)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct world world = {0};
+    uint8_t hello[2048], answer[2048];
+    ssize_t size = take_hello(hello);
+    uint64_t end;
+
+    (void)state;
+    assert_true(size > 60);
+    assert_int_equal(hello[13], 1); // ClientHello
+    start(&world);
+    world.client->ops->close(world.client);
+    world.client = NULL;
+    to.sin_port = htons((uint16_t)atoi(strchr(world.address, ':') + 1));
+    for (int i = 0; i < 300; i++) {
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        ssize_t got = -1;
+
+        sendto(fd, hello, (size_t)size, 0, (struct sockaddr *)&to, sizeof(to));
+        for (int tries = 0; tries < 100 && got < 0; tries++) {
+            turn(&world);
+            got = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
+        }
+        assert_in_range(got, 28, size);  // no amplification
+        assert_int_equal(answer[13], 3); // HelloVerifyRequest
+        close(fd);
+    }
+    world.client = open_client(&world, "board-1", '1');
+    end = cn_platform_now_ms() + WAIT_MS;
+    while (state_of(world.client) != CN_EXCHANGE_UP && cn_platform_now_ms() < end)
+        turn(&world);
+    assert_int_equal(state_of(world.client), CN_EXCHANGE_UP);
+    stop(&world);
+}
+
+static void over_tcp_messages_are_large_and_forward_secret(void **state)
+{
+    struct world world = {.transport = CN_LINK_TCP};
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP); // the client checks the cipher suite
+    assert_true(world.client->stream);
+    assert_int_equal(world.client->body_max, CN_COAP_BODY_MAX);
+    request(&world, &(struct cn_exchange_request){.tag = 3, .method = CN_COAP_GET, .path = "much"});
+    wait_replies(&world, 1);
+    assert_int_equal(world.replies[0].code, CN_COAP_CONTENT);
+    assert_int_equal(world.replies[0].size, CN_COAP_BODY_MAX);
+    stop(&world);
+}
+
+static void over_tcp_a_wrong_key_is_refused(void **state)
+{
+    struct world world = {.transport = CN_LINK_TCP};
+
+    (void)state;
+    start(&world);
+    world.client->ops->close(world.client);
+    world.client = open_client(&world, "board-1", 'x');
+    wait_for(&world, CN_EXCHANGE_REFUSED);
+    assert_int_equal(world.requests, 0);
+    stop(&world);
+}
+
+// Nobody hears what is sent to 127.0.0.2 over UDP; the server listens there over TCP.
+static void where_udp_does_not_get_through_tcp_is_used(void **state)
+{
+    struct sockaddr_in deaf = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002)};
+    struct world world = {.transport = CN_LINK_UDP};
+    int one = 1, fd = socket(AF_INET, SOCK_DGRAM, 0);
+    char port[8];
+
+    (void)state;
+    cn_log_set_level(CN_LOG_ERROR);
+    free_port(world.address);
+    snprintf(port, sizeof(port), "%s", strchr(world.address, ':') + 1);
+    snprintf(world.address, sizeof(world.address), "0.0.0.0:%s", port);
+    assert_int_equal(open_server(&world), CN_OK);
+    deaf.sin_port = htons((uint16_t)atoi(port));
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&deaf, sizeof(deaf)), 0);
+    snprintf(world.address, sizeof(world.address), "127.0.0.2:%s", port);
+    world.client = open_client(&world, "board-1", '1');
+    wait_for(&world, CN_EXCHANGE_DOWN);
+    world.client->ops->close(world.client);
+    world.transport = CN_LINK_AUTO;
+    world.client = open_client(&world, "board-1", '1');
+    wait_for(&world, CN_EXCHANGE_UP);
+    assert_true(world.client->stream);
+    close(fd);
+    stop(&world);
+}
+
+static void connections_that_say_nothing_make_room(void **state)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct world world = {.transport = CN_LINK_TCP};
+    int idle_fds[30], open = 0;
+    char byte;
+
+    (void)state;
+    start(&world);
+    world.client->ops->close(world.client);
+    to.sin_port = htons((uint16_t)atoi(strchr(world.address, ':') + 1));
+    world.client = NULL;
+    for (int i = 0; i < 30; i++) {
+        idle_fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(idle_fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        turn(&world);
+    }
+    world.client = open_client(&world, "board-1", '1');
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){.method = CN_COAP_GET, .path = "r"});
+    wait_replies(&world, 1);
+    for (int i = 0; i < 30; i++) {
+        open += recv(idle_fds[i], &byte, 1, MSG_DONTWAIT) < 0;
+        close(idle_fds[i]);
+    }
+    assert_in_range(open, 1, 10);
     stop(&world);
 }
 
@@ -586,7 +768,13 @@ int main(void)
         cmocka_unit_test(the_newest_session_of_a_board_ends_the_older_one),
         cmocka_unit_test(a_large_answer_goes_to_a_new_address_only_after_proof),
         cmocka_unit_test(a_session_does_not_move_to_who_forges_or_repeats_its_datagrams),
-        cmocka_unit_test(no_more_boards_than_allowed_get_in),
+        cmocka_unit_test(one_board_too_many_is_told_to_come_back),
+        cmocka_unit_test(a_board_that_asks_too_often_is_told_so_and_others_are_served),
+        cmocka_unit_test(a_flood_of_hellos_without_a_cookie_keeps_nobody_out),
+        cmocka_unit_test(over_tcp_messages_are_large_and_forward_secret),
+        cmocka_unit_test(over_tcp_a_wrong_key_is_refused),
+        cmocka_unit_test(where_udp_does_not_get_through_tcp_is_used),
+        cmocka_unit_test(connections_that_say_nothing_make_room),
         cmocka_unit_test(names_are_looked_up_and_a_second_address_is_tried),
     };
 

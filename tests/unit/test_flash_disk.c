@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "boards/flash/disk.h"
+#include "boards/flash/mounts.h"
 #include "boards/flash/partition.h"
 
 static char root[64];
@@ -207,6 +208,30 @@ static void an_ext4_superblock_is_read(void **state)
     assert_int_equal(cn_partition_superblock(block, &superblock), CN_ENOTFOUND);
 }
 
+static void the_longest_mount_point_above_a_path_holds_it(void **state)
+{
+    static const char fstab[] =
+        "# as Raspberry Pi OS has it\n"
+        "proc            /proc           proc    defaults          0       0\n"
+        "PARTUUID=1-01  /boot/firmware/ vfat    defaults          0       2\n"
+        "PARTUUID=1-02  /               ext4    defaults,noatime  0       1\n"
+        "none /boot tmpfs\n"
+        "swap none swap sw 0 0\n"
+        "half /srv";
+    struct cn_mount mount;
+
+    (void)state;
+    assert_true(cn_mounts_find(fstab, "/boot/firmware/config.txt", &mount));
+    assert_string_equal(mount.point, "/boot/firmware");
+    assert_string_equal(mount.type, "vfat");
+    assert_true(cn_mounts_find(fstab, "/boot/grub", &mount));
+    assert_string_equal(mount.type, "tmpfs");
+    assert_false(cn_mounts_find(fstab, "/etc/cairn/node.key", &mount));
+    assert_false(cn_mounts_find(fstab, "/bootloader/x", &mount));
+    assert_false(cn_mounts_find(fstab, "/srv/x", &mount));
+    assert_false(cn_mounts_find("", "/boot/x", &mount));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +243,7 @@ int main(void)
         cmocka_unit_test(what_the_kernel_does_not_know_is_no_device),
         cmocka_unit_test(tables_of_other_programs_are_read),
         cmocka_unit_test(an_ext4_superblock_is_read),
+        cmocka_unit_test(the_longest_mount_point_above_a_path_holds_it),
     };
 
     return cmocka_run_group_tests(tests, make_machine, remove_machine);

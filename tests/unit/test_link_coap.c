@@ -27,6 +27,7 @@ struct world {
     struct cn_link_event event;
     uint8_t *frame;
     bool revoked;
+    enum cn_link_transport transport;
     enum { NOTHING, RESTART, DROP } plan; // after 100 chunks
 };
 
@@ -73,7 +74,11 @@ static void find_port(struct world *world)
 static void start_with(struct world *world, const char *board, uint8_t key)
 {
     struct cn_link_config config = {
-        .board = board, .addresses = {world->address}, .address_count = 1};
+        .board = board,
+        .addresses = {world->address},
+        .address_count = 1,
+        .transport = world->transport,
+    };
     struct cn_board_key board_key = {.secret = {key}};
 
     assert_int_equal(cn_security_dtls_key(&board_key, config.key), CN_OK);
@@ -141,14 +146,13 @@ static void upload(struct world *world)
     assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
 }
 
-static void a_board_registers_watches_fetches_and_uploads(void **state)
+static void use_everything(enum cn_link_transport transport)
 {
-    struct world world = {0};
+    struct world world = {.transport = transport};
     struct cn_registration facts = {
         .cpu_count = 1, .members = {"board-1", "board-2"}, .member_count = 2};
     struct cn_link_stats stats;
 
-    (void)state;
     start(&world);
     assert_int_equal(world.link->ops->enlist(world.link, &facts), CN_OK);
     expect(&world, CN_LINK_REGISTERED);
@@ -166,24 +170,40 @@ static void a_board_registers_watches_fetches_and_uploads(void **state)
     upload(&world);
     expect(&world, CN_LINK_RECEIPT);
     assert_memory_equal(world.fake->received, world.frame, SIZE);
+    assert_in_range(world.fake->largest, transport == CN_LINK_TCP ? 8192 : 1024,
+                    transport == CN_LINK_TCP ? 8192 : 1024);
     world.link->ops->stats(world.link, &stats);
     assert_true(stats.bytes_up > SIZE && stats.bytes_up < SIZE * 6 / 5);
     assert_true(stats.bytes_down > SIZE && stats.bytes_down < SIZE * 6 / 5);
     stop(&world);
 }
 
+static void a_board_registers_watches_fetches_and_uploads(void **state)
+{
+    (void)state;
+    use_everything(CN_LINK_UDP);
+}
+
+static void over_tcp_all_is_the_same_with_larger_messages(void **state)
+{
+    (void)state;
+    use_everything(CN_LINK_TCP);
+}
+
 static void an_upload_goes_on_where_a_restarted_server_is(void **state)
 {
-    struct world world = {.plan = RESTART};
-
     (void)state;
-    start(&world);
-    upload(&world);
-    expect(&world, CN_LINK_RECEIPT);
-    assert_int_equal(world.event.verdict, CN_VERDICT_ACCEPTED);
-    assert_memory_equal(world.fake->received, world.frame, SIZE);
-    assert_true(world.fake->chunks < 301 + 70); // at most a window twice
-    stop(&world);
+    for (int i = 0; i < 2; i++) {
+        struct world world = {.plan = RESTART, .transport = i ? CN_LINK_TCP : CN_LINK_UDP};
+
+        start(&world);
+        upload(&world);
+        expect(&world, CN_LINK_RECEIPT);
+        assert_int_equal(world.event.verdict, CN_VERDICT_ACCEPTED);
+        assert_memory_equal(world.fake->received, world.frame, SIZE);
+        assert_true(world.fake->chunks < 301 + 70); // at most a window twice
+        stop(&world);
+    }
 }
 
 static void a_board_revoked_in_the_middle_of_an_upload_is_told_so(void **state)
@@ -220,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_board_registers_watches_fetches_and_uploads),
+        cmocka_unit_test(over_tcp_all_is_the_same_with_larger_messages),
         cmocka_unit_test(an_upload_goes_on_where_a_restarted_server_is),
         cmocka_unit_test(a_board_revoked_in_the_middle_of_an_upload_is_told_so),
         cmocka_unit_test(a_wrong_key_and_an_unknown_name_are_refused_once),

@@ -199,6 +199,8 @@ static void rules_travel_when_there_are_any(void **state)
     rules.manifest.job.rules.optimizer = CN_OPTIMIZER_ADAMW;
     rules.manifest.job.rules.clip = 0.5;
     snprintf(rules.manifest.job.rules.freeze, CN_WORDS_SIZE, "conv*.weight bias");
+    snprintf(rules.manifest.job.options.densities, CN_WORDS_SIZE, "head.*=20%%");
+    snprintf(rules.manifest.job.options.priorities, CN_WORDS_SIZE, "conv*=4");
     assert_int_equal(cn_message_put_manifest(&plain, bytes, &plain_size), CN_OK);
     assert_int_equal(cn_message_put_manifest(&rules, bytes, &size), CN_OK);
     assert_true(size > plain_size);
@@ -206,6 +208,8 @@ static void rules_travel_when_there_are_any(void **state)
     assert_int_equal(back.manifest.job.rules.optimizer, CN_OPTIMIZER_ADAMW);
     assert_true(back.manifest.job.rules.clip == 0.5);
     assert_string_equal(back.manifest.job.rules.freeze, "conv*.weight bias");
+    assert_string_equal(back.manifest.job.options.densities, "head.*=20%");
+    assert_string_equal(back.manifest.job.options.priorities, "conv*=4");
     assert_int_equal(cn_message_graph_ops(&plain.manifest.job), 1);
     assert_int_equal(cn_message_graph_ops(&rules.manifest.job), 2);
 }

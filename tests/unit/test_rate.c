@@ -98,6 +98,35 @@ static void what_a_rule_costs_and_keeps_is_foreseen(void **state)
     }
 }
 
+static void tensors_with_densities_and_priorities_are_foreseen(void **state)
+{
+    static const struct cn_test_tensor three[] = {
+        {120000, CN_TENSOR_PARAM}, {40000, CN_TENSOR_PARAM}, {40364, CN_TENSOR_PARAM}};
+    static const struct cn_update_rule rules[] = {{CN_UPDATE_TOPK, 0.05, 2},
+                                                  {CN_UPDATE_TOPK, 0.005, 0}};
+    struct fixture *f = *state;
+
+    cn_test_layout_free(&f->layout);
+    f->layout = cn_test_layout(three, 3);
+    f->layout.tensors[1].density = 0.2;
+    f->layout.tensors[2].priority = 2;
+    cn_rate_measure(&f->layout, f->values, &f->spectrum);
+    for (size_t i = 0; i < 2; i++) {
+        struct cn_rate_choice judged, choice;
+        double kept;
+        double size = (double)encode(f, &rules[i], &kept);
+
+        cn_rate_judge(&f->spectrum, &rules[i], &judged);
+        // Where a priority drives the densities of tensors apart, gaps take fewer bits than one
+        // density for all would.
+        if (size > 1.06 * (double)judged.bytes || size < 0.85 * (double)judged.bytes)
+            fail_msg("rule %zu: %g bytes, expected %llu", i, size,
+                     (unsigned long long)judged.bytes);
+        cn_rate_choose(&f->spectrum, (uint64_t)size, &choice);
+        assert_true(choice.bytes <= (uint64_t)size && choice.quality > 0.1);
+    }
+}
+
 static void a_choice_fits_its_budget_and_more_bytes_are_never_worse(void **state)
 {
     struct fixture *f = *state;
@@ -227,6 +256,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_a_rule_costs_and_keeps_is_foreseen),
+        TEST(tensors_with_densities_and_priorities_are_foreseen),
         TEST(a_choice_fits_its_budget_and_more_bytes_are_never_worse),
         TEST(nothing_is_sent_when_next_to_nothing_would_fit),
         TEST(the_budget_is_what_arrives_before_the_deadline),

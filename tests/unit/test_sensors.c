@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/port/platform.h"
 #include "runtime/port/sensors.h"
 
 static char root[64];
@@ -209,37 +208,6 @@ static void a_board_without_sensors_has_no_values(void **state)
                  reading.has_others || reading.has_written);
 }
 
-static void a_hook_gets_the_facts_and_is_ended_in_time(void **state)
-{
-    char script[128], out[128], text[512] = "";
-    char *environment[] = {"CAIRN_ROUND=7", "PATH=/usr/bin:/bin", NULL};
-    FILE *file = NULL;
-    int ends[2];
-
-    (void)state;
-    assert_int_equal(pipe(ends), 0);
-    snprintf(script, sizeof(script), "%s/hook", root);
-    snprintf(out, sizeof(out), "%s/said", root);
-    snprintf(text, sizeof(text),
-             "#!/bin/sh\necho round $CAIRN_ROUND >%s.new\nmv %s.new %s\nsleep 60\n", out, out, out);
-    put("hook", text);
-    assert_int_equal(cn_platform_start_hook(script, environment, 1), CN_ENOTFOUND);
-    chmod(script, 0700);
-    assert_int_equal(cn_platform_start_hook(script, environment, 1), CN_OK);
-    for (int i = 0; i < 100 && !file; i++) {
-        cn_platform_sleep_ms(50);
-        file = fopen(out, "r");
-    }
-    assert_non_null(file);
-    assert_non_null(fgets(text, sizeof(text), file));
-    assert_string_equal(text, "round 7\n");
-    fclose(file);
-    // What it started holds a pipe of the test's; its end shows that all was ended.
-    close(ends[1]);
-    assert_int_equal(read(ends[0], text, 1), 0);
-    close(ends[0]);
-}
-
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
@@ -253,7 +221,6 @@ int main(void)
         CASE(the_hottest_zone_counts_unless_one_is_named),
         CASE(what_other_programs_use_is_told_apart),
         CASE(a_board_without_sensors_has_no_values),
-        CASE(a_hook_gets_the_facts_and_is_ended_in_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

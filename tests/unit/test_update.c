@@ -1,4 +1,5 @@
 // The delta codec: what is encoded comes back as the encoder said, and nothing else is accepted.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -231,6 +232,81 @@ static void a_poor_tensor_gets_a_tenth_of_its_share(void **state)
         sent += f->decoded[poor->offset + i] != 0;
     assert_int_equal(sent, 21); // a tenth of 205, rounded up
     assert_int_equal(check(f), CN_OK);
+}
+
+static size_t count_sent(const struct fixture *f, size_t t)
+{
+    const struct cn_tensor_info *tensor = &f->layout.tensors[t];
+    size_t sent = 0;
+
+    for (size_t i = 0; i < tensor->count; i++)
+        sent += f->decoded[tensor->offset + i] != 0;
+    return sent;
+}
+
+static void a_tensor_with_a_density_of_its_own_sends_that_share(void **state)
+{
+    struct fixture *f = *state;
+
+    cn_test_fill(f->values, f->layout.total, 3, 0.1f);
+    f->header.rule = (struct cn_update_rule){.mode = CN_UPDATE_TOPK, .density = 0.01};
+    f->layout.tensors[4].density = 0.2;
+    encode(f);
+    assert_int_equal(count_sent(f, 4), 820); // 20 % of 4097
+    // 1 % of the others, whose threshold the first no longer moves.
+    assert_int_equal(count_sent(f, 0) + count_sent(f, 7), 61);
+    assert_int_equal(check(f), CN_OK);
+}
+
+// With a priority a tensor sends what it would send if its values were so much larger.
+static void a_priority_makes_the_values_of_a_tensor_count_as_larger(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_tensor_info *dear = &f->layout.tensors[4];
+    size_t wanted[3];
+
+    for (int priority = -3; priority <= 3; priority++) {
+        cn_test_fill(f->values, f->layout.total, 4, 0.1f);
+        for (size_t i = 0; i < dear->count; i++)
+            f->values[dear->offset + i] = ldexpf(f->values[dear->offset + i], priority);
+        f->header.rule = rules[3];
+        f->layout.tensors[4].priority = 0;
+        encode(f);
+        wanted[0] = count_sent(f, 0), wanted[1] = count_sent(f, 4), wanted[2] = count_sent(f, 7);
+        cn_test_fill(f->values, f->layout.total, 4, 0.1f);
+        f->layout.tensors[4].priority = priority;
+        encode(f);
+        assert_int_equal(count_sent(f, 0), wanted[0]);
+        assert_int_equal(count_sent(f, 4), wanted[1]);
+        assert_int_equal(count_sent(f, 7), wanted[2]);
+    }
+}
+
+static void below_a_density_of_two_in_a_thousand_blocks_are_larger(void **state)
+{
+    static const struct cn_test_tensor one = {40000, CN_TENSOR_PARAM};
+    static const struct {
+        double density;
+        size_t blocks;
+    } cases[] = {{0.002, 10}, {0.0019, 3}}; // of 4096, of 16384
+    struct cn_layout layout = cn_test_layout(&one, 1);
+    float *zeros = calloc(2 * one.count, sizeof(float));
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const struct cn_update_header header = {
+            .round = 1, .weight = 1, .rule = {CN_UPDATE_TOPK, cases[i].density, 2}};
+        struct cn_buffer frame;
+
+        cn_buffer_init(&frame, SIZE_LIMIT);
+        assert_int_equal(cn_update_encode(&header, &layout, zeros, zeros + one.count, &frame),
+                         CN_OK);
+        // Header and digest; of a block without values its head and checksum.
+        assert_int_equal(frame.size, 80 + 32 + 5 * cases[i].blocks);
+        cn_buffer_deinit(&frame);
+    }
+    free(zeros);
+    cn_test_layout_free(&layout);
 }
 
 static void the_largest_values_are_the_ones_sent(void **state)
@@ -491,6 +567,9 @@ int main(void)
         TEST(equal_values_are_taken_in_the_order_of_their_index),
         TEST(one_huge_value_among_zeros_is_sent),
         TEST(a_poor_tensor_gets_a_tenth_of_its_share),
+        TEST(a_tensor_with_a_density_of_its_own_sends_that_share),
+        TEST(a_priority_makes_the_values_of_a_tensor_count_as_larger),
+        TEST(below_a_density_of_two_in_a_thousand_blocks_are_larger),
         TEST(the_largest_values_are_the_ones_sent),
         TEST(dense_tensors_are_close_after_q8),
         TEST(encoding_a_decoded_q8_frame_gives_the_same_frame),

@@ -88,8 +88,7 @@ static struct cn_dataset *open_set(const struct bench *bench, const char *direct
                                    const char *name, uint64_t seed)
 {
     char inputs[512], labels[512];
-    struct cn_dataset_config config = {.inputs = inputs,
-                                       .labels = labels,
+    struct cn_dataset_config config = {.files = {.inputs = inputs, .labels = labels},
                                        .rules = &bench->task->rules,
                                        .scale = bench->task->scale,
                                        .seed = seed};

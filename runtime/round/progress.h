@@ -1,0 +1,32 @@
+// progress.h - where the training of a board is, for status, hooks and people. Nothing is decided
+// by it.
+#pragma once
+
+#include "runtime/round/checkpoint.h"
+
+// How good a version is, on held-out samples. NAN: not measured, or not a measure of this loss.
+struct cn_scores {
+    uint32_t version;
+    uint64_t rows; // samples, or the labels that count, that it was measured on; 0: not at all
+    double loss;   // mean
+    double accuracy, top5, f1; // shares; f1: mean over the classes
+    double mae;                // mean absolute error
+    double perplexity;         // of each token
+};
+
+struct cn_progress {
+    enum cn_phase phase;
+    uint32_t round, step, version;
+    uint32_t steps; // of the round
+    uint64_t epoch, resets;
+    uint32_t rank, size; // of the group; size 0 while it forms
+    bool ended;
+    const char *backend; // "tcp", "nccl"; NULL while the group forms
+    bool encrypted;      // what large sums travel over
+    char train[128];     // members that train; "" where the job names no sets
+    struct cn_scores scores;
+    double step_ms;                     // of a local step, a moving average; 0: not measured
+    double samples_per_s;               // of this board
+    uint64_t memory;                    // bytes planned for training
+    uint64_t update_bytes, dense_bytes; // the newest update as it was sent, and as float32
+};

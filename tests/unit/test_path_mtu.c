@@ -1,0 +1,205 @@
+// The search for the size of messages that a path takes, over a loopback that drops larger ones.
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define FAKE_CHUNK 64 // as the aggregator's
+#include "fake_aggregator.h"
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "transport/board_link.h"
+#include "transport/loopback.h"
+
+#define SIZE (200 * 1024 + 77)
+#define WAIT_MS 20000
+#define AROUND 144 // of a body, as the search counts
+
+struct world {
+    struct fake *fake;
+    struct cn_exchange *exchange;
+    struct cn_link *link;
+    struct cn_link_event event;
+    uint8_t *frame;
+};
+
+static void start(struct world *world, uint32_t mtu, uint32_t lost)
+{
+    struct cn_loopback_config config = {
+        .board = "board-1",
+        .routes = fake_routes,
+        .route_count = FAKE_ROUTE_COUNT,
+        .seed = 7,
+        .lost = lost,
+        .body_max = 1424,
+        .mtu = mtu - AROUND + 64, // the probe of a size has some of its headers' bytes in the body
+    };
+
+    cn_log_set_level(CN_LOG_ERROR);
+    world->fake = fake_open(SIZE);
+    config.context = world->fake;
+    assert_int_equal(cn_loopback_open(&config, &world->exchange), CN_OK);
+    assert_int_equal(cn_board_link_open_over(world->exchange,
+                                             &(struct cn_link_config){.board = "board-1"},
+                                             &world->link),
+                     CN_OK);
+    world->frame = malloc(SIZE);
+    fake_fill(world->frame, SIZE, 2);
+}
+
+static void stop(struct world *world)
+{
+    world->link->ops->close(world->link);
+    fake_close(world->fake);
+    free(world->frame);
+}
+
+static cn_err next_event(struct world *world, uint32_t wait_ms)
+{
+    uint64_t end = cn_platform_now_ms() + wait_ms;
+    cn_err err;
+
+    while ((err = world->link->ops->poll(world->link, &world->event)) == CN_EAGAIN &&
+           cn_platform_now_ms() < end) {
+        struct pollfd descriptor = {.fd = world->link->ops->descriptor(world->link),
+                                    .events = POLLIN};
+
+        poll(&descriptor, 1, 100);
+    }
+    return err;
+}
+
+static void expect(struct world *world, enum cn_link_event_type type)
+{
+    assert_int_equal(next_event(world, WAIT_MS), CN_OK);
+    assert_int_equal(world->event.type, type);
+}
+
+static void register_board(struct world *world)
+{
+    static const struct cn_registration facts = {
+        .cpu_count = 1, .members = {"board-1"}, .member_count = 1};
+
+    assert_int_equal(world->link->ops->enlist(world->link, &facts), CN_OK);
+    expect(world, CN_LINK_REGISTERED);
+}
+
+static void upload(struct world *world)
+{
+    struct cn_link_upload frame = {.run = 7, .round = 3, .frame = world->frame, .size = SIZE};
+
+    cn_crypto_digest(world->frame, SIZE, frame.digest);
+    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
+    expect(world, CN_LINK_RECEIPT);
+    assert_memory_equal(world->fake->received, world->frame, SIZE);
+}
+
+static void fetch(struct world *world)
+{
+    assert_int_equal(world->link->ops->fetch(world->link, world->fake->blob_digest, SIZE, SIZE),
+                     CN_OK);
+    expect(world, CN_LINK_FETCHED);
+    assert_memory_equal(world->event.data, world->fake->blob, SIZE);
+}
+
+static void messages_are_as_large_as_the_path_takes(void **state)
+{
+    // UDP payload that the path takes, and the largest body that should be sent over it.
+    static const struct {
+        uint32_t mtu;
+        size_t body;
+    } paths[] = {{1500, 1280}, {1400, 1216}, {1250, 1088}, {1000, 640}, {548, 384}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        struct world world = {0};
+
+        start(&world, paths[i].mtu, 0);
+        register_board(&world);
+        next_event(&world, paths[i].mtu < 1424 ? 3000 : 50); // what is lost is tried thrice
+        upload(&world);
+        assert_int_equal(world.fake->largest, paths[i].body);
+        fetch(&world);
+        stop(&world);
+    }
+}
+
+static void a_search_survives_loss(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world, 1500, 100);
+    register_board(&world);
+    next_event(&world, 1500);
+    upload(&world);
+    assert_int_equal(world.fake->largest, 1280);
+    stop(&world);
+}
+
+static void shrink(struct fake *fake)
+{
+    struct world *world = fake->owner;
+
+    if (fake->chunks > 1000)
+        cn_loopback_set_mtu(world->exchange, 548 - AROUND + 64);
+}
+
+// Full messages vanish from some point on: a black hole (RFC 8899, 4.3).
+static void a_path_that_gets_narrower_in_the_middle_of_a_transfer_is_survived(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world, 1500, 0);
+    register_board(&world);
+    world.fake->owner = &world;
+    world.fake->on_chunk = shrink;
+    upload(&world);
+    world.fake->on_chunk = NULL;
+    assert_int_equal(world.fake->largest, 1280);
+    cn_loopback_set_mtu(world.exchange, 1500);
+    fetch(&world);
+    stop(&world);
+}
+
+static void an_aggregator_that_does_not_know_probes_gets_messages_of_the_base(void **state)
+{
+    struct cn_loopback_config config = {
+        .board = "board-1",
+        .routes = fake_routes,
+        .route_count = FAKE_ROUTE_COUNT - 1, // the last one answers probes
+        .body_max = 1424,
+        .mtu = 1424,
+    };
+    struct world world = {0};
+
+    (void)state;
+    world.fake = fake_open(SIZE);
+    config.context = world.fake;
+    assert_int_equal(cn_loopback_open(&config, &world.exchange), CN_OK);
+    assert_int_equal(cn_board_link_open_over(
+                         world.exchange, &(struct cn_link_config){.board = "board-1"}, &world.link),
+                     CN_OK);
+    world.frame = malloc(SIZE);
+    fake_fill(world.frame, SIZE, 2);
+    register_board(&world);
+    upload(&world);
+    assert_int_equal(world.fake->largest, 1088);
+    stop(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_are_as_large_as_the_path_takes),
+        cmocka_unit_test(a_search_survives_loss),
+        cmocka_unit_test(a_path_that_gets_narrower_in_the_middle_of_a_transfer_is_survived),
+        cmocka_unit_test(an_aggregator_that_does_not_know_probes_gets_messages_of_the_base),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

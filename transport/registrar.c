@@ -1,0 +1,140 @@
+#include "transport/registrar.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+
+#define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
+#define MISFIT_MAX_MS 600000
+
+void cn_registrar_init(struct cn_registrar *registrar, const char *board,
+                       struct cn_link_events *events, struct cn_exchange *exchange,
+                       struct cn_rtt *rtt, uint8_t kind, uint64_t seed)
+{
+    *registrar = (struct cn_registrar){
+        .board = board,
+        .events = events,
+        .misfit = {.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = seed},
+    };
+    cn_call_init(&registrar->asking, exchange, rtt, kind, seed);
+    cn_call_init(&registrar->keying, exchange, rtt, kind + 1, seed);
+}
+
+void cn_registrar_start(struct cn_registrar *registrar)
+{
+    struct cn_register_request request = {
+        .protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
+        .update_format = {CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX},
+        .graph_ops = {CN_GRAPH_OPS_MIN, CN_GRAPH_OPS_MAX},
+        .facts = registrar->facts,
+    };
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    cn_err err = cn_message_put_register(&request, bytes, &size);
+
+    registrar->due = false;
+    if (err) {
+        cn_log(CN_LOG_ERROR, "link", "registration: %s", cn_err_text(err));
+        return;
+    }
+    cn_call_stop(&registrar->keying);
+    cn_call_start(&registrar->asking, CN_COAP_POST, "reg", bytes, size);
+}
+
+bool cn_registrar_is_busy(const struct cn_registrar *registrar)
+{
+    return registrar->asking.active || registrar->keying.active;
+}
+
+void cn_registrar_reconnected(struct cn_registrar *registrar)
+{
+    if (!registrar->misfit.tries)
+        cn_call_hurry(&registrar->asking);
+    cn_call_hurry(&registrar->keying);
+}
+
+void cn_registrar_step(struct cn_registrar *registrar, uint64_t now_us, uint64_t *wake_us)
+{
+    if (registrar->due)
+        cn_registrar_start(registrar);
+    cn_call_step(&registrar->asking, now_us, wake_us);
+    cn_call_step(&registrar->keying, now_us, wake_us);
+}
+
+// Asks for the keys one after another: a group has at most 16 members. True when there is none
+// left.
+static bool ask_key(struct cn_registrar *registrar)
+{
+    char path[CN_NAME_SIZE + 4];
+
+    while (registrar->next_key < registrar->facts.member_count &&
+           strcmp(registrar->facts.members[registrar->next_key], registrar->board) == 0)
+        registrar->next_key++;
+    if (registrar->next_key >= registrar->facts.member_count) {
+        cn_link_events_push(registrar->events, CN_LINK_REGISTERED)->manifest = &registrar->manifest;
+        return true;
+    }
+    snprintf(path, sizeof(path), "k/%s", registrar->facts.members[registrar->next_key]);
+    cn_call_start(&registrar->keying, CN_COAP_GET, path, NULL, 0);
+    return false;
+}
+
+// A member without a key is one that is not enrolled yet: it stays out, the others go on.
+static bool key_answered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply)
+{
+    if (reply->code == CN_COAP_CONTENT && reply->size == CN_KEY_SIZE)
+        memcpy(registrar->manifest.pair_keys[registrar->next_key], reply->body, CN_KEY_SIZE);
+    else
+        cn_log(CN_LOG_WARN, "link", "no key for the pair with %s (%u.%02u)",
+               registrar->facts.members[registrar->next_key], reply->code >> 5, reply->code & 31);
+    registrar->next_key++;
+    return ask_key(registrar);
+}
+
+static void registration_refused(struct cn_registrar *registrar,
+                                 const struct cn_exchange_reply *reply, uint64_t now_us)
+{
+    struct cn_link_event *event;
+    char why[120] = "the manifest is malformed";
+
+    if (!registrar->misfit.tries) {
+        if (reply->code >= CN_COAP_BAD_REQUEST)
+            cn_message_copy_text(why, sizeof(why), reply->body, reply->size);
+        event = cn_link_events_push(registrar->events, CN_LINK_REFUSED);
+        snprintf(event->text, sizeof(event->text), "registration refused (%u.%02u): %s",
+                 reply->code >> 5, reply->code & 31, why);
+    }
+    cn_registrar_start(registrar);
+    registrar->asking.due_us = now_us + 1000 * cn_backoff_next_ms(&registrar->misfit);
+}
+
+static bool registered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
+                       uint64_t now_us)
+{
+    struct cn_register_reply message;
+
+    if (reply->code != CN_COAP_CONTENT ||
+        cn_message_get_manifest(reply->body, reply->size, &message)) {
+        registration_refused(registrar, reply, now_us);
+        return false;
+    }
+    registrar->misfit.tries = 0;
+    registrar->reply = message;
+    registrar->manifest = message.manifest;
+    registrar->next_key = 0;
+    return ask_key(registrar);
+}
+
+bool cn_registrar_reply(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
+                        uint64_t now_us, bool *done)
+{
+    bool mine;
+
+    *done = false;
+    if (cn_call_answered(&registrar->asking, reply, now_us, &mine))
+        *done = registered(registrar, reply, now_us);
+    else if (!mine && cn_call_answered(&registrar->keying, reply, now_us, &mine))
+        *done = key_answered(registrar, reply);
+    return mine;
+}

@@ -1,0 +1,41 @@
+// registrar.h - a board's registration: who it is, the manifest, the keys of its pairs.
+//
+// A refusal is told once and repeated slowly. Threading: none.
+#pragma once
+
+#include "runtime/port/link.h"
+#include "transport/call.h"
+#include "transport/link_events.h"
+#include "transport/message.h"
+
+struct cn_registrar {
+    const char *board;             // its name; borrowed, as events is
+    struct cn_link_events *events; // REGISTERED and REFUSED go there
+    struct cn_registration facts;
+    bool enlisted; // facts are there
+    bool due;      // to begin again
+    struct cn_call asking, keying;
+    struct cn_backoff misfit;
+    struct cn_register_reply reply; // chunk_size 0: never registered
+    struct cn_manifest manifest;
+    uint32_t next_key;
+};
+
+// kind: first byte of the tags, kind + 1 that of the requests for keys.
+void cn_registrar_init(struct cn_registrar *registrar, const char *board,
+                       struct cn_link_events *events, struct cn_exchange *exchange,
+                       struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
+
+// Asks, from the beginning.
+void cn_registrar_start(struct cn_registrar *registrar);
+bool cn_registrar_is_busy(const struct cn_registrar *registrar);
+
+// There is a new session.
+void cn_registrar_reconnected(struct cn_registrar *registrar);
+
+// Sends what is due; lowers *wake_us to when there will be more.
+void cn_registrar_step(struct cn_registrar *registrar, uint64_t now_us, uint64_t *wake_us);
+
+// Takes an answer to one of its requests. *done: it was the last one.
+bool cn_registrar_reply(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
+                        uint64_t now_us, bool *done);
