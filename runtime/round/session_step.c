@@ -37,6 +37,12 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
 
     if (err)
         return err;
+    if (session->reducer) {
+        const struct cn_collective_call call = cn_reducer_call(
+            session->reducer, gradients, cn_trainer_gradient_words(session->trainer), 0);
+
+        return collective->ops->run(collective, &call);
+    }
     return cn_all_reduce(collective, CN_REDUCE_SUM, gradients,
                          cn_trainer_gradient_words(session->trainer));
 }
