@@ -528,6 +528,7 @@ static void describe_contribution(const struct cn_upload *upload, uint64_t weigh
         .held_out_loss = declared->held_out_loss,
         .held_out_correct = declared->held_out_correct,
         .held_out_count = declared->held_out_count,
+        .measures = declared->measures,
         .train_loss = declared->train_loss,
     };
     memcpy(contribution->digest, declared->digest, CN_DIGEST_SIZE);

@@ -128,6 +128,9 @@ const struct cn_schema_row cn_schema[] = {
      .uses = NODE, .about = "how long a start waits for all members"},
     {"group.rejoin", CN_VALUE_DURATION, BOARD | SITE, AT(group.rejoin_ms), 100, DAY,
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
+    {"group.min_members", CN_VALUE_COUNT, SITE, AT(group.min_members), 1, CN_GROUP_MAX,
+     .initial = "1", .uses = NODE,
+     .about = "fewer members do not train on, as the smaller part of a LAN that is split"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "60 s", .uses = NODE,
      .about = "how long a member that still answers may keep the others waiting; one that does not "

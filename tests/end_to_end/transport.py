@@ -5,8 +5,8 @@
 The relay between board and gateway drops datagrams that are too large, or all of them.
 """
 
-import sys
 import re
+import sys
 import time
 
 from cluster import Cluster
