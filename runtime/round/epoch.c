@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/round.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -465,6 +466,7 @@ static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
 static cn_err obey(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
+    cn_err err;
 
     switch (command->kind) {
     case COMMAND_IDLE:
@@ -483,7 +485,8 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return cn_session_abandon(session, true);
+        err = cn_session_catch_up(session, epoch->collective);
+        return err ? err : cn_session_abandon(session, true);
     case COMMAND_DECIDE:
         return do_decide(epoch, command);
     case COMMAND_REFORM:
@@ -523,6 +526,8 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
+    if (!err)
+        err = cn_session_enter(session, epoch->collective, &epoch->view.view);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {

@@ -73,6 +73,7 @@ static void take(void *context, uint32_t bucket, float *data, size_t count)
     struct cn_reducer *reducer = context;
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
                                             .how = CN_REDUCE_SUM,
+                                            .set = reducer->set,
                                             .data = data,
                                             .count = count,
                                             .fingerprint = bucket + 1};
