@@ -191,6 +191,14 @@ static const struct cn_message_field round_fields[] = {
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 
+static const struct cn_message_field measures_fields[] = {
+    REAL(1, cn_measures, top5, 0, 1),
+    REAL(2, cn_measures, f1, 0, 1),
+    REAL(3, cn_measures, mae, 0, HUGE),
+    REAL(4, cn_measures, perplexity, 0, HUGE),
+};
+static const struct cn_message_schema measures_schema = SCHEMA(measures_fields);
+
 static const struct cn_message_field declare_fields[] = {
     LONG(1, cn_declare_request, run, 0, ANY),
     NUMBER(2, cn_declare_request, round, 1, UINT32_MAX),
@@ -201,6 +209,10 @@ static const struct cn_message_field declare_fields[] = {
     LONG(7, cn_declare_request, held_out_correct, 0, ANY),
     LONG(8, cn_declare_request, held_out_count, 0, ANY),
     REAL(9, cn_declare_request, train_loss, -HUGE, HUGE),
+    {.key = 10,
+     .kind = RULES,
+     .offset = offsetof(struct cn_declare_request, measures),
+     .schema = &measures_schema},
 };
 static const struct cn_message_schema declare_schema = SCHEMA(declare_fields);
 

@@ -47,6 +47,7 @@ struct cn_declare_request {
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     double train_loss;
+    struct cn_measures measures;
 };
 
 #define CN_UPLOAD_ID_SIZE 8

@@ -167,6 +167,9 @@ cn_err cn_session_load_trainer(struct cn_session *session);
 // Puts the group's own statistics into weights of a version, when the job says that they are local.
 void cn_session_localize(const struct cn_session *session, float *weights);
 
+// What is known of the base beyond loss and accuracy. After a restart: nothing.
+struct cn_measures cn_session_measures(const struct cn_session *session);
+
 // Fills in what a session knows of its progress; the rest stays as it is.
 void cn_session_tell(struct cn_session *session, struct cn_progress *progress);
 

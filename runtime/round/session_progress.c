@@ -46,6 +46,25 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
         progress->slowest = reducer->members[slowest];
 }
 
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+struct cn_measures cn_session_measures(const struct cn_session *session)
+{
+    const struct cn_scores *scores = &session->scores;
+
+    if (!scores->rows || scores->version != session->held.version)
+        return (struct cn_measures){0};
+    return (struct cn_measures){
+        .top5 = known(scores->top5),
+        .f1 = known(scores->f1),
+        .mae = known(scores->mae),
+        .perplexity = known(scores->perplexity),
+    };
+}
+
 void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
 {
     const struct cn_checkpoint *held = &session->held;

@@ -21,11 +21,27 @@ static double warm_density(const struct cn_job *job, uint32_t round)
     return round <= job->warm_up && density > job->up.density ? density : job->up.density;
 }
 
+// Bytes that an update may have by the profile and what it leaves of the day; UINT64_MAX for any.
+static uint64_t most_bytes(const struct cn_link_measure *link, uint64_t round_bytes)
+{
+    uint64_t most = round_bytes ? round_bytes : UINT64_MAX;
+
+    return link->update_max && link->update_max < most ? link->update_max : most;
+}
+
+static const struct cn_rate_spectrum *spectrum_of(const struct cn_session *session,
+                                                  struct cn_rate_spectrum *guess)
+{
+    if (session->spectrum)
+        return session->spectrum;
+    cn_rate_guess(session->layout, guess);
+    return guess;
+}
+
 static void plan_auto(const struct cn_session *session, const struct cn_link_measure *link,
                       uint64_t remaining_ms, struct cn_round_order *order)
 {
     const struct cn_job *job = session->config.job;
-    uint64_t most = session->config.settings->round_bytes;
     struct cn_rate_situation situation = {
         .link = *link,
         .remaining_s = (double)remaining_ms / 1000,
@@ -33,18 +49,13 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_mea
         .steps = job->local_steps,
         .steps_most =
             job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
-        .bytes_most = most ? most : UINT64_MAX,
+        .bytes_most = most_bytes(link, session->config.settings->round_bytes),
         .factor = session->held.guard.factor,
     };
     struct cn_rate_spectrum guess;
-    const struct cn_rate_spectrum *spectrum = session->spectrum;
     struct cn_rate_choice choice;
 
-    if (!spectrum) {
-        cn_rate_guess(session->layout, &guess);
-        spectrum = &guess;
-    }
-    cn_rate_plan(spectrum, &situation, &choice);
+    cn_rate_plan(spectrum_of(session, &guess), &situation, &choice);
     order->rule = choice.rule;
     order->steps = choice.steps;
     cn_log(CN_LOG_INFO, "session",
@@ -56,6 +67,25 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_mea
            link->up_bps / 1000, situation.remaining_s);
 }
 
+// A fixed rule that takes more than the day has left: nothing is sent, all waits.
+static void skip_if_too_large(const struct cn_session *session, const struct cn_link_measure *link,
+                              struct cn_round_order *order)
+{
+    struct cn_rate_spectrum guess;
+    struct cn_rate_choice choice;
+
+    if (!link->update_max)
+        return;
+    cn_rate_judge(spectrum_of(session, &guess), &order->rule, &choice);
+    if (choice.bytes <= link->update_max)
+        return;
+    order->rule = (struct cn_update_rule){.mode = CN_UPDATE_SKIP};
+    cn_log(CN_LOG_INFO, "session",
+           "round %u: an update of about %llu bytes is more than the %llu that the profile leaves; "
+           "it waits",
+           order->round, (unsigned long long)choice.bytes, (unsigned long long)link->update_max);
+}
+
 void cn_session_plan(const struct cn_session *session, uint32_t round,
                      const struct cn_link_measure *link, uint64_t remaining_ms,
                      struct cn_round_order *order)
@@ -63,10 +93,12 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
     const struct cn_job *job = session->config.job;
 
     *order = (struct cn_round_order){.round = round, .steps = job->local_steps, .rule = job->up};
-    if (job->up.mode == CN_UPDATE_AUTO)
+    if (job->up.mode == CN_UPDATE_AUTO) {
         plan_auto(session, link, remaining_ms, order);
-    else
-        order->rule.density = warm_density(job, round);
+        return;
+    }
+    order->rule.density = warm_density(job, round);
+    skip_if_too_large(session, link, order);
 }
 
 static bool is_possible(const struct cn_session *session, const struct cn_round_order *order)

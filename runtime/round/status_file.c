@@ -170,6 +170,10 @@ static void add_link(cJSON *json, const struct cn_status_file *status)
     cJSON_AddStringToObject(link, "encryption", "DTLS 1.2");
     add_count(link, "bytes_up", status->bytes.bytes_up);
     add_count(link, "bytes_down", status->bytes.bytes_down);
+    if (status->settings->day_bytes && status->traffic) {
+        add_count(link, "bytes_today", status->traffic->used);
+        add_count(link, "day_max", status->settings->day_bytes);
+    }
     if (measure->up_bps > 0)
         add(link, "up_bps", measure->up_bps);
     if (measure->down_bps > 0)
