@@ -39,6 +39,7 @@ struct cn_checkpoint {
     uint8_t graph[CN_DIGEST_SIZE];
     uint8_t base_digest[CN_DIGEST_SIZE];
     uint8_t base_parent[CN_DIGEST_SIZE];
+    uint64_t cursor; // micro-batches that the group has drawn in the run, of samples it shares
     // Sums over the group since the round began.
     uint64_t samples;
     double train_loss;
