@@ -45,6 +45,7 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
     struct cn_trainer_config config = {
         .compute = compute,
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
+        .precision = settings->precision,
         .batch = settings->job.batch,
         .loss = settings->job.loss,
         .rules = &settings->job.rules,

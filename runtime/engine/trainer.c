@@ -275,7 +275,7 @@ static cn_err count_classes(struct cn_trainer *trainer)
 static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                            const struct cn_trainer_config *config, struct cn_diag *diag)
 {
-    struct cn_compute_config device = {.threads = config->threads};
+    struct cn_compute_config device = {.threads = config->threads, .precision = config->precision};
     struct cn_graph graph;
     cn_err err;
 
@@ -289,6 +289,9 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     if (err)
         return err;
     err = trainer->ops->open(&device, &trainer->device);
+    if (err == CN_ENOTSUP && config->precision != CN_PRECISION_FLOAT32)
+        cn_diag_add(diag, "device %s computes in float32; wanted compute.precision: float32",
+                    trainer->ops->name);
     if (err)
         return err;
     cn_graph_init(&graph);

@@ -16,6 +16,7 @@
 struct cn_trainer_config {
     const struct cn_compute_ops *compute;
     uint32_t threads;
+    enum cn_precision precision; // CN_ENOTSUP, with a line in diag, where the device lacks it
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
     enum cn_loss loss;
     float learning_rate, momentum, weight_decay;
@@ -130,7 +131,9 @@ cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_ba
 
 // One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
 // cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not
-// finite: weights and optimizer state are unchanged. The arithmetic is that of struct cn_hyper.
+// finite: weights and optimizer state are unchanged. With float16 a step whose scaled gradient
+// overflowed is dropped, which is no error: the schedule goes on, the weights stay. The arithmetic
+// is that of struct cn_hyper.
 cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight);
 
 // The same where every sample has the weight 1.

@@ -283,10 +283,10 @@ cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, dou
         err = start_step(trainer, !result.finite);
     if (err)
         return err;
-    if (!result.finite)
+    if (!result.finite && !result.overflow)
         return CN_EDIVERGED;
     trainer->step++;
-    trainer->updates++;
+    trainer->updates += result.finite;
     return CN_OK;
 }
 

@@ -13,6 +13,8 @@
 #define OPEN_TRIES 3            // rings that do not open because of one member
 #define SHUN_MIN_MS 10000       // so long it is not heard then, doubled up to
 #define SHUN_MAX_MS 160000      // this
+#define HEARD_MS 1000           // ago: it is there
+#define LIVELY_MS 400           // ago, of one that answers each JOIN
 #define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
 
 static uint32_t all_members(const struct cn_membership *membership)
@@ -77,6 +79,7 @@ static void begin_forming(struct cn_membership *membership, uint32_t expected, u
 {
     membership->member = false;
     membership->knocked = false;
+    membership->hurried = false;
     membership->view_is_new = false;
     membership->stay.number++;
     membership->expected = expected;
@@ -149,6 +152,17 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
     return members;
 }
 
+// Not lost, they only have not come yet: their step is longer than this board's.
+static uint32_t lively_members(const struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (membership->others[i].lively && now_ms - membership->others[i].present_ms < LIVELY_MS)
+            members |= cn_membership_bit(i);
+    return members;
+}
+
 // True when there is nobody left to wait for. Of all that form, the one with the highest epoch
 // knows best who was in the group: a restarted leader has forgotten it.
 static bool waited_enough(const struct cn_membership *membership, uint32_t forming, uint64_t now_ms)
@@ -157,7 +171,7 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t formi
     uint64_t until_ms = membership->wait_until_ms;
     uint64_t best = membership->had_view ? membership->epoch : 0;
 
-    if (membership->config.count == 1)
+    if (membership->config.count == 1 || membership->hurried)
         return true;
     for (uint32_t i = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
@@ -170,6 +184,8 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t formi
         until_ms = other->seen_ms + other->join.patience_ms;
     }
     expected &= ~hopeless_members(membership, now_ms);
+    if (expected & lively_members(membership, now_ms) & ~forming)
+        return false;
     return (forming & expected) == expected || now_ms >= until_ms;
 }
 
@@ -266,6 +282,7 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
     other->join = *join;
     other->seen = SEEN_FORMING;
     other->seen_ms = other->present_ms = now_ms;
+    other->lively = true;
     if (!membership->member)
         return;
     if (membership->commit.members & cn_membership_bit(from) &&
@@ -304,6 +321,7 @@ static void receive_sign(struct cn_membership *membership, uint32_t from,
     if (other->refused)
         return;
     other->present_ms = now_ms;
+    other->lively = true;
     if (membership->member) {
         cn_membership_watch_receive(membership, from, sign, now_ms);
         return;
@@ -433,14 +451,17 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
     for (uint32_t i = 0; i < membership->config.count; i++) {
         if (!membership->member || !(membership->commit.members & cn_membership_bit(i)))
             continue;
-        membership->others[i].present_ms = now_ms;
+        if (membership->others[i].seen == SEEN_BUSY)
+            membership->others[i].seen = SEEN_NOTHING; // busy in the epoch that ended
         if (!membership->unopened)
             membership->others[i].unopened = 0;
     }
     membership->unopened = false;
     // Only its own next message brings a lost member back, not one from before the loss.
-    if (lost < membership->config.count)
+    if (lost < membership->config.count) {
         membership->others[lost].seen = SEEN_NOTHING;
+        membership->others[lost].lively = false;
+    }
     begin_forming(membership, membership->expected, membership->config.rejoin_ms, now_ms);
 }
 
@@ -453,6 +474,8 @@ uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t me
     if (member >= membership->config.count || member == membership->config.self)
         return 0;
     other = &membership->others[member];
+    if (now_ms - other->present_ms >= HEARD_MS)
+        return 0; // it is dead, and that is something else
     membership->unopened = true;
     if (++other->unopened < OPEN_TRIES)
         return 0;
@@ -465,7 +488,7 @@ uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t me
 
 void cn_membership_hurry(struct cn_membership *membership)
 {
-    membership->wait_until_ms = 0;
+    membership->hurried = true;
 }
 
 bool cn_membership_knocked(const struct cn_membership *membership)

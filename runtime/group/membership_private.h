@@ -25,7 +25,8 @@ struct watched {
 struct other {
     enum seen seen;
     uint64_t seen_ms;
-    uint64_t present_ms;               // last sign of it, views included; for people
+    uint64_t present_ms;               // last sign of it, views included
+    bool lively;                       // that sign was a message of its own, and it is not lost
     struct cn_membership_message join; // the last one
     bool refused, refusal_told;
     bool owes_busy, owes_commit; // messages to send to it
@@ -45,6 +46,7 @@ struct cn_membership {
     bool view_is_new; // not taken yet
     bool knocked;
     bool had_view;
+    bool hurried;                        // nobody is waited for any more
     bool unopened;                       // the ring of the view failed: told by unreachable
     uint32_t expected;                   // members that are waited for
     uint64_t wait_until_ms;              // for them

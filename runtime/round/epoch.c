@@ -14,7 +14,7 @@
 #define IDLE_MS 300   // between two IDLE commands; well below a group's timeout
 #define SAVE_MS 5000  // between two checkpoints in a round
 #define RETRY_MS 1000 // before a version that was of no use is fetched again
-#define COMMAND_SIZE 64
+#define COMMAND_SIZE 72
 
 enum command_kind {
     COMMAND_IDLE,
@@ -35,8 +35,8 @@ struct command {
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_round_order order; // .round travels as number
-    double spare;                // as order.rule.density
-    uint8_t *bytes;              // leader, BASE: owned
+    double spare;
+    uint8_t *bytes; // leader, BASE: owned
 };
 
 static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
@@ -52,8 +52,8 @@ static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZ
     bytes[2] = (uint8_t)command->order.rule.mode;
     bytes[3] = (uint8_t)command->order.rule.value_bits;
     cn_put_u32(bytes + 48, command->order.steps);
-    memcpy(bytes + 56,
-           command->kind == COMMAND_DECIDE ? &command->spare : &command->order.rule.density, 8);
+    memcpy(bytes + 56, &command->order.rule.density, 8);
+    memcpy(bytes + 64, &command->spare, 8);
 }
 
 static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *command)
@@ -70,7 +70,7 @@ static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *comma
     command->order.rule.value_bits = bytes[3];
     command->order.steps = cn_get_u32(bytes + 48);
     memcpy(&command->order.rule.density, bytes + 56, 8);
-    command->spare = command->order.rule.density;
+    memcpy(&command->spare, bytes + 64, 8);
 }
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
@@ -224,9 +224,11 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .held_out_count = held->held_out_count,
                 .measures = cn_session_measures(epoch->session),
                 .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
+                .fresh = epoch->fresh,
             },
     };
 
+    epoch->fresh = false;
     memcpy(request.upload.digest, held->frame_digest, CN_DIGEST_SIZE);
     memcpy(request.upload.base, held->base_digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);
@@ -383,6 +385,7 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     if (!err)
         err = run_steps(epoch);
 
+    epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
     cn_log(
@@ -517,7 +520,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
-    err = cn_session_join(session, epoch->collective, epoch->view.view.rank, epoch->view.view.size);
+    err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)

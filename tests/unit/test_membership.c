@@ -520,7 +520,7 @@ static void describe_names_the_missing_and_fits_any_size(void **state)
     crash(world, 1, 1000000);
     run(world, 14000);
     cn_membership_describe(world->nodes[0].membership, names, world->now_ms, text, sizeof(text));
-    assert_string_equal(text, "epoch 32: board-1 (leads); board-2 is missing since 13 s");
+    assert_string_equal(text, "epoch 32: board-1 (leads); board-2 is missing since 14 s");
     for (size_t size = 1; size < 80; size++)
         cn_membership_describe(world->nodes[0].membership, names, world->now_ms, text, size);
     destroy(world);
