@@ -440,7 +440,9 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     memcpy(info->parent, newest->parent, CN_DIGEST_SIZE);
     memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
     const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
-    cn_model_store_chain(run->config.models, found ? found->served : newest->number, &info->chain);
+    uint32_t served = found ? found->served : newest->number;
+    cn_model_store_chain(run->config.models, served, &info->chain);
+    cn_model_store_snapshot(run->config.models, served, &info->snapshot);
     cn_err err = CN_OK;
     if (run->phase == CN_RUN_OPEN)
         err = cn_ledger_is_selected(run->config.ledger, run->round, group, &info->invited);
@@ -500,6 +502,8 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
 {
     bool invited;
     memset(status, 0, sizeof(*status));
+    if (declared->run == CN_RUN_MEASUREMENT)
+        return CN_OK;
     if (declared->run != cn_ledger_identity(run->config.ledger)->run) {
         decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
         return CN_OK;
@@ -524,6 +528,7 @@ static void describe_contribution(const struct cn_upload *upload, uint64_t weigh
         .held_out_loss = declared->held_out_loss,
         .held_out_correct = declared->held_out_correct,
         .held_out_count = declared->held_out_count,
+        .measures = declared->measures,
         .train_loss = declared->train_loss,
     };
     memcpy(contribution->digest, declared->digest, CN_DIGEST_SIZE);
@@ -568,6 +573,11 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upl
     if (err || status->decided) {
         cn_spool_drop(run->config.spool, upload);
         return err;
+    }
+    if (upload->declared.run == CN_RUN_MEASUREMENT) {
+        decide(status, CN_VERDICT_REJECTED, "a measurement, of which nothing is kept");
+        cn_spool_drop(run->config.spool, upload);
+        return CN_OK;
     }
     uint8_t *frame;
     err = cn_spool_read(run->config.spool, upload, &frame);

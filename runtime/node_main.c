@@ -4,9 +4,9 @@
 #include "ports/nccl/collective_nccl.h"
 #include "ports/ports.h"
 #include "ports/tcp/collective_tcp.h"
-#include "ports/tcp/peer.h"
 #include "runtime/command/command.h"
 #include "transport/board_link.h"
+#include "transport/peer_coap.h"
 #include "transport/security.h"
 
 static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *diag,
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
         .computes = cn_ports_computes,
         .collective = &cn_collective_tcp,
         .fast = &cn_collective_nccl,
-        .open_peer_link = cn_peer_tcp_open,
+        .open_peer_link = cn_peer_coap_open,
         .link = &cn_board_link,
         .load_link_key = load_link_key,
     };

@@ -286,6 +286,8 @@ static void watch_handshake(struct client *client)
             fail(client, true, "offers no cipher suite that is good enough");
             return;
         }
+        cn_log(CN_LOG_DEBUG, "link", "%s: connected over %s", client->addresses[client->address],
+               client->base.stream ? "TCP" : "UDP");
         client->phase = CONNECTED;
         client->base.state = CN_EXCHANGE_UP;
         client->round_refused = client->round_heard = client->other_tried = false;
@@ -452,6 +454,10 @@ static cn_err configure(struct client *client, const struct cn_coap_client_confi
     client->base.body_max = CN_COAP_DATAGRAM_MAX;
     client->retry = (struct cn_backoff){.min_ms = RETRY_MIN_MS, .max_ms = RETRY_MAX_MS};
     client->refused = (struct cn_backoff){.min_ms = REFUSED_MIN_MS, .max_ms = REFUSED_MAX_MS};
+    if (config->retry_max_ms)
+        client->retry.max_ms = client->refused.max_ms = config->retry_max_ms;
+    if (client->refused.min_ms > client->refused.max_ms)
+        client->refused.min_ms = client->refused.max_ms;
     return cn_crypto_random(&client->retry.seed, sizeof(client->retry.seed));
 }
 

@@ -18,6 +18,7 @@ struct cn_coap_client_config {
     uint32_t silence_ms;          // unanswered for so long: connect anew; 0: 5 s, over TCP 10 s
     // With AUTO, TCP is tried when UDP is not answered at any address, and stays while it works.
     enum cn_link_transport transport;
+    uint32_t retry_max_ms; // longest pause between attempts; 0: 60 s, refused 10 min
 };
 
 cn_err cn_coap_client_open(const struct cn_coap_client_config *config,

@@ -419,7 +419,7 @@ static cn_err probe(const struct cn_address *address)
     return err;
 }
 
-// Over UDP and, at the same port, over TCP.
+// Over UDP and, at the same port unless it is somebody else's, over TCP.
 static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_address *address)
 {
     coap_address_t converted;
@@ -433,6 +433,8 @@ static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_addr
     if (!endpoint)
         return CN_EIO;
     coap_endpoint_set_default_mtu(endpoint, CN_COAP_MTU);
+    if (server->config.only_udp)
+        return CN_OK;
     errno = 0;
     if (coap_new_endpoint(server->coap, &converted, COAP_PROTO_TLS))
         return CN_OK;
@@ -559,6 +561,11 @@ cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
     cn_coap_drain(server->coap);
     close_marked(server);
     return CN_OK;
+}
+
+int cn_coap_server_descriptor(const struct cn_coap_server *server)
+{
+    return coap_context_get_coap_fd(server->coap);
 }
 
 void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix)

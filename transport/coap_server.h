@@ -89,6 +89,7 @@ void cn_coap_reply_error(struct cn_coap_reply *reply, enum cn_coap_code code, co
 struct cn_coap_server_config {
     const char *const *listen; // "host:port"; "0.0.0.0:5684"
     uint32_t listen_count;
+    bool only_udp;                      // the TCP port of these addresses is for others
     const struct cn_coap_route *routes; // borrowed, as context is
     size_t route_count;
     void *context;
@@ -114,6 +115,9 @@ struct cn_coap_server;
 cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
                            struct cn_coap_server **server);
 void cn_coap_server_close(struct cn_coap_server *server);
+
+// Readable when step has work.
+int cn_coap_server_descriptor(const struct cn_coap_server *server);
 
 // Waits up to timeout_ms for traffic and handles what is due.
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms);

@@ -200,9 +200,9 @@ static cn_err open_pair(const struct cn_pair_config *config, int fd, uint32_t me
     return CN_OK;
 }
 
-cn_err cn_pair_listen(const char *address, uint32_t port_offset, int *descriptor)
+cn_err cn_pair_listen(const char *address, int *descriptor)
 {
-    return cn_socket_listen(address, port_offset, descriptor);
+    return cn_socket_listen(address, descriptor);
 }
 
 cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, struct cn_pair **pair)
@@ -211,8 +211,7 @@ cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, str
     int fd;
 
     assert(member < config->count && member != config->self);
-    err = cn_socket_connect(config->members[member].address, config->port_offset,
-                            config->silence_ms, &fd);
+    err = cn_socket_connect(config->members[member].address, config->silence_ms, &fd);
     if (err)
         return err;
     return open_pair(config, fd, member, true, pair);

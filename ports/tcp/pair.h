@@ -25,7 +25,6 @@
 
 enum cn_pair_purpose {
     CN_PAIR_DATA = 1,
-    CN_PAIR_CONTROL = 2,
 };
 
 // Shared by the pairs of one collective or link; outlives them.
@@ -36,14 +35,13 @@ struct cn_pair_config {
     uint64_t epoch;        // both sides must agree
     uint32_t handshake_ms; // from connect or accept to the end of the hellos
     uint32_t silence_ms;   // the kernel gives up on an unacknowledged peer
-    uint32_t port_offset;  // added to the port of each address
 };
 
 struct cn_pair;
 
-// Listens at "host:port" plus offset; a host that is none of this machine's addresses means all of
+// Listens at "host:port"; a host that is none of this machine's addresses means all of
 // them. Close the descriptor with close(2).
-cn_err cn_pair_listen(const char *address, uint32_t port_offset, int *descriptor);
+cn_err cn_pair_listen(const char *address, int *descriptor);
 
 // Begins to connect to members[member].
 cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, struct cn_pair **pair);

@@ -16,7 +16,7 @@
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 // Splits "host:port"; brackets around an IPv6 host are removed.
-static cn_err split_address(const char *address, uint32_t port_offset, char host[128], char port[8])
+static cn_err split_address(const char *address, char host[128], char port[8])
 {
     const char *colon = strrchr(address, ':');
     const char *end = colon;
@@ -32,15 +32,14 @@ static cn_err split_address(const char *address, uint32_t port_offset, char host
     memcpy(host, address, (size_t)(end - address));
     host[end - address] = 0;
     number = strtoul(colon + 1, &rest, 10);
-    if (*rest || rest == colon + 1 || number == 0 || number + port_offset > 65535)
+    if (*rest || rest == colon + 1 || number == 0 || number > 65535)
         return CN_EINVAL;
-    snprintf(port, 8, "%lu", number + port_offset);
+    snprintf(port, 8, "%lu", number);
     return CN_OK;
 }
 
 // The first address of the host. The resolver is asked only for what is not an address already.
-static cn_err resolve(const char *address, uint32_t port_offset, struct sockaddr_storage *to,
-                      socklen_t *size)
+static cn_err resolve(const char *address, struct sockaddr_storage *to, socklen_t *size)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
@@ -48,7 +47,7 @@ static cn_err resolve(const char *address, uint32_t port_offset, struct sockaddr
     char host[128], port[8];
     cn_err err;
 
-    err = split_address(address, port_offset, host, port);
+    err = split_address(address, host, port);
     if (err)
         return err;
     if (getaddrinfo(host, port, &hints, &found) != 0) {
@@ -101,7 +100,7 @@ static cn_err bind_and_listen(const struct sockaddr *address, socklen_t size, in
     return number == EADDRINUSE ? CN_EEXIST : CN_EIO;
 }
 
-cn_err cn_socket_listen(const char *address, uint32_t port_offset, int *descriptor)
+cn_err cn_socket_listen(const char *address, int *descriptor)
 {
     struct sockaddr_storage bound = {0};
     struct sockaddr_in any = {.sin_family = AF_INET};
@@ -110,10 +109,10 @@ cn_err cn_socket_listen(const char *address, uint32_t port_offset, int *descript
     socklen_t size = 0;
     cn_err err;
 
-    err = split_address(address, port_offset, host, port);
+    err = split_address(address, host, port);
     if (err)
         return err;
-    err = resolve(address, port_offset, &bound, &size);
+    err = resolve(address, &bound, &size);
     if (!err)
         err = bind_and_listen((const struct sockaddr *)&bound, size, descriptor);
     if (err != CN_ENOTFOUND)
@@ -127,15 +126,14 @@ cn_err cn_socket_listen(const char *address, uint32_t port_offset, int *descript
     return err;
 }
 
-cn_err cn_socket_connect(const char *address, uint32_t port_offset, uint32_t silence_ms,
-                         int *descriptor)
+cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descriptor)
 {
     struct sockaddr_storage to = {0};
     socklen_t size = 0;
     cn_err err;
     int fd;
 
-    err = resolve(address, port_offset, &to, &size);
+    err = resolve(address, &to, &size);
     if (err)
         return err;
     fd = socket(to.ss_family, SOCKET_FLAGS, 0);

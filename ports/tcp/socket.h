@@ -8,15 +8,14 @@
 
 #include "runtime/base/error.h"
 
-// Listens at "host:port" or "[ipv6]:port", port_offset added to the port. A host that is none of
+// Listens at "host:port" or "[ipv6]:port". A host that is none of
 // this machine's addresses means all of them. CN_EINVAL for a malformed address, CN_EEXIST when the
 // port is taken.
-cn_err cn_socket_listen(const char *address, uint32_t port_offset, int *descriptor);
+cn_err cn_socket_listen(const char *address, int *descriptor);
 
 // Begins to connect. CN_ENOTFOUND when the host has no address, CN_EPEER when it cannot be reached.
 // The kernel gives up on a peer that acknowledges nothing for silence_ms.
-cn_err cn_socket_connect(const char *address, uint32_t port_offset, uint32_t silence_ms,
-                         int *descriptor);
+cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descriptor);
 
 // CN_EAGAIN while connecting, CN_EPEER when it failed.
 cn_err cn_socket_connected(int descriptor);

@@ -70,6 +70,13 @@ struct cn_delta_chain {
     uint32_t sizes[CN_CHAIN_MAX];
 };
 
+// A version as a q8 snapshot, which is exactly that version.
+struct cn_snapshot {
+    uint32_t number; // 0: there is none
+    uint64_t size;
+    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+};
+
 // The round as this board's group sees it. Fits one datagram.
 struct cn_round_info {
     uint64_t run;
@@ -85,10 +92,22 @@ struct cn_round_info {
     uint8_t delta_digest[CN_DIGEST_SIZE]; // the frame that makes the version from its parent
     uint64_t delta_size;                  // 0: there is none, fetch the full version
     struct cn_delta_chain chain;          // only when the group seems to be behind
+    struct cn_snapshot snapshot;          // the same
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;
     uint8_t decided_digest[CN_DIGEST_SIZE]; // SHA-256 of the accepted frame; zeros when none was
+};
+
+// The run of an upload that only measures the link: it is taken, refused and dropped.
+#define CN_RUN_MEASUREMENT 0
+
+// More of a held-out measurement, means over its samples. 0: not measured, or not a measure of the
+// loss.
+struct cn_measures {
+    double top5, f1; // cross-entropy: shares
+    double mae;      // mean absolute error, of losses that compare values
+    double perplexity;
 };
 
 struct cn_link_upload {
@@ -101,7 +120,9 @@ struct cn_link_upload {
     // Held-out measurement of the version it is based on, summed over the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
+    struct cn_measures measures;
     double train_loss; // mean over the round's samples
+    bool fresh;        // it was made just now: nobody can have sent any of it before
 };
 
 enum cn_verdict {
@@ -146,6 +167,8 @@ struct cn_link_measure {
     double down_bps;
     uint64_t rtt_us;
     double loss; // share of the transmissions that did not arrive, 0 to 1
+    uint64_t
+        update_max; // bytes of an update by the limits of the profile, set by the node; 0: none
 };
 
 struct cn_link; // a port embeds it as its first member

@@ -45,13 +45,14 @@ struct cn_data_paths {
 };
 
 struct cn_group_settings {
-    char listen[CN_ADDRESS_SIZE]; // members use port for data and port + 1 for control
+    char listen[CN_ADDRESS_SIZE]; // TCP for data, UDP for control
     // Ordered by name, so that an index means the same on each of them. Pair keys are zero; the
     // aggregator hands them out.
     struct cn_member members[CN_GROUP_MAX];
     uint32_t member_count; // 0: the board is a group of its own
     uint64_t form_ms;      // how long a start waits for all members
     uint64_t rejoin_ms;    // how long the others wait for a lost member
+    uint32_t min_members;  // fewer do not train
     uint64_t timeout_ms;   // of a member that answers but does not work
     uint64_t bucket;       // bytes of gradients that are reduced at a time; 0: measured
     enum cn_lan lan;       // whether sums may travel unencrypted
@@ -92,9 +93,12 @@ struct cn_settings {
     uint64_t power_mw;           // told to the aggregator; 0: not set
     uint64_t uplink_bps;         // 0: no limit
     enum cn_link_transport transport;
-    uint64_t round_bytes;     // of an update; 0: no limit
-    char state[CN_PATH_SIZE]; // directory of everything this program stores
-    uint64_t reserve;         // bytes of disk to leave free
+    uint64_t round_bytes;                    // of an update; 0: no limit
+    uint64_t day_bytes;                      // sent and received in 24 h; 0: no limit
+    uint64_t metered_from_ms, metered_to_ms; // after midnight; equal: never
+    uint64_t metered_round_bytes;            // of an update then; 0: the link is not used
+    char state[CN_PATH_SIZE];                // directory of everything this program stores
+    uint64_t reserve;                        // bytes of disk to leave free
     char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // of the aggregator
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key

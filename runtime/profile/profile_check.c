@@ -179,6 +179,18 @@ static void refuse_entry(const struct cn_profile *profile, const char *key, cons
     cn_report_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
 }
 
+// All that local statistics differ by is in the residual.
+static void check_residual(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+
+    if (job->options.residual != CN_RESIDUAL_BF16 || job->statistics != CN_STATISTICS_LOCAL)
+        return;
+    cn_report_error(report, place(profile, "job.update.residual", report),
+                    "update.residual: bf16 would round local statistics; expected fp32, or "
+                    "statistics: shared");
+}
+
 static void check_layers(const struct cn_profile *profile, struct cn_report *report)
 {
     const struct cn_update_options *options = &profile->settings.job.options;
@@ -226,6 +238,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
         check_stop(profile, report);
         check_rules(profile, report);
         check_layers(profile, report);
+        check_residual(profile, report);
         check_idle(profile, report);
     }
 }

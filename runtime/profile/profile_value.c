@@ -92,9 +92,8 @@ static bool is_any_host(const char *address)
     return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
 }
 
-// last_port is below 65535 where the next port is used, too.
 static bool read_address(const struct reading *reading, const struct cn_yaml_node *node,
-                         bool listen, uint64_t last_port, char *to)
+                         bool listen, char *to)
 {
     uint64_t port = 0;
     size_t length;
@@ -105,10 +104,8 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
     if (length == 0 || node->text[length] != ':' || strlen(node->text) >= CN_ADDRESS_SIZE)
         return reject(reading, node, "is not an address");
     if (cn_quantity_parse(node->text + length + 1, cn_units_none, &port) || port < 1 ||
-        port > last_port)
-        return reject(reading, node,
-                      last_port == 65535 ? "has a port outside 1 to 65535"
-                                         : "has a port outside 1 to 65534");
+        port > 65535)
+        return reject(reading, node, "has a port outside 1 to 65535");
     if (!listen && is_any_host(node->text))
         return reject(reading, node, "is no address to connect to");
     snprintf(to, CN_ADDRESS_SIZE, "%s", node->text);
@@ -126,7 +123,7 @@ static bool read_addresses(const struct reading *reading, const struct cn_yaml_n
     if (node->type == CN_YAML_LIST && (node->count == 0 || node->count > CN_LINK_ADDRESSES))
         return reject(reading, node, node->count ? "is too long" : "is empty");
     for (; item; item = node->type == CN_YAML_LIST ? item->next : NULL) {
-        if (!read_address(reading, item, listen, 65535, to[*count])) {
+        if (!read_address(reading, item, listen, to[*count])) {
             good = false;
             continue;
         }
@@ -181,7 +178,7 @@ static bool read_members(const struct reading *reading, const struct cn_yaml_nod
 
         memset(member, 0, sizeof(*member));
         if (!check_entry_name(reading, entry) ||
-            !read_address(reading, entry, false, 65534, member->address)) {
+            !read_address(reading, entry, false, member->address)) {
             good = false;
             continue;
         }
@@ -445,7 +442,7 @@ bool cn_value_read(struct cn_report *report, const char *directory, const char *
     case CN_VALUE_PATH:
         return read_path(&reading, node, to);
     case CN_VALUE_LISTEN:
-        return read_address(&reading, node, true, 65534, to);
+        return read_address(&reading, node, true, to);
     case CN_VALUE_ADDRESSES:
         return read_addresses(&reading, node, false, settings->addresses, &settings->address_count);
     case CN_VALUE_LISTENS:

@@ -29,6 +29,7 @@ static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
+static const char *const residuals[] = {"fp32", "bf16", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -60,7 +61,7 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "none", .uses = TRAIN | NODE, .about = "power budget, told to the aggregator"},
     {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",
      .initial = "none", .uses = TRAIN | NODE,
-     .about = "label of the sensor of all power; of a list the first that is there"},
+     .about = "label of the sensor of all power, or of rails as A+B; of a list the first there"},
     {"power.mode", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_mode), .zero = "none",
      .initial = "none", .uses = TRAIN | NODE,
      .about = "name of the power mode to set, of a list the first that the board has"},
@@ -103,13 +104,23 @@ const struct cn_schema_row cn_schema[] = {
     {"network.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(round_bytes), 1024, 64 * TIB, "none",
      .initial = "none", .uses = NODE,
      .about = "size of an update, at most; with update.up.mode auto"},
+    {"network.day_max", CN_VALUE_SIZE, BOARD | SITE, AT(day_bytes), 1024, 64 * TIB, "none",
+     .initial = "none", .uses = NODE,
+     .about = "what this board may send to and receive from the aggregator in 24 h"},
+    {"network.metered.from", CN_VALUE_DURATION, BOARD | SITE, AT(metered_from_ms), 0, DAY,
+     .initial = "0", .uses = NODE, .about = "the link costs from so long after local midnight on"},
+    {"network.metered.to", CN_VALUE_DURATION, BOARD | SITE, AT(metered_to_ms), 0, DAY,
+     .initial = "0", .uses = NODE, .about = "until so long after it; equal: at no time"},
+    {"network.metered.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(metered_round_bytes), 1024,
+     64 * TIB, "none", .initial = "none", .uses = NODE,
+     .about = "size of an update then; none: the board pauses"},
     {"aggregator.address", CN_VALUE_ADDRESSES, SITE, AT(addresses), .example = "192.168.1.10:5684",
      .required = NODE, .uses = NODE,
      .about = "host:port of the aggregator; or a list of up to 4, tried in order"},
     {"aggregator.key", CN_VALUE_PATH, SITE, AT(key), .example = "board.key", .required = NODE,
      .uses = NODE, .about = "file with this board's key"},
     {"group.listen", CN_VALUE_LISTEN, SITE, AT(group.listen), .example = "0.0.0.0:7101",
-     .uses = NODE, .about = "host:port for the other members; the next port is used, too"},
+     .uses = NODE, .about = "host:port for the other members: TCP for gradients, UDP for control"},
     {"group.members", CN_VALUE_MEMBERS, SITE, AT(group.members),
      .example = "{board-1: \"192.168.1.11:7101\", board-2: \"192.168.1.12:7101\"}", .uses = NODE,
      .about = "name and host:port of all members, this board included; the same on each of them"},
@@ -117,6 +128,9 @@ const struct cn_schema_row cn_schema[] = {
      .uses = NODE, .about = "how long a start waits for all members"},
     {"group.rejoin", CN_VALUE_DURATION, BOARD | SITE, AT(group.rejoin_ms), 100, DAY,
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
+    {"group.min_members", CN_VALUE_COUNT, SITE, AT(group.min_members), 1, CN_GROUP_MAX,
+     .initial = "1", .uses = NODE,
+     .about = "fewer members do not train on, as the smaller part of a LAN that is split"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "60 s", .uses = NODE,
      .about = "how long a member that still answers may keep the others waiting; one that does not "
@@ -267,6 +281,12 @@ const struct cn_schema_row cn_schema[] = {
     {"job.update.statistics", CN_VALUE_CHOICE, JOB, AT(job.statistics), .choices = statistics,
      .initial = "shared", .uses = GATEWAY,
      .about = "of batch normalization: merged like weights, or each group keeps its own"},
+    {"job.update.snapshot_every", CN_VALUE_COUNT, JOB, AT(job.options.snapshot_every), 1,
+     CN_CHAIN_MAX, "never", .initial = "8", .uses = GATEWAY,
+     .about = "versions from one that boards can take as a q8 snapshot to the next"},
+    {"job.update.residual", CN_VALUE_CHOICE, JOB, AT(job.options.residual), .choices = residuals,
+     .initial = "fp32", .uses = GATEWAY,
+     .about = "what a board keeps of its changes until they are sent; bf16: in half the memory"},
     {"job.update.densities", CN_VALUE_WORDS, JOB, AT(job.options.densities), .zero = "none",
      .initial = "none", .uses = GATEWAY,
      .about = "topk: share of its own for tensors, such as head.*=20%; * is any text"},

@@ -103,6 +103,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .lineage = 1,
         .sequential = config->sequential,
         .group = config->settings->name,
+        .timeline = config->timeline,
         .stop_fd = -1,
     };
     struct cn_onnx *onnx = NULL;

@@ -1,5 +1,7 @@
 #include "runtime/round/epoch.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@
 #define IDLE_MS 300   // between two IDLE commands; well below a group's timeout
 #define SAVE_MS 5000  // between two checkpoints in a round
 #define RETRY_MS 1000 // before a version that was of no use is fetched again
-#define COMMAND_SIZE 64
+#define COMMAND_SIZE 72
 
 enum command_kind {
     COMMAND_IDLE,
@@ -33,8 +35,8 @@ struct command {
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_round_order order; // .round travels as number
-    double spare;                // as order.rule.density
-    uint8_t *bytes;              // leader, BASE: owned
+    double spare;
+    uint8_t *bytes; // leader, BASE: owned
 };
 
 static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
@@ -50,8 +52,8 @@ static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZ
     bytes[2] = (uint8_t)command->order.rule.mode;
     bytes[3] = (uint8_t)command->order.rule.value_bits;
     cn_put_u32(bytes + 48, command->order.steps);
-    memcpy(bytes + 56,
-           command->kind == COMMAND_DECIDE ? &command->spare : &command->order.rule.density, 8);
+    memcpy(bytes + 56, &command->order.rule.density, 8);
+    memcpy(bytes + 64, &command->spare, 8);
 }
 
 static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *command)
@@ -68,7 +70,7 @@ static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *comma
     command->order.rule.value_bits = bytes[3];
     command->order.steps = cn_get_u32(bytes + 48);
     memcpy(&command->order.rule.density, bytes + 56, 8);
-    command->spare = command->order.rule.density;
+    memcpy(&command->spare, bytes + 64, 8);
 }
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
@@ -220,10 +222,13 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .held_out_loss = held->held_out_loss,
                 .held_out_correct = held->held_out_correct,
                 .held_out_count = held->held_out_count,
+                .measures = cn_session_measures(epoch->session),
                 .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
+                .fresh = epoch->fresh,
             },
     };
 
+    epoch->fresh = false;
     memcpy(request.upload.digest, held->frame_digest, CN_DIGEST_SIZE);
     memcpy(request.upload.base, held->base_digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);
@@ -380,6 +385,7 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     if (!err)
         err = run_steps(epoch);
 
+    epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
     cn_log(
@@ -388,6 +394,28 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
         "given up (a lower learning_rate helps)",
         session->held.round, session->held.step);
     return cn_session_abandon(session, false);
+}
+
+static void say_version(const struct cn_session *session)
+{
+    const struct cn_scores *scores = &session->scores;
+    const struct {
+        const char *name;
+        double value;
+    } measures[] = {
+        {"loss", scores->loss}, {"accuracy", scores->accuracy}, {"top-5", scores->top5},
+        {"F1", scores->f1},     {"MAE", scores->mae},           {"perplexity", scores->perplexity},
+    };
+    char text[160] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++)
+        if (isfinite(measures[i].value) && used < sizeof(text))
+            used +=
+                (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.4g",
+                                 used ? ", " : ": held-out ", measures[i].name, measures[i].value);
+    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%llu samples)", session->held.version, text,
+           (unsigned long long)scores->rows);
 }
 
 static cn_err do_base(struct cn_epoch *epoch, struct command *command)
@@ -417,12 +445,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     version.bytes = command->bytes;
     err = cn_session_install(session, collective, &version);
     if (!err)
-        cn_log(CN_LOG_INFO, "epoch", "version %u: held-out accuracy %.3f (%llu samples)",
-               version.number,
-               session->held.held_out_count
-                   ? (double)session->held.held_out_correct / (double)session->held.held_out_count
-                   : 0.0,
-               (unsigned long long)session->held.held_out_count);
+        say_version(session);
     return err;
 }
 
@@ -497,7 +520,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
-    err = cn_session_join(session, epoch->collective, epoch->view.view.rank, epoch->view.view.size);
+    err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)

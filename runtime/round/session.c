@@ -96,7 +96,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     cn_err err = CN_OK;
 
     if (held->phase != CN_PHASE_EMPTY)
-        err = cn_session_allocate(&held->residual, held->total);
+        err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_optimizer(session);
     if (!err)
@@ -266,19 +266,15 @@ cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
     struct cn_checkpoint *held = &session->held;
     bool counts =
         verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
-    float *residual = counts ? held->next_residual : held->change;
+    struct cn_row residual = counts ? held->next_residual : held->change;
 
     if (verdict != CN_VERDICT_REJECTED)
         cn_rate_guard_add(&held->guard, verdict == CN_VERDICT_LATE ? -1 : spare);
-    free(held->residual);
+    cn_row_deinit(&held->residual);
     held->residual = residual;
     held->residual_version = held->version;
-    if (counts)
-        free(held->change);
-    else
-        free(held->next_residual);
-    held->change = NULL;
-    held->next_residual = NULL;
+    cn_row_deinit(counts ? &held->change : &held->next_residual);
+    held->change = held->next_residual = (struct cn_row){0};
     free(held->frame);
     held->frame = NULL;
     held->frame_size = 0;
@@ -295,8 +291,8 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
         err = cn_session_change(session, held->weights);
         if (err)
             return err;
-        for (size_t i = 0; i < held->total; i++)
-            held->residual[i] += held->weights[i];
+        cn_row_add(&held->residual, 0, held->total, held->weights);
+        cn_row_write(&held->residual, 0, held->total, held->weights);
         held->residual_version = held->version;
     }
     held->phase = CN_PHASE_BASE;

@@ -17,6 +17,8 @@
 #include "runtime/profile/profile.h"
 #include "runtime/round/progress.h"
 
+struct cn_timeline;
+
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
     const struct cn_job *job;           // of the run
@@ -27,20 +29,13 @@ struct cn_session_config {
     uint8_t graph[CN_DIGEST_SIZE];
     uint64_t run;
     uint32_t lineage;
-    const char *group; // name of the sender of updates
-    bool sequential;   // samples in file order
-    int stop_fd;       // readable when the caller wants to stop; -1 for none
+    const char *group;            // name of the sender of updates
+    bool sequential;              // samples in file order
+    struct cn_timeline *timeline; // of all members' steps; NULL for none
+    int stop_fd;                  // readable when the caller wants to stop; -1 for none
 };
 
 struct cn_reducer;
-
-// Where the time of a step goes: moving averages of this epoch, in milliseconds.
-struct cn_step_split {
-    double compute_ms;
-    double wait_ms;                 // for the member that computes longest
-    double wire_ms;                 // for what is left of the reductions then
-    double member_ms[CN_GROUP_MAX]; // by rank: how long each computes
-};
 
 struct cn_session {
     struct cn_session_config config;
@@ -72,17 +67,18 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);
 
-// A version of the model as it arrived: full bytes, or a frame that makes it from the held base.
+// A version of the model as it arrived: full bytes, or a frame: a delta that makes it from the held
+// base, or a snapshot.
 struct cn_session_version {
     uint32_t number;
     uint8_t digest[CN_DIGEST_SIZE];
     const uint8_t *bytes;
     size_t size;
-    bool delta;
+    bool delta; // a frame
 };
 
-// Sets digest to that of the version which a delta makes from the held base: the base of the next
-// delta, or a digest known otherwise, says whether it is right. Errors as below.
+// Sets digest to that of the version which a frame makes: the base of the next delta, or a digest
+// known otherwise, says whether it is right. Errors as below.
 cn_err cn_session_resolve_version(const struct cn_session *session,
                                   struct cn_session_version *version);
 
@@ -116,8 +112,8 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
 
 // Between join and leave the session is in an epoch of several members, and gradients travel while
 // the backward pass goes on. Without, or in a group of one, a step reduces them by itself.
-cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective, uint32_t rank,
-                       uint32_t size);
+cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective,
+                       const struct cn_view *view);
 void cn_session_leave(struct cn_session *session);
 
 // The bytes of gradients that are reduced at a time: rank 0's own choice until its votes change
@@ -170,6 +166,9 @@ cn_err cn_session_load_trainer(struct cn_session *session);
 
 // Puts the group's own statistics into weights of a version, when the job says that they are local.
 void cn_session_localize(const struct cn_session *session, float *weights);
+
+// What is known of the base beyond loss and accuracy. After a restart: nothing.
+struct cn_measures cn_session_measures(const struct cn_session *session);
 
 // Fills in what a session knows of its progress; the rest stays as it is.
 void cn_session_tell(struct cn_session *session, struct cn_progress *progress);

@@ -1,27 +1,32 @@
 #include "runtime/round/session_reduce.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "runtime/port/platform.h"
 
 #define WAIT_MS 1000
 
-cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective, uint32_t rank,
-                       uint32_t size)
+cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective,
+                       const struct cn_view *view)
 {
     const struct cn_group_settings *settings = &session->config.settings->group;
     struct cn_reducer *reducer;
     cn_err err;
 
     session->split = (struct cn_step_split){0};
-    if (size < 2)
+    if (view->size < 2)
         return CN_OK;
     reducer = calloc(1, sizeof(*reducer));
     if (!reducer)
         return CN_ENOMEM;
     *reducer = (struct cn_reducer){.collective = collective,
                                    .trainer = session->trainer,
-                                   .rank = rank,
-                                   .size = size,
-                                   .measured = !settings->bucket};
+                                   .rank = view->rank,
+                                   .size = view->size,
+                                   .measured = !settings->bucket,
+                                   .joined_us = cn_platform_now_us()};
+    memcpy(reducer->members, view->ranks, sizeof(reducer->members));
     err = cn_queue_open(collective, &reducer->queue);
     if (err) {
         free(reducer);
@@ -35,6 +40,7 @@ void cn_session_leave(struct cn_session *session)
 {
     if (!session->reducer)
         return;
+    cn_session_trace_epoch(session);
     cn_queue_close(session->reducer->queue);
     free(session->reducer);
     session->reducer = NULL;

@@ -15,19 +15,43 @@ struct cn_step_times {
     uint64_t begun, computed, reduced, voted, applied;
 };
 
+// A member's step for the timeline, on rank 0's clock; only whole int64 numbers, as they travel.
+enum {
+    CN_TRACE_JOINED, // the epoch
+    CN_TRACE_BEGUN,
+    CN_TRACE_COMPUTED,
+    CN_TRACE_REDUCED,
+    CN_TRACE_VOTED,
+    CN_TRACE_APPLIED,
+    CN_TRACE_TIMES
+};
+
+struct cn_trace_row {
+    int64_t at[CN_TRACE_TIMES];
+    int64_t buckets;
+    int64_t bucket[CN_TRAINER_BUCKETS][2]; // begin, end
+};
+
 struct cn_reducer {
     struct cn_collective *collective;
     struct cn_queue *queue;
     struct cn_trainer *trainer;
     uint32_t rank, size;
-    bool measured; // rank 0 chooses the buckets from what calls take
-    size_t bucket; // bytes
+    uint32_t members[CN_GROUP_MAX]; // by rank: number in the profile's list
+    bool measured;                  // rank 0 chooses the buckets from what calls take
+    size_t bucket;                  // bytes
     struct cn_bucket_tuner tuner;
 
     // Of this step.
     uint32_t posted; // buckets
     struct cn_work works[CN_TRAINER_BUCKETS];
     cn_err err; // of posting
+
+    // For the timeline.
+    uint64_t joined_us;
+    bool compared;    // the clocks
+    int64_t ahead_us; // rank 0's clock
+    struct cn_trace_row rows[CN_GROUP_MAX];
 };
 
 // Takes the buckets of a step as the trainer tells of them.
@@ -44,6 +68,12 @@ void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *
 
 // Rank 0's choice for the steps that follow.
 size_t cn_reducer_choose(struct cn_reducer *reducer, const struct cn_step_times *times);
+
+// Collects what all members did in a step, and writes it where a timeline is wanted.
+cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *times);
+
+// At the end of an epoch.
+void cn_session_trace_epoch(const struct cn_session *session);
 
 // All members cut buckets anew.
 cn_err cn_reducer_cut(struct cn_reducer *reducer, size_t bucket);

@@ -71,7 +71,7 @@ static void follow(double *average, double value)
 // needs besides, and whether it is to run. Who has the sums of a step knows that every member has
 // its gradients, so either all survivors can apply it or none has. Behind these come the
 // milliseconds for which each rank computed.
-enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, BUCKET, COMPUTED };
+enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, BUCKET, TRACED, COMPUTED };
 
 #define VOTES (COMPUTED + CN_GROUP_MAX)
 
@@ -84,6 +84,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
 
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
+    sums[TRACED] = session->config.timeline ? 1 : 0;
     if (reducer && rank == 0)
         sums[BUCKET] = (float)(cn_reducer_choose(reducer, times) >> 10);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
@@ -179,5 +180,9 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     times.applied = cn_platform_now_us();
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     note_times(session, &times, sums);
+    if (sums[TRACED] > 0)
+        err = cn_session_trace(session, &times);
+    if (err)
+        return err;
     return tune(session, &times, (size_t)sums[BUCKET] << 10);
 }

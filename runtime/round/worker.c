@@ -52,9 +52,9 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     *left = (struct cn_left){.lost = NOBODY};
     err = cn_backend_open(view->view.size > 1 ? &config->collectives : &alone, &collective,
                           &epoch.collective, &left->lost);
+    left->unopened = err != CN_OK;
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
         return CN_ETIMEOUT;
-    left->unopened = err != CN_OK;
     // A neighbour that is in a later epoch already: this board will follow it.
     if (err)
         return err == CN_ESTALE ? CN_EPEER : err;

@@ -295,7 +295,7 @@ def a_member_that_cannot_be_reached_is_left_out_with_a_clear_line(build):
     settings = {**HASTY, "rounds": 40}
     with Cluster(build, PAIRS, **settings) as cluster:
         port = cluster.board_ports["board-2"]
-        with socket.socket() as wall:  # takes the gradients' port of board-2; control is the next one
+        with socket.socket() as wall:  # takes the gradients' port of board-2; control is UDP
             wall.bind(("127.0.0.1", port))
             wall.listen()
             cluster.start_all()

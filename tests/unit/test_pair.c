@@ -43,7 +43,7 @@ static void set_up(struct fixture *fixture)
                                                       .handshake_ms = 1000,
                                                       .silence_ms = 1000};
     }
-    assert_int_equal(cn_pair_listen(fixture->members[1][1].address, 0, &fixture->listener), CN_OK);
+    assert_int_equal(cn_pair_listen(fixture->members[1][1].address, &fixture->listener), CN_OK);
 }
 
 static void tear_down(struct fixture *fixture)
@@ -174,7 +174,7 @@ static void another_purpose_is_refused(void **state)
 
     (void)state;
     set_up(&fixture);
-    fixture.configs[0].purpose = CN_PAIR_CONTROL;
+    fixture.configs[0].purpose = (enum cn_pair_purpose)2;
     errs[0] = cn_pair_connect(&fixture.configs[0], 1, &fixture.pairs[0]);
     errs[1] = CN_EAGAIN;
     while (errs[1] == CN_EAGAIN) {
@@ -215,8 +215,7 @@ static void malformed_addresses_are_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(cn_pair_listen(bad[i], 0, &fd), CN_EINVAL);
-    assert_int_equal(cn_pair_listen("host:65535", 1, &fd), CN_EINVAL);
+        assert_int_equal(cn_pair_listen(bad[i], &fd), CN_EINVAL);
 }
 
 int main(void)
