@@ -154,6 +154,9 @@ void cn_session_leave(struct cn_session *session);
 size_t cn_session_bucket(const struct cn_session *session);
 cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket);
 
+// How gradients travel, likewise.
+void cn_session_set_wire(struct cn_session *session, enum cn_number wire);
+
 struct cn_step_flags {
     bool knocked; // in: this member wants to end the epoch; out: some member does
     bool abandon; // in: the leader gives the round up; out: it did, nothing was applied

@@ -58,6 +58,7 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
     if (cn_session_is_sharded(session))
         return cn_session_reduce_share(session, collective, gradients, finite);
     call.data = gradients;
+    call.wire = session->reducer ? session->reducer->wire : CN_FLOAT32;
     return collective->ops->run(collective, &call);
 }
 
