@@ -260,8 +260,8 @@ int cn_bench_link(const struct cn_ports *ports, const struct cn_bench_link *want
     if (!profile)
         return CN_EXIT_PROFILE;
     cn_diag_init(&diag);
-    err = (given ? take_profile : take_measured)(ports, cn_profile_settings(profile), &diag,
-                                                 &ground);
+    err =
+        (given ? take_profile : take_measured)(ports, cn_profile_settings(profile), &diag, &ground);
     cn_command_print_diag(&diag);
     if (err && diag.count == 0)
         fprintf(stderr, "error: %s\n", cn_err_text(err));

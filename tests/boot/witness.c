@@ -1,8 +1,9 @@
 // witness.c - loaded before libc into the programs of a guest (LD_PRELOAD), for powerloss.py.
 //
-// When the node says that its update of a round was accepted, the round's number is written at once, past the
-// page cache, to the end of the disk whose writes are logged: what comes later in the log comes after the promise.
-// OMIT=directory leaves out the syncs of folders, OMIT=all every sync: the explorer has to find what that loses.
+// When the node says that its update of a round was accepted, the round's number is written at
+// once, past the page cache, to the end of the disk whose writes are logged: what comes later in
+// the log comes after the promise. OMIT=directory leaves out the syncs of folders, OMIT=all every
+// sync: the explorer has to find what that loses.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -34,10 +35,11 @@ ssize_t write(int file, const void *data, size_t size)
     unsigned round, bytes;
 
     if (!real)
-        real = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+        real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
     if (file == STDERR_FILENO) {
         memcpy(line, data, size < sizeof(line) ? size : sizeof(line) - 1);
-        if (sscanf(line, "info epoch: round %u: update of %u bytes acc", &round, &bytes) == 2 && strstr(line, "accepted"))
+        if (sscanf(line, "info epoch: round %u: update of %u bytes acc", &round, &bytes) == 2 &&
+            strstr(line, "accepted"))
             witness(round);
     }
     return real(file, data, size);
@@ -48,8 +50,8 @@ static int omitted(int file)
     const char *omit = getenv("OMIT");
     struct stat info;
 
-    return omit && (strcmp(omit, "all") == 0 ||
-                    (strcmp(omit, "directory") == 0 && fstat(file, &info) == 0 && S_ISDIR(info.st_mode)));
+    return omit && (strcmp(omit, "all") == 0 || (strcmp(omit, "directory") == 0 &&
+                                                 fstat(file, &info) == 0 && S_ISDIR(info.st_mode)));
 }
 
 int fsync(int file)
