@@ -502,12 +502,11 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
 {
     bool invited;
     memset(status, 0, sizeof(*status));
-    if (declared->run == CN_RUN_MEASUREMENT)
-        return CN_OK;
-    if (declared->run != cn_ledger_identity(run->config.ledger)->run) {
+    bool measures = declared->run == CN_RUN_MEASUREMENT;
+    if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
         decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
+    if (measures || status->decided)
         return CN_OK;
-    }
     cn_err err = judge_against_accepted(run, group, declared, status);
     if (err || status->decided)
         return err;
@@ -575,8 +574,7 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upl
         return err;
     }
     if (upload->declared.run == CN_RUN_MEASUREMENT) {
-        decide(status, CN_VERDICT_REJECTED, "a measurement, of which nothing is kept");
-        cn_spool_drop(run->config.spool, upload);
+        reject(run, upload, "a measurement, of which nothing is kept", status);
         return CN_OK;
     }
     uint8_t *frame;

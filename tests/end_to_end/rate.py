@@ -170,8 +170,22 @@ def the_bench_measures_the_link_and_says_what_it_would_choose(build):
         cluster.replay()
 
 
+def a_slow_link_makes_rounds_longer(build):
+    link = {"rate": "200e3", "delay": "20", "loss": "0", "queue": "300"}
+    with Cluster(build, {"lab-a": ["board-1"]}, link=link, quorum=1, rounds=4, deadline="30 s", up="{mode: auto}",
+                 down="{mode: topk, density: 5 %}", central=False, local_steps=5,
+                 momentum="0.9, local_steps_max: 300", network="network: {round_max: 4000 B}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        steps = [int(number) for number in re.findall(r"; (\d+) steps \(", cluster.log("board-1"))]
+        # Nothing is known of the time of a step in the first round; 3 kB take a tenth of a second.
+        assert steps[0] == 5 and all(30 < each <= 300 for each in steps[1:]), steps
+        cluster.replay()
+
+
 def main(build):
-    for test in (the_bench_measures_the_link_and_says_what_it_would_choose,
+    for test in (a_slow_link_makes_rounds_longer,
+                 the_bench_measures_the_link_and_says_what_it_would_choose,
                  a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart,
                  an_update_that_the_day_has_no_room_for_waits, a_link_that_costs_is_left_alone,
                  a_board_that_was_away_for_long_takes_a_snapshot, a_tensor_may_have_a_density_of_its_own,
