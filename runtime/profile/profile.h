@@ -55,6 +55,7 @@ struct cn_group_settings {
     uint32_t min_members;    // fewer do not train
     uint64_t timeout_ms;     // of a member that answers but does not work
     uint64_t bucket;         // bytes of gradients that are reduced at a time; 0: measured
+    enum cn_number wire;     // how gradients travel: CN_FLOAT32 or CN_BFLOAT16
     enum cn_lan lan;         // whether sums may travel unencrypted
     char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };

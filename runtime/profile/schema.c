@@ -25,6 +25,7 @@ static const char *const batch_norms[] = {"model", "train", "frozen", NULL};
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
+static const char *const wires[] = {"float32", "bfloat16", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
@@ -141,6 +142,10 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "1 MiB", .uses = NODE,
      .about = "gradients that are reduced at a time, beside the backward pass; auto: from the "
               "measured link; the leader's counts"},
+    {"group.wire", CN_VALUE_CHOICE, BOARD | SITE, AT(group.wire), .choices = wires,
+     .initial = "float32", .uses = NODE,
+     .about =
+         "how gradients travel; bfloat16: half the bytes, added in float32; the leader's counts"},
     {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
      .uses = NODE,
      .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
@@ -288,6 +293,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "stages of a pipeline: 1, others come later"},
     {"job.parallel.tensor", CN_VALUE_COUNT, JOB, AT(one), 1, 1, .initial = "1", .uses = GATEWAY,
      .about = "members that divide a tensor: 1, others come later"},
+    {"job.parallel.balance", CN_VALUE_BOOL, JOB, AT(job.parallel.balance), .initial = "false",
+     .uses = GATEWAY,
+     .about = "true: slower members get fewer micro-batches; the result depends on timing"},
     {"job.parallel.accumulate", CN_VALUE_COUNT, JOB, AT(job.parallel.accumulate), 1, 65536,
      "as train.accumulate", .initial = "as train.accumulate", .uses = GATEWAY,
      .about = "micro-batches of a step, of each member that trains"},

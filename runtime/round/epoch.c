@@ -21,7 +21,8 @@ enum command_kind {
     COMMAND_IDLE,
     COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
     COMMAND_BEGIN, // .order
-    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size are bytes of a bucket
+    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size is that of a bucket,
+                   // .number the wire
     COMMAND_ABANDON,
     COMMAND_DECIDE, // .number is the verdict, .digest what was accepted, .spare
     COMMAND_END,
@@ -304,6 +305,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_STEP:
         command->kind = COMMAND_STEPS;
         command->size = cn_session_bucket(epoch->session);
+        command->number = (uint32_t)epoch->session->config.settings->group.wire;
         return CN_OK;
     case CN_DO_ABANDON:
         command->kind = COMMAND_ABANDON;
@@ -481,6 +483,9 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_STEPS:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
+        if (command->number > CN_BFLOAT16)
+            return CN_EFORMAT;
+        cn_session_set_wire(session, (enum cn_number)command->number);
         return do_steps(epoch, (size_t)command->size);
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
