@@ -42,7 +42,9 @@ struct tcp {
     uint32_t lost; // index in the member list
     struct sequence sequences[SETS_MAX];
     uint32_t sequence_count;
-    uint8_t *direct; // owned: what the others sent, DIRECT_MAX for each
+    uint8_t *direct;  // owned: what the others sent, DIRECT_MAX for each
+    uint16_t *halves; // owned: room for narrow sums
+    size_t half_count;
     struct cn_exchange exchange;
 };
 
@@ -111,7 +113,7 @@ static void write_header(const struct job *job, uint8_t header[HEADER_SIZE])
     // Both ends of a message say the same.
     header[0] = (uint8_t)(directed ? CN_COLLECTIVE_SEND : call->kind);
     header[1] = (uint8_t)call->how;
-    header[2] = (uint8_t)call->type;
+    header[2] = (uint8_t)(call->type | call->wire << 4);
     header[3] = (uint8_t)(call->kind == CN_COLLECTIVE_BROADCAST ? call->peer : 0);
     cn_put_u32(header + 4, directed ? 0 : job->number);
     cn_put_u64(header + 8, call->count);
@@ -126,13 +128,14 @@ static void describe(const uint8_t header[HEADER_SIZE], char text[DESCRIPTION_SI
                                         "broadcast", "message",    "message",        "barrier"};
     static const char *const types[] = {"float32", "bfloat16", "float16", "int64"};
     const char *kind = header[0] < sizeof(kinds) / sizeof(kinds[0]) ? kinds[header[0]] : "unknown";
-    const char *type = header[2] < sizeof(types) / sizeof(types[0]) ? types[header[2]] : "unknown";
+    uint8_t number = header[2] & 15;
+    const char *type = number < sizeof(types) / sizeof(types[0]) ? types[number] : "unknown";
 
     snprintf(text, DESCRIPTION_SIZE,
-             "call %u of set %u: %s of %llu %s (reduction %u, root %u, fingerprint %x)",
+             "call %u of set %u: %s of %llu %s%s (reduction %u, root %u, fingerprint %x)",
              cn_get_u32(header + 4), cn_get_u32(header + 16), kind,
-             (unsigned long long)cn_get_u64(header + 8), type, header[1], header[3],
-             cn_get_u32(header + 20));
+             (unsigned long long)cn_get_u64(header + 8), type, header[2] >> 4 ? ", narrow" : "",
+             header[1], header[3], cn_get_u32(header + 20));
 }
 
 static cn_err compare(struct tcp *tcp, uint32_t member, const uint8_t ours[HEADER_SIZE],
@@ -251,10 +254,82 @@ static cn_err run_direct(struct tcp *tcp, const struct job *job)
     return CN_OK;
 }
 
+static cn_err reserve_halves(struct tcp *tcp, size_t count)
+{
+    uint16_t *halves;
+
+    if (count <= tcp->half_count)
+        return CN_OK;
+    halves = realloc(tcp->halves, count * sizeof(*halves));
+    if (!halves)
+        return fail(tcp, UINT32_MAX, CN_ENOMEM);
+    tcp->halves = halves;
+    tcp->half_count = count;
+    return CN_OK;
+}
+
+// With parts: each place gets its share of ours, and we get ours of theirs, one part behind the
+// other. Without: each place sends its share to all.
+static void swap_halves(struct tcp *tcp, const struct job *job, uint16_t *sums, uint16_t *parts)
+{
+    size_t own_first, count = job->call->count;
+    size_t own = cn_reduce_share(count, job->set->size, job->place, &own_first);
+
+    begin(tcp, job);
+    for (uint32_t p = 0, k = 0; p < job->set->size; p++) {
+        size_t first, share = cn_reduce_share(count, job->set->size, p, &first);
+        struct cn_stream *stream;
+
+        if (p == job->place)
+            continue;
+        stream = stream_to(tcp, job, p);
+        if (parts) {
+            cn_flow_add(&stream->out, sums + first, 2 * share, CN_ARRIVAL_COPY);
+            cn_flow_add(&stream->in, parts + k++ * own, 2 * own, CN_ARRIVAL_COPY);
+        } else {
+            cn_flow_add(&stream->out, sums + own_first, 2 * own, CN_ARRIVAL_COPY);
+            cn_flow_add(&stream->in, sums + first, 2 * share, CN_ARRIVAL_COPY);
+        }
+    }
+}
+
+// Each place gets its share from all others as bfloat16, adds in float32, rounds once and sends the
+// sums to all.
+static cn_err run_narrow(struct tcp *tcp, const struct job *job)
+{
+    uint32_t size = job->set->size, all = (uint32_t)((1ull << size) - 1) & ~(1u << job->place);
+    size_t first, own = cn_reduce_share(job->call->count, size, job->place, &first);
+    float *data = job->call->data;
+    uint16_t *sums, *parts;
+    cn_err err = reserve_halves(tcp, job->call->count + (size - 1) * own);
+
+    if (!err)
+        err = exchange_headers(tcp, job, all, all);
+    if (err)
+        return err;
+    sums = tcp->halves;
+    parts = sums + job->call->count;
+    cn_reduce_narrow(sums, data, job->call->count);
+    swap_halves(tcp, job, sums, parts);
+    err = finish(tcp);
+    if (err)
+        return err;
+    for (uint32_t k = 0; k + 1 < size; k++)
+        cn_reduce_widen_add(data + first, parts + k * own, own);
+    cn_reduce_narrow(sums + first, data + first, own);
+    swap_halves(tcp, job, sums, NULL);
+    err = finish(tcp);
+    if (!err)
+        cn_reduce_widen(data, sums, job->call->count);
+    return err;
+}
+
 static cn_err run_all_reduce(struct tcp *tcp, const struct job *job)
 {
     if (job->call->count * job->element <= DIRECT_MAX)
         return run_direct(tcp, job);
+    if (job->call->wire)
+        return run_narrow(tcp, job);
     return run_ring(tcp, job, 0, 2 * (job->set->size - 1));
 }
 
@@ -336,6 +411,9 @@ static cn_err check(const struct tcp *tcp, const struct job *job)
     const struct cn_set *set = job->set;
 
     if (set->size < 1 || set->size > tcp->view.size || job->place == set->size)
+        return CN_EINVAL;
+    if (job->call->wire && (job->call->wire != CN_BFLOAT16 || job->call->type != CN_FLOAT32 ||
+                            job->call->how != CN_REDUCE_SUM))
         return CN_EINVAL;
     for (uint32_t p = 0; p < set->size; p++)
         if (set->ranks[p] >= tcp->view.size || (p && set->ranks[p] <= set->ranks[p - 1]))
@@ -433,6 +511,7 @@ static void tcp_close(struct cn_collective *collective)
     if (tcp->cancel_fd >= 0)
         close(tcp->cancel_fd);
     free(tcp->direct);
+    free(tcp->halves);
     free(tcp);
 }
 

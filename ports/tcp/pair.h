@@ -21,7 +21,7 @@
 #include "runtime/base/error.h"
 #include "runtime/port/collective.h"
 
-#define CN_PAIR_PROTOCOL 2 // changes with the hello or with what flows after it
+#define CN_PAIR_PROTOCOL 3 // changes with the hello or with what flows after it
 
 enum cn_pair_purpose {
     CN_PAIR_DATA = 1,

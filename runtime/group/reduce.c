@@ -151,6 +151,24 @@ void cn_reduce_finish(enum cn_number type, enum cn_reduce how, void *data, size_
         }
 }
 
+void cn_reduce_narrow(uint16_t *bfloats, const float *floats, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        bfloats[i] = to_bfloat16(floats[i]);
+}
+
+void cn_reduce_widen(float *floats, const uint16_t *bfloats, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        floats[i] = from_bfloat16(bfloats[i]);
+}
+
+void cn_reduce_widen_add(float *floats, const uint16_t *bfloats, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        floats[i] += from_bfloat16(bfloats[i]);
+}
+
 size_t cn_reduce_share(size_t count, uint32_t members, uint32_t share, size_t *first)
 {
     size_t each = count / members, extra = count % members; // s * count / n without overflow

@@ -14,5 +14,10 @@ void cn_reduce_into(enum cn_number type, enum cn_reduce how, void *into, const v
 void cn_reduce_finish(enum cn_number type, enum cn_reduce how, void *data, size_t count,
                       uint32_t members);
 
+// Rounds to nearest even; widening is exact.
+void cn_reduce_narrow(uint16_t *bfloats, const float *floats, size_t count);
+void cn_reduce_widen(float *floats, const uint16_t *bfloats, size_t count);
+void cn_reduce_widen_add(float *floats, const uint16_t *bfloats, size_t count);
+
 // Share number share of count elements over members: see enum cn_collective_kind.
 size_t cn_reduce_share(size_t count, uint32_t members, uint32_t share, size_t *first);

@@ -99,6 +99,9 @@ struct cn_round_info {
     uint8_t decided_digest[CN_DIGEST_SIZE]; // SHA-256 of the accepted frame; zeros when none was
 };
 
+// The run of an upload that only measures the link: it is taken, refused and dropped.
+#define CN_RUN_MEASUREMENT 0
+
 // More of a held-out measurement, means over its samples. 0: not measured, or not a measure of the
 // loss.
 struct cn_measures {

@@ -25,11 +25,14 @@ static const char *const batch_norms[] = {"model", "train", "frozen", NULL};
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
+static const char *const wires[] = {"float32", "bfloat16", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const residuals[] = {"fp32", "bf16", NULL};
+static const char *const scopes[] = {"own", "shared", NULL};
+static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -128,6 +131,9 @@ const struct cn_schema_row cn_schema[] = {
      .uses = NODE, .about = "how long a start waits for all members"},
     {"group.rejoin", CN_VALUE_DURATION, BOARD | SITE, AT(group.rejoin_ms), 100, DAY,
      .initial = "2 s", .uses = NODE, .about = "how long the others wait for a lost member"},
+    {"group.min_members", CN_VALUE_COUNT, SITE, AT(group.min_members), 1, CN_GROUP_MAX,
+     .initial = "1", .uses = NODE,
+     .about = "fewer members do not train on, as the smaller part of a LAN that is split"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "60 s", .uses = NODE,
      .about = "how long a member that still answers may keep the others waiting; one that does not "
@@ -136,9 +142,16 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "1 MiB", .uses = NODE,
      .about = "gradients that are reduced at a time, beside the backward pass; auto: from the "
               "measured link; the leader's counts"},
+    {"group.wire", CN_VALUE_CHOICE, BOARD | SITE, AT(group.wire), .choices = wires,
+     .initial = "float32", .uses = NODE,
+     .about =
+         "how gradients travel; bfloat16: half the bytes, added in float32; the leader's counts"},
     {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
      .uses = NODE,
      .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
+    {"group.sets", CN_VALUE_SETS, BOARD | SITE, AT(group.sets),
+     .example = "{large: memory >= 4 GiB, first: [board-1, board-2]}", .uses = NODE,
+     .about = "sets of members by name: a rule or a list of boards; the leader's count"},
     {"data", CN_VALUE_DATA, BOARD | SITE, AT(data),
      .example = "{my-data: {inputs: inputs.npy, labels: labels.npy}}", .required = TRAIN | NODE,
      .uses = CN_USE_ALL,
@@ -185,6 +198,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.data.set", CN_VALUE_NAME, JOB, AT(job.data_set), .example = "my-data",
      .required = TRAIN | GATEWAY, .uses = TRAIN | GATEWAY,
      .about = "data set to train on; each board maps the name to its files"},
+    {"job.data.scope", CN_VALUE_CHOICE, JOB, AT(job.parallel.scope), .choices = scopes,
+     .initial = "own", .uses = GATEWAY,
+     .about = "shared: the boards of a group have the same samples and divide them"},
     {"job.data.scale", CN_VALUE_NUMBER, JOB, AT(job.scale), -1e9, 1e9, .initial = "1",
      .uses = TRAIN | GATEWAY, .about = "a sample is (value - mean) * scale"},
     {"job.data.mean", CN_VALUE_NUMBER, JOB, AT(job.mean), -1e9, 1e9, .initial = "0",
@@ -219,6 +235,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "update.up.mode auto adds steps for a slow link, up to this"},
     {"job.train.learning_rate", CN_VALUE_NUMBER, JOB, AT(job.learning_rate), 1e-12, 1000,
      .initial = "0.05", .uses = TRAIN | GATEWAY, .about = "of the optimizer"},
+    {"job.train.lr_scaling", CN_VALUE_CHOICE, JOB, AT(job.parallel.lr_scaling),
+     .choices = lr_scalings, .initial = "none", .uses = GATEWAY,
+     .about = "of the rate, by the share of a group's members that train"},
     {"job.train.optimizer", CN_VALUE_CHOICE, JOB, AT(job.rules.optimizer), .choices = optimizers,
      .initial = "sgd", .uses = TRAIN | GATEWAY,
      .about = "adamw: weight decay apart from the gradient"},
@@ -254,6 +273,32 @@ const struct cn_schema_row cn_schema[] = {
      .uses = TRAIN | GATEWAY, .about = "step: of each change; cosine: what is left at the end"},
     {"job.train.keep_optimizer", CN_VALUE_BOOL, JOB, AT(job.keep_optimizer), .initial = "false",
      .uses = TRAIN | GATEWAY, .about = "true: momentum goes on from round to round"},
+    {"job.parallel.sets", CN_VALUE_SETS, JOB, AT(job.parallel.sets),
+     .example = "{late: phase == fine_tuning or name != board-4}", .uses = GATEWAY,
+     .about = "sets of a group's members by name, where its site has none of the name"},
+    {"job.parallel.phases", CN_VALUE_PHASES, JOB, AT(job.parallel.phases),
+     .example = "{pretraining: 1, fine_tuning: 8}", .uses = GATEWAY,
+     .about = "names of parts of the run, each with its first round, for the rules of sets"},
+    {"job.parallel.train", CN_VALUE_WORDS, JOB, AT(job.parallel.train), .zero = "all",
+     .initial = "all", .uses = GATEWAY, .about = "sets whose members train; the others look on"},
+    {"job.parallel.measure", CN_VALUE_WORDS, JOB, AT(job.parallel.measure), .zero = "all",
+     .initial = "all", .uses = GATEWAY,
+     .about = "sets whose members measure each version on their held-out samples"},
+    {"job.parallel.replicate", CN_VALUE_COUNT, JOB, AT(job.parallel.replicate), 1, 16, "all",
+     .initial = "all", .uses = GATEWAY, .about = "replicas of the shards that train, at most"},
+    {"job.parallel.shard", CN_VALUE_COUNT, JOB, AT(job.parallel.shard), 1, 16, "none",
+     .initial = "none", .uses = GATEWAY,
+     .about = "members that hold the optimizer's state together, a share each"},
+    {"job.parallel.pipeline", CN_VALUE_COUNT, JOB, AT(one), 1, 1, .initial = "1", .uses = GATEWAY,
+     .about = "stages of a pipeline: 1, others come later"},
+    {"job.parallel.tensor", CN_VALUE_COUNT, JOB, AT(one), 1, 1, .initial = "1", .uses = GATEWAY,
+     .about = "members that divide a tensor: 1, others come later"},
+    {"job.parallel.balance", CN_VALUE_BOOL, JOB, AT(job.parallel.balance), .initial = "false",
+     .uses = GATEWAY,
+     .about = "true: slower members get fewer micro-batches; the result depends on timing"},
+    {"job.parallel.accumulate", CN_VALUE_COUNT, JOB, AT(job.parallel.accumulate), 1, 65536,
+     "as train.accumulate", .initial = "as train.accumulate", .uses = GATEWAY,
+     .about = "micro-batches of a step, of each member that trains"},
     {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = up_modes,
      .initial = "topk", .uses = GATEWAY, .about = "encoding of what a group sends"},
     {"job.update.up.density", CN_VALUE_SHARE, JOB, AT(job.up.density), 1e-6, 1, .initial = "5 %",

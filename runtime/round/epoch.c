@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/round.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -20,7 +21,8 @@ enum command_kind {
     COMMAND_IDLE,
     COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
     COMMAND_BEGIN, // .order
-    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size are bytes of a bucket
+    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size is that of a bucket,
+                   // .number the wire
     COMMAND_ABANDON,
     COMMAND_DECIDE, // .number is the verdict, .digest what was accepted, .spare
     COMMAND_END,
@@ -303,6 +305,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_STEP:
         command->kind = COMMAND_STEPS;
         command->size = cn_session_bucket(epoch->session);
+        command->number = (uint32_t)epoch->session->config.settings->group.wire;
         return CN_OK;
     case CN_DO_ABANDON:
         command->kind = COMMAND_ABANDON;
@@ -465,6 +468,7 @@ static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
 static cn_err obey(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
+    cn_err err;
 
     switch (command->kind) {
     case COMMAND_IDLE:
@@ -479,11 +483,15 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_STEPS:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
+        if (command->number > CN_BFLOAT16)
+            return CN_EFORMAT;
+        cn_session_set_wire(session, (enum cn_number)command->number);
         return do_steps(epoch, (size_t)command->size);
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return cn_session_abandon(session, true);
+        err = cn_session_catch_up(session, epoch->collective);
+        return err ? err : cn_session_abandon(session, true);
     case COMMAND_DECIDE:
         return do_decide(epoch, command);
     case COMMAND_REFORM:
@@ -523,6 +531,8 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
+    if (!err)
+        err = cn_session_enter(session, epoch->collective, &epoch->view.view);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {

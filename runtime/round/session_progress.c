@@ -1,5 +1,6 @@
 // session_progress.c - what a session says of itself to status, hooks and people.
 #include <math.h>
+#include <string.h>
 
 #include "runtime/round/session_reduce.h"
 
@@ -74,7 +75,7 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
         session->update_bytes = held->frame_size;
     progress->phase = held->phase;
     progress->round = held->round;
-    progress->step = held->step;
+    progress->step = cn_session_position(session);
     progress->steps = held->steps;
     progress->version = held->version;
     progress->resets = held->resets;
@@ -85,7 +86,8 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     progress->split = session->split;
     tell_slowest(session, progress);
     progress->samples_per_s =
-        session->step_s > 0 ? job->batch * (double)job->accumulate / session->step_s : 0;
+        session->step_s > 0 ? job->batch * (double)session->plan.micro / session->step_s : 0;
+    memcpy(progress->train, session->plan.names, sizeof(progress->train));
     progress->memory = cn_trainer_memory(session->trainer);
     progress->update_bytes = session->update_bytes;
     progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;

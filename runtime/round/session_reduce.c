@@ -57,25 +57,36 @@ size_t cn_session_bucket(const struct cn_session *session)
 
 cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket)
 {
-    if (!session->reducer || session->reducer->bucket == bucket)
-        return CN_OK;
-    return cn_reducer_cut(session->reducer, bucket);
-}
+    struct cn_reducer *reducer = session->reducer;
 
-cn_err cn_reducer_cut(struct cn_reducer *reducer, size_t bucket)
-{
+    if (!reducer || reducer->bucket == bucket)
+        return CN_OK;
     reducer->bucket = bucket;
     return cn_trainer_set_buckets(reducer->trainer, bucket / sizeof(float));
+}
+
+void cn_session_set_wire(struct cn_session *session, enum cn_number wire)
+{
+    if (session->reducer)
+        session->reducer->wire = wire;
+}
+
+struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, float *data,
+                                          size_t count, uint32_t fingerprint)
+{
+    return (struct cn_collective_call){.kind = CN_COLLECTIVE_ALL_REDUCE,
+                                       .how = CN_REDUCE_SUM,
+                                       .wire = reducer->wire,
+                                       .set = reducer->set,
+                                       .data = data,
+                                       .count = count,
+                                       .fingerprint = fingerprint};
 }
 
 static void take(void *context, uint32_t bucket, float *data, size_t count)
 {
     struct cn_reducer *reducer = context;
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
-                                            .how = CN_REDUCE_SUM,
-                                            .data = data,
-                                            .count = count,
-                                            .fingerprint = bucket + 1};
+    const struct cn_collective_call call = cn_reducer_call(reducer, data, count, bucket + 1);
 
     if (reducer->err)
         return;

@@ -38,8 +38,10 @@ struct cn_reducer {
     struct cn_trainer *trainer;
     uint32_t rank, size;
     uint32_t members[CN_GROUP_MAX]; // by rank: number in the profile's list
+    const struct cn_set *set;       // whose gradients they are; NULL: the whole group
     bool measured;                  // rank 0 chooses the buckets from what calls take
     size_t bucket;                  // bytes
+    enum cn_number wire;
     struct cn_bucket_tuner tuner;
 
     // Of this step.
@@ -75,5 +77,6 @@ cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *
 // At the end of an epoch.
 void cn_session_trace_epoch(const struct cn_session *session);
 
-// All members cut buckets anew.
-cn_err cn_reducer_cut(struct cn_reducer *reducer, size_t bucket);
+// A call that adds up gradients.
+struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, float *data,
+                                          size_t count, uint32_t fingerprint);

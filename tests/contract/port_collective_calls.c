@@ -274,6 +274,42 @@ static void broadcast_brings_the_bytes_of_the_root_to_all(void **state)
     }
 }
 
+// 256 and ones: with 8 bits each single one would be lost.
+static void add_narrow(struct rank *rank)
+{
+    static const float wanted[] = {0, 256, 256, 258, 260, 260}; // 256 + ranks - 1, to 8 bits
+    static const size_t counts[] = {2049, 4099, COUNT_MAX};
+    uint32_t self = rank->config.view.rank, size = rank->config.view.size;
+
+    for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]) && !rank->err; k++) {
+        const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
+                                                .wire = CN_BFLOAT16,
+                                                .data = rank->data,
+                                                .count = counts[k]};
+
+        for (size_t i = 0; i < counts[k]; i++)
+            rank->data[i] = i % size == self ? 256 : 1; // also at the owner of a share
+        rank->err = group_ops->run(rank->collective, &call);
+        for (size_t i = 0; i < counts[k] && !rank->err; i++)
+            if (memcmp(&rank->data[i], &wanted[size], sizeof(float)) != 0)
+                rank->err = CN_EDIGEST;
+    }
+}
+
+static void narrow_sums_are_added_in_float32_and_rounded_once(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 5; size++) {
+        struct fixture fixture;
+
+        group_set_up(&fixture, size);
+        group_run(&fixture, add_narrow);
+        for (uint32_t r = 0; r < size; r++)
+            assert_int_equal(fixture.ranks[r].err, CN_OK);
+        group_tear_down(&fixture);
+    }
+}
+
 // Rank r sends to r + 1 and receives from r - 1, the even ones first, so that nobody waits forever.
 static void pass_messages(struct rank *rank)
 {
@@ -424,6 +460,7 @@ int main(void)
         cmocka_unit_test(reductions_agree_with_the_serial_result),
         cmocka_unit_test(every_rank_and_every_run_get_the_same_bits),
         cmocka_unit_test(every_rank_sees_a_nan_of_one),
+        cmocka_unit_test(narrow_sums_are_added_in_float32_and_rounded_once),
         cmocka_unit_test(broadcast_brings_the_bytes_of_the_root_to_all),
         cmocka_unit_test(messages_pass_between_any_two),
         cmocka_unit_test(sets_may_overlap),

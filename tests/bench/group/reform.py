@@ -1,0 +1,74 @@
+"""How long a group of four takes to notice that a board is gone, and to go on without it: a distribution.
+
+    reform.py BUILD [TIMES]
+
+The boards train in network namespaces (tests/end_to_end/lan.py). A board is killed, frozen or cut off, another one
+each time, and taken in again before the next. Noticed: one of the others says so in its log. Formed: all of them
+have a new epoch; group.rejoin, which waits for the lost board, is 100 ms here. Logs are looked at every 2 ms.
+"""
+
+import os
+import statistics
+import sys
+import time
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
+
+import lan  # noqa: E402
+
+BOARDS = [f"board-{i + 1}" for i in range(4)]
+JOB = {"rounds": 100000, "local_steps": 60, "rejoin": "100 ms", "form": "10 s", "timeout": "60 s", "quorum": 1,
+       "mixed": True}
+
+
+def wait_until(condition, begun, timeout=30):
+    while not condition():
+        if time.monotonic() - begun > timeout:
+            raise AssertionError("nothing happened")
+        time.sleep(0.002)
+    return 1000 * (time.monotonic() - begun)
+
+
+def lose(cluster, victim, how, back):
+    others = [name for name in BOARDS if name != victim]
+    told = {name: cluster.log(name).count(f"{victim} is lost") for name in others}
+    formed = {name: cluster.log(name).count("of 3") for name in others}
+    begun = time.monotonic()
+    how(victim)
+    noticed = wait_until(lambda: any(cluster.log(n).count(f"{victim} is lost") > told[n] for n in others), begun)
+    went_on = wait_until(lambda: all(cluster.log(n).count("of 3") > formed[n] for n in others), begun)
+    whole = {name: cluster.log(name).count("of 4") for name in others}
+    back(victim)
+    wait_until(lambda: all(cluster.log(n).count("of 4") > whole[n] for n in others), time.monotonic())
+    time.sleep(1)
+    return noticed, went_on
+
+
+def spread(values):
+    ordered = sorted(values)
+    return (f"{ordered[0]:.0f} | {statistics.median(ordered):.0f} | {ordered[int(0.9 * (len(ordered) - 1))]:.0f} | "
+            f"{ordered[-1]:.0f}")
+
+
+def main(build, times="20"):
+    if not lan.allowed():
+        print("skipped: network namespaces are not allowed here")
+        return 77
+    with lan.Lan(build, {"lab": BOARDS}, **JOB) as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 1: held-out")
+        ways = {"killed (kill -9)": (cluster.kill, cluster.start), "frozen (SIGSTOP)": (cluster.freeze, cluster.thaw),
+                "cut off (no RST, no FIN)": (cluster.cut, cluster.mend)}
+        print(f"four boards, {times} times each; ms; {os.cpu_count()} processors for all")
+        print("| a board is | noticed: least | median | 90 % | most | formed: least | median | 90 % | most |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for name, (how, back) in ways.items():
+            found = [lose(cluster, BOARDS[i % 4], how, back) for i in range(int(times))]
+            print(f"| {name} | {spread([f[0] for f in found])} | {spread([f[1] for f in found])} |", flush=True)
+        print(f"load {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
