@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,20 @@
 
 #include "runtime/base/log.h"
 
+struct result {
+    struct cn_metrics metrics;
+    double f1;
+    uint64_t classes; // 0: the loss has none
+    uint64_t places;  // labels of a sample
+};
+
 struct cn_evaluator {
     struct cn_evaluator_config config;
     pid_t child; // 0: none
-    int pipe;    // reads the child's struct cn_metrics
+    int pipe;    // reads the child's struct result
     uint32_t version;
     uint64_t deadline_ms;
-    struct cn_metrics result;
+    struct result result;
     size_t received; // bytes of result
 };
 
@@ -124,9 +132,23 @@ void cn_evaluator_close(struct cn_evaluator *evaluator)
 
 // --- in the child ---
 
-static cn_err evaluate(const struct cn_evaluator_config *config, const float *weights,
-                       struct cn_metrics *metrics)
+static cn_err take_f1(struct cn_trainer *trainer, struct result *result)
 {
+    size_t classes = cn_trainer_classes(trainer);
+    float *counts = calloc(3 * classes + 1, sizeof(float));
+    if (!counts)
+        return CN_ENOMEM;
+    cn_trainer_take_counts(trainer, counts);
+    result->classes = classes;
+    result->f1 = cn_trainer_f1(counts, classes);
+    free(counts);
+    return CN_OK;
+}
+
+static cn_err evaluate(const struct cn_evaluator_config *config, const float *weights,
+                       struct result *result)
+{
+    struct cn_sample_shape shape;
     struct bench bench;
     struct cn_diag diag;
     cn_diag_init(&diag);
@@ -137,8 +159,12 @@ static cn_err evaluate(const struct cn_evaluator_config *config, const float *we
     err = cn_trainer_set_weights(bench.trainer, weights);
     for (uint64_t first = 0; first < count && !err; first += bench.batch.count) {
         cn_dataset_range(bench.dataset, CN_SPLIT_ALL, first, config->job->batch, &bench.batch);
-        err = cn_trainer_evaluate(bench.trainer, &bench.batch, metrics);
+        err = cn_trainer_evaluate(bench.trainer, &bench.batch, &result->metrics);
     }
+    cn_trainer_sample_shape(bench.trainer, &shape);
+    result->places = shape.rows;
+    if (!err)
+        err = take_f1(bench.trainer, result);
     close_bench(&bench);
     return err;
 }
@@ -157,15 +183,15 @@ static void close_inherited(int keep)
 static _Noreturn void be_child(const struct cn_evaluator_config *config, const float *weights,
                                int out)
 {
-    struct cn_metrics metrics = {0};
+    struct result result = {0};
     signal(SIGINT, SIG_IGN); // the terminal sends it to all; the parent decides
     signal(SIGTERM, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_inherited(out);
-    cn_err err = evaluate(config, weights, &metrics);
+    cn_err err = evaluate(config, weights, &result);
     if (err)
         cn_log(CN_LOG_ERROR, "evaluate", "%s", cn_err_text(err));
-    bool sent = !err && write(out, &metrics, sizeof(metrics)) == (ssize_t)sizeof(metrics);
+    bool sent = !err && write(out, &result, sizeof(result)) == (ssize_t)sizeof(result);
     _exit(sent ? 0 : 1);
 }
 
@@ -218,15 +244,35 @@ static cn_err receive(struct cn_evaluator *evaluator, uint64_t now_ms)
     }
 }
 
+// As far as they are measures of the job's loss.
+static void take_measures(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
+{
+    const struct result *result = &evaluator->result;
+    enum cn_loss loss = evaluator->config.job->loss;
+    double mean = metrics->loss / (double)metrics->count;
+    metrics->measures = (struct cn_measures){0};
+    if (result->classes)
+        metrics->measures.f1 = result->f1;
+    if (result->classes > 5)
+        metrics->measures.top5 = (double)result->metrics.top5 / (double)result->metrics.rows;
+    if (result->classes && result->places > 1 && mean < 60)
+        metrics->measures.perplexity = exp(mean);
+    if (loss != CN_LOSS_CROSS_ENTROPY && loss != CN_LOSS_BINARY_ENTROPY && result->metrics.values)
+        metrics->measures.mae = result->metrics.absolute / (double)result->metrics.values;
+    if (!(metrics->measures.mae < 1e30))
+        metrics->measures.mae = 0;
+}
+
 // A child's numbers are as good as the model: only finite ones enter the ledger.
 static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
-    const struct cn_metrics *result = &evaluator->result;
+    const struct cn_metrics *result = &evaluator->result.metrics;
     if (result->rows == 0 || !(result->loss >= 0 && result->loss < 1e300))
         return CN_EDIVERGED;
     metrics->loss = cn_metrics_row_loss(result);
     metrics->correct = result->correct;
     metrics->count = result->rows;
+    take_measures(evaluator, metrics);
     return CN_OK;
 }
 

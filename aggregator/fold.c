@@ -19,7 +19,8 @@ struct cn_fold {
 struct addition {
     int64_t *sums;
     int64_t weight;
-    uint64_t factor; // of 2^32; at most that
+    uint64_t factor;          // of 2^32; at most that
+    unsigned __int128 square; // of what was added
 };
 
 cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,
@@ -60,19 +61,6 @@ static int64_t fix(float value)
     return bits - rounder_bits;
 }
 
-static cn_err add_square(void *context, size_t offset, const float *values, size_t count)
-{
-    unsigned __int128 *sum = context;
-
-    (void)offset;
-    for (size_t i = 0; i < count; i++) {
-        int64_t fixed = fix(values[i]);
-
-        *sum += (uint64_t)(fixed * fixed); // at most 2^62
-    }
-    return CN_OK;
-}
-
 // The square root, rounded up.
 static uint64_t root(unsigned __int128 square)
 {
@@ -87,37 +75,73 @@ static uint64_t root(unsigned __int128 square)
     return (unsigned __int128)found * found < square ? found + 1 : found;
 }
 
-static cn_err find_factor(const struct cn_fold *fold, const uint8_t *frame, size_t size,
-                          uint64_t *factor)
+// The largest norm in units of fix; 0 for none. 2^62 is beyond that of any update: 2^32 values of
+// 2^31 have 2^47.
+static uint64_t norm_limit(const struct cn_fold *fold)
 {
     double limit = fold->caps.max_norm * (double)(1 << FIX_BITS);
-    unsigned __int128 square = 0;
-    uint64_t norm_max;
-    cn_err err;
 
-    *factor = FACTOR_ONE;
-    // 2^62 is beyond the norm of any update: 2^32 values of 2^31 have 2^47.
-    if (limit == 0 || limit >= (double)(1ull << 62))
-        return CN_OK;
-    err = cn_update_decode(frame, size, fold->layout, add_square, &square);
-    if (err)
-        return err;
-    norm_max = (uint64_t)limit;
-    if (square > (unsigned __int128)norm_max * norm_max)
-        *factor = (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
-    return CN_OK;
+    return limit >= (double)(1ull << 62) ? 0 : (uint64_t)limit;
+}
+
+static uint64_t find_factor(uint64_t norm_max, unsigned __int128 square)
+{
+    if (square <= (unsigned __int128)norm_max * norm_max)
+        return FACTOR_ONE;
+    return (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
 }
 
 static cn_err add_whole(void *context, size_t offset, const float *values, size_t count)
 {
     const struct addition *addition = context;
     int64_t *sums = addition->sums + offset;
+    int64_t weight = addition->weight;
+
+    for (size_t i = 0; i < count; i++)
+        sums[i] += fix(values[i]) * weight;
+    return CN_OK;
+}
+
+static void add_few_whole(void *context, size_t offset, const uint16_t *index, const float *values,
+                          size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+    int64_t weight = addition->weight;
+
+    for (size_t i = 0; i < count; i++)
+        sums[index[i]] += fix(values[i]) * weight;
+}
+
+static cn_err add_and_square(void *context, size_t offset, const float *values, size_t count)
+{
+    struct addition *addition = context;
 
     for (size_t i = 0; i < count; i++) {
-        if (values[i] != 0) // most are, after top-k
-            sums[i] += fix(values[i]) * addition->weight;
+        int64_t fixed = fix(values[i]);
+
+        addition->square += (uint64_t)(fixed * fixed); // at most 2^62
     }
-    return CN_OK;
+    return add_whole(context, offset, values, count);
+}
+
+static void add_few_and_square(void *context, size_t offset, const uint16_t *index,
+                               const float *values, size_t count)
+{
+    struct addition *addition = context;
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t fixed = fix(values[i]);
+
+        addition->square += (uint64_t)(fixed * fixed);
+    }
+    add_few_whole(context, offset, index, values, count);
+}
+
+// |fix| <= 2^31 and factor < 2^32; the division rounds towards zero.
+static int64_t scaled(const struct addition *addition, float value)
+{
+    return fix(value) * (int64_t)addition->factor / (int64_t)FACTOR_ONE * addition->weight;
 }
 
 static cn_err add_scaled(void *context, size_t offset, const float *values, size_t count)
@@ -125,19 +149,61 @@ static cn_err add_scaled(void *context, size_t offset, const float *values, size
     const struct addition *addition = context;
     int64_t *sums = addition->sums + offset;
 
-    for (size_t i = 0; i < count; i++) {
-        // |fix| <= 2^31 and factor < 2^32; the division rounds towards zero.
-        int64_t scaled = fix(values[i]) * (int64_t)addition->factor / (int64_t)FACTOR_ONE;
-
-        sums[i] += scaled * addition->weight;
-    }
+    for (size_t i = 0; i < count; i++)
+        sums[i] += scaled(addition, values[i]);
     return CN_OK;
+}
+
+static void add_few_scaled(void *context, size_t offset, const uint16_t *index, const float *values,
+                           size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+
+    for (size_t i = 0; i < count; i++)
+        sums[index[i]] += scaled(addition, values[i]);
+}
+
+// Takes back what the same frame added: it stops where the addition did. Sums of whole numbers
+// forget nothing.
+static void take_back(struct cn_fold *fold, const uint8_t *frame, size_t size,
+                      struct addition *addition)
+{
+    const struct cn_update_sink sink = {add_whole, add_few_whole, addition};
+    cn_err err;
+
+    addition->weight = -addition->weight;
+    err = cn_update_decode_few(frame, size, fold->layout, &sink);
+    addition->weight = -addition->weight;
+    (void)err; // that of the addition
+}
+
+// Adds at once while it checks, since hardly an update is refused or has too large a norm.
+static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
+                        struct addition *addition, struct cn_diag *diag)
+{
+    uint64_t norm_max = norm_limit(fold);
+    const struct cn_update_sink sink = {norm_max ? add_and_square : add_whole,
+                                        norm_max ? add_few_and_square : add_few_whole, addition};
+    const struct cn_update_sink scaled = {add_scaled, add_few_scaled, addition};
+    struct cn_update_header header;
+    cn_err err = cn_update_check_few(frame, size, fold->layout, diag, &header, &sink);
+
+    if (!err && (header.snapshot || header.rounded)) {
+        cn_diag_add(diag, "update: a snapshot or one to round by, expected a change");
+        err = CN_EFORMAT;
+    }
+    addition->factor = norm_max ? find_factor(norm_max, addition->square) : FACTOR_ONE;
+    if (err || addition->factor != FACTOR_ONE)
+        take_back(fold, frame, size, addition);
+    if (err || addition->factor == FACTOR_ONE)
+        return err;
+    return cn_update_decode_few(frame, size, fold->layout, &scaled);
 }
 
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag)
 {
-    struct cn_update_header header;
     struct addition addition = {.sums = fold->sums};
     cn_err err;
 
@@ -148,22 +214,10 @@ cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint
                     CN_UPDATE_WEIGHT_MAX - fold->weight);
         return CN_ERANGE;
     }
-    err = cn_update_check(frame, size, fold->layout, diag, &header);
-    if (err)
-        return err;
-    if (header.snapshot || header.rounded) {
-        cn_diag_add(diag, "update: a snapshot or one to round by, expected a change");
-        return CN_EFORMAT;
-    }
-    err = find_factor(fold, frame, size, &addition.factor);
-    if (err)
-        return err;
     addition.weight = (int64_t)weight;
-    // A checked frame decodes to its end: from here nothing fails.
-    err = cn_update_decode(frame, size, fold->layout,
-                           addition.factor == FACTOR_ONE ? add_whole : add_scaled, &addition);
-    assert(!err);
-    fold->weight += weight;
+    err = add_frame(fold, frame, size, &addition, diag);
+    if (!err)
+        fold->weight += weight;
     return err;
 }
 

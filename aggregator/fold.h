@@ -25,7 +25,7 @@ cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *c
 void cn_fold_close(struct cn_fold *fold);
 
 // Adds a frame that counts for weight samples, or for max_weight if that is less. The frame is
-// checked first: on any error (those of cn_update_check; CN_ERANGE when the weight is 0 or the sum
+// checked: on any error (those of cn_update_check; CN_ERANGE when the weight is 0 or the sum
 // of weights would pass 2^31) nothing has changed.
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag);

@@ -34,6 +34,13 @@ static const char schema[] =
     " bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, loss REAL NOT NULL,"
     " correct INTEGER NOT NULL, count INTEGER NOT NULL) STRICT;";
 
+// A table that came later: older programs pass it by, so it is no other schema. source is a group,
+// or '' for the central set.
+static const char later[] =
+    "CREATE TABLE IF NOT EXISTS measure(version INTEGER NOT NULL, source TEXT NOT NULL,"
+    " rows INTEGER NOT NULL, top5 REAL NOT NULL, f1 REAL NOT NULL, mae REAL NOT NULL,"
+    " perplexity REAL NOT NULL, PRIMARY KEY(version,source)) STRICT, WITHOUT ROWID;";
+
 cn_err cn_ledger_sql_error(struct cn_ledger *ledger, int result)
 {
     switch (result & 0xff) {
@@ -209,6 +216,8 @@ static cn_err make_schema(struct cn_ledger *ledger)
                CN_LEDGER_SCHEMA);
         err = CN_EFORMAT;
     }
+    if (!err)
+        err = cn_ledger_sql_run(ledger, later);
     return cn_ledger_sql_end(ledger, err);
 }
 

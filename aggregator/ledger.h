@@ -17,6 +17,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/link.h"
 
 #define CN_LEDGER_SCHEMA 1
 #define CN_LEDGER_FILE "ledger.sqlite"
@@ -104,6 +105,7 @@ struct cn_ledger_contribution {
     double held_out_loss;           // sums over the group's held-out samples, for the base version
     uint64_t held_out_correct, held_out_count;
     double train_loss;
+    struct cn_measures measures; // of the base version, too
 };
 
 // One transaction: checks that the round is open and that the group has no contribution to it, and
@@ -140,6 +142,7 @@ cn_err cn_ledger_outcome(struct cn_ledger *ledger, const char *group,
 struct cn_ledger_metrics { // sums over samples; count 0 for none
     double loss;
     uint64_t correct, count;
+    struct cn_measures measures; // means, as far as they are known
 };
 
 struct cn_ledger_version {

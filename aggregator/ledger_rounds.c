@@ -94,6 +94,21 @@ static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledg
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
+static cn_err put_measures(struct cn_ledger *ledger, uint32_t version, const char *source,
+                           uint64_t rows, const struct cn_measures *m)
+{
+    sqlite3_stmt *statement;
+    cn_err err;
+    if (!rows || (m->top5 <= 0 && m->f1 <= 0 && m->mae <= 0 && m->perplexity <= 0))
+        return CN_OK;
+    err = cn_ledger_sql_prepare(ledger, &statement,
+                                "INSERT OR REPLACE INTO measure(version,source,rows,top5,f1,mae,"
+                                "perplexity) VALUES(?,?,?,?,?,?,?)",
+                                "itidddd", (int64_t)version, source, (int64_t)rows, m->top5, m->f1,
+                                m->mae, m->perplexity);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
 cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contribution *contribution)
 {
     cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
@@ -102,6 +117,9 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
     err = require_open(ledger, contribution->round);
     if (!err)
         err = insert_contribution(ledger, contribution);
+    if (!err && contribution->round)
+        err = put_measures(ledger, contribution->round - 1, contribution->group,
+                           contribution->held_out_count, &contribution->measures);
     return cn_ledger_sql_end(ledger, err);
 }
 
@@ -246,6 +264,30 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
     "(SELECT ifnull(sum(held_out_correct),0) FROM contribution WHERE round=number+1),"             \
     "(SELECT ifnull(sum(held_out_count),0) FROM contribution WHERE round=number+1) FROM version "
 
+// Means over the samples of the central set, or of the groups.
+static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool central,
+                            struct cn_measures *measures)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT total(top5*rows)/sum(rows),total(f1*rows)/sum(rows),total(mae*rows)/sum(rows),"
+        "total(perplexity*rows)/sum(rows) FROM measure WHERE version=? AND (source='')=?",
+        "ii", (int64_t)version, (int64_t)central);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        *measures = (struct cn_measures){
+            .top5 = sqlite3_column_double(statement, 0),
+            .f1 = sqlite3_column_double(statement, 1),
+            .mae = sqlite3_column_double(statement, 2),
+            .perplexity = sqlite3_column_double(statement, 3),
+        };
+    sqlite3_finalize(statement);
+    return err;
+}
+
 static cn_err read_version(struct cn_ledger *ledger, sqlite3_stmt *statement,
                            struct cn_ledger_version *v)
 {
@@ -268,6 +310,10 @@ static cn_err read_version(struct cn_ledger *ledger, sqlite3_stmt *statement,
     v->boards.correct = (uint64_t)sqlite3_column_int64(statement, 11);
     v->boards.count = (uint64_t)sqlite3_column_int64(statement, 12);
     sqlite3_finalize(statement);
+    if (!err)
+        err = read_measures(ledger, v->number, true, &v->central.measures);
+    if (!err)
+        err = read_measures(ledger, v->number, false, &v->boards.measures);
     return err;
 }
 
@@ -288,7 +334,7 @@ cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_versi
     return err ? err : read_version(ledger, statement, version);
 }
 
-cn_err cn_ledger_set_central(struct cn_ledger *ledger, uint32_t number,
+static cn_err update_central(struct cn_ledger *ledger, uint32_t number,
                              const struct cn_ledger_metrics *metrics)
 {
     sqlite3_stmt *statement;
@@ -296,4 +342,16 @@ cn_err cn_ledger_set_central(struct cn_ledger *ledger, uint32_t number,
         ledger, &statement, "UPDATE version SET loss=?,correct=?,count=? WHERE number=?", "diii",
         metrics->loss, (int64_t)metrics->correct, (int64_t)metrics->count, (int64_t)number);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_set_central(struct cn_ledger *ledger, uint32_t number,
+                             const struct cn_ledger_metrics *metrics)
+{
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = update_central(ledger, number, metrics);
+    if (!err)
+        err = put_measures(ledger, number, "", metrics->count, &metrics->measures);
+    return cn_ledger_sql_end(ledger, err);
 }

@@ -134,15 +134,17 @@ static cn_err count_updates(struct cn_ledger *ledger, uint32_t rounds, uint64_t 
 static void print_score(const struct cn_report *report, const struct cn_run_state *state)
 {
     const struct cn_score *score = &state->progress.newest_score;
+    char measures[CN_SCORE_TEXT];
+    cn_score_text(score, false, measures);
     const char *source = score->central ? "central set" : "the boards' average";
     if (!score->known)
         fprintf(report->stream, "held-out accuracy is not known: nobody measured a version\n");
     else if (report->job->loss == CN_LOSS_CROSS_ENTROPY)
-        fprintf(report->stream, "held-out accuracy %.3f (%s, version %" PRIu32 ")\n",
-                score->accuracy, source, state->progress.newest_known);
+        fprintf(report->stream, "held-out accuracy %.3f (%s, version %" PRIu32 ")%s\n",
+                score->accuracy, source, state->progress.newest_known, measures);
     else
-        fprintf(report->stream, "held-out loss %.6g (%s, version %" PRIu32 ")\n", score->loss,
-                source, state->progress.newest_known);
+        fprintf(report->stream, "held-out loss %.6g (%s, version %" PRIu32 ")%s\n", score->loss,
+                source, state->progress.newest_known, measures);
 }
 
 cn_err cn_report_summary(struct cn_report *report, const struct cn_run_state *state,

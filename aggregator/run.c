@@ -502,10 +502,11 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
 {
     bool invited;
     memset(status, 0, sizeof(*status));
-    if (declared->run != cn_ledger_identity(run->config.ledger)->run) {
+    bool measures = declared->run == CN_RUN_MEASUREMENT;
+    if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
         decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
+    if (measures || status->decided)
         return CN_OK;
-    }
     cn_err err = judge_against_accepted(run, group, declared, status);
     if (err || status->decided)
         return err;
@@ -526,6 +527,7 @@ static void describe_contribution(const struct cn_upload *upload, uint64_t weigh
         .held_out_loss = declared->held_out_loss,
         .held_out_correct = declared->held_out_correct,
         .held_out_count = declared->held_out_count,
+        .measures = declared->measures,
         .train_loss = declared->train_loss,
     };
     memcpy(contribution->digest, declared->digest, CN_DIGEST_SIZE);
@@ -570,6 +572,10 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upl
     if (err || status->decided) {
         cn_spool_drop(run->config.spool, upload);
         return err;
+    }
+    if (upload->declared.run == CN_RUN_MEASUREMENT) {
+        reject(run, upload, "a measurement, of which nothing is kept", status);
+        return CN_OK;
     }
     uint8_t *frame;
     err = cn_spool_read(run->config.spool, upload, &frame);

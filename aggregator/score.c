@@ -1,5 +1,7 @@
 #include "aggregator/score.h"
 
+#include <stdio.h>
+
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score)
 {
     const struct cn_ledger_metrics *metrics =
@@ -11,6 +13,28 @@ void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score
     score->central = version->central.count != 0;
     score->accuracy = (double)metrics->correct / (double)metrics->count;
     score->loss = metrics->loss / (double)metrics->count;
+    score->measures = metrics->measures;
+}
+
+void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT])
+{
+    const struct {
+        const char *title, *key;
+        double value;
+    } measures[] = {
+        {"top-5", "top5", score->measures.top5},
+        {"F1", "f1", score->measures.f1},
+        {"MAE", "mae", score->measures.mae},
+        {"perplexity", "perplexity", score->measures.perplexity},
+    };
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++) {
+        const char *format = json ? ",\"%s\":%.6g" : ", %s %.4g";
+        if (measures[i].value > 0)
+            used += (size_t)snprintf(text + used, CN_SCORE_TEXT - used, format,
+                                     json ? measures[i].key : measures[i].title, measures[i].value);
+    }
 }
 
 // By accuracy for cross-entropy, by loss for the rest.

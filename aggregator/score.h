@@ -6,13 +6,18 @@
 
 struct cn_score {
     bool known;
-    bool central;    // measured on the aggregator's own set, else by the boards
-    double accuracy; // cross-entropy only
-    double loss;     // mean over the samples
+    bool central;                // measured on the aggregator's own set, else by the boards
+    double accuracy;             // cross-entropy only
+    double loss;                 // mean over the samples
+    struct cn_measures measures; // 0: not measured
 };
 
 // Of the central set if there is a measurement, else of what the boards measured.
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score);
+
+// ", top-5 0.99, F1 0.95" of what was measured, or "". With json: ",\"top5\":0.99,\"f1\":0.95".
+#define CN_SCORE_TEXT 128
+void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT]);
 
 // What is known of a run so far.
 struct cn_progress {

@@ -189,7 +189,8 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     found->declared = *declared; // the measurements may be newer
     snprintf(found->board, sizeof(found->board), "%s", board);
     cn_message_upload_id(board, declared->run, declared->round, declared->digest, found->id);
-    found->touched_ms = now_ms;
+    if (!found->since_ms)
+        found->since_ms = now_ms;
     *upload = found;
     return CN_OK;
 }
@@ -286,7 +287,6 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t i
     if (size > left || (size < left && size % chunk_size))
         return CN_ERANGE;
     uint32_t count = (uint32_t)((size + chunk_size - 1) / chunk_size);
-    upload->touched_ms = now_ms;
     cn_err err = write_missing(spool, upload, index, index + count, data, size);
     if (err)
         return err;
@@ -360,15 +360,25 @@ cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
     return err;
 }
 
+// Whether it did not get on by a 64th in the time that it has for that. One that is complete
+// cannot.
+static bool is_slow(const struct cn_spool *spool, struct cn_upload *upload, uint64_t now_ms)
+{
+    if (upload->since_ms && now_ms - upload->since_ms <= spool->config.expiry_ms)
+        return false;
+    bool slow = upload->since_ms &&
+                upload->received - upload->since_received < upload->chunk_count / 64 + 1;
+    upload->since_ms = now_ms;
+    upload->since_received = upload->received;
+    return slow;
+}
+
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
 {
     struct cn_upload *next;
     for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
         next = upload->next;
-        if (!upload->touched_ms)
-            upload->touched_ms = now_ms;
-        bool silent = now_ms - upload->touched_ms > spool->config.expiry_ms;
-        if (!silent && upload->declared.round == round) {
+        if (!is_slow(spool, upload, now_ms) && upload->declared.round == round) {
             save(spool, upload, SAVE_MS, now_ms);
             continue;
         }

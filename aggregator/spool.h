@@ -23,7 +23,7 @@ struct cn_spool_config {
     size_t frame_max;       // bytes of the largest frame this run can have
     uint64_t limit;         // bytes of all uploads together; 0 for none
     uint32_t chunk_size;
-    uint64_t expiry_ms; // without a chunk
+    uint64_t expiry_ms; // in which an upload has to get on by a 64th
     const char *disk;   // a path on the disk that fills; NULL: its space is not looked at. Borrowed
     uint64_t reserve;   // bytes to leave free on it
 };
@@ -48,7 +48,8 @@ struct cn_upload {
     uint32_t recent_count, recent_next;
     struct cn_store_file *file;
     struct cn_spool_part *parts;
-    uint64_t touched_ms; // 0: not since the program started
+    uint64_t since_ms;       // begin of the time in which it has to get on; 0: not set yet
+    uint32_t since_received; // then
     struct cn_upload *next;
 };
 
@@ -88,7 +89,8 @@ cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *uploa
 cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload);
 void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload);
 
-// Saves what has waited for it; drops uploads that stopped, and those of other rounds.
+// Saves what has waited for it; drops uploads that stopped, that hardly get on or are never
+// committed, and those of other rounds.
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms);
 
 // Used by spool.c; in spool_parts.c. Errors of save are those of the store.

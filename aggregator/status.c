@@ -303,7 +303,7 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
                       const struct cn_score *score)
 {
     uint64_t run = cn_ledger_identity(report->ledger)->run;
-    char digest[2 * CN_DIGEST_SIZE + 1];
+    char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT];
     cn_hex(digest, version->digest, CN_DIGEST_SIZE);
     if (report->json) {
         fprintf(report->stream,
@@ -314,9 +314,10 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
                 run, report->live->running ? "true" : "false", report->round.number,
                 report->job->rounds, describe_phase(report), report->selected, report->accepted,
                 report->job->quorum, version->number, digest);
+        cn_score_text(score, true, measures);
         if (score->known)
-            fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f", score->accuracy,
-                    score->loss);
+            fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
+                    score->loss, measures);
         fprintf(report->stream,
                 ",\"remaining_ms\":%" PRIu64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
                 "}\n",
@@ -333,9 +334,12 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
             report->round.number, report->job->rounds, describe_phase(report), report->accepted,
             report->job->quorum, report->selected);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
-    if (score->known)
-        fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f", score->accuracy,
-                score->loss);
+    cn_score_text(score, false, measures);
+    if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
+        fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f%s", score->accuracy,
+                score->loss, measures);
+    else if (score->known)
+        fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
     if (report->groups < report->job->quorum)
         fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
                 report->job->quorum, report->groups);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
@@ -340,8 +341,6 @@ static void handle(struct cn_coap_server *server, struct session *session, const
 
 static void turn_away(struct cn_coap_server *server, coap_pdu_t *response)
 {
-    cn_log(CN_LOG_DEBUG, "coap", "all %u sessions are taken: one more board is told to come back",
-           server->config.sessions_max);
     cn_coap_reply_error(&server->reply, CN_COAP_UNAVAILABLE, "all sessions are taken");
     server->reply.max_age_s = FULL_S;
     write_reply(server, response);
@@ -488,6 +487,19 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     return err;
 }
 
+// Each session over TCP is a file; the usual limit of 1024 is a soft one.
+static void allow_files(uint32_t sessions)
+{
+    struct rlimit limit;
+
+    rlim_t wanted = 2 * (rlim_t)sessions;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); // as many as there may be
+}
+
 cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
                            struct cn_coap_server **server)
 {
@@ -498,6 +510,7 @@ cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
         return CN_ENOMEM;
     opened->config = *config;
     opened->config.listen = NULL;
+    allow_files(config->sessions_max);
     err = set_up(opened, config);
     if (err) {
         cn_coap_server_close(opened);

@@ -4,6 +4,7 @@
 
 #define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest with which the rate doubles each round trip
 #define WINDOW_GAIN 2.0
+#define OTHERS_MAX 4.0  // times the window, at most, beside flows that keep a queue
 #define FIRST_WINDOW 20 // datagrams, spread over a round trip; RFC 6928's 10 go at once
 #define LEAST_WINDOW 4  // datagrams
 #define GROWTH 1.25     // of the rate in a round, below which the link is full,
@@ -41,6 +42,18 @@ static double bdp(const struct cn_controller *controller)
     return controller->bandwidth * (double)controller->min_rtt_us / 1e6;
 }
 
+// By how much the round trip stays longer even when our own queue was let go: 1 on a link of our
+// own.
+static double queue_of_others(const struct cn_controller *controller)
+{
+    double share;
+
+    if (!controller->min_rtt_us || controller->floor_rtt_us <= controller->min_rtt_us)
+        return 1;
+    share = (double)controller->floor_rtt_us / (double)controller->min_rtt_us;
+    return share < OTHERS_MAX ? share : OTHERS_MAX;
+}
+
 // What may be in flight only because answers come for up to 16 datagrams or 10 ms at once.
 static double quantum(const struct cn_controller *controller)
 {
@@ -57,7 +70,7 @@ uint64_t cn_controller_window(const struct cn_controller *controller)
     if (controller->phase == CN_CONTROLLER_PROBE_RTT)
         window = bdp(controller) / 2;
     else if (controller->phase == CN_CONTROLLER_PROBE_BW)
-        window = WINDOW_GAIN * bdp(controller) + quantum(controller);
+        window = WINDOW_GAIN * bdp(controller) * queue_of_others(controller) + quantum(controller);
     else if (controller->bandwidth > 0) {
         double grown = STARTUP_GAIN * bdp(controller) + quantum(controller);
 
@@ -283,6 +296,10 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
         return;
     controller->cycle = (controller->cycle + 1) % CYCLES;
     controller->cycle_us = now_us;
+    if (controller->cycle == 0) {
+        controller->floor_rtt_us = controller->cycle_rtt_us;
+        controller->cycle_rtt_us = 0;
+    }
 }
 
 static void end_probe(struct cn_controller *controller, uint64_t now_us)
@@ -304,6 +321,8 @@ static void renew_rtt(struct cn_controller *controller, uint64_t rtt_us, uint64_
         return;
     if (!controller->round_rtt_us || rtt_us < controller->round_rtt_us)
         controller->round_rtt_us = rtt_us;
+    if (!controller->cycle_rtt_us || rtt_us < controller->cycle_rtt_us)
+        controller->cycle_rtt_us = rtt_us;
     if (!controller->probe_rtt_us || rtt_us < controller->probe_rtt_us)
         controller->probe_rtt_us = rtt_us;
     if (!controller->min_rtt_us || rtt_us <= close_us)

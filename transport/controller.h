@@ -6,7 +6,8 @@
 // random loss for congestion. The phases are those of BBR (draft-cardwell-iccrg-bbr-congestion-
 // control-00), the samples of the rate those of draft-cheng-iccrg-delivery-rate-estimation-00.
 // Differences: a round trip close to the smallest one renews it, so that a link of our own needs no
-// pause to measure it; that pause leaves half a window; the rate makes up for loss that comes
+// pause to measure it; that pause leaves half a window; the window grows with a queue that stays
+// after our own was drained, as it is another flow's; the rate makes up for loss that comes
 // without a queue; after the link was gone everything starts anew.
 //
 // Over a stream the kernel's congestion control decides when bytes go. What is handed to it is then
@@ -48,6 +49,7 @@ struct cn_controller {
     double bandwidth; // bytes per second; 0: no sample yet
     double round_rate[CN_CONTROLLER_ROUNDS]; // largest of each round
     uint64_t min_rtt_us, min_rtt_at_us;      // 0: no sample yet
+    uint64_t cycle_rtt_us, floor_rtt_us;     // smallest of this cycle of PROBE_BW, of the last one
     uint64_t delivered, delivered_us, first_us;
     uint64_t lost;              // bytes in all
     uint64_t limited_until;     // samples from before this was delivered are of too little data

@@ -82,6 +82,20 @@ static const struct cn_message_field rules_fields[] = {
 };
 static const struct cn_message_schema rules_schema = SCHEMA(rules_fields);
 
+static const struct cn_message_field parallel_fields[] = {
+    FIELD(1, TEXT, cn_parallel, sets),
+    FIELD(2, TEXT, cn_parallel, phases),
+    FIELD(3, TEXT, cn_parallel, train),
+    FIELD(4, TEXT, cn_parallel, measure),
+    NUMBER(5, cn_parallel, scope, 0, CN_SCOPE_SHARED),
+    NUMBER(6, cn_parallel, lr_scaling, 0, CN_LR_SCALING_LINEAR),
+    NUMBER(7, cn_parallel, accumulate, 0, 1u << 20),
+    NUMBER(8, cn_parallel, replicate, 0, CN_GROUP_MAX),
+    NUMBER(9, cn_parallel, shard, 0, CN_GROUP_MAX),
+    FIELD(10, BOOL, cn_parallel, balance),
+};
+static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
+
 static const struct cn_message_field options_fields[] = {
     FIELD(1, TEXT, cn_update_options, densities),
     FIELD(2, TEXT, cn_update_options, priorities),
@@ -126,6 +140,10 @@ static const struct cn_message_field job_fields[] = {
      .kind = RULES,
      .offset = offsetof(struct cn_job, options),
      .schema = &options_schema},
+    {.key = 33,
+     .kind = RULES,
+     .offset = offsetof(struct cn_job, parallel),
+     .schema = &parallel_schema},
 };
 static const struct cn_message_schema job_schema = SCHEMA(job_fields);
 
@@ -191,6 +209,14 @@ static const struct cn_message_field round_fields[] = {
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 
+static const struct cn_message_field measures_fields[] = {
+    REAL(1, cn_measures, top5, 0, 1),
+    REAL(2, cn_measures, f1, 0, 1),
+    REAL(3, cn_measures, mae, 0, HUGE),
+    REAL(4, cn_measures, perplexity, 0, HUGE),
+};
+static const struct cn_message_schema measures_schema = SCHEMA(measures_fields);
+
 static const struct cn_message_field declare_fields[] = {
     LONG(1, cn_declare_request, run, 0, ANY),
     NUMBER(2, cn_declare_request, round, 1, UINT32_MAX),
@@ -201,6 +227,10 @@ static const struct cn_message_field declare_fields[] = {
     LONG(7, cn_declare_request, held_out_correct, 0, ANY),
     LONG(8, cn_declare_request, held_out_count, 0, ANY),
     REAL(9, cn_declare_request, train_loss, -HUGE, HUGE),
+    {.key = 10,
+     .kind = RULES,
+     .offset = offsetof(struct cn_declare_request, measures),
+     .schema = &measures_schema},
 };
 static const struct cn_message_schema declare_schema = SCHEMA(declare_fields);
 
@@ -229,6 +259,8 @@ static const struct cn_message_schema status_schema = SCHEMA(status_fields);
 
 uint32_t cn_message_graph_ops(const struct cn_job *job)
 {
+    if (!cn_message_is_plain(&parallel_schema, &job->parallel))
+        return 3;
     return job->loss > CN_LOSS_MSE || !cn_message_is_plain(&rules_schema, &job->rules) ? 2 : 1;
 }
 

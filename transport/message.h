@@ -17,7 +17,7 @@
 #define CN_UPDATE_FORMAT_MIN 2
 #define CN_UPDATE_FORMAT_MAX 2
 #define CN_GRAPH_OPS_MIN 1
-#define CN_GRAPH_OPS_MAX 2
+#define CN_GRAPH_OPS_MAX 3
 
 struct cn_version_range {
     uint32_t min, max;
@@ -47,6 +47,7 @@ struct cn_declare_request {
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     double train_loss;
+    struct cn_measures measures;
 };
 
 #define CN_UPLOAD_ID_SIZE 8
@@ -73,7 +74,8 @@ struct cn_upload_status {
     uint32_t recent_count;
 };
 
-// The graph operator set that a board needs for the job: 2 with rules or the losses after mse.
+// The graph operator set that a board needs for the job: 2 with rules or the losses after mse, 3
+// where its members share the work in another way than all alike.
 uint32_t cn_message_graph_ops(const struct cn_job *job);
 
 cn_err cn_message_put_register(const struct cn_register_request *message, uint8_t *bytes,

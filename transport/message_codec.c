@@ -75,7 +75,11 @@ static CborError put_field(CborEncoder *encoder, const struct cn_message_field *
 // Compares what would be written, so that unused bytes of a struct do not count.
 bool cn_message_is_plain(const struct cn_message_schema *schema, const void *object)
 {
-    static const struct cn_rules none;
+    static const union {
+        struct cn_rules rules;
+        struct cn_parallel parallel;
+        struct cn_delta_chain chain;
+    } none;
     uint8_t bytes[2][CN_MESSAGE_MAX];
     CborEncoder encoder[2];
 

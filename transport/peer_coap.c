@@ -49,7 +49,8 @@ struct peer_link {
 static const char *const names[] = {
     [CN_MEMBERSHIP_JOIN] = "join",       [CN_MEMBERSHIP_BUSY] = "busy",
     [CN_MEMBERSHIP_COMMIT] = "commit",   [CN_MEMBERSHIP_HEARTBEAT] = "hb",
-    [CN_MEMBERSHIP_SUSPECT] = "suspect",
+    [CN_MEMBERSHIP_SUSPECT] = "suspect", [CN_MEMBERSHIP_PREPARE] = "prepare",
+    [CN_MEMBERSHIP_READY] = "ready",     [CN_MEMBERSHIP_BYE] = "bye",
 };
 
 static const char *name_of(uint8_t type)

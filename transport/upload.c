@@ -70,6 +70,7 @@ static void declare(struct cn_upload *upload)
         .held_out_loss = upload->frame.held_out_loss,
         .held_out_correct = upload->frame.held_out_correct,
         .held_out_count = upload->frame.held_out_count,
+        .measures = upload->frame.measures,
         .train_loss = upload->frame.train_loss,
     };
     uint8_t bytes[CN_MESSAGE_MAX];

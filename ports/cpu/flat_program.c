@@ -86,8 +86,8 @@ static void step_range(const struct pass *pass, const struct cn_call *call, size
     struct cpu_flat flat = {
         .gradients = arenas->gradients + range->gradients + first,
         .weights = arenas->weights + at,
-        .first = call->op == CN_OP_STATISTIC ? NULL : arenas->first + at,
-        .second = call->op == CN_OP_ADAM ? arenas->second + at : NULL,
+        .first = call->op == CN_OP_STATISTIC ? NULL : arenas->first + (at - range->state_from),
+        .second = call->op == CN_OP_ADAM ? arenas->second + (at - range->state_from) : NULL,
         .base = range->proximal ? arenas->base + at : NULL,
         .count = count,
     };

@@ -3,6 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include "runtime/base/log.h"
 
 static bool always(void)
@@ -27,6 +32,15 @@ static bool has_v4(void)
 
 extern const struct cpu_kernels cpu_v3_kernels;
 extern const struct cpu_kernels cpu_v4_kernels;
+#elif defined(__aarch64__)
+// Armv8.2 with half precision and dot products: Cortex-A75 and later, Carmel, Neoverse.
+static bool has_v82(void)
+{
+    return (getauxval(AT_HWCAP) & (HWCAP_ASIMDHP | HWCAP_ASIMDDP)) ==
+           (HWCAP_ASIMDHP | HWCAP_ASIMDDP);
+}
+
+extern const struct cpu_kernels cpu_v82_kernels;
 #endif
 extern const struct cpu_kernels cpu_base_kernels;
 
@@ -39,6 +53,8 @@ static const struct variant {
 #if defined(__x86_64__)
     {"v4", &cpu_v4_kernels, has_v4},
     {"v3", &cpu_v3_kernels, has_v3},
+#elif defined(__aarch64__)
+    {"v82", &cpu_v82_kernels, has_v82},
 #endif
     {"base", &cpu_base_kernels, always},
 };

@@ -75,6 +75,7 @@ static cn_err find_device(struct cuda *cuda)
                name, capability / 10, capability % 10);
         return CN_ENOTSUP;
     }
+    cuda->base.capability = (uint32_t)capability;
     cn_log(CN_LOG_DEBUG, "cuda", "%s, compute capability %d.%d", name, capability / 10,
            capability % 10);
     return CN_OK;

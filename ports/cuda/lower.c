@@ -571,6 +571,9 @@ static cn_err lower_flat(struct cuda *cuda, struct cuda_args *args)
     }
     for (int i = 0; i < 5; i++)
         args->in[i] = arena_of(cuda, arenas[i]);
+    for (int i = 2; i < 4; i++) // the kernels count from the first word of the model
+        args->in[i] =
+            (float *)((uintptr_t)args->in[i] - args->call.range.state_from * sizeof(float));
     return cuda_launch_threads(cuda, kernel, args, args->call.range.count);
 }
 

@@ -166,6 +166,13 @@ cn_err cn_platform_disk_free(const char *path, uint64_t *bytes)
     return CN_OK;
 }
 
+uint64_t cn_platform_memory_size(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 unsigned cn_platform_cpu_count(void)
 {
     cpu_set_t set;

@@ -29,6 +29,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     cn_gradient_order_deinit(&trainer->order);
     free(trainer->classes);
     free(trainer->calls);
+    free(trainer->flat);
     free(trainer);
 }
 
@@ -107,17 +108,11 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
                     .proximal = rules->proximal > 0},
         .clip = rules->clip > 0,
     };
-    struct cn_call *calls;
-    size_t count;
     cn_err err = cn_trainer_prepare_sum(trainer, 0, 0, &trainer->sum);
 
     if (!err)
-        err = cn_apply_build(graph, &rule, &calls, &count);
-    if (err)
-        return err;
-    err = trainer->ops->prepare(trainer->device, calls, count, &trainer->apply);
-    free(calls);
-    return err;
+        err = cn_apply_build(graph, &rule, &trainer->flat, &trainer->flat_count);
+    return err ? err : cn_trainer_set_share(trainer, 0, trainer->state_room);
 }
 
 // The forward pass, the loss, and a copy of the output for the host.
@@ -171,14 +166,14 @@ cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const f
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float *values)
+cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values, size_t count)
 {
     void *host;
     cn_err err = trainer->ops->map(trainer->device, arena, &host);
 
     if (err)
         return err;
-    memcpy(values, host, trainer->layout.total * sizeof(*values));
+    memcpy(values, host, count * sizeof(*values));
     return trainer->ops->unmap(trainer->device, arena);
 }
 
@@ -216,13 +211,24 @@ void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double 
     *step = trainer->flops[1];
 }
 
+// Values whose state of the optimizer is held here at most.
+static size_t state_room(const struct cn_trainer *trainer, uint32_t shards)
+{
+    size_t words = cn_trainer_gradient_words(trainer);
+
+    shards = shards ? shards : 1;
+    return words / shards + (words % shards > 0);
+}
+
 static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                      const struct cn_trainer_config *config, const struct cn_graph *graph,
                      struct cn_diag *diag)
 {
     struct cn_program program;
-    cn_err err = cn_trainer_fit(trainer, config, graph, diag, &program);
+    cn_err err;
 
+    trainer->state_room = state_room(trainer, config->shards);
+    err = cn_trainer_fit(trainer, config, graph, diag, &program);
     if (err)
         return err;
     trainer->labels = program.labels;
@@ -321,6 +327,7 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     if (config->rules)
         trainer->rules = *config->rules;
     trainer->learning_rate = config->learning_rate;
+    trainer->rate_scale = 1;
     trainer->steps = config->steps;
     trainer->hyper = (struct cn_hyper){.momentum = config->momentum,
                                        .weight_decay = config->weight_decay,
@@ -358,7 +365,7 @@ const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer)
 
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)
 {
-    return read_arena(trainer, CN_ARENA_WEIGHTS, weights);
+    return cn_trainer_read(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
 }
 
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
@@ -366,29 +373,14 @@ cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
     return cn_trainer_write(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
 }
 
-cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state)
+uint32_t cn_trainer_capability(const struct cn_trainer *trainer)
 {
-    return read_arena(trainer, CN_ARENA_OPTIMIZER, state);
-}
-
-cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state)
-{
-    return cn_trainer_write(trainer, CN_ARENA_OPTIMIZER, state, trainer->layout.total);
+    return trainer->device->capability;
 }
 
 bool cn_trainer_has_second(const struct cn_trainer *trainer)
 {
     return trainer->rules.optimizer != CN_OPTIMIZER_SGD;
-}
-
-cn_err cn_trainer_get_second(struct cn_trainer *trainer, float *state)
-{
-    return read_arena(trainer, CN_ARENA_SECOND, state);
-}
-
-cn_err cn_trainer_set_second(struct cn_trainer *trainer, const float *state)
-{
-    return cn_trainer_write(trainer, CN_ARENA_SECOND, state, trainer->layout.total);
 }
 
 cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights)

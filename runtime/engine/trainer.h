@@ -24,6 +24,7 @@ struct cn_trainer_config {
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
+    uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
 };
 
 struct cn_metrics { // sums over samples
@@ -55,6 +56,9 @@ void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_
 // Bytes planned for weights, gradients, optimizer state, activations.
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer);
 
+// Of the GPU that trains, times 10 (CUDA compute capability); 0 without one.
+uint32_t cn_trainer_capability(const struct cn_trainer *trainer);
+
 // Additions and multiplications for one sample: of the forward pass, and of a step.
 void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double *step);
 
@@ -74,6 +78,25 @@ cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
 
+// From here on apply changes only the values whose gradients are [first, first + count), and holds
+// the optimizer's state for them alone; get and set of it use their places of a row. The state is
+// undefined until it is set. CN_ERANGE for more than a share of cn_trainer_config.shards.
+cn_err cn_trainer_set_share(struct cn_trainer *trainer, size_t first, size_t count);
+
+// Bytes of the optimizer's state that is held.
+uint64_t cn_trainer_state_memory(const struct cn_trainer *trainer);
+
+// A row of values in the order of their gradients, cn_trainer_gradient_words long, and back. Values
+// without a gradient are left out, and left alone.
+void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float *row,
+                                  float *gradients);
+void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *gradients,
+                                    float *row);
+
+// Host view of the weights until the next call here. The caller may change them.
+cn_err cn_trainer_share_weights(struct cn_trainer *trainer, float **weights);
+cn_err cn_trainer_return_weights(struct cn_trainer *trainer);
+
 // The second moment, where the optimizer has one.
 bool cn_trainer_has_second(const struct cn_trainer *trainer);
 cn_err cn_trainer_get_second(struct cn_trainer *trainer, float *state);
@@ -87,6 +110,9 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights);
 void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates);
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
 float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
+
+// The rate of the schedule is multiplied by this, 1 at first.
+void cn_trainer_scale_rate(struct cn_trainer *trainer, double scale);
 
 // Dropout draws from (seed, number of the sample): the next batch starts with sample number
 // first_sample, which no other batch of the run should share. 0 when this is never called.

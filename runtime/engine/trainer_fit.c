@@ -7,8 +7,9 @@ static void add_arenas(const struct cn_trainer *trainer, uint32_t batch, struct 
 {
     size_t *words = program->sizes.words;
 
+    words[CN_ARENA_OPTIMIZER] = trainer->state_room;
     if (cn_trainer_has_second(trainer))
-        words[CN_ARENA_SECOND] = trainer->layout.total;
+        words[CN_ARENA_SECOND] = trainer->state_room;
     if (trainer->rules.proximal > 0)
         words[CN_ARENA_BASE] = trainer->layout.total;
     words[CN_ARENA_OUTPUTS] = program->calls[program->loss].in[0].stride * (size_t)batch;

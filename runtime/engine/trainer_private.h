@@ -25,6 +25,7 @@ struct cn_trainer {
     enum cn_loss loss;
     struct cn_rules rules;
     double learning_rate;
+    double rate_scale;
     uint64_t steps;   // of the run
     uint64_t step;    // the next one of the schedule
     uint64_t updates; // of the optimizer's state
@@ -46,6 +47,9 @@ struct cn_trainer {
     struct bucket buckets[CN_TRAINER_BUCKETS];
     uint32_t bucket_count;
     struct class_counts *classes; // owned; NULL without classes
+    struct cn_call *flat;         // owned; all calls of apply
+    size_t flat_count;
+    size_t state_first, state_count, state_room; // values whose optimizer state is here
     struct cn_trainer_plan plan;
     bool fresh;  // nothing was accumulated in this step
     bool summed; // the first lane holds the whole gradient
@@ -62,6 +66,10 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
 // Copies values into an arena; NULL is zeros.
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
                         size_t count);
+
+// Copies the first values of an arena.
+cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values,
+                       size_t count);
 
 // Adds up a whole step's gradients of a range; 0 words are all.
 cn_err cn_trainer_prepare_sum(struct cn_trainer *trainer, size_t first, size_t count,

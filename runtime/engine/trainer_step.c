@@ -135,7 +135,13 @@ uint64_t cn_trainer_updates(const struct cn_trainer *trainer)
 
 float cn_trainer_rate(const struct cn_trainer *trainer)
 {
-    return cn_schedule_rate(&trainer->rules, trainer->learning_rate, trainer->steps, trainer->step);
+    return cn_schedule_rate(&trainer->rules, trainer->learning_rate * trainer->rate_scale,
+                            trainer->steps, trainer->step);
+}
+
+void cn_trainer_scale_rate(struct cn_trainer *trainer, double scale)
+{
+    trainer->rate_scale = scale;
 }
 
 // Takes back what cn_trainer_gradients lent.

@@ -6,8 +6,9 @@
 
 #include "runtime/group/membership_private.h"
 
-#define JOIN_MS 100             // between announcements
-#define FRESH_MS 700            // a member that was not heard for so long does not count
+#define JOIN_MS 100      // between announcements
+#define FRESH_MS 750     // three heartbeats: a member that was not heard for so long does not count
+#define SUCCESSOR_MS 100 // more, for each member before this one
 #define BUSY_FRESH_MS 1500      // nor does a BUSY
 #define BEACON_MS 1000          // between BUSYs to members outside of the view
 #define OPEN_TRIES 3            // rings that do not open because of one member
@@ -15,6 +16,7 @@
 #define SHUN_MAX_MS 160000      // this
 #define HEARD_MS 1000           // ago: it is there
 #define LIVELY_MS 400           // ago, of one that answers each JOIN
+#define UNABLE_MS 5000          // to lead, after the disk took no epoch
 #define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
 
 static uint32_t all_members(const struct cn_membership *membership)
@@ -28,9 +30,14 @@ static uint32_t rank_of(uint32_t members, uint32_t index)
     return (uint32_t)__builtin_popcount(members & (cn_membership_bit(index) - 1));
 }
 
-static bool same_stay(struct cn_stay a, struct cn_stay b)
+bool cn_membership_same_stay(struct cn_stay a, struct cn_stay b)
 {
     return a.boot_id == b.boot_id && a.number == b.number;
+}
+
+struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message, uint32_t index)
+{
+    return message->stays[rank_of(message->members, index)];
 }
 
 static int compare_numbers(uint64_t a, uint64_t b)
@@ -70,6 +77,7 @@ static void fill_join(const struct cn_membership *membership, uint64_t now_ms,
         .stay = membership->stay,
         .tag = membership->tag,
         .patience_ms = remaining_ms(membership->wait_until_ms, now_ms),
+        .unable = now_ms < membership->unable_until_ms,
     };
     memcpy(join->job, membership->config.job, CN_DIGEST_SIZE);
 }
@@ -81,6 +89,7 @@ static void begin_forming(struct cn_membership *membership, uint32_t expected, u
     membership->knocked = false;
     membership->hurried = false;
     membership->view_is_new = false;
+    membership->proposal = (struct proposal){0};
     membership->stay.number++;
     membership->expected = expected;
     membership->wait_until_ms = now_ms + wait_ms;
@@ -147,7 +156,8 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
     uint32_t members = 0;
 
     for (uint32_t i = 0; i < membership->config.count; i++)
-        if (membership->others[i].refused || now_ms < membership->others[i].shunned_until_ms)
+        if (membership->others[i].refused || membership->others[i].left ||
+            now_ms < membership->others[i].shunned_until_ms)
             members |= cn_membership_bit(i);
     return members;
 }
@@ -198,6 +208,7 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
         membership->highest = commit->epoch;
     membership->expected = commit->members;
     membership->member = membership->had_view = membership->view_is_new = true;
+    membership->proposal = (struct proposal){0};
     membership->knocked = false;
     membership->view_ms = now_ms;
     cn_membership_watch_begin(membership, now_ms);
@@ -211,21 +222,22 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
     }
 }
 
-// As leader: everybody who announces itself is in.
+// As leader: who has answered is in.
 static void commit_view(struct cn_membership *membership, uint32_t members, uint64_t now_ms)
 {
-    struct cn_membership_message commit = {.type = CN_MEMBERSHIP_COMMIT, .members = members};
+    const struct cn_membership_message *prepare = &membership->proposal.message;
+    struct cn_membership_message commit = {
+        .type = CN_MEMBERSHIP_COMMIT, .members = members, .epoch = prepare->epoch};
     uint32_t self = membership->config.self;
     const struct cn_state_tag *newest = NULL;
 
-    commit.epoch = (membership->highest / CN_EPOCH_STRIDE + 1) * CN_EPOCH_STRIDE + self;
     for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
         const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
 
         if (!(members & cn_membership_bit(i)))
             continue;
-        commit.stays[rank] = i == self ? membership->stay : other->join.stay;
+        commit.stays[rank] = cn_membership_stay_of(prepare, i);
         if (!newest || compare_tags(tag, newest) > 0) {
             newest = tag;
             commit.source = rank;
@@ -237,18 +249,47 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
         membership->others[i].owes_commit = i != self && members & cn_membership_bit(i);
 }
 
+static bool enough(const struct cn_membership *membership, uint32_t members)
+{
+    return (uint32_t)__builtin_popcount(members) >= membership->config.min_members;
+}
+
+// A lower member that can lead does, until it has been silent for three heartbeats; the next one
+// follows it a little sooner than the one after. A board that cannot lead leaves it to any other.
+static bool another_leads(const struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t self = membership->config.self;
+    bool unable = now_ms < membership->unable_until_ms;
+
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+        uint64_t silent_ms = now_ms - other->seen_ms;
+
+        if (other->seen != SEEN_FORMING || other->refused || other->join.unable)
+            continue;
+        if (silent_ms < FRESH_MS + (i < self ? SUCCESSOR_MS * self : 0) && (i < self || unable))
+            return true;
+    }
+    return false;
+}
+
 static void decide(struct cn_membership *membership, uint64_t now_ms)
 {
-    uint32_t forming;
+    uint32_t forming, ready;
 
     if (membership->member)
         return;
-    forming = cn_membership_forming(membership, now_ms);
-    if (forming & (cn_membership_bit(membership->config.self) - 1))
-        return; // a lower one leads
-    if (hears_busy(membership, now_ms) || !waited_enough(membership, forming, now_ms))
+    if (cn_membership_propose_done(membership, now_ms, &ready) && enough(membership, ready)) {
+        commit_view(membership, ready, now_ms);
         return;
-    commit_view(membership, forming, now_ms);
+    }
+    if (membership->proposal.leads || membership->proposal.answers ||
+        another_leads(membership, now_ms))
+        return;
+    forming = cn_membership_forming(membership, now_ms);
+    if (enough(membership, forming) && !hears_busy(membership, now_ms) &&
+        waited_enough(membership, forming, now_ms))
+        cn_membership_propose(membership, forming, now_ms);
 }
 
 // A member of another job must not take part, and is not waited for.
@@ -280,14 +321,15 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         return;
     }
     other->join = *join;
+    other->left = false;
     other->seen = SEEN_FORMING;
     other->seen_ms = other->present_ms = now_ms;
     other->lively = true;
     if (!membership->member)
         return;
     if (membership->commit.members & cn_membership_bit(from) &&
-        same_stay(join->stay,
-                  membership->commit.stays[rank_of(membership->commit.members, from)])) {
+        cn_membership_same_stay(
+            join->stay, membership->commit.stays[rank_of(membership->commit.members, from)])) {
         // It is in the view and does not know it yet. Only the leader says so: it knows that it
         // persisted.
         cn_membership_watch_hear(membership, from, now_ms);
@@ -310,6 +352,18 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
     // Two views side by side, as after a split of the LAN: both end and one follows.
     if (membership->member && busy->epoch != membership->epoch)
         membership->knocked = true;
+}
+
+static void receive_bye(struct cn_membership *membership, uint32_t from,
+                        const struct cn_membership_message *bye)
+{
+    struct other *other = &membership->others[from];
+
+    if (is_late(other, bye->stay))
+        return;
+    other->left = true;
+    other->lively = false;
+    other->seen = SEEN_NOTHING;
 }
 
 // A member at work. If this board is none, the group is busy.
@@ -338,8 +392,10 @@ static void receive_commit(struct cn_membership *membership, uint32_t from,
     if (commit->epoch % CN_EPOCH_STRIDE != from || !(commit->members & cn_membership_bit(from)) ||
         !(commit->members & cn_membership_bit(self)))
         return;
+    if (membership->proposal.answers && commit->epoch < membership->proposal.message.epoch)
+        return; // it has promised itself to a later one
     if (membership->member || commit->epoch <= membership->epoch ||
-        !same_stay(commit->stays[rank_of(commit->members, self)], membership->stay))
+        !cn_membership_same_stay(commit->stays[rank_of(commit->members, self)], membership->stay))
         return; // a repetition, or an answer to an earlier stay
     enter_view(membership, commit, now_ms);
 }
@@ -363,6 +419,10 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
         receive_busy(membership, member, &decoded, now_ms);
     else if (decoded.type == CN_MEMBERSHIP_COMMIT)
         receive_commit(membership, member, &decoded, now_ms);
+    else if (decoded.type == CN_MEMBERSHIP_BYE)
+        receive_bye(membership, member, &decoded);
+    else if (decoded.type == CN_MEMBERSHIP_PREPARE || decoded.type == CN_MEMBERSHIP_READY)
+        cn_membership_propose_receive(membership, member, &decoded, now_ms);
     else
         receive_sign(membership, member, &decoded, now_ms);
     decide(membership, now_ms);
@@ -388,6 +448,8 @@ static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t n
     bool outside = !(membership->commit.members & cn_membership_bit(index));
 
     if (!membership->member) {
+        if (cn_membership_propose_next(membership, index, now_ms, message))
+            return true;
         if (now_ms < other->next_ms)
             return false;
         other->next_ms = now_ms + JOIN_MS;
@@ -508,4 +570,25 @@ bool cn_membership_refused(struct cn_membership *membership, uint32_t *member)
         return true;
     }
     return false;
+}
+
+void cn_membership_unable(struct cn_membership *membership, uint64_t now_ms)
+{
+    if (membership->proposal.message.members == cn_membership_bit(membership->config.self))
+        return; // alone it misleads nobody
+    membership->proposal = (struct proposal){0};
+    membership->unable_until_ms = now_ms + UNABLE_MS;
+}
+
+size_t cn_membership_bye(const struct cn_membership *membership,
+                         uint8_t message[CN_PEER_MESSAGE_MAX])
+{
+    const struct cn_membership_message bye = {
+        .type = CN_MEMBERSHIP_BYE,
+        .epoch = membership->epoch,
+        .members = membership->had_view ? membership->commit.members : 0,
+        .stay = membership->stay,
+    };
+
+    return cn_membership_encode(&bye, message);
 }

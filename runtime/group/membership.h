@@ -37,6 +37,7 @@ struct cn_membership_config {
     uint32_t self, count;        // index in the member list, members
     uint64_t form_ms;            // waits for all members at the first start
     uint64_t rejoin_ms;          // waits for a lost one
+    uint32_t min_members;        // fewer do not work: 0 or 1 for any
     uint64_t boot_id;            // random for each start of the process
     uint8_t job[CN_DIGEST_SIZE]; // graph and job digest: members with another one are refused
 };
@@ -61,9 +62,13 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
 bool cn_membership_next(struct cn_membership *membership, uint64_t now_ms, uint32_t *member,
                         uint8_t message[CN_PEER_MESSAGE_MAX], size_t *size);
 
-// True once for each new view. Persist view.epoch before acting on it and before the next call of
-// cn_membership_next: a leader sends its COMMITs only after the view was taken, so an epoch that
-// another member has seen is never issued again after a restart.
+// True once for each epoch that this board is about to propose: put it on disk before the next call
+// of cn_membership_next, so that a number that another member has seen is never issued again after
+// a restart. When that fails call unable: another member leads.
+bool cn_membership_persist(struct cn_membership *membership, uint64_t *epoch);
+void cn_membership_unable(struct cn_membership *membership, uint64_t now_ms);
+
+// True once for each new view. Persist view.epoch before acting on it.
 bool cn_membership_view(struct cn_membership *membership, struct cn_membership_view *view);
 
 // True once in an epoch, when a member of the view gave no sign of life for a second and none
@@ -81,6 +86,11 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
 // returns for how long, in ms, else 0.
 uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t member,
                                    uint64_t now_ms);
+
+// The message to all others with which this board leaves for a while in good order: they do not
+// wait for it. Returns its size.
+size_t cn_membership_bye(const struct cn_membership *membership,
+                         uint8_t message[CN_PEER_MESSAGE_MAX]);
 
 // There is nothing left to train: whoever is there forms the group, nobody else is waited for.
 void cn_membership_hurry(struct cn_membership *membership);

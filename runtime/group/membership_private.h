@@ -34,6 +34,18 @@ struct other {
     uint32_t unopened;           // rings in a row that failed because of it
     uint64_t shunned_until_ms;
     struct watched watched;
+    bool left; // it said BYE, and is not waited for until it is heard again
+};
+
+// A leader's attempt at the next epoch, or a member's answer to one.
+struct proposal {
+    bool leads, answers;                  // at most one of them
+    bool unsaved;                         // leader: the epoch is not on disk yet
+    bool owes_ready;                      // member: to the leader
+    struct cn_membership_message message; // the PREPARE
+    uint32_t ready;                       // leader: members that answered, itself among them
+    uint32_t owed;                        // leader: members to send it to
+    uint64_t until_ms, next_ms;           // its end, its next repetition
 };
 
 struct cn_membership {
@@ -46,9 +58,11 @@ struct cn_membership {
     bool view_is_new; // not taken yet
     bool knocked;
     bool had_view;
-    bool hurried;                        // nobody is waited for any more
-    bool unopened;                       // the ring of the view failed: told by unreachable
-    uint32_t expected;                   // members that are waited for
+    bool hurried;             // nobody is waited for any more
+    bool unopened;            // the ring of the view failed: told by unreachable
+    uint32_t expected;        // members that are waited for
+    uint64_t unable_until_ms; // to lead
+    struct proposal proposal;
     uint64_t wait_until_ms;              // for them
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the view
@@ -69,6 +83,26 @@ static inline bool cn_membership_sees(const struct cn_membership *membership, ui
     return membership->member && index != membership->config.self &&
            membership->commit.members & cn_membership_bit(index);
 }
+
+// As leader: asks the members to be ready for the next epoch, the one after all heard of.
+void cn_membership_propose(struct cn_membership *membership, uint32_t members, uint64_t now_ms);
+
+// PREPARE or READY, while there is no view.
+void cn_membership_propose_receive(struct cn_membership *membership, uint32_t from,
+                                   const struct cn_membership_message *message, uint64_t now_ms);
+
+// The PREPARE or READY that is due to one member.
+bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
+                                struct cn_membership_message *message);
+
+// True when the leader has asked long enough, or all have answered: ready are the members of the
+// view, and the proposal is over. Ends proposals that nothing came of.
+bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_ms, uint32_t *ready);
+
+bool cn_membership_same_stay(struct cn_stay a, struct cn_stay b);
+
+// The stay of a member in a PREPARE or COMMIT that names it.
+struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message, uint32_t index);
 
 // Members that announce themselves now, this board among them.
 uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t now_ms);

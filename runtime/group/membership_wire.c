@@ -17,7 +17,12 @@ enum {
     JOIN_PHASE_AT = 48,
     JOIN_STEP_AT = 52,
     JOIN_JOB_AT = 56,
-    JOIN_SIZE = JOIN_JOB_AT + CN_DIGEST_SIZE,
+    JOIN_FLAGS_AT = JOIN_JOB_AT + CN_DIGEST_SIZE,
+    JOIN_SIZE = JOIN_FLAGS_AT + 4,
+
+    READY_BOOT_AT = 16,
+    READY_STAY_AT = 24,
+    READY_SIZE = 28,
 
     BUSY_SINCE_AT = 16,
     BUSY_JOB_AT = 20,
@@ -35,6 +40,7 @@ enum {
 };
 
 #define WANTS_SIGN 1u // flag of a HEARTBEAT
+#define UNABLE 1u     // flag of a JOIN
 
 _Static_assert(COMMIT_STAYS_AT + STAY_SIZE * CN_GROUP_MAX <= CN_PEER_MESSAGE_MAX, "one message");
 
@@ -54,6 +60,7 @@ static size_t encode_join(const struct cn_membership_message *from, uint8_t *to)
     cn_put_u32(to + JOIN_PHASE_AT, from->tag.phase);
     cn_put_u32(to + JOIN_STEP_AT, from->tag.step);
     memcpy(to + JOIN_JOB_AT, from->job, CN_DIGEST_SIZE);
+    cn_put_u32(to + JOIN_FLAGS_AT, from->unable ? UNABLE : 0);
     return JOIN_SIZE;
 }
 
@@ -79,8 +86,13 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
     cn_put_u32(message + MEMBERS_AT, from->members);
     if (from->type == CN_MEMBERSHIP_JOIN)
         return encode_join(from, message);
-    if (from->type == CN_MEMBERSHIP_COMMIT)
+    if (from->type == CN_MEMBERSHIP_COMMIT || from->type == CN_MEMBERSHIP_PREPARE)
         return encode_commit(from, message);
+    if (from->type == CN_MEMBERSHIP_READY || from->type == CN_MEMBERSHIP_BYE) {
+        cn_put_u64(message + READY_BOOT_AT, from->stay.boot_id);
+        cn_put_u32(message + READY_STAY_AT, from->stay.number);
+        return READY_SIZE;
+    }
     if (from->type == CN_MEMBERSHIP_HEARTBEAT) {
         cn_put_u32(message + HEARTBEAT_FLAGS_AT, from->wants_sign ? WANTS_SIGN : 0);
         return HEARTBEAT_SIZE;
@@ -96,8 +108,9 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
 
 static cn_err decode_join(const uint8_t *from, size_t size, struct cn_membership_message *to)
 {
-    if (size != JOIN_SIZE)
+    if (size != JOIN_SIZE || cn_get_u32(from + JOIN_FLAGS_AT) > UNABLE)
         return CN_EFORMAT;
+    to->unable = cn_get_u32(from + JOIN_FLAGS_AT) != 0;
     to->stay.boot_id = cn_get_u64(from + JOIN_BOOT_AT);
     to->stay.number = cn_get_u32(from + JOIN_STAY_AT);
     to->patience_ms = cn_get_u32(from + JOIN_PATIENCE_AT);
@@ -152,6 +165,15 @@ static cn_err decode_suspect(const uint8_t *from, size_t size, struct cn_members
     return to->accused < CN_GROUP_MAX && to->members >> to->accused & 1 ? CN_OK : CN_EFORMAT;
 }
 
+static cn_err decode_ready(const uint8_t *from, size_t size, struct cn_membership_message *to)
+{
+    if (size != READY_SIZE)
+        return CN_EFORMAT;
+    to->stay.boot_id = cn_get_u64(from + READY_BOOT_AT);
+    to->stay.number = cn_get_u32(from + READY_STAY_AT);
+    return CN_OK;
+}
+
 cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
                             struct cn_membership_message *to)
 {
@@ -169,11 +191,15 @@ cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
     case CN_MEMBERSHIP_BUSY:
         return decode_busy(message, size, to);
     case CN_MEMBERSHIP_COMMIT:
+    case CN_MEMBERSHIP_PREPARE:
         return decode_commit(message, size, to);
     case CN_MEMBERSHIP_HEARTBEAT:
         return decode_heartbeat(message, size, to);
     case CN_MEMBERSHIP_SUSPECT:
         return decode_suspect(message, size, to);
+    case CN_MEMBERSHIP_READY:
+    case CN_MEMBERSHIP_BYE:
+        return decode_ready(message, size, to);
     default:
         return CN_EFORMAT;
     }

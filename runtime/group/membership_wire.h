@@ -14,6 +14,9 @@ enum cn_membership_type {
     CN_MEMBERSHIP_COMMIT = 3,
     CN_MEMBERSHIP_HEARTBEAT = 4,
     CN_MEMBERSHIP_SUSPECT = 5,
+    CN_MEMBERSHIP_PREPARE = 6,
+    CN_MEMBERSHIP_READY = 7,
+    CN_MEMBERSHIP_BYE = 8,
 };
 
 // One stay of a member in FORMING. A COMMIT names the stays that it answers, so late ones are
@@ -25,18 +28,20 @@ struct cn_stay {
 
 struct cn_membership_message {
     enum cn_membership_type type;
-    uint64_t epoch;   // JOIN: highest accepted; COMMIT: new; others: current
+    uint64_t epoch;   // JOIN: highest accepted; PREPARE, READY, COMMIT: new; others: current
     uint32_t members; // bit per index. JOIN: expected; others: of the view
-    // JOIN only
+    // JOIN, READY and BYE
     struct cn_stay stay;
+    // JOIN only
     struct cn_state_tag tag;
     uint32_t patience_ms; // how long the sender still waits for the expected ones
+    bool unable;          // to lead: its disk takes no epoch
     // BUSY only
     uint32_t since_ms; // age of the sender's view
     // JOIN and BUSY
     uint8_t job[CN_DIGEST_SIZE];
-    // COMMIT only
-    uint32_t source;                    // rank
+    // PREPARE and COMMIT
+    uint32_t source;                    // rank; PREPARE: 0
     struct cn_stay stays[CN_GROUP_MAX]; // by rank
     // HEARTBEAT only
     bool wants_sign; // one back, at once

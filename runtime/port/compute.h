@@ -28,7 +28,7 @@
 enum cn_arena {
     CN_ARENA_NONE,        // an operand that is left out
     CN_ARENA_WEIGHTS,     // all parameters, layout order
-    CN_ARENA_OPTIMIZER,   // momentum, same order
+    CN_ARENA_OPTIMIZER,   // momentum, same order; perhaps of a part of them only
     CN_ARENA_CONSTANTS,   // numbers of the model that are not trained
     CN_ARENA_BATCH,       // one batch as it comes from the data set
     CN_ARENA_GRADIENTS,   // of the weights, in an order of their own; one for each lane, the first
@@ -338,8 +338,8 @@ enum cn_recurrent_kind {
 // after their functions; then the cell (LSTM) or the hidden gate's recurrent part before reset (GRU
 // with reset_after). The gradient gives dgates, before the functions, and for GRU dhidden: the
 // same, but as the product with the recurrent weight sees them, so that dweight = sum dhidden' h(t
-// - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates. A port
-// may lack GRU without reset_after, dfirst and dfirst_cell.
+// - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates.
+// dfirst and dfirst_cell are of each sample. A port may lack GRU without reset_after.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;
@@ -362,10 +362,11 @@ struct cn_loss_call {
     float smoothing, delta;
 };
 
-// Words of the flat arenas: [weights, weights + count) of weights, optimizer, second moment and
-// base; [gradients, gradients + count) of gradients.
+// Words of the flat arenas: [weights, weights + count) of weights and base, as many from weights -
+// state_from on of optimizer and second moment; [gradients, gradients + count) of gradients.
 struct cn_range {
     size_t weights, gradients, count;
+    size_t state_from;           // words of the model before those that the optimizer's arenas hold
     bool nesterov;               // SGD
     bool decoupled;              // ADAM: weight decay as in AdamW
     float beta1, beta2, epsilon; // ADAM
@@ -518,4 +519,5 @@ struct cn_compute_ops {
 
 struct cn_compute {
     const struct cn_compute_ops *ops;
+    uint32_t capability; // of a CUDA device, times 10; else 0
 };

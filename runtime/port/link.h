@@ -99,6 +99,17 @@ struct cn_round_info {
     uint8_t decided_digest[CN_DIGEST_SIZE]; // SHA-256 of the accepted frame; zeros when none was
 };
 
+// The run of an upload that only measures the link: it is taken, refused and dropped.
+#define CN_RUN_MEASUREMENT 0
+
+// More of a held-out measurement, means over its samples. 0: not measured, or not a measure of the
+// loss.
+struct cn_measures {
+    double top5, f1; // cross-entropy: shares
+    double mae;      // mean absolute error, of losses that compare values
+    double perplexity;
+};
+
 struct cn_link_upload {
     uint64_t run;
     uint32_t round;
@@ -109,6 +120,7 @@ struct cn_link_upload {
     // Held-out measurement of the version it is based on, summed over the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
+    struct cn_measures measures;
     double train_loss; // mean over the round's samples
     bool fresh;        // it was made just now: nobody can have sent any of it before
 };

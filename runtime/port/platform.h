@@ -47,6 +47,9 @@ cn_err cn_platform_disk_free(const char *path, uint64_t *bytes);
 // Processors this process may run on, at least 1.
 unsigned cn_platform_cpu_count(void);
 
+// Bytes of memory of the machine; 0 when not known.
+uint64_t cn_platform_memory_size(void);
+
 // Peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);
 

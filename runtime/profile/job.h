@@ -105,6 +105,33 @@ enum cn_residual_kind {
     CN_RESIDUAL_BF16,
 };
 
+enum cn_scope {
+    CN_SCOPE_OWN,    // each board draws from samples of its own
+    CN_SCOPE_SHARED, // all boards of a group have the same samples and divide them
+};
+
+enum cn_lr_scaling { // of the learning rate, by the share of a group that trains
+    CN_LR_SCALING_NONE,
+    CN_LR_SCALING_SQRT,
+    CN_LR_SCALING_LINEAR,
+};
+
+#define CN_SETS_SIZE 512 // sets as a text, see set_rules.h
+
+// How the members of a group share a step's work. All zero: every member, all alike.
+struct cn_parallel {
+    char sets[CN_SETS_SIZE];     // beside those of a site
+    char phases[CN_WORDS_SIZE];  // names of ranges of rounds
+    char train[CN_WORDS_SIZE];   // sets whose members train; "" for all
+    char measure[CN_WORDS_SIZE]; // sets whose members measure versions; "" for all
+    enum cn_scope scope;
+    enum cn_lr_scaling lr_scaling;
+    uint32_t replicate;  // replicas, at most; 0: as many as there are
+    uint32_t shard;      // members that hold the optimizer's state together; 0 and 1: each has all
+    bool balance;        // micro-batches follow measured speed
+    uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
+};
+
 // What a job may say beyond that. All zero means the defaults, as in cn_rules.
 struct cn_update_options {
     char densities[CN_WORDS_SIZE];  // entries of runtime/profile/layer_entry.h
@@ -150,4 +177,11 @@ struct cn_job {
     uint64_t max_weight;    // samples an update may count for; more is capped
     uint32_t patience;      // rounds without a better metric before the run ends; 0 for never
     double target_accuracy; // the run ends when it is reached; 0 for never
+    struct cn_parallel parallel;
 };
+
+// Micro-batches of a step, of each member that trains.
+static inline uint32_t cn_job_accumulate(const struct cn_job *job)
+{
+    return job->parallel.accumulate ? job->parallel.accumulate : job->accumulate;
+}

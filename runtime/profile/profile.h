@@ -45,17 +45,19 @@ struct cn_data_paths {
 };
 
 struct cn_group_settings {
-    char listen[CN_ADDRESS_SIZE]; // members use port for data and port + 1 for control
+    char listen[CN_ADDRESS_SIZE]; // TCP for data, UDP for control
     // Ordered by name, so that an index means the same on each of them. Pair keys are zero; the
     // aggregator hands them out.
     struct cn_member members[CN_GROUP_MAX];
-    uint32_t member_count; // 0: the board is a group of its own
-    uint64_t form_ms;      // how long a start waits for all members
-    uint64_t rejoin_ms;    // how long the others wait for a lost member
-    uint64_t timeout_ms;   // of a member that answers but does not work
-    uint64_t bucket;       // bytes of gradients that are reduced at a time; 0: measured
-    enum cn_number wire;   // how gradients travel: CN_FLOAT32 or CN_BFLOAT16
-    enum cn_lan lan;       // whether sums may travel unencrypted
+    uint32_t member_count;   // 0: the board is a group of its own
+    uint64_t form_ms;        // how long a start waits for all members
+    uint64_t rejoin_ms;      // how long the others wait for a lost member
+    uint32_t min_members;    // fewer do not train
+    uint64_t timeout_ms;     // of a member that answers but does not work
+    uint64_t bucket;         // bytes of gradients that are reduced at a time; 0: measured
+    enum cn_number wire;     // how gradients travel: CN_FLOAT32 or CN_BFLOAT16
+    enum cn_lan lan;         // whether sums may travel unencrypted
+    char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };
 
 // When a board trains, and what it tells the site; rules of runtime/round/care.h.
@@ -110,6 +112,7 @@ struct cn_settings {
     bool has_job;
     char model[CN_PATH_SIZE]; // ONNX file of the job
     struct cn_job job;
+    uint32_t one; // of parallel.pipeline and .tensor, which come later
 };
 
 struct cn_profile;

@@ -144,15 +144,21 @@ static void check_rules(const struct cn_profile *profile, struct cn_report *repo
 {
     const struct cn_job *job = &profile->settings.job;
     const struct cn_rules *rules = &job->rules;
+    const struct cn_parallel *parallel = &job->parallel;
     struct cn_mark mark;
 
     if (strlen(rules->output) + strlen(rules->weights) + strlen(rules->ignore) +
-            strlen(rules->freeze) + strlen(job->options.densities) +
+            strlen(rules->freeze) + strlen(parallel->sets) + strlen(parallel->phases) +
+            strlen(parallel->train) + strlen(parallel->measure) + strlen(job->options.densities) +
             strlen(job->options.priorities) >
         LISTS_MAX) {
-        mark = place(profile, rules->freeze[0] ? "job.train.freeze" : "job.loss.weights", report);
+        mark = place(profile,
+                     rules->freeze[0]    ? "job.train.freeze"
+                     : parallel->sets[0] ? "job.parallel.sets"
+                                         : "job.loss.weights",
+                     report);
         cn_report_error(report, mark,
-                        "train.freeze, loss.weights, loss.ignore, update.densities, "
+                        "train.freeze, loss.weights, loss.ignore, parallel.sets, update.densities, "
                         "update.priorities: too long for a message; expected %d characters "
                         "together",
                         LISTS_MAX);

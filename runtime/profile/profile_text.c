@@ -45,6 +45,8 @@ static const char *noun_of(enum cn_value_type type)
         [CN_VALUE_LISTENS] = "host:port or a list of up to 4",
         [CN_VALUE_MEMBERS] = "a map of up to 16 'name: host:port'",
         [CN_VALUE_WORDS] = "one or a list, together below 128 characters",
+        [CN_VALUE_SETS] = "a map of up to 8 'name: RULE' or 'name: [BOARD, ...]'",
+        [CN_VALUE_PHASES] = "a map of 'name: FIRST ROUND'",
         [CN_VALUE_DATA] = "a map of up to 8 'name: {inputs: FILE, labels: FILE}'",
     };
 
@@ -228,6 +230,44 @@ static void print_words(const char *words, const char *none, FILE *stream)
     fputc(']', stream);
 }
 
+// "name: rule; name: [board-1 board-2]" as a map.
+static void print_sets(const char *sets, FILE *stream)
+{
+    fputc('{', stream);
+    while (*sets) {
+        size_t length = strcspn(sets, ";"), name = strcspn(sets, ":");
+        char rule[CN_SETS_SIZE];
+
+        snprintf(rule, sizeof(rule), "%.*s", (int)(length - name - 2), sets + name + 2);
+        fprintf(stream, "%.*s: ", (int)name, sets);
+        if (rule[0] == '[') {
+            rule[strlen(rule) - 1] = '\0';
+            print_words(rule + 1, "", stream);
+        } else {
+            cn_value_print_text(rule, stream);
+        }
+        sets += length;
+        sets += strspn(sets, "; ");
+        fputs(*sets ? ", " : "", stream);
+    }
+    fputc('}', stream);
+}
+
+// "name=1 name=8" as a map.
+static void print_phases(const char *phases, FILE *stream)
+{
+    fputc('{', stream);
+    for (; *phases; phases++) {
+        if (*phases == '=')
+            fputs(": ", stream);
+        else if (*phases == ' ')
+            fputs(", ", stream);
+        else
+            fputc(*phases, stream);
+    }
+    fputc('}', stream);
+}
+
 static void print_number(const struct cn_schema_row *row, const struct cn_settings *settings,
                          FILE *stream)
 {
@@ -283,6 +323,12 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
         break;
     case CN_VALUE_DATA:
         print_data(settings, stream);
+        break;
+    case CN_VALUE_SETS:
+        print_sets(from, stream);
+        break;
+    case CN_VALUE_PHASES:
+        print_phases(from, stream);
         break;
     case CN_VALUE_WORDS:
         print_words(from, row->zero, stream);

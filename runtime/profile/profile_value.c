@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/profile/quantity.h"
+#include "runtime/profile/set_rules.h"
 
 _Static_assert(sizeof(enum cn_device) == sizeof(int), "choices are stored through an int");
 
@@ -429,6 +430,68 @@ static bool read_words(const struct reading *reading, const struct cn_yaml_node 
     return true;
 }
 
+// Adds "name: rule" or "name: [boards]"; what it means is checked as it will be read.
+static bool read_set(const struct reading *reading, const struct cn_yaml_node *entry, char *to)
+{
+    static struct cn_set_rules rules; // too large for a stack; one thread reads profiles
+    char text[CN_SETS_SIZE], reason[CN_DIAG_LINE_SIZE];
+    size_t length = (size_t)snprintf(text, sizeof(text), "%s: ", entry->key), used = strlen(to);
+
+    if (!check_entry_name(reading, entry) || entry->bad || entry->type == CN_YAML_MAP)
+        return !entry->bad && reject(reading, entry, "");
+    if (entry->type == CN_YAML_SCALAR)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s", entry->text);
+    for (const struct cn_yaml_node *item = entry->type == CN_YAML_LIST ? entry->first : NULL;
+         item && length < sizeof(text); item = item->next) {
+        if (item->type != CN_YAML_SCALAR || !cn_name_valid(item->text))
+            return reject(reading, item, "is not the name of a board");
+        length +=
+            (size_t)snprintf(text + length, sizeof(text) - length, "%s%s%s",
+                             item == entry->first ? "[" : " ", item->text, item->next ? "" : "]");
+    }
+    if (used + length + 3 > CN_SETS_SIZE || strchr(text, ';'))
+        return reject(reading, entry, "is too long, or has a ';'");
+    rules = (struct cn_set_rules){0};
+    if (cn_set_rules_add(text, reason, &rules)) {
+        cn_report_error(reading->report, entry->mark, "%s: %s", reading->key, reason);
+        return false;
+    }
+    snprintf(to + used, CN_SETS_SIZE - used, "%s%s", used ? "; " : "", text);
+    return true;
+}
+
+static bool read_sets(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+{
+    bool good = check_map(reading, node, CN_SET_MAX);
+
+    to[0] = '\0';
+    for (const struct cn_yaml_node *entry = good ? node->first : NULL; entry; entry = entry->next)
+        good &= read_set(reading, entry, to);
+    return good;
+}
+
+static bool read_phases(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+{
+    bool good = check_map(reading, node, CN_WORDS_SIZE);
+    size_t length = 0;
+
+    to[0] = '\0';
+    for (const struct cn_yaml_node *entry = good ? node->first : NULL; entry; entry = entry->next) {
+        uint64_t round = 0;
+
+        if (!check_entry_name(reading, entry))
+            return false;
+        if (entry->type != CN_YAML_SCALAR ||
+            cn_quantity_parse(entry->text, cn_units_none, &round) || !round || round > 1000000)
+            return reject(reading, entry, "is not a round from 1 to 1000000");
+        length += (size_t)snprintf(to + length, CN_WORDS_SIZE - length, "%s%s=%llu",
+                                   length ? " " : "", entry->key, (unsigned long long)round);
+        if (length >= CN_WORDS_SIZE)
+            return reject(reading, node, "is too long");
+    }
+    return good;
+}
+
 bool cn_value_read(struct cn_report *report, const char *directory, const char *key,
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings)
@@ -452,6 +515,10 @@ bool cn_value_read(struct cn_report *report, const char *directory, const char *
         return read_members(&reading, node, &settings->group);
     case CN_VALUE_DATA:
         return read_data(&reading, node, settings);
+    case CN_VALUE_SETS:
+        return read_sets(&reading, node, to);
+    case CN_VALUE_PHASES:
+        return read_phases(&reading, node, to);
     case CN_VALUE_WORDS:
         return read_words(&reading, node, to);
     default:
@@ -468,6 +535,10 @@ void cn_value_reset(const struct cn_schema_row *row, struct cn_settings *setting
         memset((char *)settings + row->offset, 0, CN_NAME_SIZE);
     if (row->type == CN_VALUE_PATH)
         memset((char *)settings + row->offset, 0, CN_PATH_SIZE);
+    if (row->type == CN_VALUE_SETS)
+        memset((char *)settings + row->offset, 0, CN_SETS_SIZE);
+    if (row->type == CN_VALUE_PHASES)
+        memset((char *)settings + row->offset, 0, CN_WORDS_SIZE);
     if (row->initial)
         (void)cn_value_read(&report, ".", row->path, row, &node, settings);
 }

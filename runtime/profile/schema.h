@@ -37,6 +37,8 @@ enum cn_value_type {
     CN_VALUE_LISTENS,   // of the gateway: one or a list
     CN_VALUE_MEMBERS,   // name: address
     CN_VALUE_DATA,      // name: {inputs, labels}
+    CN_VALUE_SETS,      // char[CN_SETS_SIZE], name: rule or list of boards; as in set_rules.h
+    CN_VALUE_PHASES,    // char[CN_WORDS_SIZE], name: first round; as in set_rules.h
     CN_VALUE_WORDS,     // char[CN_WORDS_SIZE]: one or a list; numbers where max is not 0
 };
 

@@ -6,11 +6,10 @@
 
 #include "runtime/port/crypto.h"
 
-#define HEADER_SIZE 304
+#define HEADER_SIZE 344
 #define ARRAY_COUNT 7
 
-// The digit is the version: 3 only with halves, so that programs before it can read all others.
-static const uint8_t magics[2][8] = {"cairnck2", "cairnck3"};
+static const uint8_t magic[8] = "cairnck3"; // the digit is CN_CHECKPOINT_VERSION
 #define HALVES 0x38u // arrays that may be in bfloat16: the residual and its successors
 
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
@@ -113,7 +112,7 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
 {
     size_t frame_size = phases[checkpoint->phase].has_frame ? checkpoint->frame_size : 0;
 
-    memcpy(header, magics[has_halves(checkpoint)], sizeof(magics[0]));
+    memcpy(header, magic, sizeof(magic));
     cn_put_u64(header + 8, size);
     cn_put_u64(header + 16, counter);
     cn_put_u64(header + 24, checkpoint->run);
@@ -145,6 +144,11 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 292, checkpoint->steps);
     cn_put_u32(header + 296, checkpoint->residual_version);
     cn_put_u32(header + 300, has_halves(checkpoint));
+    cn_put_u64(header + 304, checkpoint->cursor);
+    for (size_t s = 0; s < CN_GROUP_MAX; s++) {
+        header[312 + 2 * s] = (uint8_t)checkpoint->micro[s];
+        header[313 + 2 * s] = (uint8_t)(checkpoint->micro[s] >> 8);
+    }
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -239,7 +243,10 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .guard = {get_double(header + 280), cn_get_u32(header + 288)},
         .steps = cn_get_u32(header + 292),
         .residual_version = cn_get_u32(header + 296),
+        .cursor = cn_get_u64(header + 304),
     };
+    for (size_t s = 0; s < CN_GROUP_MAX; s++)
+        checkpoint->micro[s] = (uint16_t)(header[312 + 2 * s] | header[313 + 2 * s] << 8);
     memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
@@ -265,11 +272,10 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP ||
-        cn_get_u32(bytes + 300) != (uint32_t)(bytes[7] - magics[0][7])) {
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) > 1) {
         cn_diag_add(diag,
-                    "checkpoint: mode %" PRIu32 " and residual %" PRIu32
-                    ", expected 0 to 7 and 0, or 1 in version 3",
+                    "checkpoint: mode %" PRIu32 ", residual %" PRIu32
+                    " or what is not in use, expected 0 to 7 and 0 or 1",
                     cn_get_u32(bytes + 264), cn_get_u32(bytes + 300));
         return CN_EFORMAT;
     }
@@ -296,8 +302,7 @@ static cn_err check(const uint8_t *bytes, size_t size, size_t total_limit, size_
     uint64_t frame_size;
     cn_err err;
 
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || (memcmp(bytes, magics[0], sizeof(magics[0])) != 0 &&
-                                                memcmp(bytes, magics[1], sizeof(magics[1])) != 0)) {
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
         cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version 2 or %d",
                     size, CN_CHECKPOINT_VERSION);
         return CN_EFORMAT;

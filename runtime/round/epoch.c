@@ -1,11 +1,14 @@
 #include "runtime/round/epoch.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/round.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -221,6 +224,7 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .held_out_loss = held->held_out_loss,
                 .held_out_correct = held->held_out_correct,
                 .held_out_count = held->held_out_count,
+                .measures = cn_session_measures(epoch->session),
                 .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
                 .fresh = epoch->fresh,
             },
@@ -395,6 +399,28 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     return cn_session_abandon(session, false);
 }
 
+static void say_version(const struct cn_session *session)
+{
+    const struct cn_scores *scores = &session->scores;
+    const struct {
+        const char *name;
+        double value;
+    } measures[] = {
+        {"loss", scores->loss}, {"accuracy", scores->accuracy}, {"top-5", scores->top5},
+        {"F1", scores->f1},     {"MAE", scores->mae},           {"perplexity", scores->perplexity},
+    };
+    char text[160] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++)
+        if (isfinite(measures[i].value) && used < sizeof(text))
+            used +=
+                (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.4g",
+                                 used ? ", " : ": held-out ", measures[i].name, measures[i].value);
+    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%llu samples)", session->held.version, text,
+           (unsigned long long)scores->rows);
+}
+
 static cn_err do_base(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
@@ -422,12 +448,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     version.bytes = command->bytes;
     err = cn_session_install(session, collective, &version);
     if (!err)
-        cn_log(CN_LOG_INFO, "epoch", "version %u: held-out accuracy %.3f (%llu samples)",
-               version.number,
-               session->held.held_out_count
-                   ? (double)session->held.held_out_correct / (double)session->held.held_out_count
-                   : 0.0,
-               (unsigned long long)session->held.held_out_count);
+        say_version(session);
     return err;
 }
 
@@ -447,6 +468,7 @@ static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
 static cn_err obey(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
+    cn_err err;
 
     switch (command->kind) {
     case COMMAND_IDLE:
@@ -468,7 +490,8 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return cn_session_abandon(session, true);
+        err = cn_session_catch_up(session, epoch->collective);
+        return err ? err : cn_session_abandon(session, true);
     case COMMAND_DECIDE:
         return do_decide(epoch, command);
     case COMMAND_REFORM:
@@ -508,6 +531,8 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = heal(epoch);
+    if (!err)
+        err = cn_session_enter(session, epoch->collective, &epoch->view.view);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {

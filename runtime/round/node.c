@@ -436,13 +436,11 @@ static void wait_for_work(struct node *node)
     poll(descriptors, count, POLL_MS);
 }
 
-static void update_status(struct node *node, uint64_t now)
+static void write_status(struct node *node, uint64_t now)
 {
     struct cn_status_file *status = &node->status;
     const struct cn_membership *membership = node->group.membership;
 
-    if (now - node->status_ms < STATUS_MS)
-        return;
     node->status_ms = now;
     status->registered = node->registered;
     status->down = node->down;
@@ -460,6 +458,13 @@ static void update_status(struct node *node, uint64_t now)
     node->link->ops->stats(node->link, &status->bytes);
     node->link->ops->measure(node->link, &status->link);
     cn_status_file_write(status, now);
+}
+
+static void update_status(struct node *node, uint64_t now)
+{
+    if (now - node->status_ms < STATUS_MS)
+        return;
+    write_status(node, now);
     cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
 }
 
@@ -559,8 +564,12 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (!err)
         err = run_loop(node);
     cn_platform_notify("STOPPING=1");
-    if (node->link)
+    if (node->link) {
+        if (node->working)
+            node->status.progress = cn_mailbox_progress(&node->box);
+        write_status(node, cn_platform_now_ms());
         stop_worker(node);
+    }
     cn_traffic_save(config->store, &node->limits, cn_node_care_clock_s(), true, &node->traffic);
     cn_node_group_deinit(&node->group);
     if (node->link)

@@ -62,6 +62,7 @@ static cn_err open_membership(struct cn_node_group *group, const struct cn_state
         .count = group->settings->member_count,
         .form_ms = group->settings->form_ms,
         .rejoin_ms = group->settings->rejoin_ms,
+        .min_members = group->settings->min_members,
     };
     uint64_t seen = cn_epoch_file_load(group->store);
     cn_err err;
@@ -97,8 +98,20 @@ cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *lef
     return CN_OK;
 }
 
+static void say_goodbye(struct cn_node_group *group)
+{
+    uint8_t message[CN_PEER_MESSAGE_MAX];
+    size_t size = cn_membership_bye(group->membership, message);
+
+    for (uint32_t i = 0; group->peers && i < group->settings->member_count; i++)
+        if (i != group->self && group->peers->ops->send(group->peers, i, message, size))
+            return; // they will miss this board instead
+}
+
 void cn_node_group_leave(struct cn_node_group *group)
 {
+    if (group->membership)
+        say_goodbye(group);
     cn_membership_close(group->membership);
     group->membership = NULL;
     group->leads = false;
@@ -129,6 +142,23 @@ static void send_due(struct cn_node_group *group, uint64_t now_ms)
         if (group->peers->ops->send(group->peers, member, message, size))
             return; // the next announcement repeats it
     }
+}
+
+// A number that others hear of is on disk before.
+static bool persist(struct cn_node_group *group, uint64_t now_ms)
+{
+    uint64_t epoch;
+    cn_err err;
+
+    if (!cn_membership_persist(group->membership, &epoch))
+        return false;
+    err = cn_epoch_file_save(group->store, epoch);
+    if (!err)
+        return true;
+    cn_log(CN_LOG_WARN, "group", "%s cannot lead others: epoch %llu is not on its disk: %s",
+           group->members[group->self].name, (unsigned long long)epoch, cn_err_text(err));
+    cn_membership_unable(group->membership, now_ms);
+    return true;
 }
 
 static void tell_refused(struct cn_node_group *group)
@@ -169,6 +199,8 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
     if (!group->membership)
         return false;
     send_due(group, now_ms);
+    if (persist(group, now_ms))
+        send_due(group, now_ms);
     if (cn_membership_view(group->membership, &view)) {
         use_view(group, box, &view);
         changed = true;

@@ -32,6 +32,7 @@ struct cn_progress {
     bool ended;
     const char *backend; // "tcp", "nccl"; NULL while the group forms
     bool encrypted;      // what large sums travel over
+    char train[128];     // members that train; "" where the job names no sets
     struct cn_scores scores;
     double step_ms;       // of a local step, a moving average; 0: not measured
     double samples_per_s; // of this board

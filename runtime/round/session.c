@@ -7,6 +7,9 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session_data.h"
+#include "runtime/round/session_reduce.h"
+#include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/layers.h"
 #include "runtime/update/update.h"
@@ -30,7 +33,6 @@ static void release(float **array)
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
-    struct cn_sample_shape shape;
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
@@ -44,13 +46,48 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
+        .shards = session->state_shards,
     };
+
+    cn_trainer_close(session->trainer);
+    session->trainer = NULL;
+    return cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+}
+
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
+{
+    uint32_t before = session->state_shards;
+    struct cn_diag diag;
+    cn_err err, again;
+
+    cn_diag_init(&diag);
+    session->state_shards = shards;
+    err = open_trainer(session, &diag);
+    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_ERROR, "session", "with %u shards: %s", shards, diag.lines[i]);
+    if (!err && session->reducer)
+        session->reducer->trainer = session->trainer;
+    if (!err && session->reducer && session->reducer->bucket)
+        err = cn_trainer_set_buckets(session->trainer,
+                                     session->reducer->bucket / sizeof(float));
+    if (!err)
+        return CN_OK;
+    session->state_shards = before;
+    again = open_trainer(session, &diag);
+    return again ? CN_EWEDGED : err; // without a trainer the process starts anew
+}
+
+static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
+{
+    const struct cn_session_config *config = &session->config;
+    uint32_t shards = config->job->parallel.shard, members = config->settings->group.member_count;
+    struct cn_sample_shape shape;
     cn_err err;
 
+    session->state_shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
-    if (err)
-        return err;
-    err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    if (!err)
+        err = open_trainer(session, diag);
     if (err)
         return err;
     err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
@@ -85,7 +122,7 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     uint32_t most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 
-    return held->round ? (uint64_t)(held->round - 1) * most + held->step : 0;
+    return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
 
 // A stored state leaves out arrays of zeros.
@@ -97,7 +134,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
 
     if (held->phase != CN_PHASE_EMPTY)
         err = cn_session_allocate_residual(session);
-    if (!err && held->phase == CN_PHASE_TRAIN)
+    if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_trainer_discard(session->trainer);
@@ -155,7 +192,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
     if (!session)
         return CN_ENOMEM;
     session->config = *config;
-    err = open_trainer(session, diag);
+    err = open_model(session, diag);
     if (!err)
         err = cn_session_open_data(session, diag);
     if (!err)
@@ -165,6 +202,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
         return err;
     }
     session->saved_ms = cn_platform_now_ms();
+    cn_session_plan_alike(session);
     *result = session;
     return CN_OK;
 }
@@ -175,6 +213,7 @@ void cn_session_close(struct cn_session *session)
         return;
     cn_checkpoint_deinit(&session->held);
     free(session->spectrum);
+    free(session->sets);
     cn_batch_deinit(&session->batch);
     cn_reader_close(session->reader);
     cn_dataset_close(session->dataset);
@@ -186,7 +225,12 @@ void cn_session_close(struct cn_session *session)
 
 bool cn_session_round_done(const struct cn_session *session)
 {
-    return session->held.step >= session->held.steps;
+    return cn_session_position(session) >= session->held.steps;
+}
+
+uint32_t cn_session_position(const struct cn_session *session)
+{
+    return session->held.step + session->ahead;
 }
 
 // Waits for wait_ms or until the node is told to stop.
@@ -238,7 +282,14 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_err err;
 
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
-    err = cn_session_encode(session, &frame);
+    err = cn_session_catch_up(session, collective);
+    if (!err && cn_session_is_sharded(session) && session->plan.trains &&
+        session->config.job->keep_optimizer)
+        err = cn_session_gather(session, collective);
+    if (!err) {
+        cn_session_fold(session);
+        err = cn_session_encode(session, &frame);
+    }
     if (err) {
         cn_buffer_deinit(&frame);
         return err;
@@ -287,6 +338,7 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
+    cn_session_alike(session);
     if (keep) {
         err = cn_session_change(session, held->weights);
         if (err)
@@ -311,6 +363,8 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
+    if (cn_session_is_sharded(session))
+        return cn_session_recall(session);
     err = cn_trainer_get_weights(session->trainer, held->weights);
     if (err)
         return err;
@@ -331,6 +385,8 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     uint64_t now = cn_platform_now_ms();
     cn_err err;
 
+    if (session->let_go || (interval_ms && cn_session_is_sharded(session)))
+        return CN_OK; // it is on the disk; the members store the next one together
     if (interval_ms && now - session->saved_ms < interval_ms)
         return CN_OK;
     session->saved_ms = now;
@@ -366,6 +422,8 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
+    session->let_go = false;
+    cn_session_alike(session);
     err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_shards(session, taken.round) : CN_OK;
     if (!err)
         err = cn_session_load_trainer(session);

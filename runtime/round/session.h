@@ -11,6 +11,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/group/balance.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
@@ -35,6 +36,28 @@ struct cn_session_config {
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
 };
 
+// Who does the work of a step and how: decided on all members alike before it (session_sets.h).
+struct cn_step_plan {
+    bool whole;          // every member trains
+    bool trains;         // this board does
+    struct cn_set train; // those that train, unless all do
+    uint32_t micro;      // micro-batches of this board
+    uint32_t before;     // of the boards before it, by dp_rank (runtime/group/ranks.h)
+    uint32_t total;      // of all
+    uint32_t shards;     // members that hold the optimizer's state together; 1: each has all of it
+    uint32_t shard;      // of this board
+    struct cn_set together, alike; // that hold it together; that hold the same share of it
+    uint32_t place;                // of this board among those that train
+    uint32_t seats[CN_GROUP_MAX];  // by place: number in the profile's list
+    char names[128];               // of those that train, for people; "" where the job names no set
+};
+
+// Sums over steps.
+struct cn_session_counts {
+    uint64_t samples, cursor;
+    double train_loss;
+};
+
 struct cn_reducer;
 
 struct cn_session {
@@ -54,11 +77,21 @@ struct cn_session {
     uint64_t update_bytes;             // of the newest update
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
+    uint32_t seat;                     // of this board in its group, whoever else is there
+    struct cn_session_sets *sets;      // NULL: the job names none
+    struct cn_step_plan plan;          // of the next step
+    uint32_t micro[CN_GROUP_MAX];      // its micro-batches, by place
+    struct cn_balance balance;         // what they take
+    char phase[CN_NAME_SIZE];          // of the job, as of the plan
+    uint64_t saved_ms;                 // when the checkpoint was last saved
+    bool disk_full;                    // said so already
+    // Steps of the round that the group trained since the state that is held here, and their sums.
+    uint32_t ahead;
+    struct cn_session_counts since;
+    uint32_t state_shards; // that the trainer has room for one of
+    bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
     struct cn_step_split split;
     struct cn_reducer *reducer; // owned; between join and leave in a group of several
-    uint32_t seat;              // of this board in its group, whoever else is there
-    uint64_t saved_ms;          // when the checkpoint was last saved
-    bool disk_full;             // said so already
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
@@ -136,6 +169,10 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
 
 bool cn_session_round_done(const struct cn_session *session);
 
+// Steps of the round that the group has done; those in the held state may be fewer on a member that
+// looks on.
+uint32_t cn_session_position(const struct cn_session *session);
+
 // Encodes the update; afterwards it is in the outbox of every member, durable, and the same
 // everywhere. CN_EDIGEST on a member whose frame is not that of rank 0: it must heal from another
 // member.
@@ -151,7 +188,8 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
 cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
                          const uint8_t accepted[CN_DIGEST_SIZE], double spare);
 
-// Gives a begun round up. keep: what was trained so far goes into the residual. Durable.
+// Gives a begun round up. keep: what was trained so far goes into the residual; a member that
+// looked on has caught up before. Durable.
 cn_err cn_session_abandon(struct cn_session *session, bool keep);
 
 // Saves when the last save is older than interval_ms. A full disk is a warning: the stored state
@@ -169,6 +207,9 @@ cn_err cn_session_load_trainer(struct cn_session *session);
 
 // Puts the group's own statistics into weights of a version, when the job says that they are local.
 void cn_session_localize(const struct cn_session *session, float *weights);
+
+// What is known of the base beyond loss and accuracy. After a restart: nothing.
+struct cn_measures cn_session_measures(const struct cn_session *session);
 
 // Fills in what a session knows of its progress; the rest stays as it is.
 void cn_session_tell(struct cn_session *session, struct cn_progress *progress);

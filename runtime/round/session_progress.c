@@ -1,5 +1,6 @@
 // session_progress.c - what a session says of itself to status, hooks and people.
 #include <math.h>
+#include <string.h>
 
 #include "runtime/round/session_reduce.h"
 
@@ -22,6 +23,25 @@ static struct cn_scores kept_scores(const struct cn_session *session)
         .f1 = NAN,
         .mae = NAN,
         .perplexity = NAN,
+    };
+}
+
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+struct cn_measures cn_session_measures(const struct cn_session *session)
+{
+    const struct cn_scores *scores = &session->scores;
+
+    if (!scores->rows || scores->version != session->held.version)
+        return (struct cn_measures){0};
+    return (struct cn_measures){
+        .top5 = known(scores->top5),
+        .f1 = known(scores->f1),
+        .mae = known(scores->mae),
+        .perplexity = known(scores->perplexity),
     };
 }
 
@@ -55,7 +75,7 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
         session->update_bytes = held->frame_size;
     progress->phase = held->phase;
     progress->round = held->round;
-    progress->step = held->step;
+    progress->step = cn_session_position(session);
     progress->steps = held->steps;
     progress->version = held->version;
     progress->resets = held->resets;
@@ -66,7 +86,8 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     progress->split = session->split;
     tell_slowest(session, progress);
     progress->samples_per_s =
-        session->step_s > 0 ? job->batch * (double)job->accumulate / session->step_s : 0;
+        session->step_s > 0 ? job->batch * (double)session->plan.micro / session->step_s : 0;
+    memcpy(progress->train, session->plan.names, sizeof(progress->train));
     progress->memory = cn_trainer_memory(session->trainer);
     progress->update_bytes = session->update_bytes;
     progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;

@@ -77,6 +77,7 @@ struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, floa
     return (struct cn_collective_call){.kind = CN_COLLECTIVE_ALL_REDUCE,
                                        .how = CN_REDUCE_SUM,
                                        .wire = reducer->wire,
+                                       .set = reducer->set,
                                        .data = data,
                                        .count = count,
                                        .fingerprint = fingerprint};

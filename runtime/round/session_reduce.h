@@ -38,6 +38,7 @@ struct cn_reducer {
     struct cn_trainer *trainer;
     uint32_t rank, size;
     uint32_t members[CN_GROUP_MAX]; // by rank: number in the profile's list
+    const struct cn_set *set;       // whose gradients they are; NULL: the whole group
     bool measured;                  // rank 0 chooses the buckets from what calls take
     size_t bucket;                  // bytes
     enum cn_number wire;

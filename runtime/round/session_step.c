@@ -3,12 +3,19 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session_reduce.h"
+#include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/round/session_update.h"
 
-// The batches of a step follow from (round, step) alone, so a repeated step draws them again.
+// The batches of a step follow from the state alone, so a repeated step draws them again: of own
+// samples by (round, step), of shared ones by what the group has drawn.
 static uint64_t first_batch(const struct cn_session *session)
 {
-    return cn_session_steps_before(session) * session->config.job->accumulate;
+    if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
+        return session->held.cursor + session->since.cursor + session->plan.before;
+    if (session->config.job->parallel.balance) // room for as many as a board could get
+        return cn_session_steps_before(session) * session->plan.total;
+    return cn_session_steps_before(session) * session->plan.micro;
 }
 
 // The last micro-batch tells the sink, if any, of what is finished.
@@ -19,43 +26,56 @@ static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sin
     uint64_t index = first_batch(session);
     cn_err err = CN_OK;
 
-    for (uint32_t i = 0; i < job->accumulate && !err; i++) {
+    for (uint32_t i = 0; session->plan.trains && i < session->plan.micro && !err; i++) {
         const struct cn_batch *batch = cn_reader_take(session->reader, index + i);
 
         cn_trainer_draw(session->trainer,
                         ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
         err = cn_trainer_accumulate_last(session->trainer, batch, metrics,
-                                         i + 1 == job->accumulate ? sink : NULL);
+                                         i + 1 == session->plan.micro ? sink : NULL);
     }
     return err;
 }
 
-static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
+// finite is false when a sum of a share is not; who has all sums finds that out by itself.
+static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective,
+                               bool *finite)
 {
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE,
+        .how = CN_REDUCE_SUM,
+        .set = session->plan.whole ? NULL : &session->plan.train,
+        .count = cn_trainer_gradient_words(session->trainer),
+    };
     float *gradients;
-    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
+    cn_err err;
 
+    if (!session->plan.trains)
+        return CN_OK;
+    err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    if (session->reducer) {
-        const struct cn_collective_call call = cn_reducer_call(
-            session->reducer, gradients, cn_trainer_gradient_words(session->trainer), 0);
-
-        return collective->ops->run(collective, &call);
-    }
-    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients,
-                         cn_trainer_gradient_words(session->trainer));
+    if (cn_session_is_sharded(session))
+        return cn_session_reduce_share(session, collective, gradients, finite);
+    call.data = gradients;
+    call.wire = session->reducer ? session->reducer->wire : CN_FLOAT32;
+    return collective->ops->run(collective, &call);
 }
 
 // The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
 static void count_step(struct cn_session *session, float samples, float loss, float weight)
 {
-    struct cn_checkpoint *held = &session->held;
-
     session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
-    held->step++;
-    held->samples += (uint64_t)samples;
-    held->train_loss += weight == samples ? (double)loss : session->step_loss * (double)samples;
+    cn_session_stepped(session);
+    session->ahead++;
+    if (!session->plan.trains)
+        return;
+    session->since.cursor += session->plan.total;
+    session->since.samples += (uint64_t)samples;
+    session->since.train_loss +=
+        weight == samples ? (double)loss : session->step_loss * (double)samples;
+    if (!cn_session_is_sharded(session))
+        cn_session_fold(session);
 }
 
 static void name_fault(struct cn_session *session)
@@ -77,7 +97,7 @@ static void follow(double *average, double value)
 // needs besides, and whether it is to run. Who has the sums of a step knows that every member has
 // its gradients, so either all survivors can apply it or none has. Behind these come the
 // milliseconds for which each rank computed.
-enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, BUCKET, TRACED, COMPUTED };
+enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, STORE, BUCKET, TRACED, COMPUTED };
 
 #define VOTES (COMPUTED + CN_GROUP_MAX)
 
@@ -90,8 +110,9 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
 
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
+    sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
-    if (reducer && rank == 0)
+    if (reducer && rank == 0 && session->plan.trains)
         sums[BUCKET] = (float)(cn_reducer_choose(reducer, times) >> 10);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
     err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + size);
@@ -111,13 +132,17 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
                           struct cn_step_flags *flags, struct cn_step_times *times,
                           float sums[VOTES])
 {
-    bool overlaps = session->reducer && cn_trainer_bucket_count(session->trainer) > 1;
+    bool overlaps = session->reducer && cn_trainer_bucket_count(session->trainer) > 1 &&
+                    session->plan.trains && !cn_session_is_sharded(session);
+    bool finite = true;
     struct cn_metrics metrics = {0};
     struct cn_trainer_sink sink;
     cn_err local, err;
 
-    if (session->reducer)
+    if (session->reducer) {
+        session->reducer->set = session->plan.whole ? NULL : &session->plan.train;
         cn_reducer_begin(session->reducer, &sink);
+    }
     local = accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
     if (local && local != CN_EDIVERGED) {
@@ -125,14 +150,15 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
             cn_reducer_cancel(session->reducer);
         return local;
     }
-    err = overlaps ? cn_reducer_finish(session->reducer) : reduce_gradients(session, collective);
+    err = overlaps ? cn_reducer_finish(session->reducer)
+                   : reduce_gradients(session, collective, &finite);
     times->reduced = cn_platform_now_us();
     if (err)
         return err;
     sums[SAMPLES] = (float)metrics.count;
     sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
-    sums[DIVERGED] = local ? 1 : 0;
+    sums[DIVERGED] = local || !finite ? 1 : 0;
     return vote(session, collective, flags, times, sums);
 }
 
@@ -166,17 +192,32 @@ static cn_err tune(struct cn_session *session, const struct cn_step_times *times
     return cn_session_set_bucket(session, bucket);
 }
 
+static cn_err apply(struct cn_session *session, struct cn_collective *collective,
+                    const float sums[VOTES])
+{
+    cn_err err;
+
+    if (!session->plan.trains)
+        return CN_OK;
+    err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES], (double)sums[WEIGHT]);
+    if (!err && cn_session_is_sharded(session))
+        err = cn_session_gather_weights(session, collective);
+    return err;
+}
+
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
-    struct cn_step_times times = {.begun = cn_platform_now_us()};
+    struct cn_step_times times = {0};
     float sums[VOTES] = {0};
-    cn_err err = reduce_step(session, collective, flags, &times, sums);
+    cn_err err = cn_session_place(session, collective);
     cn_err discarded;
 
+    times.begun = cn_platform_now_us();
+    if (!err)
+        err = reduce_step(session, collective, flags, &times, sums);
     if (!err && !flags->abandon)
-        err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
-                                        (double)sums[WEIGHT]);
+        err = apply(session, collective, sums);
     if (err || flags->abandon) {
         if (err == CN_EDIVERGED)
             name_fault(session);
@@ -186,9 +227,11 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     times.applied = cn_platform_now_us();
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     note_times(session, &times, sums);
+    cn_session_balance(session, sums + COMPUTED);
     if (sums[TRACED] > 0)
         err = cn_session_trace(session, &times);
     if (err)
         return err;
-    return tune(session, &times, (size_t)sums[BUCKET] << 10);
+    err = tune(session, &times, (size_t)sums[BUCKET] << 10);
+    return err || !(sums[STORE] > 0) ? err : cn_session_store(session, collective);
 }

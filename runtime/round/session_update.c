@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/update/residual.h"
 
 // --- the order ---
@@ -179,12 +181,17 @@ void cn_session_release_optimizer(struct cn_session *session)
     free(session->held.second);
     session->held.optimizer = session->held.second = NULL;
     session->held.updates = 0;
+    session->let_go = false;
 }
 
 cn_err cn_session_keep_optimizer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+    cn_err err;
+
+    if (cn_session_is_sharded(session))
+        return CN_OK; // it was gathered
+    err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
     if (err || !cn_trainer_has_second(session->trainer))
         return err;
@@ -204,7 +211,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     err = cn_session_take_shards(session, order->round);
     if (!err)
         err = cn_session_allocate(&held->weights, held->total);
-    if (!err)
+    if (!err && !cn_session_is_sharded(session)) // zeros need no memory
         err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_session_allocate_residual(session);
@@ -215,6 +222,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->steps = order->steps;
     held->rule = order->rule;
     held->step = 0;
+    cn_session_alike(session);
     held->samples = 0;
     held->train_loss = 0;
     decay_residual(session);

@@ -7,6 +7,9 @@
 // Steps of the run before the one that comes next, whoever trained them.
 uint64_t cn_session_steps_before(const struct cn_session *session);
 
+// Opens the trainer anew, with room for a share of the optimizer's state.
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards);
+
 // A row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
 cn_err cn_session_allocate_residual(struct cn_session *session);

@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/export.h"
 #include "runtime/round/session.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -111,10 +112,13 @@ static cn_err evaluate(struct cn_session *session, float *sums)
 {
     struct cn_metrics metrics = {0};
     uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
+    uint64_t batch = session->config.job->batch;
+    uint32_t own, boards;
     cn_err err;
 
-    for (uint64_t first = 0; first < count; first += session->batch.count) {
-        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, session->config.job->batch,
+    cn_session_measured_share(session, &own, &boards);
+    for (uint64_t first = own * batch; boards && first < count; first += boards * batch) {
+        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
                          &session->batch);
         err = cn_trainer_evaluate(session->trainer, &session->batch, &metrics);
         if (err && err != CN_EDIVERGED)

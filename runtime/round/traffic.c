@@ -8,11 +8,12 @@
 #include "runtime/port/crypto.h"
 
 #define FILE_NAME "traffic"
-#define MAGIC "CNTRAF1\n"
 #define BODY_SIZE 32
 #define FILE_SIZE (BODY_SIZE + 4)
 #define DAY_MS UINT64_C(86400000)
 #define PARTS 100
+
+static const uint8_t magic[8] = "cairntr1"; // the digit is the version
 
 void cn_traffic_count(struct cn_traffic *traffic, uint64_t bytes, uint64_t now_ms)
 {
@@ -68,7 +69,7 @@ void cn_traffic_load(struct cn_store *store, uint64_t clock_s, struct cn_traffic
     *traffic = (struct cn_traffic){0};
     if (err == CN_ENOTFOUND)
         return;
-    if (!err && size == FILE_SIZE && memcmp(bytes, MAGIC, 8) == 0 &&
+    if (!err && size == FILE_SIZE && memcmp(bytes, magic, sizeof(magic)) == 0 &&
         cn_get_u32(bytes + BODY_SIZE) == cn_crc32c(0, bytes, BODY_SIZE) &&
         cn_get_u64(bytes + 8) <= DAY_MS) {
         uint64_t stored_s = cn_get_u64(bytes + 24);
@@ -95,7 +96,7 @@ void cn_traffic_save(struct cn_store *store, const struct cn_traffic_rules *rule
     if (!rules->day_bytes || traffic->used == traffic->stored ||
         (!now && traffic->used - traffic->stored < rules->day_bytes / PARTS))
         return;
-    memcpy(bytes, MAGIC, 8);
+    memcpy(bytes, magic, sizeof(magic));
     cn_put_u64(bytes + 8, traffic->elapsed_ms < DAY_MS ? traffic->elapsed_ms : DAY_MS);
     cn_put_u64(bytes + 16, traffic->used);
     cn_put_u64(bytes + 24, clock_s);

@@ -139,8 +139,7 @@ void cn_rate_guard_add(struct cn_rate_guard *guard, double spare)
     guard->streak = 0;
 }
 
-// Bits a second that can be counted on.
-static double safe_goodput(const struct cn_link_measure *link)
+double cn_rate_goodput(const struct cn_link_measure *link)
 {
     if (link->up_bps > 0)
         return fmax(link->up_bps / 4, link->up_bps - 2 * link->up_deviation_bps);
@@ -152,7 +151,7 @@ uint64_t cn_rate_budget(const struct cn_rate_situation *situation)
 {
     double seconds = (1 - MARGIN) * situation->remaining_s - situation->steps * situation->step_s -
                      2e-6 * (double)situation->link.rtt_us;
-    double bytes = seconds * safe_goodput(&situation->link) / 8 *
+    double bytes = seconds * cn_rate_goodput(&situation->link) / 8 *
                    (situation->factor > 0 ? situation->factor : 1);
 
     if (!(bytes > 0))
@@ -357,7 +356,7 @@ void cn_rate_plan(const struct cn_rate_spectrum *spectrum,
     double transfer_s, left_s, steps;
 
     cn_rate_choose(spectrum, cn_rate_budget(situation), choice);
-    transfer_s = 8 * (double)choice->bytes / safe_goodput(&situation->link);
+    transfer_s = 8 * (double)choice->bytes / cn_rate_goodput(&situation->link);
     choice->steps = situation->steps;
     if (!(situation->step_s > 0))
         return;

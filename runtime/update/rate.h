@@ -42,6 +42,10 @@ struct cn_rate_guard {
 // spare: the share of the deadline that was left; negative when the update was late or lost.
 void cn_rate_guard_add(struct cn_rate_guard *guard, double spare);
 
+// Bits a second that can be counted on: max(goodput / 4, goodput - 2 * deviation); of a link that
+// carried nothing up yet a quarter of what it carried down.
+double cn_rate_goodput(const struct cn_link_measure *link);
+
 struct cn_rate_situation {
     struct cn_link_measure link;
     double remaining_s;  // to the deadline of the round

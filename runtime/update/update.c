@@ -194,19 +194,8 @@ cn_err cn_update_encode(const struct cn_update_header *header, const struct cn_l
     return cn_update_encode_all(header, layout, values, false, decoded, out);
 }
 
-// Decodes one block and its CRC.
-static cn_err get_block(const struct cn_update_rule *rule, enum cn_update_kind kind,
-                        const uint8_t *bytes, size_t size, size_t count, float *values,
-                        size_t *used)
+static cn_err check_crc(const uint8_t *bytes, size_t size, size_t *used)
 {
-    cn_err err;
-
-    if (kind == CN_UPDATE_KIND_SPARSE)
-        err = cn_update_sparse_decode(bytes, size, count, rule->value_bits, values, used);
-    else
-        err = dense[kind].decode(bytes, size, count, values, used);
-    if (err)
-        return err;
     if (size - *used < CRC_SIZE)
         return CN_EFORMAT;
     if (cn_get_u16(bytes + *used) != (uint16_t)cn_crc32c(0, bytes, *used))
@@ -219,22 +208,64 @@ static cn_err get_block(const struct cn_update_rule *rule, enum cn_update_kind k
 struct decoder {
     const struct cn_update_header *header;
     struct cn_diag *diag;
-    cn_update_visit *visit;
-    void *context;
+    const struct cn_update_sink *sink;
 };
+
+// Decodes a block of coordinates from offset on, and its CRC.
+static cn_err get_dense(const struct decoder *decoder, enum cn_update_kind kind,
+                        const uint8_t *bytes, size_t size, size_t offset, size_t count,
+                        size_t *used)
+{
+    float values[CN_UPDATE_BLOCK_COUNT_MAX];
+    cn_err err = dense[kind].decode(bytes, size, count, values, used);
+
+    if (!err)
+        err = check_crc(bytes, size, used);
+    return err ? err : decoder->sink->visit(decoder->sink->context, offset, values, count);
+}
+
+static cn_err visit_scattered(const struct decoder *decoder, const struct cn_update_few *few,
+                              size_t offset, size_t count)
+{
+    float values[CN_UPDATE_BLOCK_COUNT_MAX];
+
+    memset(values, 0, count * sizeof(*values));
+    for (size_t i = 0; i < few->count; i++)
+        values[few->index[i]] = few->values[i];
+    return decoder->sink->visit(decoder->sink->context, offset, values, count);
+}
+
+static cn_err get_sparse(const struct decoder *decoder, const uint8_t *bytes, size_t size,
+                         size_t offset, size_t count, size_t *used)
+{
+    const struct cn_update_sink *sink = decoder->sink;
+    struct cn_update_few few;
+    cn_err err =
+        cn_update_sparse_decode(bytes, size, count, decoder->header->rule.value_bits, &few, used);
+
+    if (!err)
+        err = check_crc(bytes, size, used);
+    if (err)
+        return err;
+    if (!sink->few)
+        return visit_scattered(decoder, &few, offset, count);
+    sink->few(sink->context, offset, few.index, few.values, few.count);
+    return CN_OK;
+}
 
 // A tensor that the frame leaves out does not change.
 static cn_err visit_zeros(const struct decoder *decoder, const struct cn_tensor_info *tensor)
 {
     static const float zeros[CN_UPDATE_BLOCK_COUNT];
+    const struct cn_update_sink *sink = decoder->sink;
     size_t count;
 
-    for (size_t done = 0; done < tensor->count; done += count) {
+    for (size_t done = 0; done < tensor->count && !sink->few; done += count) {
         size_t left = tensor->count - done;
         cn_err err;
 
         count = left < CN_UPDATE_BLOCK_COUNT ? left : CN_UPDATE_BLOCK_COUNT;
-        err = decoder->visit(decoder->context, tensor->offset + done, zeros, count);
+        err = sink->visit(sink->context, tensor->offset + done, zeros, count);
         if (err)
             return err;
     }
@@ -252,32 +283,30 @@ static cn_err get_tensor(const struct decoder *decoder, const struct cn_tensor_i
     if (kind == CN_UPDATE_KIND_NONE)
         return visit_zeros(decoder, tensor);
     for (size_t done = 0; done < tensor->count; done += count, block++) {
-        float values[CN_UPDATE_BLOCK_COUNT_MAX];
-        size_t block_size;
+        const uint8_t *at = bytes + *used;
+        size_t left = size - *used, offset = tensor->offset + done, block_size;
         cn_err err;
 
         count = block_count(&decoder->header->rule, tensor, done);
-        err = get_block(&decoder->header->rule, kind, bytes + *used, size - *used, count, values,
-                        &block_size);
+        err = kind == CN_UPDATE_KIND_SPARSE
+                  ? get_sparse(decoder, at, left, offset, count, &block_size)
+                  : get_dense(decoder, kind, at, left, offset, count, &block_size);
         if (err) {
             cn_diag_add(decoder->diag, "update: block %zu of tensor %s: %s", block,
                         tensor->name ? tensor->name : "?", cn_err_text(err));
             return err;
         }
         *used += block_size;
-        err = decoder->visit(decoder->context, tensor->offset + done, values, count);
-        if (err)
-            return err;
     }
     return CN_OK;
 }
 
 // Reads all of a frame but its digest.
 static cn_err walk(const uint8_t *frame, size_t size, const struct cn_layout *layout,
-                   struct cn_diag *diag, struct cn_update_header *header, cn_update_visit *visit,
-                   void *context)
+                   struct cn_diag *diag, struct cn_update_header *header,
+                   const struct cn_update_sink *sink)
 {
-    const struct decoder decoder = {header, diag, visit, context};
+    const struct decoder decoder = {header, diag, sink};
     size_t position;
     cn_err err;
 
@@ -313,12 +342,23 @@ static cn_err ignore(void *context, size_t offset, const float *values, size_t c
     return CN_OK;
 }
 
-cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout *layout,
-                       struct cn_diag *diag, struct cn_update_header *header)
+static void ignore_few(void *context, size_t offset, const uint16_t *index, const float *values,
+                       size_t count)
+{
+    (void)context;
+    (void)offset;
+    (void)index;
+    (void)values;
+    (void)count;
+}
+
+cn_err cn_update_check_few(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                           struct cn_diag *diag, struct cn_update_header *header,
+                           const struct cn_update_sink *sink)
 {
     struct cn_update_header found;
     uint8_t digest[CN_DIGEST_SIZE];
-    cn_err err = walk(frame, size, layout, diag, &found, ignore, NULL);
+    cn_err err = walk(frame, size, layout, diag, &found, sink);
 
     if (err)
         return err;
@@ -331,12 +371,28 @@ cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout
     return CN_OK;
 }
 
-cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layout *layout,
-                        cn_update_visit *visit, void *context)
+cn_err cn_update_check(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                       struct cn_diag *diag, struct cn_update_header *header)
+{
+    const struct cn_update_sink sink = {ignore, ignore_few, NULL};
+
+    return cn_update_check_few(frame, size, layout, diag, header, &sink);
+}
+
+cn_err cn_update_decode_few(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                            const struct cn_update_sink *sink)
 {
     struct cn_update_header header;
 
-    return walk(frame, size, layout, NULL, &header, visit, context);
+    return walk(frame, size, layout, NULL, &header, sink);
+}
+
+cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                        cn_update_visit *visit, void *context)
+{
+    const struct cn_update_sink sink = {visit, NULL, context};
+
+    return cn_update_decode_few(frame, size, layout, &sink);
 }
 
 cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],

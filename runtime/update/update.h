@@ -53,6 +53,23 @@ typedef cn_err cn_update_visit(void *context, size_t offset, const float *values
 cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                         cn_update_visit *visit, void *context);
 
+// The same for who does nothing with zeros: of a sparse block, few is called instead, with the
+// coordinates that were sent, offset + index[i]; of what is left out, nothing.
+typedef void cn_update_visit_few(void *context, size_t offset, const uint16_t *index,
+                                 const float *values, size_t count);
+struct cn_update_sink {
+    cn_update_visit *visit;
+    cn_update_visit_few *few;
+    void *context;
+};
+cn_err cn_update_decode_few(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                            const struct cn_update_sink *sink);
+
+// cn_update_check that hands out what it decodes, before all of it was checked.
+cn_err cn_update_check_few(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                           struct cn_diag *diag, struct cn_update_header *header,
+                           const struct cn_update_sink *sink);
+
 // Rounds weights to what a snapshot of them decodes to and appends that snapshot of version round
 // to out. Weights that are rounded already stay as they are. CN_ERANGE, CN_EDIVERGED for weights
 // that no snapshot can hold; they stay as they were and nothing is appended.

@@ -108,8 +108,15 @@ cn_err cn_update_encode_all(const struct cn_update_header *header, const struct 
                             const float *values, bool feedback, float *decoded,
                             struct cn_buffer *out);
 
+// What a sparse block sends: indices in the block, ascending.
+struct cn_update_few {
+    size_t count;
+    uint16_t index[CN_UPDATE_BLOCK_COUNT_MAX];
+    float values[CN_UPDATE_BLOCK_COUNT_MAX];
+};
+
 // Top-k blocks. Takes the block's share out of pick->ties.
 size_t cn_update_sparse_encode(const float *values, size_t count, uint32_t value_bits,
                                struct cn_update_pick *pick, float *decoded, uint8_t *block);
 cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, uint32_t value_bits,
-                               float *values, size_t *used);
+                               struct cn_update_few *few, size_t *used);

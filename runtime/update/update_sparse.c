@@ -253,7 +253,7 @@ static cn_err get_scale(const uint8_t *bytes, size_t size, struct scale *scale, 
     return CN_OK;
 }
 
-// Reads the coordinates into values, which is zero, and their gaps and levels into sparse.
+// Reads the coordinates into values, and their indices, gaps and levels into sparse.
 static cn_err get_coordinates(struct cn_rice_reader *reader, size_t count,
                               const struct scale *scale, unsigned gap_b, unsigned level_b,
                               struct sparse *sparse, float *values)
@@ -279,7 +279,8 @@ static cn_err get_coordinates(struct cn_rice_reader *reader, size_t count,
             return err;
         value = level_value(scale, level);
         index += gap;
-        values[index++] = negative ? -value : value;
+        values[i] = negative ? -value : value;
+        sparse->index[i] = (uint16_t)index++;
         sparse->gap[i] = (uint16_t)gap;
         sparse->level[i] = (uint8_t)level;
         unsent -= gap;
@@ -297,7 +298,7 @@ static cn_err finish_reader(const struct cn_rice_reader *reader, const uint8_t *
 }
 
 cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, uint32_t value_bits,
-                               float *values, size_t *used)
+                               struct cn_update_few *few, size_t *used)
 {
     struct scale scale = {.value_bits = value_bits};
     struct sparse sparse;
@@ -316,7 +317,7 @@ cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, 
     level_b = head >> 19 & 15;
     if (sparse.count > count || gap_b > GAP_B_MAX || level_b > value_bits)
         return CN_ERANGE;
-    memset(values, 0, 4 * count);
+    few->count = sparse.count;
     if (sparse.count == 0) {
         *used = HEAD_SIZE;
         return head == 0 ? CN_OK : CN_EFORMAT;
@@ -325,9 +326,10 @@ cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, 
     if (err)
         return err;
     reader.from = bytes + HEAD_SIZE + scale_size;
-    err = get_coordinates(&reader, count, &scale, gap_b, level_b, &sparse, values);
+    err = get_coordinates(&reader, count, &scale, gap_b, level_b, &sparse, few->values);
     if (err)
         return err;
+    memcpy(few->index, sparse.index, sparse.count * sizeof(few->index[0]));
     err = finish_reader(&reader, &bytes);
     if (err)
         return err;

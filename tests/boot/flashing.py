@@ -2,8 +2,10 @@
 
 import glob
 import os
+import re
 import shutil
 import subprocess
+import tempfile
 
 from cluster import DIGITS, SOURCE
 
@@ -21,6 +23,21 @@ def make_packages(guest_build, folder, *names):
     subprocess.run(["cpack", "--config", os.path.join(guest_build, "CPackConfig.cmake"), "-B", folder],
                    check=True, capture_output=True)
     return {name: glob.glob(os.path.join(folder, f"{name}_*.deb"))[0] for name in names}
+
+
+def change_package(package, out, version, *changes):
+    """The same package as another version; changes are (control file, pattern, text)."""
+    with tempfile.TemporaryDirectory() as tree:
+        subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
+        for name, pattern, text in (("control", r"^Version: .*", f"Version: {version}"), *changes):
+            path = os.path.join(tree, "DEBIAN", name)
+            with open(path) as file:
+                content, count = re.subn(pattern, text, file.read(), flags=re.MULTILINE)
+            assert count == 1, f"{pattern} in {name}"
+            with open(path, "w") as file:
+                file.write(content)
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, out], check=True, capture_output=True)
+    return out
 
 
 def path_with(host_bin):

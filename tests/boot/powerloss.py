@@ -2,14 +2,17 @@
 write. The log is replayed to many states in which a cut could have left the disk; each is mounted, which
 recovers its journal, and the aggregator and the checkpoint of the board are read from it.
 
-A disk keeps what was flushed. Of the writes after the last flush any subset may be there, in pieces of
-4 KiB. Nothing that a flush had made durable may be missing later: what was acknowledged was flushed
-before. On some of the states the run is taken up again, to its end.
+A disk keeps what was flushed. Of the writes after the last flush any part may be there, in pieces of 4 KiB: all,
+none, those up to some moment, any others. When the node says that its update of a round was accepted, witness.c
+writes that to the same log, so of each state it is known what had been promised before: the aggregator must
+still hold that update, and the board must be past the round's training. On some of the states the run is
+taken up again, to its end.
 
-usage: powerloss.py HOST_BIN GUEST_BUILD [STATES]     (root)
+With --omit the guest's programs leave out syncs, and the test passes when that is found.
+
+usage: powerloss.py HOST_BIN GUEST_BUILD STATES [--omit directory|all]     (root)
 """
 
-import glob
 import hashlib
 import json
 import os
@@ -25,12 +28,20 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 
 from cluster import DIGITS, Cluster  # noqa: E402
+from flashing import make_base, make_packages  # noqa: E402
 from guest import Guest, missing_tools  # noqa: E402
 
 BOARD = "board-1"
 PIECE = 8  # sectors of 512 bytes
 FLUSH, FUA, DISCARD = 1, 2, 4
 ROUNDS = 6
+PHASES = {0: 0, 2: 1, 3: 2, 1: 3}  # empty, training, sending, over
+SENDING = PHASES[3]
+PROMISE = b"cairn-promise"
+DISK_SIZE, STATE_SIZE = 24 << 20, 20 << 20  # behind the file system: the promises
+PICKS = 4
+MODEL = os.path.join(DIGITS, "digits-mlp.onnx")
+COMPILER = "aarch64-linux-gnu-gcc"
 
 SITE = """\
 schema: cairn/site/v1
@@ -80,24 +91,40 @@ def read_log(path):
     return entries
 
 
-def crash_states(base, entries, seed):
-    """Yields (number of flushes before, image, whether everything pending is in it)."""
-    choice = random.Random(seed)
-    durable, pending, flushes = bytearray(base), [], 0
+def put(image, entry):
+    image[entry[0] * 512 : entry[0] * 512 + len(entry[2])] = entry[2]
 
-    def put(image, entry):
-        image[entry[0] * 512 : entry[0] * 512 + len(entry[2])] = entry[2]
+
+def promise_in(entries):
+    """The last round whose acceptance the node announced there; 0 for none."""
+    return max((struct.unpack_from("<I", entry[2], 16)[0] for entry in entries if entry[2].startswith(PROMISE)),
+               default=0)
+
+
+def picks_of(pending, choice):
+    """(name, what of the pending writes is on the disk, how many of them came before the cut)."""
+    count, moment = len(pending), choice.randrange(len(pending))
+    yield "all", pending, count
+    yield "up to a moment", pending[:moment], moment
+    yield "some", [entry for entry in pending if choice.random() < 0.5], count
+    yield "none", [], count
+
+
+def crash_states(base, entries, seed):
+    """Yields (flushes before, pick, image, last round promised before the cut)."""
+    choice = random.Random(seed)
+    durable, pending, flushes, promised = bytearray(base), [], 0, 0
 
     for entry in entries:
         if entry[1] & FLUSH and pending:
-            for pick in ("all", "some", "none"):
+            for name, picked, cut in picks_of(pending, choice):
                 image = bytearray(durable)
-                for one in pending:
-                    if pick == "all" or (pick == "some" and choice.random() < 0.5):
-                        put(image, one)
-                yield flushes, image, pick
+                for one in picked:
+                    put(image, one)
+                yield flushes, name, image, max(promised, promise_in(pending[:cut]))
             for one in pending:
                 put(durable, one)
+            promised = max(promised, promise_in(pending))
             pending = []
         if entry[1] & FLUSH:
             flushes += 1
@@ -108,7 +135,7 @@ def crash_states(base, entries, seed):
 
 
 def read_checkpoint(folder):
-    """(round, steps) of the newest whole slot; None without one."""
+    """(round, how far in it, steps) of the newest whole slot; None without one (runtime/round/CHECKPOINT.md)."""
     best = None
     for slot in ("checkpoint.a", "checkpoint.b"):
         try:
@@ -116,26 +143,28 @@ def read_checkpoint(folder):
                 content = file.read()
         except FileNotFoundError:
             continue
-        if len(content) < 296 or content[:7] != b"cairnck" or struct.unpack_from("<Q", content, 8)[0] != len(content):
+        if len(content) < 336 or content[:7] != b"cairnck" or struct.unpack_from("<Q", content, 8)[0] != len(content):
             continue
         if hashlib.sha256(content[:-32]).digest() != content[-32:]:
             continue
         counter, = struct.unpack_from("<Q", content, 16)
-        round_number, steps = struct.unpack_from("<II", content, 40)
+        phase, number, steps = struct.unpack_from("<III", content, 36)
         if best is None or counter > best[0]:
-            best = (counter, round_number, steps)
+            best = (counter, number, PHASES[phase], steps)
     return best and best[1:]
 
 
 class Explorer:
-    def __init__(self, cluster):
-        self.cluster = cluster
+    """Mounts states and asks the programs what they find. with_gateway: its state is on that disk, too."""
+
+    def __init__(self, cluster, with_gateway):
+        self.cluster, self.with_gateway = cluster, with_gateway
         self.mount = cluster.path("mount")
         os.mkdir(self.mount)
-        self.image = cluster.path("crash.img")
+        self.looked = 0
+        self.durable, self.durable_at = ((0, 0, 0), None), 0  # found where nothing was missing, at an earlier flush
         state = os.path.join(self.mount, "aggregator")
-        model = os.path.join(DIGITS, "digits-mlp.onnx")
-        cluster.write("gateway.yaml", GATEWAY.format(state=state, port=cluster.port, model=model, rounds=ROUNDS))
+        cluster.write("gateway.yaml", GATEWAY.format(state=state, port=cluster.port, model=MODEL, rounds=ROUNDS))
         cluster.write("board-1.yaml", f"""\
 schema: cairn/site/v1
 name: board-1
@@ -144,21 +173,29 @@ aggregator: {{address: "127.0.0.1:{cluster.port}", key: keys/board-1.key}}
 data: {{digits: {{inputs: {DIGITS}/board-1-images.npy, labels: {DIGITS}/board-1-labels.npy}}}}
 """)
 
+    def ask_gateway(self):
+        status = self.cluster.command(self.cluster.aggregator, "status", "--json", "gateway.yaml")
+        run = json.loads(status.stdout.splitlines()[0])
+        if run["version"] > 0:
+            self.cluster.command(self.cluster.aggregator, "replay", "gateway.yaml")
+        return run["version"], run["round"], run["accepted"]
+
     def look(self, image, go_on):
-        """What both programs find in a state: (versions, updates, checkpoint)."""
-        with open(self.image, "wb") as file:
+        """What both programs find: (versions, round, its updates), checkpoint."""
+        # A new file each time: a mount namespace made meanwhile by others keeps the one before mounted for a while.
+        self.looked += 1
+        path = self.cluster.path(f"crash-{self.looked}.img")
+        with open(path, "wb") as file:
             file.write(image)
-        subprocess.run(["mount", "-o", "loop,noatime", self.image, self.mount], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "loop,noatime", path, self.mount], check=True, capture_output=True)
+        os.unlink(path)
         try:
-            status = self.cluster.command(self.cluster.aggregator, "status", "--json", "gateway.yaml")
-            run = json.loads(status.stdout.splitlines()[0])
-            if run["version"] > 0:
-                self.cluster.command(self.cluster.aggregator, "replay", "gateway.yaml")
-            found = (run["version"], run["round"], run["accepted"]), read_checkpoint(self.mount)
+            found = self.ask_gateway() if self.with_gateway else (0, 0, 0), read_checkpoint(self.mount)
             if go_on:
                 self.go_on()
             return found
         finally:
+            self.cluster.stop_all()
             subprocess.run(["umount", self.mount], check=True)
 
     def go_on(self):
@@ -168,88 +205,115 @@ data: {{digits: {{inputs: {DIGITS}/board-1-images.npy, labels: {DIGITS}/board-1-
         self.cluster.wait_for_end(60)
         assert self.cluster.status()["version"] == ROUNDS
 
+    def complaint(self, flush, pick, image, promised, go_on):
+        """What is wrong with a state, or None."""
+        try:
+            found = self.look(image, go_on)
+        except (AssertionError, subprocess.CalledProcessError) as error:
+            return f"refused: {error}"
+        (version, number, accepted), checkpoint = found
+        if promised and (checkpoint or (0, 0)) < (promised, SENDING):
+            return f"the update of round {promised} was accepted, and the board is at {checkpoint}"
+        if self.with_gateway and version < promised and not (number == promised and accepted > 0):
+            return f"the update of round {promised} was accepted, and the gateway holds {found[0]}"
+        if flush > self.durable_at and not (found[0] >= self.durable[0] and
+                                            (checkpoint or (0,)) >= (self.durable[1] or (0,))):
+            return f"{found}, though {self.durable} had been flushed"
+        if pick == "all" and not go_on:
+            self.durable, self.durable_at = found, flush
+        return None
 
-def record(cluster, host_bin, guest_build):
+
+def make_witness(cluster):
+    library = cluster.path("witness.so")
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-D_GNU_SOURCE", "-o", library,
+                    os.path.join(HERE, "witness.c")], check=True)
+    return library
+
+
+def record(cluster, host_bin, guest_build, omit):
     """Trains in a guest; returns the disk of state as it was, and the log of its writes."""
-    base, image, data = cluster.path("base.img"), cluster.path("board.img"), cluster.path("data.img")
-    log, tree = cluster.path("writes.log"), cluster.path("tree")
-    subprocess.run([os.path.join(SOURCE, "boards", "qemu-virt-arm64", "image", "small"), base], check=True)
-    packages = cluster.path("packages")
-    subprocess.run(["cpack", "--config", os.path.join(guest_build, "CPackConfig.cmake"), "-B", packages], check=True,
-                   capture_output=True)
+    base, data = make_base("small", cluster.path("base.img")), cluster.path("data.img")
+    log, tree, image = cluster.path("writes.log"), cluster.path("tree"), cluster.path("board.img")
+    debs = make_packages(guest_build, cluster.path("packages"), "cairn-node", "cairn-aggregator")
+    state = "/var/lib/aggregator" if omit == "directory" else "/var/lib/cairn/aggregator"
     cluster.write("site.yaml", SITE.format(source=SOURCE))
-    cluster.write("guest-gateway.yaml", GATEWAY.format(state="/var/lib/cairn/aggregator", port=5684,
-                                                       model="/data/model.onnx", rounds=ROUNDS))
+    cluster.write("guest-gateway.yaml", GATEWAY.format(state=state, port=5684, model="/data/model.onnx", rounds=ROUNDS))
     os.mkdir(tree)
-    cluster.write("enrol.yaml", GATEWAY.format(state=os.path.join(tree, "aggregator"), port=cluster.port,
-                                               model=os.path.join(DIGITS, "digits-mlp.onnx"), rounds=ROUNDS))
+    enrolled = os.path.join(tree, "aggregator")
+    cluster.write("enrol.yaml", GATEWAY.format(state=enrolled, port=cluster.port, model=MODEL, rounds=ROUNDS))
     cluster.command(cluster.aggregator, "enroll", "enrol.yaml", BOARD, "-o", f"keys/{BOARD}.key")
-    debs = [path for path in glob.glob(os.path.join(packages, "*.deb"))
-            if "cairn-node" in path or "cairn-aggregator" in path]
     adds = {f"{DIGITS}/board-1-images.npy": "/data/images.npy", f"{DIGITS}/board-1-labels.npy": "/data/labels.npy",
-            f"{DIGITS}/digits-mlp.onnx": "/data/model.onnx",
-            cluster.path("guest-gateway.yaml"): "/etc/cairn/gateway.yaml"}
+            MODEL: "/data/model.onnx", make_witness(cluster): "/data/witness.so",
+            cluster.path("guest-gateway.yaml"): "/etc/cairn/gateway.yaml",
+            os.path.join(enrolled, "ledger.sqlite"): "/var/lib/aggregator/ledger.sqlite"}
     cluster.command(os.path.join(host_bin, "cairn-flash"), "image", "--base", base, "--site", "site.yaml", "--name",
                     BOARD, "--key", f"keys/{BOARD}.key", "-o", image,
-                    *(word for deb in debs for word in ("--deb", deb)),
+                    *(word for deb in debs.values() for word in ("--deb", deb)),
                     *(word for source, to in adds.items() for word in ("--add", f"{source}:{to}")))
     os.rename(base + ".kernel", image + ".kernel")
     with open(data, "wb") as file:
-        file.truncate(24 << 20)
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", tree, data],
-                   check=True)
+        file.truncate(DISK_SIZE)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", tree, data,
+                    str(STATE_SIZE >> 10)], check=True)
     shutil.copy(data, data + ".before")
     with open(log, "wb") as file:
         file.truncate(2 << 30)
-    with Guest(image, cluster.path("logs", "guest.log")) as guest:
-        guest.start("cairn.poweroff cairn.data=/dev/vda cairn.options=--until-end", [
+    options = f"cairn.poweroff cairn.data=/dev/vda cairn.options=--until-end LD_PRELOAD=/data/witness.so " \
+              f"WITNESS_DISK=/dev/vda WITNESS_AT={STATE_SIZE + (1 << 20)} OMIT={omit or 'nothing'}"
+    with Guest(image, cluster.path("logs", "guest.log"), options) as guest:
+        guest.start(devices=[
             "-blockdev", f"driver=file,filename={data},node-name=data",
             "-blockdev", f"driver=file,filename={log},node-name=log",
             "-blockdev", "driver=blklogwrites,file=data,log=log,log-sector-size=512,node-name=logged",
             "-device", "virtio-blk-pci,drive=logged,romfile="])
-        guest.wait_for_power_off(180)
+        guest.wait_for_power_off(300)
     with open(data + ".before", "rb") as file:
         return file.read(), read_log(log)
 
 
-def main(host_bin, guest_build, wanted):
+def explore(explorer, base, entries, wanted):
+    """Tries about as many states as wanted, evenly over the run; (tried, bad) of each pick."""
+    total = sum(1 for _ in crash_states(base, entries, 1))
+    step = max(1, total // PICKS // max(1, wanted // PICKS))
+    table, resumed, begun = {}, 0, time.monotonic()
+    for number, (flush, pick, image, promised) in enumerate(crash_states(base, entries, 1)):
+        if number // PICKS % step:
+            continue
+        tried = sum(row[0] for row in table.values())
+        go_on = explorer.with_gateway and tried % 25 == 24
+        complaint = explorer.complaint(flush, pick, image, promised, go_on)
+        row = table.setdefault(pick, [0, 0])
+        row[0] += 1
+        row[1] += complaint is not None
+        resumed += go_on
+        if complaint:
+            print(f"flush {flush}, {pick}: {complaint}", flush=True)
+    print(f"of {total} states, {resumed} of those tried taken up to the end, {time.monotonic() - begun:.0f} s")
+    print("| pending writes on the disk | states tried | bad |\n|---|---|---|")
+    for pick, (tried, bad) in table.items():
+        print(f"| {pick} | {tried} | {bad} |")
+    return sum(row[0] for row in table.values()), sum(row[1] for row in table.values())
+
+
+def main(host_bin, guest_build, wanted, omit):
     with Cluster(host_bin, {}) as cluster:
-        base, entries = record(cluster, host_bin, guest_build)
+        base, entries = record(cluster, host_bin, guest_build, omit)
         flushes = sum(1 for entry in entries if entry[1] & FLUSH)
-        print(f"{len(entries)} pieces of 4 KiB written, {flushes} flushes", flush=True)
-        explorer = Explorer(cluster)
-        total = sum(1 for _ in crash_states(base, entries, 1))
-        step = max(1, total // wanted)
-        tried = bad = resumed = 0
-        durable = ((0, 0, 0), None)  # of the last state with everything, at an earlier flush
-        durable_at = 0
-        begun = time.monotonic()
-        for number, (flush, image, pick) in enumerate(crash_states(base, entries, 1)):
-            if number % step and pick != "all":
-                continue
-            if number % step > 2:
-                continue
-            go_on = tried % 25 == 24
-            try:
-                found = explorer.look(image, go_on)
-                resumed += go_on
-                if flush > durable_at and not (found[0] >= durable[0] and (found[1] or (0, 0)) >= (durable[1] or (0, 0))):
-                    bad += 1
-                    print(f"flush {flush}, {pick}: {found} after {durable}", flush=True)
-            except (AssertionError, subprocess.CalledProcessError) as error:
-                bad += 1
-                print(f"flush {flush}, {pick}: {error}", flush=True)
-                found = None
-            if pick == "all" and found and not go_on:
-                durable, durable_at = found, flush
-            tried += 1
-        print(f"of {total} states {tried} tried, {bad} bad, {resumed} taken up to the end, "
-              f"{time.monotonic() - begun:.0f} s; last {durable}")
-        assert bad == 0 and durable[0][0] >= 1
+        promises = promise_in(entries)
+        print(f"{len(entries)} pieces of 4 KiB written, {flushes} flushes, {promises} rounds promised", flush=True)
+        assert promises == ROUNDS, "the witness saw too little"
+        explorer = Explorer(cluster, with_gateway=omit != "directory")
+        tried, bad = explore(explorer, base, entries, wanted)
+        print(f"{tried} states tried, {bad} bad")
+        if omit:
+            assert bad > 0, f"nobody noticed that syncs were left out ({omit})"
+        else:
+            assert bad == 0 and explorer.durable[0][0] >= 1
 
 
 if __name__ == "__main__":
-    if os.getuid() != 0 or missing_tools("losetup"):
-        print("skipped: needs root, " + ", ".join(missing_tools("losetup")))
+    if os.getuid() != 0 or missing_tools("losetup", COMPILER):
+        print("skipped: needs root, " + ", ".join(missing_tools("losetup", COMPILER)))
         sys.exit(77)
-    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), int((sys.argv[3:] or ["300"])[0]))
+    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), int(sys.argv[3]), (sys.argv[5:] or [None])[0])

@@ -177,6 +177,7 @@ def lies_in_declarations(attack, now, frame):
     board = attack.board
     wrong = bytes(32)
     attack.rejected("another run", board.send(declaration_of(now, frame, _1=now[1] ^ 1), frame), "another run")
+    attack.rejected("a measurement", board.send(declaration_of(now, frame, _1=0), frame), "nothing is kept")
     attack.rejected("a later round", board.send(declaration_of(now, frame, _2=now[4] + 1), frame), "not open")
     attack.rejected("another base", board.send(declaration_of(now, frame, _5=wrong), frame), "another version")
     for what, declaration in {
@@ -234,6 +235,9 @@ def lies_in_frames(attack, now, frame):
         refused(f"{value} as a weight change", frame_of(now, "evil", values=[value] + [0.0] * (TOTAL - 1)))
     refused("a flipped bit", patched(frame, 200, bytes([frame[200] ^ 1])), "block 0")
     refused("a digest of its own that does not fit", frame[:-1] + bytes([frame[-1] ^ 1]))
+    refused("a bomb: 2^60 values in few bytes", patched(frame, 32, struct.pack("<Q", 1 << 60)), "values")
+    refused("a snapshot", patched(frame, 11, b"\x01"), "snapshot")
+    refused("a change to round by", patched(frame, 11, b"\x04"), "aggregator")
     refused("a frame that ends early", seal(frame[:-1000]))
     refused("a frame that goes on", seal(frame[:-32] + bytes(40)))
     refused("nothing but a header", frame[:80])

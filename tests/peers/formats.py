@@ -202,7 +202,7 @@ MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
 MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
        "send": {"optimizer", "residual"}}
-CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIII")
+CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIIQ32s")
 
 
 class Checkpoint(NamedTuple):
@@ -238,6 +238,8 @@ class Checkpoint(NamedTuple):
     steps: int
     residual_version: int
     halves: int
+    cursor: int
+    zeros: bytes
     frame: bytes = b""
 
 
@@ -250,8 +252,8 @@ def get_array(data, count):
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse((found.magic, found.halves) not in ((b"cairnck2", 0), (b"cairnck3", 1)), "magic of a checkpoint")
-    refuse(found.size != len(data), "size of a checkpoint")
+    refuse(found.magic != b"cairnck3" or found.size != len(data), "magic or size of a checkpoint")
+    refuse(found.halves > 1 or any(found.zeros), "what is not in use")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
     phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]

@@ -52,6 +52,8 @@ static void make_state(enum cn_phase phase, struct cn_checkpoint *made)
         .guard = {.factor = 0.5, .streak = 2},
         .steps = 40,
         .residual_version = 7,
+        .cursor = 1ull << 40,
+        .micro = {3, 0x1234, [15] = 0xffff},
     };
     memset(made->graph, 1, CN_DIGEST_SIZE);
     memset(made->base_digest, 2, CN_DIGEST_SIZE);
@@ -116,6 +118,8 @@ static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoin
     assert_int_equal(a->guard.streak, b->guard.streak);
     assert_int_equal(a->steps, b->steps);
     assert_int_equal(a->residual_version, b->residual_version);
+    assert_true(a->cursor == b->cursor);
+    assert_memory_equal(a->micro, b->micro, sizeof(a->micro));
     expect_row(a->base, b->base);
     expect_row(a->weights, b->weights);
     expect_row(a->optimizer, b->optimizer);
@@ -192,7 +196,7 @@ static void halve(struct cn_row *row)
     *row = half;
 }
 
-// In bfloat16 the three rows that wait take half of the bytes, and the version says so.
+// In bfloat16 the three rows that wait take half of the bytes, and a flag says so.
 static void a_residual_in_halves_comes_back_as_it_was_saved(void **state)
 {
     struct fixture *f = *state;
@@ -210,17 +214,15 @@ static void a_residual_in_halves_comes_back_as_it_was_saved(void **state)
         halve(&made.change);
         assert_int_equal(cn_checkpoint_encode(&made, &halves), CN_OK);
         assert_int_equal(full.size - halves.size, 2 * TOTAL * (phase == CN_PHASE_SEND ? 3 : 1));
-        assert_memory_equal(halves.data, "cairnck3", 8);
-        assert_memory_equal(full.data, "cairnck2", 8);
         assert_int_equal(cn_checkpoint_decode(halves.data, halves.size, TOTAL, 1000, NULL, &back),
                          CN_OK);
         expect_same(&made, &back);
-        // The flag without the version, and the version without the flag.
+        // The flag without halves, and halves without the flag.
         for (int i = 0; i < 2; i++) {
             uint8_t *bytes = i ? full.data : halves.data;
             size_t size = i ? full.size : halves.size;
 
-            bytes[7] ^= 1;
+            bytes[300] ^= 1;
             cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, bytes + size - CN_DIGEST_SIZE);
             assert_int_equal(cn_checkpoint_decode(bytes, size, TOTAL, 1000, NULL, &f->loaded),
                              CN_EFORMAT);
@@ -293,7 +295,7 @@ static void a_flipped_bit_anywhere_brings_the_other_slot_back(void **state)
     save_step(f, 1);
     save_step(f, 2);
     bytes = cn_flaky_store_bytes(&f->flaky, "checkpoint.a", &size);
-    for (size_t bit = 0; bit < 8 * size; bit += bit < 8 * 304 ? 1 : 13) {
+    for (size_t bit = 0; bit < 8 * size; bit += bit < 8 * 344 ? 1 : 13) {
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_int_equal(load(f), CN_OK);
         assert_int_equal(f->loaded.step, 1);

@@ -20,6 +20,7 @@
 #define WAIT_MS 3000
 #define KEPT 8
 #define MUCH 600
+#define CAPTURED 40
 
 struct world {
     char address[32];
@@ -407,6 +408,11 @@ struct middleman {
     uint8_t last[2048];
     ssize_t size;
     size_t largest; // datagram of the server
+    // With keep, a copy of what the client sent.
+    bool keep;
+    uint8_t kept[CAPTURED][2048];
+    ssize_t kept_sizes[CAPTURED];
+    int kept_count;
 };
 
 static void pass(struct middleman *middleman)
@@ -418,6 +424,10 @@ static void pass(struct middleman *middleman)
     while ((size = recvfrom(middleman->near, middleman->last, sizeof(middleman->last), MSG_DONTWAIT,
                             (struct sockaddr *)&middleman->client, &length)) > 0) {
         middleman->size = size;
+        if (middleman->keep && middleman->kept_count < CAPTURED) {
+            memcpy(middleman->kept[middleman->kept_count], middleman->last, (size_t)size);
+            middleman->kept_sizes[middleman->kept_count++] = size;
+        }
         sendto(middleman->far, middleman->last, (size_t)size, 0,
                (struct sockaddr *)&middleman->server, sizeof(middleman->server));
     }
@@ -440,6 +450,15 @@ static int bind_to(char address[32])
     return fd;
 }
 
+static void connect_through(struct world *world, struct middleman *middleman)
+{
+    for (int i = 0; i < 2000 && state_of(world->client) != CN_EXCHANGE_UP; i++) {
+        pass(middleman);
+        turn(world);
+    }
+    assert_int_equal(state_of(world->client), CN_EXCHANGE_UP);
+}
+
 // A client and a server with the middleman between them.
 static void start_between(struct world *world, struct middleman *middleman)
 {
@@ -454,11 +473,7 @@ static void start_between(struct world *world, struct middleman *middleman)
     middleman->near = bind_to(world->address);
     middleman->far = bind_to(other);
     world->client = open_client(world, "board-1", '1');
-    for (int i = 0; i < 2000 && state_of(world->client) != CN_EXCHANGE_UP; i++) {
-        pass(middleman);
-        turn(world);
-    }
-    assert_int_equal(state_of(world->client), CN_EXCHANGE_UP);
+    connect_through(world, middleman);
 }
 
 static void exchange_between(struct world *world, struct middleman *middleman, int replies)
@@ -533,6 +548,73 @@ static void a_session_does_not_move_to_who_forges_or_repeats_its_datagrams(void 
     close(stranger);
     close(middleman.near);
     close(middleman.far);
+    stop(&world);
+}
+
+// All that was captured, in its order and backwards, from the socket.
+static void inject(struct world *world, const struct middleman *middleman, int from)
+{
+    for (int i = 0; i < 2 * middleman->kept_count; i++) {
+        int one = i < middleman->kept_count ? i : 2 * middleman->kept_count - 1 - i;
+
+        sendto(from, middleman->kept[one], (size_t)middleman->kept_sizes[one], 0,
+               (const struct sockaddr *)&middleman->server, sizeof(middleman->server));
+        turn(world);
+    }
+    idle(world, 20);
+}
+
+// From the board's own address, from that of another board's session and from a stranger's; in the
+// session in which it was captured and in the next.
+static void captured_chunks_are_taken_neither_again_nor_as_another_boards(void **state)
+{
+    struct cn_exchange_request put = {
+        .method = CN_COAP_PUT, .path = "u/a/7", .body = (const uint8_t *)"xy", .size = 2};
+    static struct middleman first, second;
+    struct world world = {0};
+    struct cn_exchange *clients[2];
+    char first_address[32], other[32];
+    int stranger;
+
+    (void)state;
+    start_between(&world, &first);
+    snprintf(first_address, sizeof(first_address), "%s", world.address);
+    second.server = first.server;
+    second.near = bind_to(world.address);
+    second.far = bind_to(other);
+    stranger = bind_to(other);
+    clients[0] = world.client;
+    world.client = clients[1] = open_client(&world, "board-2", '2');
+    connect_through(&world, &second);
+    request(&world, &put);
+    exchange_between(&world, &second, 1);
+    world.client = clients[0];
+    first.keep = true;
+    for (int i = 0; i < 20; i++) {
+        request(&world, &put);
+        exchange_between(&world, &first, i + 2);
+    }
+    first.keep = false;
+    assert_int_equal(world.requests, 21);
+    assert_int_equal(first.kept_count, 20);
+    inject(&world, &first, first.far);
+    inject(&world, &first, second.far);
+    inject(&world, &first, stranger);
+    clients[0]->ops->close(clients[0]);
+    snprintf(world.address, sizeof(world.address), "%s", first_address);
+    world.client = clients[0] = open_client(&world, "board-1", '1');
+    connect_through(&world, &first);
+    inject(&world, &first, first.far);
+    assert_int_equal(world.requests, 21);
+    for (int i = 0; i < 2; i++) { // and both sessions are as they were
+        world.client = clients[i];
+        request(&world, &put);
+        exchange_between(&world, i ? &second : &first, 22 + i);
+        assert_int_equal(world.requests, 22 + i);
+    }
+    clients[0]->ops->close(clients[0]);
+    close(stranger);
+    close(first.near), close(first.far), close(second.near), close(second.far);
     stop(&world);
 }
 
@@ -702,6 +784,43 @@ static void where_udp_does_not_get_through_tcp_is_used(void **state)
     stop(&world);
 }
 
+static void ipv4_and_ipv6_are_served_at_the_same_port(void **state)
+{
+    struct world world = {.transport = CN_LINK_TCP};
+    char v4[32], v6[32], text[32];
+    const char *listen[] = {v4, v6};
+    struct cn_coap_server_config config = {
+        .listen = listen,
+        .listen_count = 2,
+        .routes = routes,
+        .route_count = sizeof(routes) / sizeof(routes[0]),
+        .context = &world,
+        .find_key = find_key,
+        .handshakes_max = 10,
+        .sessions_max = 10,
+    };
+    int port, probe = socket(AF_INET6, SOCK_DGRAM, 0);
+
+    (void)state;
+    if (probe < 0)
+        skip(); // a machine without IPv6
+    close(probe);
+    cn_log_set_level(CN_LOG_ERROR);
+    free_port(text);
+    port = atoi(strchr(text, ':') + 1);
+    snprintf(v4, sizeof(v4), "0.0.0.0:%d", port);
+    snprintf(v6, sizeof(v6), "[::]:%d", port);
+    assert_int_equal(cn_coap_server_open(&config, &world.server), CN_OK);
+    for (int i = 0; i < 2; i++) {
+        snprintf(world.address, sizeof(world.address), i ? "[::1]:%d" : "127.0.0.1:%d", port);
+        world.client = open_client(&world, i ? "board-2" : "board-1", i ? '2' : '1');
+        wait_for(&world, CN_EXCHANGE_UP);
+        if (!i)
+            world.client->ops->close(world.client);
+    }
+    stop(&world);
+}
+
 static void connections_that_say_nothing_make_room(void **state)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -768,12 +887,14 @@ int main(void)
         cmocka_unit_test(the_newest_session_of_a_board_ends_the_older_one),
         cmocka_unit_test(a_large_answer_goes_to_a_new_address_only_after_proof),
         cmocka_unit_test(a_session_does_not_move_to_who_forges_or_repeats_its_datagrams),
+        cmocka_unit_test(captured_chunks_are_taken_neither_again_nor_as_another_boards),
         cmocka_unit_test(one_board_too_many_is_told_to_come_back),
         cmocka_unit_test(a_board_that_asks_too_often_is_told_so_and_others_are_served),
         cmocka_unit_test(a_flood_of_hellos_without_a_cookie_keeps_nobody_out),
         cmocka_unit_test(over_tcp_messages_are_large_and_forward_secret),
         cmocka_unit_test(over_tcp_a_wrong_key_is_refused),
         cmocka_unit_test(where_udp_does_not_get_through_tcp_is_used),
+        cmocka_unit_test(ipv4_and_ipv6_are_served_at_the_same_port),
         cmocka_unit_test(connections_that_say_nothing_make_room),
         cmocka_unit_test(names_are_looked_up_and_a_second_address_is_tried),
     };

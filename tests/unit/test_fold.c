@@ -156,6 +156,15 @@ static void an_update_that_fails_changes_nothing(void **state)
     assert_int_equal(cn_fold_finish(f->fold, before), CN_OK);
     f->frames[3].data[f->frames[3].size - 40] ^= 1;
     assert_int_not_equal(add(f, 3, 10), CN_OK);
+    // Wherever it fails, in the digest at last, what was added until then is taken back.
+    f->frames[3].data[f->frames[3].size - 40] ^= 1;
+    for (size_t i = 0; i < f->frames[3].size; i += 97) {
+        uint8_t *byte = &f->frames[3].data[f->frames[3].size - 1 - i];
+
+        *byte ^= 1;
+        assert_int_not_equal(add(f, 3, 10), CN_OK);
+        *byte ^= 1;
+    }
     assert_int_equal(add(f, 1, 0), CN_ERANGE);
     assert_int_equal(add(f, 1, CN_UPDATE_WEIGHT_MAX), CN_ERANGE);
     assert_int_equal(add(f, 1, UINT64_MAX), CN_ERANGE);

@@ -41,6 +41,39 @@ static void a_board_is_enrolled_once(void **state)
     assert_int_equal(world_enroll(world, "a", "h", 0), CN_EEXIST);
 }
 
+static struct cn_ledger_version version_zero(void)
+{
+    struct cn_ledger_version made = {.number = 0};
+    memset(made.digest, 7, sizeof(made.digest));
+    return made;
+}
+
+// Means over samples: of the groups, or of the central set.
+static void measures_of_a_version_are_means_over_the_samples(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_version version = version_zero();
+    struct cn_ledger_contribution first = contribution("g", 1), second = contribution("h", 2);
+    const struct cn_ledger_metrics central = {
+        .loss = 10, .correct = 9, .count = 10, .measures = {.top5 = 1, .f1 = 0.75}};
+    first.held_out_count = 30;
+    first.measures = (struct cn_measures){.f1 = 0.5, .mae = 4};
+    second.held_out_count = 10;
+    second.measures = (struct cn_measures){.f1 = 0.9, .mae = 8};
+    assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_find_version(world->ledger, 0, &version), CN_OK);
+    assert_true(version.boards.measures.f1 == 0 && version.central.measures.f1 == 0);
+    assert_int_equal(cn_ledger_accept(world->ledger, &first), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &second), CN_OK);
+    assert_int_equal(cn_ledger_set_central(world->ledger, 0, &central), CN_OK);
+    assert_int_equal(cn_ledger_find_version(world->ledger, 0, &version), CN_OK);
+    assert_true(version.boards.measures.f1 > 0.599 && version.boards.measures.f1 < 0.601);
+    assert_true(version.boards.measures.mae > 4.99 && version.boards.measures.mae < 5.01);
+    assert_true(version.central.measures.f1 == 0.75 && version.central.measures.top5 == 1);
+    assert_true(version.central.count == 10 && version.central.measures.mae == 0);
+}
+
 static void a_revoked_board_may_come_back_with_a_new_group(void **state)
 {
     struct world *world = *state;
@@ -152,6 +185,8 @@ int main(void)
                                         open_world, close_world),
         cmocka_unit_test_setup_teardown(the_outcome_of_a_round_is_final_once_it_closes, open_world,
                                         close_world),
+        cmocka_unit_test_setup_teardown(measures_of_a_version_are_means_over_the_samples,
+                                        open_world, close_world),
         cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model_and_job, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(the_identity_survives_and_nobody_else_can_read_it,

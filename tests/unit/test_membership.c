@@ -19,6 +19,7 @@
 #define VIEWS_MAX 4096
 #define FORM_MS 3000
 #define REJOIN_MS 1000
+#define FRESH_MS 750 // three heartbeats
 #define OPEN_MS 1200 // the time a ring takes to give up opening
 
 // A message on its way.
@@ -32,7 +33,8 @@ struct flying {
 // A board as far as membership sees it: what it persisted, its process, its ring.
 struct node {
     struct cn_membership *membership; // NULL: down
-    uint64_t persisted_epoch;
+    uint64_t persisted_epoch, taken_epoch;
+    bool disk_full;
     uint64_t back_at_ms; // while down
     struct cn_state_tag tag;
     uint8_t job[CN_DIGEST_SIZE];
@@ -58,8 +60,9 @@ struct world {
     uint32_t loss_percent, copy_percent, delay_ms;
     uint32_t island;         // bit set of nodes cut off from the others
     uint32_t crash_permille; // for each node and second
-    bool silent_rings;       // do not notice that a member is gone
-    bool broken;             // a promise was broken; text says which
+    uint32_t min_members;
+    bool silent_rings; // do not notice that a member is gone
+    bool broken;       // a promise was broken; text says which
     char text[200];
 };
 
@@ -78,6 +81,7 @@ static void start(struct world *world, uint32_t index)
                                           .count = world->count,
                                           .form_ms = FORM_MS,
                                           .rejoin_ms = REJOIN_MS,
+                                          .min_members = world->min_members,
                                           .boot_id =
                                               ((uint64_t)draw(world, UINT32_MAX) << 8) + index};
 
@@ -197,8 +201,9 @@ static void take_view(struct world *world, uint32_t index)
         crash(world, index, 500); // between taking and persisting: nobody saw the view
         return;
     }
-    if (view.view.epoch <= node->persisted_epoch)
+    if (view.view.epoch < node->persisted_epoch || view.view.epoch <= node->taken_epoch)
         complain(world, "the epoch did not grow", view.view.epoch);
+    node->taken_epoch = view.view.epoch;
     if (view.view.ranks[view.view.rank] != index)
         complain(world, "the rank is wrong", view.view.epoch);
     node->persisted_epoch = view.view.epoch;
@@ -271,6 +276,7 @@ static void run_node(struct world *world, uint32_t index)
 {
     struct node *node = &world->nodes[index];
     uint8_t bytes[CN_PEER_MESSAGE_MAX];
+    uint64_t epoch;
     uint32_t to;
     size_t size;
 
@@ -286,6 +292,17 @@ static void run_node(struct world *world, uint32_t index)
     if (node->frozen)
         return;
     take_view(world, index);
+    if (node->membership && cn_membership_persist(node->membership, &epoch)) {
+        if (world->crash_permille && draw(world, 100) == 0) {
+            crash(world, index, 500); // between deciding and persisting: nobody saw the number
+            return;
+        }
+        if (epoch <= node->persisted_epoch)
+            complain(world, "the epoch did not grow", epoch);
+        node->persisted_epoch = epoch;
+        if (node->disk_full)
+            cn_membership_unable(node->membership, world->now_ms);
+    }
     while (node->membership &&
            cn_membership_next(node->membership, world->now_ms, &to, bytes, &size))
         post(world, index, to, bytes, size);
@@ -710,6 +727,106 @@ static void heartbeats_of_another_epoch_are_no_sign_of_life(void **state)
     destroy(world);
 }
 
+static void a_member_that_said_bye_is_not_waited_for(void **state)
+{
+    struct world *world = create(13, 3);
+    uint8_t bytes[CN_PEER_MESSAGE_MAX];
+    size_t size;
+
+    (void)state;
+    run(world, 1000);
+    size = cn_membership_bye(world->nodes[2].membership, bytes);
+    for (uint32_t i = 0; i < 2; i++)
+        cn_membership_receive(world->nodes[i].membership, 2, bytes, size, world->now_ms);
+    crash(world, 2, 2000);
+    run(world, REJOIN_MS / 2);
+    assert_true(agree(world, 3));
+    run(world, 4000);
+    assert_true(agree(world, 7)); // it is back, and counts again
+    destroy(world);
+}
+
+static void the_smaller_part_of_a_split_group_waits_below_min_members(void **state)
+{
+    struct world *world = create(14, 5);
+
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++)
+        crash(world, i, 0);
+    world->min_members = 3;
+    run(world, 1000);
+    assert_true(agree(world, 31));
+    world->island = 3;
+    run(world, 20000);
+    assert_true(agree(world, 28));
+    assert_false(world->nodes[0].in_view || world->nodes[1].in_view);
+    world->island = 0;
+    run(world, 5000);
+    assert_true(agree(world, 31));
+    destroy(world);
+}
+
+static void a_board_whose_disk_is_full_does_not_lead_but_takes_part(void **state)
+{
+    struct world *world = create(15, 3);
+
+    (void)state;
+    world->nodes[0].disk_full = true;
+    run(world, 3000);
+    assert_true(agree(world, 7));
+    assert_int_equal(world->nodes[0].view.view.epoch % CN_GROUP_MAX, 1);
+    destroy(world);
+}
+
+static void a_board_whose_disk_is_full_trains_alone_when_nobody_else_is_there(void **state)
+{
+    struct world *world = create(16, 2);
+
+    (void)state;
+    world->nodes[0].disk_full = true;
+    crash(world, 1, 1000000);
+    run(world, FORM_MS + 1000);
+    assert_true(agree(world, 1));
+    destroy(world);
+}
+
+// The leader dies with its PREPAREs sent, then its successor does.
+static void leader_and_successor_may_die_while_they_prepare(void **state)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct world *world = create(seed, 4);
+
+        (void)state;
+        world->delay_ms = 40; // so that answers are on their way
+        run(world, 1500);
+        assert_true(agree(world, 15));
+        crash(world, 3, 1000000);
+        run(world, REJOIN_MS + 10 + 10 * (seed % 8));
+        crash(world, 0, 1000000);
+        run(world, FRESH_MS + 10 * (seed % 25));
+        crash(world, 1, 1000000);
+        run(world, 5000);
+        assert_true(agree(world, 4));
+        assert_false(world->broken);
+        destroy(world);
+    }
+}
+
+static void who_does_not_answer_a_prepare_is_left_out_in_half_a_second(void **state)
+{
+    struct world *world = create(17, 3);
+    uint64_t begun_ms;
+
+    (void)state;
+    run(world, 20); // all have said JOIN
+    world->nodes[2].frozen = true;
+    begun_ms = world->now_ms;
+    while (!agree(world, 3) && world->now_ms - begun_ms < 5000)
+        run(world, 10);
+    assert_in_range(world->now_ms - begun_ms, 300, 800);
+    destroy(world);
+}
+
 // Loss, delay, repetition, crashes and a split for some time, then a quiet network.
 static void run_storm(uint64_t seed)
 {
@@ -770,6 +887,12 @@ int main(void)
         cmocka_unit_test(a_suspicion_makes_the_others_ask_at_once),
         cmocka_unit_test(a_board_that_stood_still_accuses_nobody),
         cmocka_unit_test(heartbeats_of_another_epoch_are_no_sign_of_life),
+        cmocka_unit_test(a_member_that_said_bye_is_not_waited_for),
+        cmocka_unit_test(the_smaller_part_of_a_split_group_waits_below_min_members),
+        cmocka_unit_test(a_board_whose_disk_is_full_does_not_lead_but_takes_part),
+        cmocka_unit_test(a_board_whose_disk_is_full_trains_alone_when_nobody_else_is_there),
+        cmocka_unit_test(leader_and_successor_may_die_while_they_prepare),
+        cmocka_unit_test(who_does_not_answer_a_prepare_is_left_out_in_half_a_second),
         cmocka_unit_test(any_storm_ends_in_one_view_and_never_has_two_of_an_epoch),
     };
 

@@ -180,6 +180,12 @@ static void messages_survive_a_round_trip(void **state)
     assert_int_equal(cn_message_put_declare(&declare, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_declare(bytes, size, &declare_back), CN_OK);
     assert_true(declare_back.held_out_loss == 12.5);
+    assert_true(declare_back.measures.f1 == 0);
+    declare.measures = (struct cn_measures){.top5 = 0.75, .f1 = 0.5, .mae = 2, .perplexity = 17};
+    assert_int_equal(cn_message_put_declare(&declare, again, &size_again), CN_OK);
+    assert_true(size_again > size); // measures are left out where there are none
+    assert_int_equal(cn_message_get_declare(again, size_again, &declare_back), CN_OK);
+    assert_memory_equal(&declare_back.measures, &declare.measures, sizeof(declare.measures));
     assert_int_equal(cn_message_put_status(&status, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_status(bytes, size, &status_back), CN_OK);
     assert_int_equal(status_back.missing_count, 3);

@@ -182,6 +182,26 @@ static void uploads_that_stopped_or_are_of_another_round_are_dropped(void **stat
     assert_int_equal(fixture->flaky.open_count, 0);
 }
 
+static void an_upload_that_hardly_gets_on_or_is_never_committed_makes_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_upload *upload = declare(fixture, "a", "a"); // 10 ms
+    put(fixture, upload, 1);
+    cn_spool_expire(fixture->spool, 3, 1011); // a chunk of seven in a second will do
+    assert_int_equal(fixture->flaky.open_count, 1);
+    put(fixture, upload, 1);                              // that is no progress,
+    assert_ptr_equal(declare(fixture, "a", "a"), upload); // nor is this
+    cn_spool_expire(fixture->spool, 3, 2012);
+    assert_int_equal(fixture->flaky.open_count, 0);
+    upload = declare(fixture, "a", "a");
+    for (uint32_t i = 0; i < 7; i++)
+        put(fixture, upload, i);
+    cn_spool_expire(fixture->spool, 3, 3012);
+    assert_int_equal(fixture->flaky.open_count, 1);
+    cn_spool_expire(fixture->spool, 3, 4013); // complete since then
+    assert_int_equal(fixture->flaky.open_count, 0);
+}
+
 static void names_of_files_are_read_back(void **state)
 {
     char name[CN_SPOOL_NAME_SIZE], group[CN_NAME_SIZE];
@@ -311,6 +331,7 @@ int main(void)
         SPOOL_TEST(the_spool_has_a_limit),
         SPOOL_TEST(sizes_that_no_frame_has_are_refused),
         SPOOL_TEST(uploads_that_stopped_or_are_of_another_round_are_dropped),
+        SPOOL_TEST(an_upload_that_hardly_gets_on_or_is_never_committed_makes_room),
         SPOOL_TEST(what_was_saved_survives_a_kill_and_is_not_asked_for_again),
         SPOOL_TEST(a_stop_saves_all_and_a_damaged_part_is_thrown_away),
         SPOOL_TEST(other_bytes_for_a_chunk_that_is_there_are_refused),

@@ -27,16 +27,15 @@ static cn_err make(int fd, bool connects, uint32_t self, uint32_t member, struct
     return CN_OK;
 }
 
-cn_err cn_pair_listen(const char *address, uint32_t port_offset, int *descriptor)
+cn_err cn_pair_listen(const char *address, int *descriptor)
 {
-    return cn_socket_listen(address, port_offset, descriptor);
+    return cn_socket_listen(address, descriptor);
 }
 
 cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, struct cn_pair **pair)
 {
     int fd;
-    cn_err err = cn_socket_connect(config->members[member].address, config->port_offset,
-                                   config->silence_ms, &fd);
+    cn_err err = cn_socket_connect(config->members[member].address, config->silence_ms, &fd);
 
     return err ? err : make(fd, true, config->self, member, pair);
 }

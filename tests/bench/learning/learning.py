@@ -31,7 +31,7 @@ RULES = [
 ]
 COLOURS = ["#000000", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#0072b2"]
 # On the wire: bytes for each 1024 of a frame beside them, and for a round, of a board alone. By wire.py.
-WIRE = (130, 2500)
+WIRE = (168, 2513)
 
 
 @dataclasses.dataclass

@@ -1,6 +1,6 @@
-// bench_sessions COUNT: what live sessions cost the aggregator's side. A server as a process of its
-// own, as many boards with a session each in this one; prints the server's memory and processor
-// time for each, and how long all of them take to answer one request each.
+// bench_sessions COUNT [tcp]: what live sessions cost the aggregator's side. A server as a process
+// of its own, as many boards with a session each in this one; prints the server's memory and
+// processor time for each, and how long all of them take to answer one request each.
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #define WAIT_MS 120000
 
 static uint32_t answers;
+static enum cn_link_transport transport = CN_LINK_UDP;
 
 static void answer(void *context, const struct cn_coap_request *request,
                    struct cn_coap_reply *reply)
@@ -39,7 +40,7 @@ static cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE
 static void serve(void)
 {
     const char *listen[] = {PORT};
-    const struct cn_coap_route routes[] = {{CN_COAP_GET, "r", true, answer}};
+    const struct cn_coap_route routes[] = {{CN_COAP_GET, "r", true, answer, false}};
     const struct cn_coap_server_config config = {
         .listen = listen,
         .listen_count = 1,
@@ -113,8 +114,11 @@ static uint32_t connect_all(struct cn_exchange **clients, uint32_t count)
     while (asked < count && cn_platform_now_ms() < end_ms) {
         while (opened < count && opened < asked + AT_ONCE) {
             char name[32];
-            struct cn_coap_client_config config = {
-                .board = name, .addresses = addresses, .address_count = 1, .silence_ms = 60000};
+            struct cn_coap_client_config config = {.board = name,
+                                                   .addresses = addresses,
+                                                   .address_count = 1,
+                                                   .silence_ms = 60000,
+                                                   .transport = transport};
 
             snprintf(name, sizeof(name), "board-%u", opened);
             memset(config.key, 1, sizeof(config.key));
@@ -146,13 +150,15 @@ int main(int argc, char **argv)
 {
     uint32_t count = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 2000;
     struct cn_exchange **clients = calloc(count, sizeof(struct cn_exchange *));
-    struct rlimit files = {.rlim_cur = 3ul * count + 100, .rlim_max = 3ul * count + 100};
+    struct rlimit files = {.rlim_cur = 5ul * count + 100, .rlim_max = 5ul * count + 100};
     pid_t server = fork();
     uint64_t begin_ms;
     uint32_t connected;
     double before_s;
     long before;
 
+    if (argc > 2 && strcmp(argv[2], "tcp") == 0)
+        transport = CN_LINK_TCP;
     if (server == 0)
         serve();
     if (!clients || server < 0 || setrlimit(RLIMIT_NOFILE, &files)) {

@@ -100,8 +100,8 @@ class Link:
                     f"{rate}mbit", "burst", "15k", "latency", f"{queue_ms}ms")
 
     def congestion(self, name):
-        for where in (self.near, self.far):
-            run("ip", "netns", "exec", where, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}")
+        for where, device in ((self.near, "cnear"), (self.far, "cfar")):
+            run("ip", "-n", where, "route", "replace", "10.77.0.0/24", "dev", device, "congctl", name)
 
     def start(self, where, *command, **options):
         child = subprocess.Popen(["ip", "netns", "exec", where, *command], text=True, **options)
@@ -181,11 +181,12 @@ def block(build, cell, libcoap, option, size):
         body = os.path.join(folder, "body")
         with open(body, "wb") as file:
             file.write(os.urandom(size))
-        link.start(link.far, os.path.join(libcoap, "coap-server"), "-A", FAR, "-d", "10", stderr=subprocess.DEVNULL)
+        link.start(link.far, os.path.join(libcoap, "coap-server"), "-A", FAR, "-d", "10", "-L", option,
+                   stderr=subprocess.DEVNULL)
         time.sleep(0.5)
         begin = time.monotonic()
         before = received(link)
-        client = link.start(link.near, os.path.join(libcoap, "coap-client"), "-m", "put", "-N" if option == "4" else "-w",
+        client = link.start(link.near, os.path.join(libcoap, "coap-client"), "-m", "put", *(["-N"] if option == "7" else []),
                             "-b", "1024", "-L", option, "-B", str(BLOCK_S), "-f", body, f"coap://{FAR}/upload",
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
@@ -212,7 +213,7 @@ def sockets(build, results, libcoap=None):
             key = f"sockets {cell} {name}"
             if not results.has(key):
                 results.add(key, mbit=round(upload(build, cell, transport, congestion, size), 3), size=size)
-        for name, option in (("Block1", "1"), ("Q-Block", "4")):
+        for name, option in (("Block1", "1"), ("Q-Block", "7")):
             key = f"sockets {cell} {name}"
             if libcoap and not results.has(key):
                 mbit, whole = block(build, cell, libcoap, option, size)

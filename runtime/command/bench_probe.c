@@ -1,0 +1,180 @@
+#include "runtime/command/bench_probe.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/random.h"
+#include "runtime/engine/export.h"
+#include "runtime/engine/onnx.h"
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+
+#define LIMIT_MS 60000
+#define POLL_MS 20
+#define GRAPH_MAX (256u << 20)
+#define FETCH_MAX (4u << 20)  // a larger version would take long and tell no more
+#define SEND_MAX (256u << 10) // bytes sent to measure
+
+enum step { STEP_REGISTER, STEP_GRAPH, STEP_ROUND, STEP_VERSION, STEP_SEND, STEP_DONE };
+
+struct trial {
+    struct cn_link *link;
+    struct cn_probe *probe;
+    struct cn_diag *diag;
+    enum step step;
+    uint8_t *content; // that is sent
+    char why[160];    // what the link said last
+};
+
+static cn_err take_manifest(struct trial *trial, const struct cn_manifest *manifest)
+{
+    if (trial->step != STEP_REGISTER)
+        return CN_OK;
+    trial->probe->job = manifest->job;
+    trial->step = STEP_GRAPH;
+    return trial->link->ops->fetch(trial->link, manifest->graph, manifest->graph_size, GRAPH_MAX);
+}
+
+// An update of run 0, which no run has; no larger than the model, since the aggregator takes none.
+static cn_err send_content(struct trial *trial, uint64_t version_size)
+{
+    size_t size = version_size < SEND_MAX ? (size_t)version_size : SEND_MAX;
+    struct cn_link_upload upload = {.run = CN_RUN_MEASUREMENT, .round = 1, .size = size};
+
+    trial->step = STEP_SEND;
+    trial->content = calloc(size ? size : 1, 1);
+    if (!trial->content)
+        return CN_ENOMEM;
+    for (size_t i = 0; i + 16 <= size; i += 16) {
+        uint32_t numbers[4];
+
+        cn_random_block(cn_platform_now_us(), 0, i, numbers);
+        memcpy(trial->content + i, numbers, sizeof(numbers));
+    }
+    upload.frame = trial->content;
+    cn_crypto_digest(trial->content, size, upload.digest);
+    return trial->link->ops->upload(trial->link, &upload);
+}
+
+static cn_err take_round(struct trial *trial, const struct cn_round_info *round)
+{
+    if (trial->step != STEP_ROUND)
+        return CN_OK;
+    if (round->version_size > FETCH_MAX)
+        return send_content(trial, round->version_size);
+    trial->step = STEP_VERSION;
+    return trial->link->ops->fetch(trial->link, round->version_digest, round->version_size,
+                                   FETCH_MAX);
+}
+
+static cn_err take_fetched(struct trial *trial, const struct cn_link_event *event)
+{
+    cn_err err;
+
+    if (trial->step == STEP_VERSION)
+        return send_content(trial, event->size);
+    if (trial->step != STEP_GRAPH)
+        return CN_OK;
+    trial->step = STEP_ROUND;
+    err = cn_export_restore(event->data, event->size, trial->diag, &trial->probe->onnx);
+    return err ? err : trial->link->ops->watch(trial->link, true);
+}
+
+static cn_err take_event(struct trial *trial, const struct cn_link_event *event)
+{
+    switch (event->type) {
+    case CN_LINK_REGISTERED:
+        return take_manifest(trial, event->manifest);
+    case CN_LINK_ROUND:
+        return take_round(trial, event->round);
+    case CN_LINK_FETCHED:
+        return take_fetched(trial, event);
+    case CN_LINK_GONE: // a newer version came meanwhile: what was measured has to do
+    case CN_LINK_RECEIPT:
+        trial->step = STEP_DONE;
+        return CN_OK;
+    case CN_LINK_REFUSED:
+        snprintf(trial->why, sizeof(trial->why), "%s", event->text);
+        return CN_EAUTH;
+    case CN_LINK_DOWN:
+        snprintf(trial->why, sizeof(trial->why), "%s", event->text);
+        return CN_OK;
+    default:
+        return CN_OK;
+    }
+}
+
+static cn_err wait_for_end(struct trial *trial)
+{
+    uint64_t until_ms = cn_platform_now_ms() + LIMIT_MS;
+
+    while (trial->step != STEP_DONE) {
+        struct pollfd ready = {.fd = trial->link->ops->descriptor(trial->link), .events = POLLIN};
+        struct cn_link_event event;
+        cn_err err;
+
+        // With the model here, what was measured by now is better than nothing.
+        if (cn_platform_now_ms() >= until_ms)
+            return trial->step > STEP_GRAPH ? CN_OK : CN_ETIMEOUT;
+        poll(&ready, 1, POLL_MS);
+        while (!(err = trial->link->ops->poll(trial->link, &event)))
+            if ((err = take_event(trial, &event)))
+                return err;
+        if (err != CN_EAGAIN)
+            return err;
+    }
+    return CN_OK;
+}
+
+static cn_err enlist(const struct cn_settings *settings, struct cn_link *link)
+{
+    struct cn_registration registration = {
+        .cpu_count = cn_platform_cpu_count(),
+        .memory = settings->memory_limit,
+        .power_mw = settings->power_mw,
+        .member_count = settings->group.member_count,
+    };
+
+    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
+    for (uint32_t i = 0; i < settings->group.member_count; i++)
+        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
+    return link->ops->enlist(link, &registration);
+}
+
+cn_err cn_probe_run(const struct cn_ports *ports, const struct cn_settings *settings,
+                    const uint8_t key[CN_KEY_SIZE], struct cn_diag *diag, struct cn_probe *probe)
+{
+    struct cn_link_config config = {
+        .board = settings->name,
+        .address_count = settings->address_count,
+        .uplink_bps = settings->uplink_bps,
+        .transport = settings->transport,
+    };
+    struct trial trial = {.probe = probe, .diag = diag};
+    cn_err err;
+
+    cn_buffer_init(&probe->onnx, CN_ONNX_FILE_MAX);
+    memcpy(config.key, key, CN_KEY_SIZE);
+    for (uint32_t i = 0; i < settings->address_count; i++)
+        config.addresses[i] = settings->addresses[i];
+    err = ports->link->open(&config, &trial.link);
+    cn_crypto_wipe(config.key, sizeof(config.key));
+    if (err)
+        return err;
+    err = enlist(settings, trial.link);
+    if (!err)
+        err = wait_for_end(&trial);
+    if (err)
+        cn_diag_add(diag, "the aggregator: %s", trial.why[0] ? trial.why : cn_err_text(err));
+    trial.link->ops->measure(trial.link, &probe->measure);
+    trial.link->ops->close(trial.link);
+    free(trial.content);
+    return err;
+}
+
+void cn_probe_deinit(struct cn_probe *probe)
+{
+    cn_buffer_deinit(&probe->onnx);
+}

@@ -1,0 +1,57 @@
+#include "runtime/group/ranks.h"
+
+#define SET_IDS 0x10000u // the whole group is 0
+
+struct cn_set cn_ranks_set(uint32_t bits)
+{
+    struct cn_set set = {.id = SET_IDS | bits};
+
+    for (uint32_t r = 0; r < CN_GROUP_MAX; r++)
+        if (bits >> r & 1)
+            set.ranks[set.size++] = r;
+    return set;
+}
+
+// The members at places first, first + stride, ... of a set.
+static struct cn_set pick(const struct cn_set *set, uint32_t first, uint32_t stride, uint32_t count)
+{
+    uint32_t bits = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        bits |= 1u << set->ranks[first + i * stride];
+    return cn_ranks_set(bits);
+}
+
+cn_err cn_ranks_place(const struct cn_set *set, uint32_t shards, uint32_t rank,
+                      struct cn_ranks *ranks)
+{
+    uint32_t place = 0;
+
+    *ranks = (struct cn_ranks){0};
+    if (!shards || shards > set->size)
+        return CN_EINVAL;
+    while (place < set->size && set->ranks[place] != rank)
+        place++;
+    ranks->replicas = set->size / shards;
+    ranks->shards = shards;
+    ranks->dp_size = ranks->replicas * shards;
+    ranks->all = pick(set, 0, 1, ranks->dp_size);
+    ranks->idle = place >= ranks->dp_size;
+    if (ranks->idle)
+        return CN_OK;
+    ranks->dp_rank = place;
+    ranks->replica = place / shards;
+    ranks->shard = place % shards;
+    ranks->together = pick(set, ranks->replica * shards, 1, shards);
+    ranks->alike = pick(set, ranks->shard, shards, ranks->replicas);
+    return CN_OK;
+}
+
+uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank)
+{
+    uint32_t first = 0;
+
+    for (uint32_t p = 0; p < dp_rank; p++)
+        first += micro[p];
+    return first;
+}

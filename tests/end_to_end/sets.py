@@ -1,0 +1,303 @@
+"""Process sets: which boards of a group train, by the rules of a profile.
+
+    sets.py BUILD [SCENARIO...]
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+
+from cluster import DIGITS, Cluster, read_npy, write_npy
+
+FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
+SETTINGS = {"rounds": 6, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s"}
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def same_model_everywhere(cluster):
+    models = {cluster.current_model(board) for board in cluster.boards}
+    assert len(models) == 1, "the boards hold different models"
+
+
+def finish(cluster, accuracy=0.85):
+    cluster.wait_for_end(120)
+    cluster.replay()
+    same_model_everywhere(cluster)
+    assert cluster.accuracy() > accuracy, cluster.accuracy()
+
+
+def status(cluster, board):
+    return json.loads(cluster.command(cluster.node, "status", "--json", f"{board}.yaml").stdout)
+
+
+def said(cluster, board, line):
+    assert line in cluster.log(board), f"{board} did not say '{line}'"
+
+
+@scenario
+def a_dynamic_set_grows_with_the_phase(build):
+    parallel = ("parallel: {phases: {pretraining: 1, fine_tuning: 8}, train: grown, "
+                "sets: {grown: phase == fine_tuning or name != board-4}}")
+    with Cluster(build, FOUR, **{**SETTINGS, "rounds": 10, "local_steps": 60}, extra=parallel) as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-4", "looking on: board-4")
+        time.sleep(1.2)  # the status file is written once a second
+        before = status(cluster, "board-4")
+        finish(cluster)
+        for board in cluster.boards:
+            said(cluster, board, "phase pretraining: board-1 board-2 board-3 train; looking on: board-4")
+            said(cluster, board, "round 8, step 0, phase fine_tuning: board-1 board-2 board-3 board-4 train")
+        assert before["group"]["train"] == "board-1 board-2 board-3", before
+        assert status(cluster, "board-4")["group"]["train"] == "board-1 board-2 board-3 board-4"
+
+
+@scenario
+def a_rule_over_steps_is_asked_before_each_step(build):
+    parallel = "parallel: {train: turns, sets: {turns: name == board-1 or step >= 10 and step < 15}}"
+    with Cluster(build, FOUR, **SETTINGS, extra=parallel) as cluster:
+        cluster.start_all()
+        finish(cluster)
+        said(cluster, "board-2", "round 2, step 10: board-1 board-2 board-3 board-4 train")
+        said(cluster, "board-2", "round 2, step 15: board-1 train; looking on: board-2 board-3 board-4")
+
+
+@scenario
+def hardware_facts_are_those_of_each_board(build):
+    sets = ", sets: {large: memory >= 1 GiB and cores >= 3 and link > 1 kbit/s and address == 127.0.0.0/8}"
+    with Cluster(build, FOUR, **SETTINGS, group=sets, extra="parallel: {train: large}") as cluster:
+        for board in cluster.boards:
+            text = open(cluster.path(f"{board}.yaml")).read()
+            cores = 1 if board == "board-2" else 4
+            cluster.write(f"{board}.yaml", f"{text}\ncpu: {{cores: {cores}}}\nmemory: {{size: 2 GiB}}\n")
+        cluster.start_all()
+        finish(cluster)
+        for board in cluster.boards:
+            said(cluster, board, "board-1 board-3 board-4 train; looking on: board-2")
+
+
+@scenario
+def a_set_that_names_a_board_that_is_not_there_says_so_and_goes_on(build):
+    sets = ", sets: {first: [board-1, board-2, board-9]}"
+    with Cluster(build, FOUR, **SETTINGS, group=sets, extra="parallel: {train: first}") as cluster:
+        cluster.start_all()
+        finish(cluster)
+        said(cluster, "board-1", "set 'first' names board-9, which is not there: the rest goes on")
+        said(cluster, "board-3", "board-1 board-2 train; looking on: board-3 board-4")
+
+
+@scenario
+def all_that_train_die_and_one_that_looked_on_has_the_state(build):
+    settings = {**SETTINGS, "rounds": 40, "rejoin": "300 ms", "timeout": "2 s"}
+    with Cluster(build, FOUR, **settings, extra="parallel: {train: first, sets: {first: [board-1, board-2]}}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-3", "version 3: held-out")
+        cluster.kill("board-1")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-3", "board-3 board-4 train")  # nobody of the set is there: all train
+        cluster.start("board-1")
+        cluster.start("board-2")
+        cluster.wait_for_line("board-1", "board-1 board-2 train; looking on: board-3 board-4", 1)
+        finish(cluster)
+
+
+def share_samples(cluster):
+    """All boards have the samples of all."""
+    parts = {}
+    for part in ("images", "labels"):
+        samples = []
+        for board in ("board-1", "board-2", "board-3", "board-4"):
+            header, own = read_npy(os.path.join(DIGITS, f"{board}-{part}.npy"))
+            samples += own
+        write_npy(cluster.path(f"all-{part}.npy"), header, samples)
+        parts[part] = len(samples)
+    for board in cluster.boards:
+        text = open(cluster.path(f"{board}.yaml")).read()
+        for part in ("images", "labels"):
+            text = re.sub(rf"\S*{board}-{part}.npy", cluster.path(f"all-{part}.npy"), text)
+        cluster.write(f"{board}.yaml", text)
+    return parts["images"]
+
+
+def losses(cluster):
+    """Of each version, on the held-out samples of the gateway and of the group."""
+    rows = [line.split() for line in cluster.log("gateway").splitlines()]
+    return [float(row[2]) for row in rows if len(row) > 6 and row[0].isdigit()]
+
+
+@scenario
+def a_group_divides_shared_samples_as_one_board_would_draw_them(build):
+    shared = {"rounds": 3, "local_steps": 15, "quorum": 1, "up": "{mode: raw32}", "down": "{mode: raw32}",
+              "held_out": "10 %, scope: shared", "form": "30 s"}
+    results = []
+    for groups, accumulate in (({"lab": ["board-1"]}, 4), (FOUR, 1)):
+        with Cluster(build, groups, **shared, batch=f"8, accumulate: {accumulate}") as cluster:
+            share_samples(cluster)
+            cluster.start_all()
+            cluster.wait_for_end(120)
+            results.append((losses(cluster), re.findall(r"\((\d+) samples\)", cluster.log("board-1"))))
+    (alone, samples), (together, divided) = results
+    assert len(alone) == len(together) == 4, results
+    for one, four in zip(alone, together):
+        assert abs(one - four) < 2e-3 * one, (alone, together)
+    assert set(samples) == set(divided), f"{samples} held-out samples, of the group {divided}"
+
+
+@scenario
+def a_board_with_other_samples_looks_on(build):
+    with Cluster(build, FOUR, **{**SETTINGS, "mixed": False, "held_out": "10 %, scope: shared"}) as cluster:
+        share_samples(cluster)
+        text = open(cluster.path("board-3.yaml")).read()
+        for part in ("images", "labels"):
+            text = text.replace(cluster.path(f"all-{part}.npy"), os.path.join(DIGITS, f"board-3-{part}.npy"))
+        cluster.write("board-3.yaml", text)
+        cluster.start_all()
+        finish(cluster)
+        said(cluster, "board-1", "board-3 looks on")
+        said(cluster, "board-3", "board-1 board-2 board-4 train; looking on: board-3")
+
+
+@scenario
+def the_learning_rate_follows_the_share_that_trains(build):
+    settings = {**SETTINGS, "momentum": "0.9, lr_scaling: linear"}
+    with Cluster(build, FOUR, **settings, extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.5)
+        said(cluster, "board-1", "1 of 4 members train: learning rate x 0.25")
+        scaled = losses(cluster)
+    settings["momentum"] = 0.9
+    settings["learning_rate"] = 0.0125
+    with Cluster(build, FOUR, **settings, extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.5)
+        assert losses(cluster) == scaled, "a quarter of the rate gives another result"
+
+
+@scenario
+def a_slow_board_gets_fewer_micro_batches(build):
+    settings = {**SETTINGS, "rounds": 20, "local_steps": 30, "timeout": "60 s", "batch": "32, accumulate: 4"}
+    boards = {"lab": ["board-1", "board-2"]}
+    found = []
+    with Cluster(build, boards, **settings, extra="parallel: {balance: true}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 0: held-out")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and cluster.processes["board-2"].poll() is None and not found:
+            cluster.signal("board-2", signal.SIGSTOP)  # three quarters of the time
+            time.sleep(0.03)
+            cluster.signal("board-2", signal.SIGCONT)
+            time.sleep(0.01)
+            found = re.findall(r"a step: board-1 (\d+) .*board-2 (\d+) ", cluster.log("board-1"))
+        assert found, "nothing was divided anew"
+        finish(cluster, 0.7)
+        one, two = map(int, found[0])
+        assert one + two == 8 and two < one, found
+
+
+TWO = {"lab": ["board-1", "board-2"]}
+SHARDED = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s", "rejoin": "30 s",
+           "learning_rate": 0.005, "momentum": "0.9, optimizer: adam, weight_decay: 0.01, clip: 1"}
+
+
+def digest_of(build, groups, disturb=None, **settings):
+    with Cluster(build, groups, **settings) as cluster:
+        cluster.start_all()
+        if disturb:
+            disturb(cluster)
+        cluster.wait_for_end(200)
+        cluster.replay()
+        same_model_everywhere(cluster)
+        return cluster.digest(), cluster.log("board-1")
+
+
+def state_bytes(log):
+    """Of the optimizer, that the trainer of a board has room for."""
+    return int(re.search(r"shard 1 of \d: (\d+) bytes", log).group(1))
+
+
+@scenario
+def shards_hold_a_part_of_the_optimizer_and_change_no_bit(build):
+    for more in ("", ", keep_optimizer: true", ", accumulate: 3"):
+        settings = {**SHARDED, "momentum": SHARDED["momentum"] + more}
+        whole, _ = digest_of(build, TWO, **settings)
+        shared, log = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
+        assert shared == whole, f"{more}: digest {shared}, without shards {whole}"
+        assert state_bytes(log) == 2 * 4 * 38282 // 2, state_bytes(log)  # Adam has two floats a value
+
+
+@scenario
+def shards_without_clipping_change_no_bit(build):
+    settings = {**SHARDED, "momentum": "0.9"}
+    whole, _ = digest_of(build, TWO, **settings)
+    shared, _ = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
+    assert shared == whole, f"digest {shared}, without shards {whole}"
+
+
+@scenario
+def the_owner_of_a_shard_dies_and_no_state_is_lost(build):
+    settings = {**SHARDED, "rounds": 2, "local_steps": 1500, "extra": "parallel: {shard: 2}"}
+    wanted, _ = digest_of(build, TWO, **settings)
+
+    def disturb(cluster):
+        cluster.wait_for_line("board-1", "shard 1 of 2")
+        for name in ("board-2", "board-1", "board-2"):
+            time.sleep(6.5)  # a state is gathered and stored every 5 s
+            cluster.kill(name)
+            cluster.start(name)
+
+    found, log = digest_of(build, TWO, disturb, **settings)
+    assert found == wanted, f"digest {found}, undisturbed {wanted}"
+    assert "is lost" in log or "resuming at round" in log
+
+
+@scenario
+def replicas_of_shards_train_and_the_one_left_over_looks_on(build):
+    boards = {"lab": ["board-1", "board-2", "board-3"]}
+    with Cluster(build, boards, **SHARDED, extra="parallel: {shard: 2}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.7)
+        said(cluster, "board-1", "board-3 is left over beside 1 replicas of 2 shards")
+    with Cluster(build, FOUR, **SHARDED, extra="parallel: {shard: 2, replicate: 2}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.7)
+        said(cluster, "board-4", "shard 2 of 2")
+
+
+@scenario
+def more_shards_than_members_are_as_many_as_there_are(build):
+    with Cluster(build, TWO, **SHARDED, extra="parallel: {shard: 4, replicate: 2}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.7)
+        said(cluster, "board-1", "parallel.shard is 4, but 2 members train: 2 shards")
+        said(cluster, "board-1", "parallel.replicate is 2, but 2 members are 1 replicas of 2 shards")
+
+
+@scenario
+def a_group_goes_on_without_the_owner_of_a_shard(build):
+    settings = {**SHARDED, "rounds": 30, "rejoin": "300 ms"}
+    with Cluster(build, TWO, **settings, extra="parallel: {shard: 2}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 2: held-out")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "parallel.shard is 2, but 1 members train: 1 shards")
+        cluster.start("board-2")
+        cluster.wait_for_line("board-1", "shard 1 of 2", 2)
+        finish(cluster, 0.7)
+
+
+def main(build, names):
+    for name in names or SCENARIOS:
+        begun = time.monotonic()
+        SCENARIOS[name](build)
+        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,58 @@
+"""kill -9 in the middle of an upload: what was durable is not sent again.
+
+    upload.py BUILD leader    the board that sends dies for good; another member leads and goes on
+    upload.py BUILD gateway   the gateway dies and is started anew
+"""
+
+import os
+import sys
+import time
+
+from cluster import Cluster
+
+RATE = 100_000  # bit/s of each board's link, so thin that the frame takes 13 s
+DURABLE_S = 2   # that a chunk may wait to be durable
+AROUND = 1.12   # bytes on the link for each of the frame, acknowledgements of downloads included
+
+
+def parts(cluster):
+    files = cluster.path("state/gateway/files")
+    return [name for name in os.listdir(files) if ".part-" in name] if os.path.isdir(files) else []
+
+
+def wait_for_upload(cluster, seconds):
+    """Until some of the frame is durable and seconds went by."""
+    end = time.monotonic() + 90
+    while not parts(cluster):
+        assert time.monotonic() < end, "no part of an upload became durable"
+        time.sleep(0.05)
+    time.sleep(seconds)
+
+
+def main(build, victim):
+    link = {"rate": RATE, "delay": 20, "queue": 200}
+    with Cluster(build, {"lab-a": ["board-1", "board-2"]}, rounds=1, quorum=1, local_steps=2, up="{mode: raw32}",
+                 deadline="300 s", link=link) as cluster:
+        cluster.start_all()
+        wait_for_upload(cluster, 5)
+        assert "update of" not in cluster.log("board-1"), "the upload was over too early"
+        if victim == "leader":
+            cluster.kill("board-1")
+            cluster.wait_for_end(120, ["gateway", "board-2"])
+        else:
+            cluster.kill("gateway")
+            time.sleep(0.3)
+            cluster.start("gateway")
+            cluster.wait_for_end(120)
+        log = cluster.log("board-2" if victim == "leader" else "board-1")
+        frame = int(log.split("update of ")[1].split()[0])
+        assert "accepted" in log and "0 differ" in cluster.replay()[-1]
+        up, _ = cluster.link_bytes()
+        # At worst what the last seconds brought was not durable and comes again.
+        limit = AROUND * (frame + (DURABLE_S + 0.5) * RATE / 8) + 10_000
+        assert up <= limit, f"{up} bytes went up for a frame of {frame}; {limit:.0f} would do"
+        print(f"{victim}: {up} bytes up for a frame of {frame}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

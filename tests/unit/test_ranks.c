@@ -1,0 +1,144 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka.h needs the four above.
+#include <cmocka.h>
+
+#include "runtime/group/ranks.h"
+
+// Members 0, 2, 4, ...: places are not ranks.
+static struct cn_set even_members(uint32_t size)
+{
+    struct cn_set set = {.id = 5, .size = size};
+
+    for (uint32_t p = 0; p < size; p++)
+        set.ranks[p] = 2 * p;
+    return set;
+}
+
+static struct cn_ranks place(const struct cn_set *set, uint32_t shards, uint32_t p)
+{
+    struct cn_ranks ranks;
+
+    assert_int_equal(cn_ranks_place(set, shards, set->ranks[p], &ranks), CN_OK);
+    return ranks;
+}
+
+static void dp_rank_is_the_replica_times_the_shards_plus_the_shard(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= CN_GROUP_MAX / 2; size++)
+        for (uint32_t shards = 1; shards <= size; shards++) {
+            struct cn_set set = even_members(size);
+            uint32_t seen = 0;
+
+            for (uint32_t p = 0; p < size / shards * shards; p++) {
+                struct cn_ranks ranks = place(&set, shards, p);
+
+                assert_false(ranks.idle);
+                assert_int_equal(ranks.dp_rank, ranks.replica * shards + ranks.shard);
+                assert_true(ranks.replica < ranks.replicas && ranks.shard < shards);
+                seen |= 1u << ranks.dp_rank;
+            }
+            // A bijection: no two members draw the same samples, and none are left out.
+            assert_int_equal(seen, (1u << (size / shards * shards)) - 1);
+        }
+}
+
+static void one_shard_is_plain_data_parallel_and_one_replica_is_all_shards(void **state)
+{
+    struct cn_set set = even_members(6);
+
+    (void)state;
+    for (uint32_t p = 0; p < 6; p++) {
+        assert_int_equal(place(&set, 1, p).replica, p);
+        assert_int_equal(place(&set, 6, p).shard, p);
+    }
+}
+
+static void replicas_and_shards_partition_the_set(void **state)
+{
+    struct cn_set set = even_members(6);
+
+    (void)state;
+    for (uint32_t p = 0; p < 6; p++) {
+        struct cn_ranks ranks = place(&set, 3, p);
+
+        assert_int_equal(ranks.together.size, 3);
+        assert_int_equal(ranks.alike.size, 2);
+        assert_int_equal(ranks.together.ranks[ranks.shard], set.ranks[p]);
+        assert_int_equal(ranks.alike.ranks[ranks.replica], set.ranks[p]);
+        for (uint32_t s = 0; s < 3; s++)
+            assert_int_equal(ranks.together.ranks[s], set.ranks[ranks.replica * 3 + s]);
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(ranks.alike.ranks[r], set.ranks[r * 3 + ranks.shard]);
+        assert_int_not_equal(ranks.together.id, ranks.alike.id);
+        assert_int_equal(place(&set, 3, p / 3 * 3).together.id, ranks.together.id);
+    }
+}
+
+static void members_without_a_complete_replica_are_idle(void **state)
+{
+    struct cn_set set = even_members(5);
+
+    (void)state;
+    assert_false(place(&set, 2, 3).idle);
+    assert_true(place(&set, 2, 4).idle);
+    assert_int_equal(place(&set, 2, 4).dp_size, 4);
+    assert_int_equal(place(&set, 2, 4).all.size, 4);
+}
+
+// Samples are numbered through all places: the union over the places is the whole epoch, and no two
+// places have one in common. With dp_rank = replica, shards would read the same ones.
+static void every_sample_of_an_epoch_is_drawn_by_one_place(void **state)
+{
+    static const uint32_t layouts[][2] = {{1, 1}, {4, 1}, {4, 2}, {6, 3}, {6, 6}, {8, 2}};
+
+    (void)state;
+    for (size_t l = 0; l < sizeof(layouts) / sizeof(layouts[0]); l++) {
+        struct cn_set set = even_members(layouts[l][0]);
+        uint32_t micro[CN_GROUP_MAX], steps = 5, all = 0;
+        uint8_t drawn[1024] = {0};
+
+        for (uint32_t p = 0; p < CN_GROUP_MAX; p++)
+            micro[p] = p % 3; // uneven, some none
+        micro[0] = 2;
+        for (uint32_t p = 0; p < set.size; p++)
+            all += micro[p];
+        for (uint32_t step = 0; step < steps; step++)
+            for (uint32_t p = 0; p < set.size; p++) {
+                struct cn_ranks ranks = place(&set, layouts[l][1], p);
+
+                for (uint32_t i = 0; i < micro[ranks.dp_rank]; i++)
+                    drawn[step * all + cn_ranks_first(micro, ranks.dp_rank) + i]++;
+            }
+        for (uint32_t i = 0; i < steps * all; i++)
+            assert_int_equal(drawn[i], 1);
+        assert_int_equal(drawn[steps * all], 0);
+    }
+}
+
+static void shards_that_do_not_fit_are_refused(void **state)
+{
+    struct cn_set set = even_members(3);
+    struct cn_ranks ranks;
+
+    (void)state;
+    assert_int_equal(cn_ranks_place(&set, 0, 0, &ranks), CN_EINVAL);
+    assert_int_equal(cn_ranks_place(&set, 4, 0, &ranks), CN_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dp_rank_is_the_replica_times_the_shards_plus_the_shard),
+        cmocka_unit_test(one_shard_is_plain_data_parallel_and_one_replica_is_all_shards),
+        cmocka_unit_test(replicas_and_shards_partition_the_set),
+        cmocka_unit_test(members_without_a_complete_replica_are_idle),
+        cmocka_unit_test(every_sample_of_an_epoch_is_drawn_by_one_place),
+        cmocka_unit_test(shards_that_do_not_fit_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
