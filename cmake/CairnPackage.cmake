@@ -4,6 +4,7 @@ include(GNUInstallDirs)
 
 set(package_source ${CMAKE_SOURCE_DIR}/cmake/package)
 set(package_build ${CMAKE_BINARY_DIR}/package)
+# There is no mail host (RFC 2606): whoever gives packages to others sets an own address.
 set(CAIRN_MAINTAINER "The Cairn contributors <contributors@cairn.invalid>" CACHE STRING "Of the packages")
 
 # All times in packages and documents, so that the same source gives the same bytes.

@@ -79,7 +79,8 @@ static int send(const char *host, const struct cn_payload_file *file)
             code = CN_EXIT_VERIFY;
     }
     if (code)
-        cn_talk_error(NULL, "%s: %s was not written: %s", host, file->target,
+        cn_talk_error("nothing was started there: mend it and run this again",
+                      "%s: %s was not written: %s", host, file->target,
                       code == CN_EXIT_VERIFY ? "it reads back differently"
                                              : cn_process_complaint(&result));
     cn_process_deinit(&result);

@@ -161,7 +161,7 @@ class Explorer:
         self.cluster, self.with_gateway = cluster, with_gateway
         self.mount = cluster.path("mount")
         os.mkdir(self.mount)
-        self.image = cluster.path("crash.img")
+        self.looked = 0
         self.durable, self.durable_at = ((0, 0, 0), None), 0  # found where nothing was missing, at an earlier flush
         state = os.path.join(self.mount, "aggregator")
         cluster.write("gateway.yaml", GATEWAY.format(state=state, port=cluster.port, model=MODEL, rounds=ROUNDS))
@@ -182,9 +182,13 @@ data: {{digits: {{inputs: {DIGITS}/board-1-images.npy, labels: {DIGITS}/board-1-
 
     def look(self, image, go_on):
         """What both programs find: (versions, round, its updates), checkpoint."""
-        with open(self.image, "wb") as file:
+        # A new file each time: a mount namespace made meanwhile by others keeps the one before mounted for a while.
+        self.looked += 1
+        path = self.cluster.path(f"crash-{self.looked}.img")
+        with open(path, "wb") as file:
             file.write(image)
-        subprocess.run(["mount", "-o", "loop,noatime", self.image, self.mount], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "loop,noatime", path, self.mount], check=True, capture_output=True)
+        os.unlink(path)
         try:
             found = self.ask_gateway() if self.with_gateway else (0, 0, 0), read_checkpoint(self.mount)
             if go_on:

@@ -8,6 +8,10 @@
 #include "ports/tcp/collective_tcp.h"
 #include "runtime/port/platform.h"
 
+#ifndef GROUP_TIMEOUT_MS // an emulator needs longer
+#define GROUP_TIMEOUT_MS 5000
+#endif
+
 const struct cn_collective_ops *const group_ops = &cn_collective_tcp;
 
 static void fill_key(uint8_t key[CN_KEY_SIZE], uint32_t a, uint32_t b)
@@ -40,8 +44,8 @@ void group_set_up(struct fixture *fixture, uint32_t size)
         rank->config.view.rank = r;
         for (uint32_t m = 0; m < size; m++)
             rank->config.view.ranks[m] = m;
-        rank->config.open_timeout_ms = 5000;
-        rank->config.progress_timeout_ms = 5000;
+        rank->config.open_timeout_ms = GROUP_TIMEOUT_MS;
+        rank->config.progress_timeout_ms = GROUP_TIMEOUT_MS;
         rank->config.cancel_fd = -1;
         rank->data = aligned_alloc(sizeof(int64_t), COUNT_MAX * sizeof(int64_t));
         assert_non_null(rank->data);

@@ -9,9 +9,11 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
@@ -499,6 +501,40 @@ def cards_are_written_and_read_back(bench):
         flip(bench.path(image), ROOT_AT + 70000)
 
 
+SLOW_CARD = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t pwrite(int file, const void *data, size_t size, off_t offset)
+{
+    ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
+    if (size > 4096) usleep(300000);
+    return real(file, data, size, offset);
+}
+ssize_t pwrite64(int file, const void *data, size_t size, off_t offset) { return pwrite(file, data, size, offset); }
+"""
+
+
+def an_interrupted_card_is_said_to_be_incomplete(bench):
+    if "asan" in bench.build or not shutil.which("gcc"):
+        return print("left out: a slow card needs gcc and no sanitizer")
+    library = bench.path("slow.so")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=SLOW_CARD, text=True, check=True)
+    with Card(bench.path("slow-card"), 24) as device:
+        if not device:
+            return
+        process = subprocess.Popen(
+            [os.path.join(bench.build, "cairn-flash"), "write", "node-1.img", device, "--yes", "--fixed"],
+            cwd=bench.folder, env={**os.environ, "LD_PRELOAD": library}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        assert "all that is on it will be lost" in process.stdout.readline()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        bench.said = process.stdout.read()
+        bench.expect(process.wait(), 130, "the card is incomplete and will not boot")
+        bench.expect(bench.run("verify", "node-1.img", device), 5)
+
+
 def unsafe_cards_are_refused(bench):
     with Card(bench.path("small-card"), 4) as device:
         if device:
@@ -553,6 +589,7 @@ CASES = [
     a_running_board_is_reached_by_ssh,
     a_gateway_is_reached_by_ssh,
     cards_are_written_and_read_back,
+    an_interrupted_card_is_said_to_be_incomplete,
     unsafe_cards_are_refused,
     a_card_that_fails_is_said_to_be_incomplete,
     waiting_ends_with_a_reason,

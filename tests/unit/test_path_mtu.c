@@ -72,6 +72,14 @@ static cn_err next_event(struct world *world, uint32_t wait_ms)
     return err;
 }
 
+// No event is due meanwhile, and one would not matter.
+static void let_it_search(struct world *world, uint32_t wait_ms)
+{
+    cn_err err = next_event(world, wait_ms);
+
+    (void)err;
+}
+
 static void expect(struct world *world, enum cn_link_event_type type)
 {
     assert_int_equal(next_event(world, WAIT_MS), CN_OK);
@@ -119,7 +127,7 @@ static void messages_are_as_large_as_the_path_takes(void **state)
 
         start(&world, paths[i].mtu, 0);
         register_board(&world);
-        next_event(&world, paths[i].mtu < 1424 ? 3000 : 50); // what is lost is tried thrice
+        let_it_search(&world, paths[i].mtu < 1424 ? 3000 : 50); // what is lost is tried thrice
         upload(&world);
         assert_int_equal(world.fake->largest, paths[i].body);
         fetch(&world);
@@ -134,7 +142,7 @@ static void a_search_survives_loss(void **state)
     (void)state;
     start(&world, 1500, 100);
     register_board(&world);
-    next_event(&world, 1500);
+    let_it_search(&world, 1500);
     upload(&world);
     assert_int_equal(world.fake->largest, 1280);
     stop(&world);
