@@ -13,8 +13,10 @@
 #define SIZE_LIMIT ((size_t)1 << 20)
 
 // Large and trained, small, a statistic.
-static const struct cn_test_tensor tensors[] = {
-    {5000, CN_TENSOR_PARAM}, {64, CN_TENSOR_PARAM}, {3000, CN_TENSOR_STAT}, {1024, CN_TENSOR_PARAM}};
+static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM},
+                                                {64, CN_TENSOR_PARAM},
+                                                {3000, CN_TENSOR_STAT},
+                                                {1024, CN_TENSOR_PARAM}};
 #define TOTAL 9088
 
 static const uint8_t parent[CN_DIGEST_SIZE] = {7};
