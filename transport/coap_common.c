@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include "runtime/base/log.h"
 
@@ -22,6 +23,18 @@ void cn_coap_start(void)
     coap_startup();
     coap_set_log_handler(write_log);
     coap_set_log_level(COAP_LOG_WARN);
+}
+
+void cn_coap_allow_files(uint32_t sessions)
+{
+    struct rlimit limit;
+
+    rlim_t wanted = 2 * (rlim_t)sessions;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); // as many as there may be
 }
 
 void cn_coap_address(const struct cn_address *from, coap_address_t *to)

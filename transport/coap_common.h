@@ -20,6 +20,9 @@ _Static_assert(CN_COAP_DATAGRAM_MAX == CN_COAP_MTU - CN_COAP_AROUND, "the larges
 // Initialises libcoap once for the process and sends its messages to cn_log.
 void cn_coap_start(void);
 
+// Each session over TCP is a file; the usual limit of 1024 is a soft one.
+void cn_coap_allow_files(uint32_t sessions);
+
 void cn_coap_address(const struct cn_address *from, coap_address_t *to);
 
 // Handles the datagrams that are there, one after another, but no more than a burst.

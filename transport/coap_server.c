@@ -1,10 +1,10 @@
 #include "transport/coap_server.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
@@ -408,11 +408,14 @@ static cn_err add_resources(struct cn_coap_server *server)
 static cn_err probe(const struct cn_address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int one = 1; // IPv4 may be served beside it
     cn_err err = CN_OK;
 
     if (fd < 0)
         return cn_err_from_errno(errno);
-    if (bind(fd, (const struct sockaddr *)&address->storage, address->size))
+    if ((address->storage.ss_family == AF_INET6 &&
+         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one))) ||
+        bind(fd, (const struct sockaddr *)&address->storage, address->size))
         err = errno == EADDRINUSE ? CN_EEXIST : CN_EIO;
     close(fd);
     return err;
@@ -487,19 +490,6 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     return err;
 }
 
-// Each session over TCP is a file; the usual limit of 1024 is a soft one.
-static void allow_files(uint32_t sessions)
-{
-    struct rlimit limit;
-
-    rlim_t wanted = 2 * (rlim_t)sessions;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); // as many as there may be
-}
-
 cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
                            struct cn_coap_server **server)
 {
@@ -510,7 +500,7 @@ cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
         return CN_ENOMEM;
     opened->config = *config;
     opened->config.listen = NULL;
-    allow_files(config->sessions_max);
+    cn_coap_allow_files(config->sessions_max);
     err = set_up(opened, config);
     if (err) {
         cn_coap_server_close(opened);

@@ -43,12 +43,14 @@ static double bdp(const struct cn_controller *controller)
 }
 
 // By how much the round trip stays longer even when our own queue was let go: 1 on a link of our
-// own.
+// own, and on one that has become thinner, which makes a queue as well.
 static double queue_of_others(const struct cn_controller *controller)
 {
+    uint64_t last = controller->rounds + CN_CONTROLLER_ROUNDS - 1;
     double share;
 
-    if (!controller->min_rtt_us || controller->floor_rtt_us <= controller->min_rtt_us)
+    if (!controller->min_rtt_us || controller->floor_rtt_us <= controller->min_rtt_us ||
+        controller->round_rate[last % CN_CONTROLLER_ROUNDS] < controller->bandwidth / 2)
         return 1;
     share = (double)controller->floor_rtt_us / (double)controller->min_rtt_us;
     return share < OTHERS_MAX ? share : OTHERS_MAX;

@@ -92,6 +92,7 @@ static const struct cn_message_field parallel_fields[] = {
     NUMBER(7, cn_parallel, accumulate, 0, 1u << 20),
     NUMBER(8, cn_parallel, replicate, 0, CN_GROUP_MAX),
     NUMBER(9, cn_parallel, shard, 0, CN_GROUP_MAX),
+    FIELD(10, BOOL, cn_parallel, balance),
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 

@@ -118,11 +118,10 @@ static bool window_fits(const struct cn_window *w)
                                 limit / w->kernel[0] / w->kernel[1];
 }
 
-// The reset before the product and gradients of the first state are no exporter's.
+// PyTorch's exporter never writes the reset before the product.
 static bool recurrent_is_possible(const struct cn_call *call)
 {
-    return (call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after) &&
-           call->out[2].arena == CN_ARENA_NONE && call->out[3].arena == CN_ARENA_NONE;
+    return call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after;
 }
 
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,

@@ -311,6 +311,25 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
     }
 }
 
+// What reached the states before the first step.
+static void put_first(const struct layer *layer, const struct carried *carried)
+{
+    const struct cpu_task *task = layer->task;
+    bool gru = layer->op->kind == CN_RECURRENT_GRU;
+
+    for (size_t n = 0; n < task->samples; n++) {
+        const float *through = carried->through + n * layer->hidden_row;
+        const float *carry = carried->carry + n * layer->hidden_row;
+        float *first = task->out[2] ? task->out[2] + n * task->call->out[2].stride : NULL;
+        float *cell = task->out[3] ? task->out[3] + n * task->call->out[3].stride : NULL;
+
+        for (size_t j = 0; first && j < layer->hidden; j++)
+            first[j] = through[j] + (gru ? carry[j] : 0);
+        for (size_t j = 0; cell && j < layer->hidden; j++)
+            cell[j] = carry[j];
+    }
+}
+
 void cpu_recurrent_grad(const struct cpu_task *task)
 {
     struct layer layer = layer_of(task, &task->call->recurrent);
@@ -325,11 +344,12 @@ void cpu_recurrent_grad(const struct cpu_task *task)
 
         for (size_t n = 0; n < task->samples; n++)
             cell_back(&layer, n, t, i ? &before : NULL, &carried);
-        if (i)
+        if (i || task->out[2])
             multiply(task->samples, layer.width, seen + t * layer.width,
                      layer.op->steps * layer.width, weight, layer.hidden, layer.hidden_row,
                      carried.through);
     }
+    put_first(&layer, &carried);
 }
 
 size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples)

@@ -50,6 +50,32 @@ static cn_err emit_weight(struct cn_autodiff *diff, const struct cn_node *forwar
     return err ? err : cn_autodiff_emit(diff, &product, forward->in[1]);
 }
 
+// The gradient of a state before the first step: one for each sample, added up where they share it.
+static cn_err add_first(struct cn_autodiff *diff, uint32_t first, size_t hidden, uint32_t *out)
+{
+    const struct cn_value each = {.kind = CN_VALUE_ACTIVATION,
+                                  .root = CN_GRAPH_NONE,
+                                  .rank = 3,
+                                  .dims = {1, diff->graph->batch, hidden},
+                                  .batched = true,
+                                  .batch_axis = 1,
+                                  .words = hidden};
+
+    *out = CN_GRAPH_NONE;
+    return cn_autodiff_needs(diff, first) ? cn_graph_add_value(diff->graph, &each, out) : CN_OK;
+}
+
+static cn_err take_first(struct cn_autodiff *diff, uint32_t first, size_t hidden, uint32_t made)
+{
+    const struct cn_bias sum = {.rows = 1, .channels = hidden, .inner = 1, .scale = 1};
+
+    if (made == CN_GRAPH_NONE)
+        return CN_OK;
+    if (!cn_graph_is_shared(&diff->graph->values[first]))
+        return cn_autodiff_share(diff, first, made);
+    return cn_autodiff_bias(diff, sum, made, first);
+}
+
 cn_err cn_autodiff_recurrent(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
 {
     const struct cn_recurrent *op = &forward->call.recurrent;
@@ -66,8 +92,12 @@ cn_err cn_autodiff_recurrent(struct cn_autodiff *diff, const struct cn_node *for
     err = cn_autodiff_activation(diff, forward->in[0], &node.out[0]);
     if (!err && op->kind == CN_RECURRENT_GRU)
         err = cn_autodiff_activation(diff, forward->in[0], &node.out[1]);
+    for (int i = 0; !err && i < 2; i++)
+        err = add_first(diff, forward->in[3 + i], op->hidden, &node.out[2 + i]);
     if (!err)
         err = cn_graph_add_node(diff->graph, &node);
+    for (int i = 0; !err && i < 2; i++)
+        err = take_first(diff, forward->in[3 + i], op->hidden, node.out[2 + i]);
     if (!err && cn_autodiff_needs(diff, forward->in[0]))
         err = cn_autodiff_share(diff, forward->in[0], node.out[0]);
     seen = op->kind == CN_RECURRENT_GRU ? node.out[1] : node.out[0];

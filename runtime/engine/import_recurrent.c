@@ -128,27 +128,46 @@ static cn_err take_part(struct cn_import_node *node, uint32_t from, size_t at, u
     return cn_graph_add_value(node->graph, &whole, part);
 }
 
+// A direction's part of a state that each sample has one of.
+static cn_err take_state(struct cn_import_node *node, size_t input, size_t direction, size_t hidden,
+                         uint32_t *state)
+{
+    const struct cn_value like = {
+        .rank = 3, .dims = {1, node->graph->batch, hidden}, .batched = true, .batch_axis = 1};
+    struct cn_import_piece piece = {.from = node->in[input],
+                                    .copy = {.rank = 1,
+                                             .dims = {hidden},
+                                             .x = {1},
+                                             .y = {1},
+                                             .x_offset = direction * hidden,
+                                             .scale = 1}};
+
+    return cn_import_assemble(node, &like, NULL, &piece, 1, state);
+}
+
 // A state before the first step, for each direction; none when it is known to be zeros.
 static cn_err read_first(struct cn_import_node *node, const struct layer *layer, size_t input,
                          uint32_t *first)
 {
     size_t hidden = layer->op.hidden;
     const struct cn_value *value;
-    bool zeros = true;
+    bool zeros = true, batched;
     cn_err err = CN_OK;
 
     first[0] = first[1] = CN_GRAPH_NONE;
     if (!cn_import_has(node, input))
         return CN_OK;
     value = cn_import_value(node, input);
-    if (!cn_import_is_known(value) || value->words != layer->directions * hidden)
-        return cn_import_refuse(node,
-                                "the first state must be zeros or constants, the same for all "
-                                "samples");
-    for (size_t i = 0; i < value->words; i++)
-        zeros = zeros && cn_import_known_float(node->graph, value, i) == 0;
+    batched = value->batched && !cn_import_is_known(value);
+    if (value->words != layer->directions * hidden || value->integers || value->batch_repeats > 1 ||
+        (batched && (value->rank != 3 || value->batch_axis != 1)))
+        return cn_import_refuse(node, "the first state must be [directions, batch, %zu] floats",
+                                hidden);
+    for (size_t i = 0; zeros && i < value->words; i++)
+        zeros = cn_import_is_known(value) && cn_import_known_float(node->graph, value, i) == 0;
     for (size_t d = 0; !err && !zeros && d < layer->directions; d++)
-        err = take_part(node, node->in[input], d * hidden, 1, hidden, 0, &first[d]);
+        err = batched ? take_state(node, input, d, hidden, &first[d])
+                      : take_part(node, node->in[input], d * hidden, 1, hidden, 0, &first[d]);
     return err;
 }
 

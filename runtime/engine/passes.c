@@ -1,5 +1,6 @@
 #include "runtime/engine/passes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,9 +200,155 @@ static void fuse_relu(struct passes *passes, size_t index)
     take_over(passes, maker, node);
 }
 
+// --- GELU, as exporters write it: x / 2 * (1 + f) with f of x ---
+
+// The node that makes value, which has no other reader, when it is this map with about these
+// numbers.
+static struct cn_node *map_of(const struct passes *passes, uint32_t value, enum cn_map_kind kind,
+                              double alpha, double beta)
+{
+    struct cn_node *maker = sole_maker(passes, value);
+
+    if (!maker || maker->call.op != CN_OP_MAP || maker->call.map.kind != kind ||
+        fabs((double)maker->call.map.alpha - alpha) > 1e-6 ||
+        fabs((double)maker->call.map.beta - beta) > 1e-6)
+        return NULL;
+    return maker;
+}
+
+static bool same(const struct passes *passes, uint32_t a, uint32_t b)
+{
+    return cn_graph_root(passes->graph, a) == cn_graph_root(passes->graph, b);
+}
+
+// The node that makes value as x op other, for the x that is given; *other is the other side.
+static struct cn_node *pair_of(const struct passes *passes, uint32_t value,
+                               enum cn_combine_kind kind, uint32_t x, uint32_t *other)
+{
+    struct cn_node *maker = sole_maker(passes, value);
+    int side;
+
+    if (!maker || maker->call.op != CN_OP_COMBINE || maker->call.combine.kind != kind ||
+        !is_plain(passes->graph, maker))
+        return NULL;
+    side = same(passes, maker->in[0], x) ? 0 : 1;
+    if (!same(passes, maker->in[side], x))
+        return NULL;
+    *other = maker->in[1 - side];
+    return maker;
+}
+
+#define GELU_NODES 9
+
+// The nodes of a GELU that become one.
+struct gelu {
+    struct cn_node *nodes[GELU_NODES];
+    size_t count;
+    enum cn_map_kind kind;
+};
+
+// Records a node; false when there is none.
+static bool keep(struct gelu *gelu, struct cn_node *node)
+{
+    if (!node || gelu->count == GELU_NODES)
+        return false;
+    gelu->nodes[gelu->count++] = node;
+    return true;
+}
+
+#define LAST(gelu) ((gelu)->nodes[(gelu)->count - 1])
+
+// x ^ 3, by a power or by products.
+static bool is_cube(const struct passes *passes, uint32_t value, uint32_t x, struct gelu *gelu)
+{
+    struct cn_node *power = map_of(passes, value, CN_MAP_POWER, 3, 0);
+    uint32_t square, again;
+
+    if (power)
+        return same(passes, power->in[0], x) && keep(gelu, power);
+    return keep(gelu, pair_of(passes, value, CN_COMBINE_MUL, x, &square)) &&
+           keep(gelu, pair_of(passes, square, CN_COMBINE_MUL, x, &again)) && same(passes, again, x);
+}
+
+// f: erf(x / sqrt(2)), or tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
+static bool is_bend(const struct passes *passes, uint32_t value, uint32_t x, struct gelu *gelu)
+{
+    struct cn_node *erf = map_of(passes, value, CN_MAP_ERF, 0, 0);
+    uint32_t cube;
+
+    gelu->kind = CN_MAP_GELU;
+    if (erf)
+        return keep(gelu, erf) &&
+               keep(gelu, map_of(passes, erf->in[0], CN_MAP_SCALE, 0.70710678, 0)) &&
+               same(passes, LAST(gelu)->in[0], x);
+    gelu->kind = CN_MAP_GELU_TANH;
+    return keep(gelu, map_of(passes, value, CN_MAP_TANH, 0, 0)) &&
+           keep(gelu, map_of(passes, LAST(gelu)->in[0], CN_MAP_SCALE, 0.79788456, 0)) &&
+           keep(gelu, pair_of(passes, LAST(gelu)->in[0], CN_COMBINE_ADD, x, &cube)) &&
+           keep(gelu, map_of(passes, cube, CN_MAP_SCALE, 0.044715, 0)) &&
+           is_cube(passes, LAST(gelu)->in[0], x, gelu);
+}
+
+// 1 + f.
+static bool is_gate(const struct passes *passes, uint32_t value, uint32_t x, struct gelu *gelu)
+{
+    return keep(gelu, map_of(passes, value, CN_MAP_SCALE, 1, 1)) &&
+           is_bend(passes, LAST(gelu)->in[0], x, gelu);
+}
+
+// The half is taken of the product, or of its factor x.
+static bool is_gelu(const struct passes *passes, const struct cn_node *node, uint32_t *x,
+                    struct gelu *gelu)
+{
+    const struct cn_node *product = node;
+    struct cn_node *half;
+
+    gelu->count = 0;
+    if (node->call.op == CN_OP_MAP && node->call.map.kind == CN_MAP_SCALE &&
+        node->call.map.alpha == 0.5f && node->call.map.beta == 0) {
+        product = sole_maker(passes, node->in[0]);
+        if (!keep(gelu, sole_maker(passes, node->in[0])))
+            return false;
+    }
+    if (product->call.op != CN_OP_COMBINE || product->call.combine.kind != CN_COMBINE_MUL ||
+        !is_plain(passes->graph, product))
+        return false;
+    for (int side = 0; side < 2; side++) {
+        size_t before = gelu->count;
+
+        *x = product->in[side];
+        half = product == node ? map_of(passes, *x, CN_MAP_SCALE, 0.5, 0) : NULL;
+        if (half)
+            *x = half->in[0];
+        if ((product != node || keep(gelu, half)) &&
+            is_gate(passes, product->in[1 - side], *x, gelu))
+            return true;
+        gelu->count = before;
+    }
+    return false;
+}
+
+static void fuse_gelu(struct passes *passes, size_t index)
+{
+    struct cn_node *node = &passes->graph->nodes[index], fused = cn_graph_node(CN_OP_MAP);
+    struct gelu gelu;
+    uint32_t x;
+
+    if (!is_gelu(passes, node, &x, &gelu))
+        return;
+    for (size_t i = 0; i < gelu.count; i++)
+        disconnect(gelu.nodes[i], gelu.nodes[i]->out[0]);
+    fused.call.map =
+        (struct cn_map){.kind = gelu.kind, .count = passes->graph->values[node->out[0]].words};
+    fused.in[0] = x;
+    fused.out[0] = node->out[0];
+    *node = fused;
+}
+
 cn_err cn_passes_run(struct cn_graph *graph)
 {
-    static void (*const fusions[])(struct passes *, size_t) = {fuse_bias, fuse_residual, fuse_relu};
+    static void (*const fusions[])(struct passes *, size_t) = {fuse_bias, fuse_residual, fuse_relu,
+                                                               fuse_gelu};
     struct passes passes = {
         .graph = graph,
         .uses = malloc((graph->value_count + 1) * sizeof(*passes.uses)),

@@ -338,8 +338,8 @@ enum cn_recurrent_kind {
 // after their functions; then the cell (LSTM) or the hidden gate's recurrent part before reset (GRU
 // with reset_after). The gradient gives dgates, before the functions, and for GRU dhidden: the
 // same, but as the product with the recurrent weight sees them, so that dweight = sum dhidden' h(t
-// - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates. A port
-// may lack GRU without reset_after, dfirst and dfirst_cell.
+// - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates.
+// dfirst and dfirst_cell are of each sample. A port may lack GRU without reset_after.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;

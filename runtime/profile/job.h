@@ -128,6 +128,7 @@ struct cn_parallel {
     enum cn_lr_scaling lr_scaling;
     uint32_t replicate;  // replicas, at most; 0: as many as there are
     uint32_t shard;      // members that hold the optimizer's state together; 0 and 1: each has all
+    bool balance;        // micro-batches follow measured speed
     uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
 };
 

@@ -276,7 +276,7 @@ static cn_err do_round(struct alone *alone)
 {
     struct cn_session *session = alone->session;
     struct cn_checkpoint *held = &session->held;
-    uint64_t begun_us = cn_platform_now_us();
+    uint64_t begun_us;
     uint32_t first_step = 0;
     struct cn_round_order order = {
         .round = held->round + 1,
@@ -285,7 +285,11 @@ static cn_err do_round(struct alone *alone)
     double steps, train_loss;
     cn_err err;
 
+    err = rest(alone); // a round is not begun in a pause
+    if (err)
+        return err;
     alone->paused_us = 0;
+    begun_us = cn_platform_now_us();
     if (held->phase == CN_PHASE_TRAIN)
         first_step = held->step;
     else if ((err = cn_session_begin(session, &order)))

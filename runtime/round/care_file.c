@@ -8,10 +8,11 @@
 #include "runtime/port/crypto.h"
 
 #define FILE_NAME "care"
-#define MAGIC "CNCARE1\n"
 #define BODY_SIZE 40
 #define FILE_SIZE (BODY_SIZE + 4)
 #define DAY_MS UINT64_C(86400000)
+
+static const uint8_t magic[8] = {'C', 'N', 'C', 'A', 'R', 'E', '1', '\n'};
 
 void cn_care_file_load(struct cn_store *store, struct cn_care_memory *memory)
 {
@@ -22,7 +23,7 @@ void cn_care_file_load(struct cn_store *store, struct cn_care_memory *memory)
     *memory = (struct cn_care_memory){0};
     if (err == CN_ENOTFOUND)
         return;
-    if (!err && size == FILE_SIZE && memcmp(bytes, MAGIC, 8) == 0 &&
+    if (!err && size == FILE_SIZE && memcmp(bytes, magic, sizeof(magic)) == 0 &&
         cn_get_u32(bytes + BODY_SIZE) == cn_crc32c(0, bytes, BODY_SIZE) &&
         cn_get_u64(bytes + 8) <= DAY_MS)
         *memory = (struct cn_care_memory){
@@ -43,7 +44,7 @@ cn_err cn_care_file_save(struct cn_store *store, const struct cn_care_memory *me
 {
     uint8_t bytes[FILE_SIZE];
 
-    memcpy(bytes, MAGIC, 8);
+    memcpy(bytes, magic, sizeof(magic));
     cn_put_u64(bytes + 8, memory->elapsed_ms);
     cn_put_u64(bytes + 16, memory->worn);
     cn_put_u64(bytes + 24, memory->clock_s);

@@ -145,7 +145,10 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 296, checkpoint->residual_version);
     cn_put_u32(header + 300, has_halves(checkpoint));
     cn_put_u64(header + 304, checkpoint->cursor);
-    memset(header + 312, 0, HEADER_SIZE - 312);
+    for (size_t s = 0; s < CN_GROUP_MAX; s++) {
+        header[312 + 2 * s] = (uint8_t)checkpoint->micro[s];
+        header[313 + 2 * s] = (uint8_t)(checkpoint->micro[s] >> 8);
+    }
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -242,20 +245,12 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .residual_version = cn_get_u32(header + 296),
         .cursor = cn_get_u64(header + 304),
     };
+    for (size_t s = 0; s < CN_GROUP_MAX; s++)
+        checkpoint->micro[s] = (uint16_t)(header[312 + 2 * s] | header[313 + 2 * s] << 8);
     memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
     memcpy(checkpoint->frame_digest, header + 232, CN_DIGEST_SIZE);
-}
-
-// What is not in use is zero.
-static bool is_unused(const uint8_t *header)
-{
-    bool zero = true;
-
-    for (size_t i = 312; i < HEADER_SIZE; i++)
-        zero &= header[i] == 0;
-    return zero;
 }
 
 // Phase, arrays, and sizes that are within the limits and make up exactly size bytes.
@@ -277,8 +272,7 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) > 1 ||
-        !is_unused(bytes)) {
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) > 1) {
         cn_diag_add(diag,
                     "checkpoint: mode %" PRIu32 ", residual %" PRIu32
                     " or what is not in use, expected 0 to 7 and 0 or 1",

@@ -11,6 +11,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/diag.h"
+#include "runtime/port/collective.h"
 #include "runtime/port/store.h"
 #include "runtime/update/rate.h"
 #include "runtime/update/row.h"
@@ -39,6 +40,7 @@ struct cn_checkpoint {
     uint8_t graph[CN_DIGEST_SIZE];
     uint8_t base_digest[CN_DIGEST_SIZE];
     uint8_t base_parent[CN_DIGEST_SIZE];
+    uint16_t micro[CN_GROUP_MAX]; // of the next step, by seat; zeros where all do as many
     uint64_t cursor; // micro-batches that the group has drawn in the run, of samples it shares
     // Sums over the group since the round began.
     uint64_t samples;

@@ -68,7 +68,7 @@ cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
     if (!err && session->reducer)
         session->reducer->trainer = session->trainer;
     if (!err && session->reducer && session->reducer->bucket)
-        err = cn_reducer_cut(session->reducer, session->reducer->bucket);
+        err = cn_trainer_set_buckets(session->trainer, session->reducer->bucket / sizeof(float));
     if (!err)
         return CN_OK;
     session->state_shards = before;

@@ -11,6 +11,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
+#include "runtime/group/balance.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
@@ -46,6 +47,8 @@ struct cn_step_plan {
     uint32_t shards;     // members that hold the optimizer's state together; 1: each has all of it
     uint32_t shard;      // of this board
     struct cn_set together, alike; // that hold it together; that hold the same share of it
+    uint32_t place;                // of this board among those that train
+    uint32_t seats[CN_GROUP_MAX];  // by place: number in the profile's list
     char names[128];               // of those that train, for people; "" where the job names no set
 };
 
@@ -77,6 +80,8 @@ struct cn_session {
     uint32_t seat;                     // of this board in its group, whoever else is there
     struct cn_session_sets *sets;      // NULL: the job names none
     struct cn_step_plan plan;          // of the next step
+    uint32_t micro[CN_GROUP_MAX];      // its micro-batches, by place
+    struct cn_balance balance;         // what they take
     char phase[CN_NAME_SIZE];          // of the job, as of the plan
     uint64_t saved_ms;                 // when the checkpoint was last saved
     bool disk_full;                    // said so already

@@ -26,6 +26,25 @@ static struct cn_scores kept_scores(const struct cn_session *session)
     };
 }
 
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+struct cn_measures cn_session_measures(const struct cn_session *session)
+{
+    const struct cn_scores *scores = &session->scores;
+
+    if (!scores->rows || scores->version != session->held.version)
+        return (struct cn_measures){0};
+    return (struct cn_measures){
+        .top5 = known(scores->top5),
+        .f1 = known(scores->f1),
+        .mae = known(scores->mae),
+        .perplexity = known(scores->perplexity),
+    };
+}
+
 // The member that the others wait for, if one computes clearly longer.
 static void tell_slowest(const struct cn_session *session, struct cn_progress *progress)
 {
@@ -45,25 +64,6 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
     progress->usual_ms = (sum - ms[slowest]) / (reducer->size - 1);
     if (progress->slowest_ms > SLOW * progress->usual_ms)
         progress->slowest = reducer->members[slowest];
-}
-
-static double known(double value)
-{
-    return isfinite(value) ? value : 0;
-}
-
-struct cn_measures cn_session_measures(const struct cn_session *session)
-{
-    const struct cn_scores *scores = &session->scores;
-
-    if (!scores->rows || scores->version != session->held.version)
-        return (struct cn_measures){0};
-    return (struct cn_measures){
-        .top5 = known(scores->top5),
-        .f1 = known(scores->f1),
-        .mae = known(scores->mae),
-        .perplexity = known(scores->perplexity),
-    };
 }
 
 void cn_session_tell(struct cn_session *session, struct cn_progress *progress)

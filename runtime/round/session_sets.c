@@ -15,24 +15,7 @@
 #define FACT_WORDS 3           // int64 that a member tells
 #define PROBE_SIZE (64u << 10) // bytes there and back, to measure a link
 
-enum fingerprint { FACTS = 0x73657401, RULES, PROBE, COUNTERS, STATE };
-
-struct cn_session_sets {
-    struct cn_view view;
-    struct cn_board_facts facts[CN_GROUP_MAX]; // by rank
-    struct cn_set_rules rules;
-    bool by_step;                   // a rule that the job uses speaks of steps
-    uint64_t samples[CN_GROUP_MAX]; // to train on, by rank
-    uint32_t current;               // bit for each rank that has the newest state
-    uint32_t train;                 // the same for who trains; 0: not decided yet in this epoch
-    uint32_t allowed;               // who may train: those, and who is left over
-    uint32_t round;                 // that it was decided for
-};
-
-static uint32_t everybody(const struct cn_session_sets *sets)
-{
-    return (1u << sets->view.size) - 1;
-}
+enum fingerprint { FACTS = 0x73657401, PROBE };
 
 static uint32_t lowest(uint32_t ranks)
 {
@@ -47,7 +30,8 @@ static uint32_t count_ranks(uint32_t ranks)
 static bool shares_work(const struct cn_parallel *parallel)
 {
     return parallel->train[0] || parallel->measure[0] || parallel->scope != CN_SCOPE_OWN ||
-           parallel->lr_scaling != CN_LR_SCALING_NONE || parallel->shard > 1 || parallel->replicate;
+           parallel->lr_scaling != CN_LR_SCALING_NONE || parallel->shard > 1 || parallel->balance ||
+           parallel->replicate;
 }
 
 // --- facts ---
@@ -251,7 +235,7 @@ static uint32_t find_ranks(const struct cn_session *session, const char *names)
         names += length;
         names += strspn(names, " ");
     }
-    return ranks ? ranks : everybody(sets);
+    return ranks ? ranks : cn_session_everybody(sets);
 }
 
 void cn_session_measured_share(const struct cn_session *session, uint32_t *first, uint32_t *count)
@@ -293,7 +277,7 @@ static void tell(struct cn_session *session, uint32_t train)
     char resting[sizeof(session->plan.names)];
 
     name_ranks(session, train, session->plan.names, sizeof(session->plan.names));
-    name_ranks(session, everybody(sets) & ~train, resting, sizeof(resting));
+    name_ranks(session, cn_session_everybody(sets) & ~train, resting, sizeof(resting));
     cn_log(CN_LOG_INFO, "sets", "round %u, step %u%s%s: %s train%s%s", session->held.round,
            cn_session_position(session), session->phase[0] ? ", phase " : "", session->phase,
            session->plan.names, resting[0] ? "; looking on: " : "", resting);
@@ -377,26 +361,24 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
     return train;
 }
 
-// Places by dp_rank, with as many micro-batches each.
-static void divide(struct cn_session *session, uint32_t train, uint32_t shards)
+// Places by dp_rank.
+static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
 {
     struct cn_step_plan *plan = &session->plan;
-    uint32_t micro[CN_GROUP_MAX];
     struct cn_ranks ranks;
 
     plan->train = cn_ranks_set(train);
-    plan->whole = train == everybody(session->sets);
-    for (uint32_t p = 0; p < plan->train.size; p++)
-        micro[p] = cn_job_accumulate(session->config.job);
-    plan->total = cn_ranks_first(micro, plan->train.size);
+    plan->whole = train == cn_session_everybody(session->sets);
     plan->trains =
         !cn_ranks_place(&plan->train, shards, session->sets->view.rank, &ranks) && !ranks.idle;
-    plan->micro = plan->trains ? micro[ranks.dp_rank] : 0;
-    plan->before = plan->trains ? cn_ranks_first(micro, ranks.dp_rank) : 0;
+    plan->place = ranks.dp_rank;
+    for (uint32_t p = 0; p < plan->train.size; p++)
+        plan->seats[p] = session->sets->view.ranks[plan->train.ranks[p]];
     plan->shards = shards;
     plan->shard = ranks.shard;
     plan->together = ranks.together;
     plan->alike = ranks.alike;
+    cn_session_divide(session);
 }
 
 // Before other members train, or other shares: the shares become whole states, and who is behind
@@ -433,7 +415,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     if (err)
         return err;
     sets->train = train;
-    divide(session, train, shards);
+    assign(session, train, shards);
     if (shares || shards > 1)
         err = cn_session_take_share(session);
     if (err)
@@ -466,7 +448,7 @@ void cn_session_alike(struct cn_session *session)
     session->ahead = 0;
     session->since = (struct cn_session_counts){0};
     if (session->sets)
-        session->sets->current = everybody(session->sets);
+        session->sets->current = cn_session_everybody(session->sets);
 }
 
 static bool goes_by_step(const struct cn_session_sets *sets)
@@ -506,109 +488,5 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
         err = find_links(session->sets, collective);
     session->sets->by_step = goes_by_step(session->sets);
     cn_session_alike(session);
-    return err;
-}
-
-// --- the state of those that train ---
-
-struct counters {
-    uint64_t samples, updates, cursor;
-    double train_loss;
-    uint32_t step;
-};
-
-static cn_err give(struct cn_session *session, struct cn_collective *collective,
-                   const struct cn_set *set, uint32_t source, void *data, size_t size,
-                   enum fingerprint what)
-{
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
-                                            .set =
-                                                set->size == session->sets->view.size ? NULL : set,
-                                            .peer = source,
-                                            .data = data,
-                                            .count = size,
-                                            .fingerprint = what};
-
-    return collective->ops->run(collective, &call);
-}
-
-// The arrays of a state, in memory of their own: what is held stays whole until all have come.
-static cn_err give_arrays(struct cn_session *session, struct cn_collective *collective,
-                          const struct cn_set *set, uint32_t source, float *fresh[3])
-{
-    struct cn_checkpoint *held = &session->held;
-    uint32_t count = cn_trainer_has_second(session->trainer) ? 3 : 2;
-    float **arrays[3] = {&held->weights, &held->optimizer, &held->second};
-    bool gives = source == session->sets->view.rank;
-    cn_err err = CN_OK;
-
-    for (uint32_t i = 0; !err && i < count; i++) {
-        if (!gives)
-            err = cn_session_allocate(&fresh[i], held->total);
-        if (!err)
-            err = give(session, collective, set, source, gives ? *arrays[i] : fresh[i],
-                       held->total * sizeof(float), STATE);
-    }
-    for (uint32_t i = 0; !err && !gives && i < count; i++) {
-        float *old = *arrays[i];
-
-        *arrays[i] = fresh[i];
-        fresh[i] = old;
-    }
-    return err;
-}
-
-static cn_err take_state(struct cn_session *session, struct cn_collective *collective,
-                         const struct cn_set *set, uint32_t source)
-{
-    struct cn_checkpoint *held = &session->held;
-    bool gives = source == session->sets->view.rank;
-    struct counters counters = {0};
-    float *fresh[3] = {NULL, NULL, NULL};
-    cn_err err = gives ? cn_session_snapshot(session) : CN_OK;
-
-    if (!err && gives)
-        err = cn_session_allocate_optimizer(session); // zeros were left out
-    if (gives)
-        counters = (struct counters){held->samples, held->updates, held->cursor, held->train_loss,
-                                     held->step};
-    if (!err)
-        err = give(session, collective, set, source, &counters, sizeof(counters), COUNTERS);
-    if (!err)
-        err = give_arrays(session, collective, set, source, fresh);
-    if (!err && !gives) {
-        held->samples = counters.samples;
-        held->updates = counters.updates;
-        held->cursor = counters.cursor;
-        held->train_loss = counters.train_loss;
-        held->step = counters.step;
-        session->ahead = 0;
-        err = cn_session_load_trainer(session);
-    }
-    for (uint32_t i = 0; i < 3; i++)
-        free(fresh[i]);
-    return err;
-}
-
-cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *collective)
-{
-    struct cn_session_sets *sets = session->sets;
-    uint32_t behind = sets ? everybody(sets) & ~sets->current : 0;
-    uint32_t source;
-    struct cn_set set;
-    cn_err err = CN_OK;
-
-    if (!behind)
-        return CN_OK;
-    if (cn_session_is_sharded(session) && session->plan.trains && session->ahead)
-        err = cn_session_gather(session, collective);
-    if (err)
-        return err;
-    source = lowest(sets->current);
-    set = cn_ranks_set(behind | 1u << source);
-    if (set.id >> sets->view.rank & 1)
-        err = take_state(session, collective, &set, source);
-    if (!err)
-        sets->current = everybody(sets);
     return err;
 }

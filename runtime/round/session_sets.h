@@ -5,7 +5,26 @@
 // step without asking. Private to runtime/round.
 #pragma once
 
+#include "runtime/profile/set_rules.h"
 #include "runtime/round/session.h"
+
+struct cn_session_sets {
+    struct cn_view view;
+    struct cn_board_facts facts[CN_GROUP_MAX]; // by rank
+    struct cn_set_rules rules;
+    bool by_step;                   // a rule that the job uses speaks of steps
+    uint64_t samples[CN_GROUP_MAX]; // to train on, by rank
+    uint32_t current;               // bit for each rank that has the newest state
+    uint32_t train;                 // the same for who trains; 0: not decided yet in this epoch
+    uint32_t allowed;               // who may train: those, and who is left over
+    uint32_t round;                 // that it was decided for
+};
+
+// The bits of all ranks.
+static inline uint32_t cn_session_everybody(const struct cn_session_sets *sets)
+{
+    return (1u << sets->view.size) - 1;
+}
 
 // After the members have one state, before anything else of an epoch: tells and hears the facts.
 // CN_OK without a call where the job says nothing of how a group shares its work.
@@ -26,6 +45,16 @@ void cn_session_alike(struct cn_session *session);
 // The held-out samples that this board measures: each count-th batch from number first on; none
 // with count 0.
 void cn_session_measured_share(const struct cn_session *session, uint32_t *first, uint32_t *count);
+
+// The micro-batches of a step over plan.train: as many for each, or as the held state says where
+// the job balances them.
+void cn_session_divide(struct cn_session *session);
+
+// After a step, by what each rank computed for: members that are slower get less of the next ones.
+void cn_session_balance(struct cn_session *session, const float *computed_ms);
+
+// The held state is one that goes on with the division of now.
+void cn_session_record_micro(struct cn_session *session);
 
 // The plan of a board that shares its work with nobody in a special way: all train, all alike.
 void cn_session_plan_alike(struct cn_session *session);

@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session_sets.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
@@ -106,6 +107,7 @@ void cn_session_fold(struct cn_session *session)
     held->cursor += session->since.cursor;
     session->ahead = 0;
     session->since = (struct cn_session_counts){0};
+    cn_session_record_micro(session);
 }
 
 static cn_err gather_array(struct cn_session *session, struct cn_collective *collective,

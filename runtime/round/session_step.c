@@ -13,6 +13,8 @@ static uint64_t first_batch(const struct cn_session *session)
 {
     if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
         return session->held.cursor + session->since.cursor + session->plan.before;
+    if (session->config.job->parallel.balance) // room for as many as a board could get
+        return cn_session_steps_before(session) * session->plan.total;
     return cn_session_steps_before(session) * session->plan.micro;
 }
 
@@ -225,6 +227,7 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     times.applied = cn_platform_now_us();
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     note_times(session, &times, sums);
+    cn_session_balance(session, sums + COMPUTED);
     if (sums[TRACED] > 0)
         err = cn_session_trace(session, &times);
     if (err)

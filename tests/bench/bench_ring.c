@@ -1,6 +1,7 @@
 // bench_ring - time of an encrypted all-reduce over loopback, ranks as processes.
 //
-// Prints one line for each size and number of ranks: the median time, and bytes / time.
+// Prints one line for each size and number of ranks: the median time, and bytes / time; and the
+// same for a set that names all ranks, in calls between those of the whole group.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +20,38 @@ static int compare_times(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static cn_err measure(struct cn_collective *ring, size_t size, int repeats, uint64_t times_us[])
+// Calls of the whole group and of a set of all its ranks, in turn.
+static cn_err measure(struct cn_collective *ring, const struct cn_set *set, size_t size,
+                      int repeats, uint64_t times_us[2][REPEATS_MAX])
 {
     float *data = calloc(size / sizeof(float), sizeof(float));
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .data = data, .count = size / sizeof(float)};
     cn_err err = data ? CN_OK : CN_ENOMEM;
 
-    for (int i = 0; i < repeats + repeats / 10 + 1 && !err; i++) {
-        int slot = i - repeats / 10 - 1; // the first ones warm up
+    for (int i = 0; i < 2 * (repeats + repeats / 10 + 1) && !err; i++) {
+        int slot = i / 2 - repeats / 10 - 1; // the first ones warm up
         uint64_t begin_us = cn_platform_now_us();
 
-        err = cn_all_reduce(ring, CN_REDUCE_SUM, data, size / sizeof(float));
+        call.set = i % 2 ? set : NULL;
+        err = ring->ops->run(ring, &call);
         if (slot >= 0)
-            times_us[slot] = cn_platform_now_us() - begin_us;
+            times_us[i % 2][slot] = cn_platform_now_us() - begin_us;
     }
     free(data);
     return err;
+}
+
+static void print_median(const char *who, uint32_t ranks, size_t size, uint64_t *times_us,
+                         int repeats)
+{
+    uint64_t median_us;
+
+    qsort(times_us, (size_t)repeats, sizeof(times_us[0]), compare_times);
+    median_us = times_us[repeats / 2];
+    printf("%s ranks=%u bytes=%zu median_us=%llu GB_per_s=%.3f\n", who, ranks, size,
+           (unsigned long long)median_us, (double)size / ((double)median_us * 1e3));
+    fflush(stdout);
 }
 
 static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t ranks)
@@ -42,7 +60,8 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
         size_t size;
         int repeats;
     } cases[] = {{64 << 10, REPEATS_MAX}, {16 << 20, 20}};
-    static uint64_t times_us[REPEATS_MAX];
+    static uint64_t times_us[2][REPEATS_MAX];
+    struct cn_set set = {.id = 1, .size = ranks};
     struct cn_collective_config config = {.members = members,
                                           .member_count = ranks,
                                           .open_timeout_ms = 10000,
@@ -54,19 +73,14 @@ static cn_err run_rank(const struct cn_member *members, uint32_t rank, uint32_t 
 
     config.view = (struct cn_view){.epoch = 1, .size = ranks, .rank = rank};
     for (uint32_t i = 0; i < ranks; i++)
-        config.view.ranks[i] = i;
+        config.view.ranks[i] = set.ranks[i] = i;
     err = cn_collective_tcp.open(&config, &ring, &lost);
     for (size_t k = 0; k < 2 && !err; k++) {
-        uint64_t median_us;
-
-        err = measure(ring, cases[k].size, cases[k].repeats, times_us);
+        err = measure(ring, &set, cases[k].size, cases[k].repeats, times_us);
         if (err || rank != 0)
             continue;
-        qsort(times_us, (size_t)cases[k].repeats, sizeof(times_us[0]), compare_times);
-        median_us = times_us[cases[k].repeats / 2];
-        printf("ring ranks=%u bytes=%zu median_us=%llu GB_per_s=%.3f\n", ranks, cases[k].size,
-               (unsigned long long)median_us, (double)cases[k].size / ((double)median_us * 1e3));
-        fflush(stdout);
+        print_median("ring", ranks, cases[k].size, times_us[0], cases[k].repeats);
+        print_median("set", ranks, cases[k].size, times_us[1], cases[k].repeats);
     }
     cn_collective_tcp.close(ring);
     return err;

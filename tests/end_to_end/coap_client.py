@@ -109,15 +109,13 @@ def main(build):
     if not programs:
         print("no coap-client here (package libcoap3-bin)")
         sys.exit(77)
-    with Cluster(build, {"lab-a": ["board-1"]}) as cluster:
-        # Arguments of a program cannot hold the byte 0.
-        while b"\0" in dtls_key(cluster.path("keys", "board-1.key")):
-            os.remove(cluster.path("keys", "board-1.key"))
-            cluster.enroll_all()
+    with Cluster(build, {"lab-a": [f"board-{number}" for number in range(1, 9)]}) as cluster:
+        # Arguments of a program cannot hold the byte 0, which one key in eight has.
+        board = next(name for name in cluster.boards if b"\0" not in dtls_key(cluster.path("keys", f"{name}.key")))
         cluster.start("gateway")
         cluster.wait_for_line("gateway", "listening", timeout=20)
         for program in programs:
-            check(Client(program, cluster, "board-1"))
+            check(Client(program, cluster, board))
 
 
 if __name__ == "__main__":

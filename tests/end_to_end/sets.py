@@ -6,6 +6,7 @@
 import json
 import os
 import re
+import signal
 import sys
 import time
 
@@ -177,6 +178,27 @@ def the_learning_rate_follows_the_share_that_trains(build):
         cluster.start_all()
         finish(cluster, 0.5)
         assert losses(cluster) == scaled, "a quarter of the rate gives another result"
+
+
+@scenario
+def a_slow_board_gets_fewer_micro_batches(build):
+    settings = {**SETTINGS, "rounds": 20, "local_steps": 30, "timeout": "60 s", "batch": "32, accumulate: 4"}
+    boards = {"lab": ["board-1", "board-2"]}
+    found = []
+    with Cluster(build, boards, **settings, extra="parallel: {balance: true}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 0: held-out")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and cluster.processes["board-2"].poll() is None and not found:
+            cluster.signal("board-2", signal.SIGSTOP)  # three quarters of the time
+            time.sleep(0.03)
+            cluster.signal("board-2", signal.SIGCONT)
+            time.sleep(0.01)
+            found = re.findall(r"a step: board-1 (\d+) .*board-2 (\d+) ", cluster.log("board-1"))
+        assert found, "nothing was divided anew"
+        finish(cluster, 0.7)
+        one, two = map(int, found[0])
+        assert one + two == 8 and two < one, found
 
 
 TWO = {"lab": ["board-1", "board-2"]}

@@ -85,12 +85,55 @@ static void nothing_is_left_of_a_fused_relu(void **state)
     cn_graph_deinit(&graph);
 }
 
+#define GELU_START                                                                                 \
+    "weight w 4,4", "MatMul x w -> h", "Constant -> one value_float=1.0",                          \
+        "Constant -> half value_float=0.5"
+
+// As PyTorch's exporters write it: halved after the product, and before; and what is none.
+static const struct net gelus[] = {
+    {"3,4",
+     {GELU_START, "Constant -> q value_float=1.4142135", "Div h q -> d", "Erf d -> e",
+      "Add e one -> f", "Mul h f -> g", "Mul g half -> y"}},
+    {"3,4",
+     {GELU_START, "Constant -> c value_float=0.044715", "Constant -> k value_float=0.7978845608",
+      "Mul h h -> s", "Mul h s -> b", "Mul b c -> d", "Add h d -> e", "Mul e k -> i", "Tanh i -> t",
+      "Add one t -> g", "Mul half h -> p", "Mul p g -> y"}},
+    {"3,4",
+     {GELU_START, "Constant -> q value_float=1.5", "Div h q -> d", "Erf d -> e", "Add e one -> f",
+      "Mul h f -> g", "Mul g half -> y"}},
+    {"3,4",
+     {GELU_START, "Constant -> q value_float=1.4142135", "Div h q -> d", "Erf d -> e",
+      "Add e one -> f", "Mul h f -> g", "Mul g half -> k", "Mul k e -> y"}},
+};
+
+static void a_gelu_in_parts_becomes_one_op(void **state)
+{
+    static const size_t left[] = {2, 2, 6, 7};
+    static const enum cn_map_kind kinds[] = {CN_MAP_GELU, CN_MAP_GELU_TANH};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct cn_graph graph;
+        enum cn_op ops[16] = {0};
+
+        assert_int_equal(ops_after_passes(&gelus[i], ops, &graph), left[i]);
+        if (i < 2) {
+            assert_int_equal(ops[1], CN_OP_MAP);
+            assert_int_equal(graph.nodes[1].call.map.kind, kinds[i]);
+            assert_int_equal(graph.nodes[1].call.map.count, 12);
+        }
+        cn_graph_deinit(&graph);
+        check_gradients(&gelus[i], CN_LOSS_MSE, 2, BY_TRAINING);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_normalization_takes_the_residual_and_the_relu),
         cmocka_unit_test(what_another_node_reads_is_not_fused_away),
         cmocka_unit_test(nothing_is_left_of_a_fused_relu),
+        cmocka_unit_test(a_gelu_in_parts_becomes_one_op),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,11 @@
 // A product in front, so that every op has a gradient to pass on.
 #define IN3 "weight w 4,4", "MatMul x w -> h" // h: [batch, 3, 4] from x: [batch, 3, 4]
 
+// The shape [directions, batch, 2], for Expand; 1 stands for any number of directions.
+#define STATES                                                                                     \
+    "Shape t -> s", "Constant -> i value_int=1", "Gather s i -> n", "numbers z 0",                 \
+        "Unsqueeze n z -> u", "numbers one 1", "numbers two 2", "Concat one u two -> e axis=0"
+
 static const struct net nets[] = {
     // Maps, x near 0 and away from it.
     {"3,4", {IN3, "Erf h -> y"}},
@@ -107,6 +112,22 @@ static const struct net nets[] = {
      {"weight w 2,4", "Softmax w -> s axis=-1", "weight g 4",
       "LayerNormalization w g -> n epsilon=0.1", "Mul s n -> m", "Transpose m -> t",
       "MatMul x t -> y"}},
+    // Recurrent layers that begin with a state that is learned, the same for all samples, or one
+    // that another layer ended with.
+    {"3,4",
+     {"Transpose x -> t perm=1,0,2", "weight w 1,8,4", "weight r 1,8,2", "weight b 1,16",
+      "weight h 1,1,2", "weight c 1,1,2", STATES, "Expand h e -> hh", "Expand c e -> cc",
+      "LSTM t w r b _ hh cc -> o _ _ hidden_size=2", "Transpose o -> y perm=2,0,1,3"}},
+    {"3,4",
+     {"Transpose x -> t perm=1,0,2", "weight w 2,6,4", "weight r 2,6,2", "weight b 2,12",
+      "weight h 2,1,2", STATES, "Expand h e -> hh",
+      "GRU t w r b _ hh -> o hidden_size=2 linear_before_reset=1 direction=bidirectional",
+      "Transpose o -> y perm=2,0,1,3"}},
+    {"3,4",
+     {"Transpose x -> t perm=1,0,2", "weight w 1,3,4", "weight r 1,3,3", "RNN t w r -> _ k",
+      "weight v 1,3,4", "weight q 1,3,3", "RNN t v q _ _ k -> o l direction=reverse",
+      "Transpose o -> a perm=2,0,1,3", "ReduceSum a -> s axes=1,2 keepdims=0",
+      "Transpose l -> b perm=1,0,2", "ReduceSum b -> c axes=1 keepdims=0", "Add s c -> y"}},
     // The batch behind another dimension, and multiplied with one.
     {"3,4",
      {IN3, "Transpose h -> t perm=1,0,2", "weight p 3,1,4", "Add t p -> a", "weight v 4,2",

@@ -1,6 +1,6 @@
 // bench_scaling - one member of a group whose computing is a timer; scaling.py starts the members.
 //
-//     bench_scaling RANK STEP_MS BYTES BUCKETS MICRO LOCAL STEPS ADDRESS...
+//     bench_scaling RANK STEP_MS BYTES BUCKETS WIRE MICRO LOCAL STEPS ADDRESS...
 //
 // A step is MICRO micro-batches of STEP_MS each, a third of it forward, two thirds backward.
 // Gradients of BYTES become ready in BUCKETS equal parts through the last backward pass and travel
@@ -24,6 +24,7 @@ struct member {
     float *data;
     size_t count; // floats
     uint32_t buckets;
+    enum cn_number wire; // 0: float32, 1: bfloat16
     double step_us;
 };
 
@@ -68,6 +69,7 @@ static cn_err post(struct member *member, uint32_t bucket, uint32_t buckets, str
     size_t begin = member->count * bucket / buckets, end = member->count * (bucket + 1) / buckets;
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
                                             .how = CN_REDUCE_SUM,
+                                            .wire = member->wire,
                                             .data = member->data + begin,
                                             .count = end - begin};
 
@@ -118,29 +120,30 @@ static cn_err step(struct member *member, uint32_t micro, bool overlaps)
 int main(int argc, char **argv)
 {
     struct member member = {0};
-    uint32_t numbers[7], steps;
+    uint32_t numbers[8], steps;
     uint64_t begun = 0;
     cn_err err;
 
-    if (argc < 9)
+    if (argc < 10)
         return 2;
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         numbers[i] = (uint32_t)strtoul(argv[i + 1], NULL, 10);
     member.step_us = 1000.0 * numbers[1];
     member.count = numbers[2] / sizeof(float);
     member.buckets = numbers[3];
-    steps = numbers[6];
+    member.wire = numbers[4] ? CN_BFLOAT16 : CN_FLOAT32;
+    steps = numbers[7];
     member.data = calloc(member.count, sizeof(float));
-    err = member.data ? open_member(&member, numbers[0], (uint32_t)argc - 8, argv + 8) : CN_ENOMEM;
+    err = member.data ? open_member(&member, numbers[0], (uint32_t)argc - 9, argv + 9) : CN_ENOMEM;
     for (uint32_t i = 0; i < steps + WARM && !err; i++) {
         if (i == WARM)
             begun = cn_platform_now_us();
         // Steps whose gradients stay at home are computing only, as micro-batches are.
-        err = numbers[5] > 1 ? step(&member, numbers[5], false) : step(&member, numbers[4], true);
+        err = numbers[6] > 1 ? step(&member, numbers[6], false) : step(&member, numbers[5], true);
     }
     if (!err && numbers[0] == 0)
         printf("%.2f\n", 1e-3 * (double)(cn_platform_now_us() - begun) /
-                             (double)(steps * numbers[4] * numbers[5]));
+                             (double)(steps * numbers[5] * numbers[6]));
     cn_queue_close(member.queue);
     if (member.collective)
         cn_collective_tcp.close(member.collective);
