@@ -16,8 +16,8 @@ cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_upload
         cn_diag_add(diag, "the frame's run, round or base is not what was declared");
         return CN_EFORMAT;
     }
-    if (header.snapshot) {
-        cn_diag_add(diag, "the frame is a snapshot; only the aggregator makes them");
+    if (header.snapshot || header.rounded) {
+        cn_diag_add(diag, "the frame is a snapshot or makes one; only the aggregator does that");
         return CN_EFORMAT;
     }
     if (strcmp(header.group, upload->group) != 0) {

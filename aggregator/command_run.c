@@ -96,6 +96,7 @@ static cn_err open_models(struct daemon *daemon)
         .store = daemon->setup.store,
         .ledger = daemon->setup.ledger,
         .layout = &file->layout,
+        .snapshot_every = daemon->setup.settings->job.options.snapshot_every,
         .graph = file->graph.data,
         .graph_size = file->graph.size,
         .initial = initial,

@@ -59,21 +59,19 @@ static cn_err open_trainer(const struct cn_evaluator_config *config, struct cn_d
 static cn_err open_bench(const struct cn_evaluator_config *config, struct cn_diag *diag,
                          struct bench *bench)
 {
-    struct cn_dataset_file files[CN_DATA_FILES];
-    for (uint32_t i = 0; i < config->files->file_count; i++)
-        files[i] =
-            (struct cn_dataset_file){config->files->files[i].name, config->files->files[i].path};
-    const struct cn_dataset_config dataset = {
-        .inputs = config->files->inputs,
-        .labels = config->files->labels,
-        .files = files,
-        .file_count = config->files->file_count,
+    struct cn_dataset_config dataset = {
+        .files = {.inputs = config->files->inputs,
+                  .labels = config->files->labels,
+                  .other_count = config->files->file_count},
         .rules = &config->job->rules,
         .scale = config->job->scale,
         .mean = config->job->mean,
         .seed = config->job->seed,
     };
     struct cn_sample_shape shape;
+    for (uint32_t i = 0; i < config->files->file_count; i++)
+        dataset.files.others[i] =
+            (struct cn_dataset_file){config->files->files[i].name, config->files->files[i].path};
     memset(bench, 0, sizeof(*bench));
     cn_err err = open_trainer(config, diag, &bench->trainer);
     if (err)

@@ -151,8 +151,8 @@ cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint
     err = cn_update_check(frame, size, fold->layout, diag, &header);
     if (err)
         return err;
-    if (header.snapshot) {
-        cn_diag_add(diag, "update: a snapshot, expected a change");
+    if (header.snapshot || header.rounded) {
+        cn_diag_add(diag, "update: a snapshot or one to round by, expected a change");
         return CN_EFORMAT;
     }
     err = find_factor(fold, frame, size, &addition.factor);

@@ -54,6 +54,15 @@ struct rows {
     float *step, *weights, *zeros;
 };
 
+// It follows from the job alone, so that replay rounds the same versions. Who asks for exact deltas
+// gets exact versions, and what is frozen stays what it is.
+static bool is_rounded(const struct cn_job *job, uint32_t number)
+{
+    bool exact = job->down.mode == CN_UPDATE_RAW32 || job->down.mode == CN_UPDATE_BF16;
+    return job->options.snapshot_every && number % job->options.snapshot_every == 0 && !exact &&
+           !job->rules.freeze[0];
+}
+
 static cn_err publish(const struct cn_merge_config *config, const struct cn_model *parent,
                       const struct cn_strategy *strategy, uint64_t weight, struct rows *rows,
                       struct cn_model *next)
@@ -68,9 +77,12 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_mode
     memcpy(header.base, parent->digest, CN_DIGEST_SIZE);
     cn_buffer_init(&delta, cn_update_size_max(config->layout));
     strategy->step(rows->step, config->layout->total, NULL);
+    const float *residual = parent->residual ? parent->residual : rows->zeros;
+    header.rounded =
+        is_rounded(config->job, next->number) &&
+        cn_strategy_may_round(config->layout, cn_model_weights(parent), rows->step, residual);
     cn_err err = cn_strategy_publish(&header, config->layout, cn_model_weights(parent), rows->step,
-                                     parent->residual ? parent->residual : rows->zeros,
-                                     rows->weights, next->residual, &delta);
+                                     residual, rows->weights, next->residual, &delta);
     if (!err)
         err = cn_model_seal(next, config->graph, config->layout, rows->weights);
     if (err) {

@@ -25,6 +25,7 @@ struct cn_model_store {
     uint8_t graph_digest[CN_DIGEST_SIZE];
     struct cn_model newest, previous;
     struct older older[CN_CHAIN_MAX]; // that of version n in n % CN_CHAIN_MAX
+    struct older snapshot;
 };
 
 float *cn_model_weights(const struct cn_model *model)
@@ -165,6 +166,55 @@ static void keep_delta(struct cn_model_store *models, struct cn_model *model)
     model->delta = NULL;
 }
 
+// Keeps the snapshot of a version that was rounded to one: it follows from the weights, so no file
+// has it. A board that lacks it fetches more bytes, so memory that is short is no error.
+static void keep_snapshot(struct cn_model_store *models, const struct cn_model *model)
+{
+    const struct cn_layout *layout = models->config.layout;
+    size_t size = layout->total * sizeof(float);
+    uint32_t every = models->config.snapshot_every;
+    if (!every || model->number == 0 || model->number % every)
+        return;
+    float *weights = malloc(size + 1);
+    struct cn_buffer frame;
+    cn_buffer_init(&frame, cn_update_size_max(layout));
+    cn_err err = weights ? CN_OK : CN_ENOMEM;
+    if (!err) {
+        memcpy(weights, cn_model_weights(model), size);
+        err = cn_update_snapshot(cn_ledger_identity(models->config.ledger)->run, model->number,
+                                 model->parent, layout, weights, &frame);
+    }
+    if (!err && memcmp(weights, cn_model_weights(model), size) == 0) {
+        free(models->snapshot.data);
+        models->snapshot =
+            (struct older){.number = model->number, .data = frame.data, .size = frame.size};
+        cn_crypto_digest(frame.data, frame.size, models->snapshot.digest);
+    } else {
+        cn_buffer_deinit(&frame);
+        cn_log(CN_LOG_DEBUG, "model_store", "version %" PRIu32 " has no snapshot", model->number);
+    }
+    free(weights);
+}
+
+// After a restart: that of the newest version which may have one and is still connected.
+static void load_snapshot(struct cn_model_store *models)
+{
+    uint32_t every = models->config.snapshot_every, newest = models->newest.number;
+    struct cn_model model;
+    if (!every || newest < every)
+        return;
+    if (newest % every == 0) {
+        keep_snapshot(models, &models->newest);
+        return;
+    }
+    cn_err err = cn_model_load(models->config.store, models->config.ledger, models->config.layout,
+                               newest - newest % every, &model);
+    if (err)
+        return;
+    keep_snapshot(models, &model);
+    cn_model_deinit(&model);
+}
+
 // After a restart. What cannot be read is not there: boards fetch the full version then.
 static void load_deltas(struct cn_model_store *models)
 {
@@ -205,6 +255,7 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
         err = cn_ledger_add_version(models->config.ledger, &version);
     if (err)
         return err;
+    keep_snapshot(models, model);
     keep_delta(models, &models->previous);
     cn_model_deinit(&models->previous);
     models->previous = models->newest;
@@ -323,8 +374,10 @@ static cn_err start(struct cn_model_store *models)
         return err;
     err = cn_model_load(models->config.store, models->config.ledger, models->config.layout,
                         newest.number, &models->newest);
-    if (!err)
+    if (!err) {
         load_deltas(models);
+        load_snapshot(models);
+    }
     return err;
 }
 
@@ -354,6 +407,7 @@ void cn_model_store_close(struct cn_model_store *models)
     cn_model_deinit(&models->previous);
     for (size_t i = 0; i < CN_CHAIN_MAX; i++)
         free(models->older[i].data);
+    free(models->snapshot.data);
     free(models);
 }
 
@@ -392,6 +446,8 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
         {newest->delta_digest, newest->delta, newest->delta_size, newest->number},
         {previous->digest, previous->bytes, previous->size, previous->number},
         {previous->delta_digest, previous->delta, previous->delta_size, previous->number},
+        {models->snapshot.digest, models->snapshot.data, models->snapshot.size,
+         models->snapshot.number},
     };
     for (size_t i = 0; i < sizeof(blobs) / sizeof(blobs[0]); i++) {
         if (!blobs[i].data || memcmp(blobs[i].digest, digest, CN_DIGEST_SIZE) != 0)
@@ -442,4 +498,16 @@ void cn_model_store_chain(const struct cn_model_store *models, uint32_t from,
         memcpy(chain->digests[i], digest, CN_DIGEST_SIZE);
         chain->sizes[i] = (uint32_t)size;
     }
+}
+
+void cn_model_store_snapshot(const struct cn_model_store *models, uint32_t from,
+                             struct cn_snapshot *snapshot)
+{
+    const struct older *kept = &models->snapshot;
+    *snapshot = (struct cn_snapshot){0};
+    if (!kept->data || kept->number <= from || from + 1 >= models->newest.number)
+        return;
+    snapshot->number = kept->number;
+    snapshot->size = kept->size;
+    memcpy(snapshot->digest, kept->digest, CN_DIGEST_SIZE);
 }

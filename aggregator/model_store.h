@@ -47,6 +47,7 @@ struct cn_model_store_config {
     const float *initial; // weights of version 0; used when the ledger has none yet
     uint64_t keep_rounds; // as cn_gateway_settings
     uint64_t keep_versions;
+    uint32_t snapshot_every; // of the job; 0 for none
 };
 
 struct cn_model_store;
@@ -67,7 +68,8 @@ const struct cn_layout *cn_model_store_layout(const struct cn_model_store *model
 cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model, uint64_t bytes_in,
                           uint64_t bytes_out);
 
-// The graph, the full bytes of the newest version and the one before it, and the newest deltas.
+// The graph, the full bytes of the newest version and the one before it, the newest deltas and
+// the newest snapshot.
 // CN_ENOTFOUND for any other. version is that of the blob, 0 for the graph. Borrowed until the next
 // add.
 cn_err cn_model_store_blob(const struct cn_model_store *models,
@@ -78,6 +80,10 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
 // none or not all are kept.
 void cn_model_store_chain(const struct cn_model_store *models, uint32_t from,
                           struct cn_delta_chain *chain);
+
+// The newest snapshot, for a board that holds version from; none when that is newer.
+void cn_model_store_snapshot(const struct cn_model_store *models, uint32_t from,
+                             struct cn_snapshot *snapshot);
 
 // Removes files that are older than what is kept; never those of version 0 and best. An error
 // leaves some for the next time.

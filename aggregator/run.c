@@ -440,7 +440,9 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     memcpy(info->parent, newest->parent, CN_DIGEST_SIZE);
     memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
     const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
-    cn_model_store_chain(run->config.models, found ? found->served : newest->number, &info->chain);
+    uint32_t served = found ? found->served : newest->number;
+    cn_model_store_chain(run->config.models, served, &info->chain);
+    cn_model_store_snapshot(run->config.models, served, &info->snapshot);
     cn_err err = CN_OK;
     if (run->phase == CN_RUN_OPEN)
         err = cn_ledger_is_selected(run->config.ledger, run->round, group, &info->invited);

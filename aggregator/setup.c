@@ -68,6 +68,12 @@ static int describe_options(const struct cn_update_options *options, char *text,
     int length = 0;
     if (options->densities[0] || options->priorities[0])
         length += snprintf(text, size, " layers %s, %s", options->densities, options->priorities);
+    if (options->snapshot_every)
+        length +=
+            snprintf(text + length, size - (size_t)length, " snapshot %u", options->snapshot_every);
+    if (options->residual)
+        length +=
+            snprintf(text + length, size - (size_t)length, " residual %d", (int)options->residual);
     return length;
 }
 

@@ -106,23 +106,6 @@ static struct cn_upload *find_by_group(const struct cn_spool *spool, const char 
     return NULL;
 }
 
-// id = first bytes of SHA-256(board | run | round | digest), numbers little-endian.
-static void make_id(const char *board, const struct cn_declare_request *declared,
-                    uint8_t id[CN_UPLOAD_ID_SIZE])
-{
-    uint8_t run[8], round[4], digest[CN_DIGEST_SIZE];
-    struct cn_sha256 sha;
-    cn_put_u64(run, declared->run);
-    cn_put_u32(round, declared->round);
-    cn_sha256_init(&sha);
-    cn_sha256_add(&sha, board, strlen(board));
-    cn_sha256_add(&sha, run, sizeof(run));
-    cn_sha256_add(&sha, round, sizeof(round));
-    cn_sha256_add(&sha, declared->digest, CN_DIGEST_SIZE);
-    cn_sha256_finish(&sha, digest);
-    memcpy(id, digest, CN_UPLOAD_ID_SIZE);
-}
-
 static bool same_frame(const struct cn_declare_request *a, const struct cn_declare_request *b)
 {
     return a->run == b->run && a->round == b->round && a->size == b->size &&
@@ -205,7 +188,7 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     }
     found->declared = *declared; // the measurements may be newer
     snprintf(found->board, sizeof(found->board), "%s", board);
-    make_id(board, declared, found->id);
+    cn_message_upload_id(board, declared->run, declared->round, declared->digest, found->id);
     found->touched_ms = now_ms;
     *upload = found;
     return CN_OK;

@@ -342,6 +342,7 @@ static struct cn_transfer transfer_of(struct link *link, enum kind kind)
         .exchange = link->exchange,
         .rtt = &link->rtt,
         .controller = controller,
+        .board = link->board,
         .kind = (uint8_t)kind,
         .generation = ++link->generation,
         .chunk_size = chunk_size(link),

@@ -286,6 +286,8 @@ static void watch_handshake(struct client *client)
             fail(client, true, "offers no cipher suite that is good enough");
             return;
         }
+        cn_log(CN_LOG_DEBUG, "link", "%s: connected over %s", client->addresses[client->address],
+               client->base.stream ? "TCP" : "UDP");
         client->phase = CONNECTED;
         client->base.state = CN_EXCHANGE_UP;
         client->round_refused = client->round_heard = client->other_tried = false;

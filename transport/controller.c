@@ -4,7 +4,7 @@
 
 #define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest with which the rate doubles each round trip
 #define WINDOW_GAIN 2.0
-#define FIRST_WINDOW 10 // datagrams (RFC 6928)
+#define FIRST_WINDOW 20 // datagrams, spread over a round trip; RFC 6928's 10 go at once
 #define LEAST_WINDOW 4  // datagrams
 #define GROWTH 1.25     // of the rate in a round, below which the link is full,
 #define FULL_ROUNDS 3   // when it stays away for so many

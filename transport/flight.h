@@ -25,8 +25,9 @@ struct cn_transfer {
     struct cn_exchange *exchange;
     struct cn_rtt *rtt;
     struct cn_controller *controller; // of this direction
-    uint8_t kind;                     // first byte of its tags
-    uint16_t generation;              // tells the replies of a former transfer apart
+    const char *board;   // its name; borrowed. NULL: nothing is sent before its id came
+    uint8_t kind;        // first byte of its tags
+    uint16_t generation; // tells the replies of a former transfer apart
     uint32_t chunk_size;
     uint32_t parcel_chunks; // chunks a message carries, at most
     uint64_t seed;          // of its jitter

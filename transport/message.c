@@ -85,6 +85,8 @@ static const struct cn_message_schema rules_schema = SCHEMA(rules_fields);
 static const struct cn_message_field options_fields[] = {
     FIELD(1, TEXT, cn_update_options, densities),
     FIELD(2, TEXT, cn_update_options, priorities),
+    NUMBER(3, cn_update_options, snapshot_every, 0, UINT32_MAX),
+    NUMBER(4, cn_update_options, residual, 0, CN_RESIDUAL_BF16),
 };
 static const struct cn_message_schema options_schema = SCHEMA(options_fields);
 
@@ -155,6 +157,13 @@ static const struct cn_message_field chain_fields[] = {
 };
 static const struct cn_message_schema chain_schema = SCHEMA(chain_fields);
 
+static const struct cn_message_field snapshot_fields[] = {
+    NUMBER(1, cn_snapshot, number, 0, UINT32_MAX),
+    LONG(2, cn_snapshot, size, 0, ANY),
+    FIELD(3, BYTES, cn_snapshot, digest),
+};
+static const struct cn_message_schema snapshot_schema = SCHEMA(snapshot_fields);
+
 static const struct cn_message_field round_fields[] = {
     LONG(1, cn_round_info, run, 0, ANY),
     NUMBER(2, cn_round_info, lineage, 0, UINT32_MAX),
@@ -175,6 +184,10 @@ static const struct cn_message_field round_fields[] = {
      .kind = RULES,
      .offset = offsetof(struct cn_round_info, chain),
      .schema = &chain_schema},
+    {.key = 17,
+     .kind = RULES,
+     .offset = offsetof(struct cn_round_info, snapshot),
+     .schema = &snapshot_schema},
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 
@@ -299,4 +312,20 @@ cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload
         err = CN_EFORMAT;
     }
     return err;
+}
+
+void cn_message_upload_id(const char *board, uint64_t run, uint32_t round,
+                          const uint8_t digest[CN_DIGEST_SIZE], uint8_t id[CN_UPLOAD_ID_SIZE])
+{
+    uint8_t numbers[12], hash[CN_DIGEST_SIZE];
+    struct cn_sha256 sha;
+
+    cn_put_u64(numbers, run);
+    cn_put_u32(numbers + 8, round);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, board, strlen(board));
+    cn_sha256_add(&sha, numbers, sizeof(numbers));
+    cn_sha256_add(&sha, digest, CN_DIGEST_SIZE);
+    cn_sha256_finish(&sha, hash);
+    memcpy(id, hash, CN_UPLOAD_ID_SIZE);
 }

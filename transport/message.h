@@ -92,6 +92,10 @@ cn_err cn_message_get_declare(const uint8_t *bytes, size_t size,
                               struct cn_declare_request *message);
 cn_err cn_message_put_status(const struct cn_upload_status *message, uint8_t *bytes, size_t *size);
 cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload_status *message);
+// The first bytes of SHA-256(board | run | round | digest), numbers little-endian.
+void cn_message_upload_id(const char *board, uint64_t run, uint32_t round,
+                          const uint8_t digest[CN_DIGEST_SIZE], uint8_t id[CN_UPLOAD_ID_SIZE]);
+
 // bytes has room for CN_MESSAGE_MAX.
 
 // Copies a diagnostic of a peer: cut to fit, control characters replaced.

@@ -60,14 +60,17 @@ static int next_size(const struct cn_path_mtu *search)
     return (search->best + search->worst) / 2;
 }
 
+static void assume(struct cn_path_mtu *search, int size)
+{
+    if (size != search->assumed)
+        cn_log(CN_LOG_DEBUG, "link", "the path takes messages of %u bytes, not %u", bodies[size],
+               bodies[search->assumed]);
+    search->assumed = size;
+}
+
 static void settle(struct cn_path_mtu *search, uint64_t now_us)
 {
-    int found = search->best < 0 ? 0 : search->best;
-
-    if (found != search->assumed)
-        cn_log(CN_LOG_DEBUG, "link", "the path takes messages of %u bytes, not %u", bodies[found],
-               bodies[search->assumed]);
-    search->assumed = found;
+    assume(search, search->best < 0 ? 0 : search->best);
     // Without any answer nothing was found: nobody is there.
     search->due_us = now_us + (search->best < 0 ? AGAIN_US : RAISE_US);
 }
@@ -101,7 +104,7 @@ static void move_on(struct cn_path_mtu *search, uint64_t now_us)
     else // time to look for a larger one
         search->worst = CN_PATH_MTU_SIZES;
     if (search->best < 0 && search->worst <= BASE)
-        search->assumed = 0;
+        assume(search, 0);
     search->tries = 0;
     search->probed = next_size(search);
     if (search->probed < 0)
@@ -144,7 +147,7 @@ bool cn_path_mtu_reply(struct cn_path_mtu *search, const struct cn_exchange_repl
     search->tries = 0;
     search->probed = next_size(search);
     if (search->best > search->assumed)
-        search->assumed = search->best;
+        assume(search, search->best);
     if (search->probed < 0)
         settle(search, now_us);
     else

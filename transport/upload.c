@@ -37,6 +37,7 @@ struct cn_upload {
     uint32_t unasked;  // parcels sent since one asked
     uint64_t asked_us;
     bool must_ask; // the next parcel
+    bool early;    // parcels may go before the declaration is answered
     bool stale;
 };
 
@@ -81,6 +82,7 @@ static void declare(struct cn_upload *upload)
     if (err) // cannot be: the message has a fixed size far below the limit
         cn_log(CN_LOG_ERROR, "link", "declaring an update: %s", cn_err_text(err));
     upload->phase = DECLARING;
+    upload->early = false;
     upload->surveyed = 0;
     cn_call_start(&upload->call, CN_COAP_POST, "u", bytes, size);
 }
@@ -134,6 +136,7 @@ static cn_err cut(struct cn_upload *upload, uint32_t chunk_size, uint32_t parcel
 cn_err cn_upload_open(const struct cn_transfer *transfer, const struct cn_link_upload *frame,
                       struct cn_upload **upload)
 {
+    uint8_t id[CN_UPLOAD_ID_SIZE];
     struct cn_upload *opened;
     cn_err err;
 
@@ -155,6 +158,11 @@ cn_err cn_upload_open(const struct cn_transfer *transfer, const struct cn_link_u
                  transfer->seed);
     opened->call.number = (uint32_t)transfer->generation << 8;
     declare(opened);
+    if (frame->fresh && transfer->board) {
+        cn_message_upload_id(transfer->board, frame->run, frame->round, frame->digest, id);
+        cn_hex(opened->id, id, CN_UPLOAD_ID_SIZE);
+        opened->early = true;
+    }
     *upload = opened;
     return CN_OK;
 }
@@ -282,9 +290,9 @@ void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us
 {
     if (upload->phase == SENDING && upload->flight.done == upload->flight.count)
         commit(upload);
-    if (upload->phase == SENDING)
-        send_parcels(upload, now_us, wake_us);
     cn_call_step(&upload->call, now_us, wake_us);
+    if (upload->phase == SENDING || (upload->early && upload->call.sent_us))
+        send_parcels(upload, now_us, wake_us);
 }
 
 void cn_upload_reconnected(struct cn_upload *upload)

@@ -4,9 +4,10 @@
 //       ^      SURVEYING     |        <--chunks missing--|
 //       +--unknown upload, digest mismatch, "later"------+
 //
-// Parcels are not answered one by one: every so often one asks for the status, which names the
-// missing ranges and what came lately. A repeated declaration continues where the aggregator is.
-// Threading: none.
+// A frame that was made just now follows its declaration at once: nothing of it can be there, and
+// its id is known (cn_message_upload_id). Parcels are not answered one by one: every so often one
+// asks for the status, which names the missing ranges and what came lately. A repeated declaration
+// continues where the aggregator is. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"

@@ -379,6 +379,22 @@ static cn_err cpu_unmap(struct cn_compute *device, enum cn_arena arena)
     return CN_OK;
 }
 
+// A run is over when it returns.
+static cn_err cpu_show(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
+                       void **host)
+{
+    (void)count;
+    *host = cpu_of(device)->arena[arena] + first;
+    return CN_OK;
+}
+
+static cn_err cpu_shown(struct cn_compute *device, bool wait)
+{
+    (void)device;
+    (void)wait;
+    return CN_OK;
+}
+
 const struct cn_compute_ops cn_compute_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -392,4 +408,6 @@ const struct cn_compute_ops cn_compute_cpu = {
     .wait = cpu_wait,
     .map = cpu_map_arena,
     .unmap = cpu_unmap,
+    .show = cpu_show,
+    .shown = cpu_shown,
 };

@@ -25,17 +25,19 @@ static size_t share(size_t count, uint32_t lane, uint32_t lanes)
     return count / lanes * lane + count % lanes * lane / lanes;
 }
 
-static size_t lane_words(const struct cpu_flat_arenas *arenas, uint32_t lane, size_t *first)
+static size_t share_of(size_t count, const struct pass *pass, uint32_t lane, size_t *first)
 {
-    *first = share(arenas->gradient_words, lane, arenas->lanes);
-    return share(arenas->gradient_words, lane + 1, arenas->lanes) - *first;
+    *first = share(count, lane, pass->arenas->lanes);
+    return share(count, lane + 1, pass->arenas->lanes) - *first;
 }
 
 static void sum_lane(void *context, uint32_t lane)
 {
     const struct pass *pass = context;
-    size_t first, count = lane_words(pass->arenas, lane, &first);
-    float *total = pass->arenas->gradients + first;
+    const struct cn_range *range = &pass->calls->range;
+    size_t words = range->count ? range->count : pass->arenas->gradient_words;
+    size_t first, count = share_of(words, pass, lane, &first);
+    float *total = pass->arenas->gradients + range->gradients + first;
 
     for (uint32_t i = 1; i < pass->arenas->lanes; i++)
         cpu_flat_add(total, total + i * pass->arenas->lane_words, count);
@@ -44,7 +46,7 @@ static void sum_lane(void *context, uint32_t lane)
 static void check_lane(void *context, uint32_t lane)
 {
     struct pass *pass = context;
-    size_t first, count = lane_words(pass->arenas, lane, &first);
+    size_t first, count = share_of(pass->arenas->gradient_words, pass, lane, &first);
 
     if (!cpu_flat_finite(pass->arenas->gradients + first, count))
         atomic_store(&pass->finite, false);

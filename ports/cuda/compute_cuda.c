@@ -333,6 +333,23 @@ static cn_err cuda_unmap(struct cn_compute *device, enum cn_arena arena)
     return err ? err : cuda_memory_unmap(cuda, arena);
 }
 
+static cn_err cuda_show(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
+                        void **host)
+{
+    struct cuda *cuda = cuda_of(device);
+    cn_err err = enter(cuda);
+
+    return err ? err : cuda_memory_show(cuda, arena, first, count, host);
+}
+
+static cn_err cuda_shown(struct cn_compute *device, bool wait)
+{
+    struct cuda *cuda = cuda_of(device);
+    cn_err err = enter(cuda);
+
+    return err ? err : cuda_memory_shown(cuda, wait);
+}
+
 const struct cn_compute_ops cn_compute_cuda = {
     .name = "cuda",
     .open = cuda_open,
@@ -346,4 +363,6 @@ const struct cn_compute_ops cn_compute_cuda = {
     .wait = cuda_wait,
     .map = cuda_map,
     .unmap = cuda_unmap,
+    .show = cuda_show,
+    .shown = cuda_shown,
 };

@@ -33,6 +33,7 @@
     X(event_destroy, cuEventDestroy_v2)                                                            \
     X(event_record, cuEventRecord)                                                                 \
     X(event_wait, cuEventSynchronize)                                                              \
+    X(event_query, cuEventQuery)                                                                   \
     X(allocate, cuMemAlloc_v2)                                                                     \
     X(allocate_managed, cuMemAllocManaged)                                                         \
     X(release, cuMemFree_v2)                                                                       \

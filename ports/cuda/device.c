@@ -89,6 +89,8 @@ static void read_limits(struct cuda *cuda)
     cuda->grid = processors > 0 ? 16 * (uint32_t)processors : 16;
     cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
     cuda->managed = cuda->unified && attribute(cuda, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) > 0;
+    cuda->apart =
+        cuda->managed && attribute(cuda, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) <= 0;
 }
 
 static cn_err load_kernels(struct cuda *cuda)
@@ -119,6 +121,10 @@ static cn_err make_queues(struct cuda *cuda)
         result = driver->event_create(&cuda->filled, CU_EVENT_DISABLE_TIMING);
     if (!result)
         result = driver->event_create(&cuda->taken, CU_EVENT_DISABLE_TIMING);
+    if (!result)
+        result = driver->event_create(&cuda->complete, CU_EVENT_DISABLE_TIMING);
+    for (int i = 0; i < CN_COMPUTE_SHOWS && !result; i++)
+        result = driver->event_create(&cuda->shows[i], CU_EVENT_DISABLE_TIMING);
     return cuda_check(cuda, result, "a stream");
 }
 
@@ -189,6 +195,11 @@ void cuda_device_close(struct cuda *cuda)
         driver->event_destroy(cuda->filled);
     if (cuda->taken)
         driver->event_destroy(cuda->taken);
+    if (cuda->complete)
+        driver->event_destroy(cuda->complete);
+    for (int i = 0; i < CN_COMPUTE_SHOWS; i++)
+        if (cuda->shows[i])
+            driver->event_destroy(cuda->shows[i]);
     if (cuda->copies)
         driver->stream_destroy(cuda->copies);
     if (cuda->stream)

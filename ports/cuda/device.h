@@ -20,6 +20,7 @@ struct cuda_arena {
     size_t words; // with a reserve of 16 at the end
     bool same;    // host and device see one memory
     bool stale;   // the device may have written since the host looked
+    size_t shown; // words in front that were shown since unmap
 };
 
 struct cuda {
@@ -31,11 +32,15 @@ struct cuda {
     CUfunction kernels[CUDA_KERNEL_COUNT];
     CUstream stream, copies;
     CUevent filled, taken; // the staging of a batch is complete; it was read
-    cublasLtHandle_t blas; // NULL: own kernels
+    CUevent complete;      // a part that is shown
+    CUevent shows[CN_COMPUTE_SHOWS];
+    uint32_t show_count, seen; // since unmap
+    cublasLtHandle_t blas;     // NULL: own kernels
     cudnnHandle_t dnn;
     enum cn_precision precision;
     bool unified;     // host and GPU share the memory
     bool managed;     // and it may be cached by both
+    bool apart;       // but the host must not touch it while the GPU works
     uint32_t threads; // of a block
     uint32_t grid;    // the largest that is useful
     uint32_t samples; // the largest batch
@@ -64,6 +69,9 @@ cn_err cuda_memory_reserve(struct cuda *cuda, const struct cn_compute_sizes *siz
 void cuda_memory_release(struct cuda *cuda);
 cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena arena, void **host);
 cn_err cuda_memory_unmap(struct cuda *cuda, enum cn_arena arena);
+cn_err cuda_memory_show(struct cuda *cuda, enum cn_arena arena, size_t first, size_t count,
+                        void **host);
+cn_err cuda_memory_shown(struct cuda *cuda, bool wait);
 
 // Queues a kernel with enough blocks of cuda->threads for count threads, or with exactly blocks.
 cn_err cuda_launch_threads(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,

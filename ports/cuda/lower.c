@@ -509,6 +509,22 @@ static cn_err lower_gradients(struct cuda *cuda, struct cuda_args *args, enum cu
     return cuda_launch_threads(cuda, kernel, args, words);
 }
 
+// The scale of the next step follows from all gradients: with the part that ends them.
+static cn_err lower_unscale(struct cuda *cuda, struct cuda_args *args)
+{
+    size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
+    size_t first = args->call.range.gradients;
+    size_t count = args->call.range.count ? args->call.range.count : words;
+    cn_err err;
+
+    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS) + first;
+    args->call.fill = (struct cn_fill){.count = count};
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_unscale, args, count);
+    if (err || first + count < words)
+        return err;
+    return cuda_launch_blocks(cuda, CUDA_KERNEL_unscale_finish, args, 1);
+}
+
 // 256 neighbours at a time, back and forth between two buffers.
 static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
 {
@@ -540,14 +556,12 @@ static cn_err lower_flat(struct cuda *cuda, struct cuda_args *args)
     enum cuda_kernel kernel = args->call.op == CN_OP_SGD    ? CUDA_KERNEL_sgd
                               : args->call.op == CN_OP_ADAM ? CUDA_KERNEL_adam
                                                             : CUDA_KERNEL_statistic;
-    cn_err err;
 
     switch (args->call.op) {
     case CN_OP_SUM_LANES: // there is one lane
         if (cuda->precision != CN_PRECISION_FLOAT16)
             return CN_OK;
-        err = lower_gradients(cuda, args, CUDA_KERNEL_unscale);
-        return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_unscale_finish, args, 1);
+        return lower_unscale(cuda, args);
     case CN_OP_CHECK:
         return lower_gradients(cuda, args, CUDA_KERNEL_check);
     case CN_OP_CLIP:

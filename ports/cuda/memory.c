@@ -190,13 +190,68 @@ static cn_err send_batch(struct cuda *cuda, struct cuda_arena *arena)
 cn_err cuda_memory_unmap(struct cuda *cuda, enum cn_arena which)
 {
     struct cuda_arena *arena = &cuda->arenas[which];
+    size_t words = arena->shown ? arena->shown : arena->words;
 
-    if (arena->same || !arena->words)
+    if (arena->shown)
+        cuda->show_count = cuda->seen = 0;
+    arena->shown = 0;
+    if (arena->same || !words)
         return CN_OK;
     if (which == CN_ARENA_BATCH)
         return send_batch(cuda, arena);
     return cuda_check(cuda,
                       cuda->library.driver.copy_in(arena->device, arena->host,
-                                                   arena->words * sizeof(float), cuda->stream),
+                                                   words * sizeof(float), cuda->stream),
                       "cuMemcpyHtoDAsync");
+}
+
+// The copy leaves the stream of the work free for what follows.
+static CUresult copy_part(struct cuda *cuda, struct cuda_arena *arena, size_t first, size_t count)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    CUresult result = driver->event_record(cuda->complete, cuda->stream);
+
+    if (!result)
+        result = driver->stream_wait_event(cuda->copies, cuda->complete, 0);
+    if (!result && count)
+        result =
+            driver->copy_out((float *)arena->host + first, arena->device + first * sizeof(float),
+                             count * sizeof(float), cuda->copies);
+    return result;
+}
+
+cn_err cuda_memory_show(struct cuda *cuda, enum cn_arena which, size_t first, size_t count,
+                        void **host)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    struct cuda_arena *arena = &cuda->arenas[which];
+    CUresult result = CUDA_SUCCESS;
+
+    assert(cuda->show_count < CN_COMPUTE_SHOWS && first == arena->shown);
+    if (!arena->same)
+        result = copy_part(cuda, arena, first, count);
+    if (!result)
+        result = driver->event_record(cuda->shows[cuda->show_count++],
+                                      arena->same ? cuda->stream : cuda->copies);
+    arena->shown = first + count;
+    arena->stale = false; // until the next run
+    *host = (float *)arena->host + first;
+    return cuda_check(cuda, result, "showing a part");
+}
+
+cn_err cuda_memory_shown(struct cuda *cuda, bool wait)
+{
+    const struct cuda_driver *driver = &cuda->library.driver;
+    CUevent event = cuda->shows[cuda->seen];
+    CUresult result;
+
+    assert(cuda->seen < cuda->show_count);
+    if (cuda->apart)
+        result = wait ? driver->stream_wait(cuda->stream) : CUDA_ERROR_NOT_READY;
+    else
+        result = wait ? driver->event_wait(event) : driver->event_query(event);
+    if (result == CUDA_ERROR_NOT_READY)
+        return CN_EAGAIN;
+    cuda->seen++;
+    return cuda_check(cuda, result, "a part that is shown");
 }

@@ -1,5 +1,6 @@
 #include "runtime/port/platform.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -119,6 +120,23 @@ cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t li
         return errno == EINVAL ? CN_EINVAL : cn_err_from_errno(errno);
     err = is_regular(descriptor) ? map_descriptor(descriptor, limit, mapping) : CN_EINVAL;
     close(descriptor);
+    return err;
+}
+
+cn_err cn_platform_list(const char *directory, cn_err (*visit)(void *context, const char *name),
+                        void *context)
+{
+    DIR *opened = opendir(directory);
+    const struct dirent *entry;
+    cn_err err = CN_OK;
+
+    if (!opened)
+        return cn_err_from_errno(errno);
+    while (!err && (errno = 0, entry = readdir(opened)))
+        err = visit(context, entry->d_name);
+    if (!err && errno)
+        err = cn_err_from_errno(errno);
+    closedir(opened);
     return err;
 }
 

@@ -81,11 +81,17 @@ cn_err cn_power_modes_read(const char *root, struct cn_power_modes *modes)
     return modes->count ? CN_OK : CN_EFORMAT;
 }
 
+// NVIDIA's documents say 30W where the file of some boards says MODE_30W.
+static const char *short_name(const char *name)
+{
+    return strncmp(name, "MODE_", 5) == 0 ? name + 5 : name;
+}
+
 const struct cn_power_mode *cn_power_modes_find(const struct cn_power_modes *modes,
                                                 const char *name)
 {
     for (size_t i = 0; i < modes->count; i++)
-        if (strcmp(modes->modes[i].name, name) == 0)
+        if (strcmp(short_name(modes->modes[i].name), short_name(name)) == 0)
             return &modes->modes[i];
     return NULL;
 }

@@ -3,10 +3,12 @@
 // Documentation/ABI/testing/sysfs-class-thermal, Documentation/hwmon/{sysfs-interface,ina3221}.rst
 // of Linux; proc(5). Raspberry Pi's get_throttled: bits 0 to 3 are what holds now.
 #include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/words.h"
 #include "runtime/port/sensors.h"
 
 #define LABELS_SIZE 128
@@ -65,10 +67,9 @@ static bool is_listed(const char *list, const char *word)
 }
 
 // Calls visit for each folder of /sys/class/CLASS whose name starts so.
-static void each(struct cn_sensors *sensors, const char *class, const char *prefix,
-                 void (*visit)(const struct cn_sensors *sensors, const char *folder,
-                               struct cn_reading *reading),
-                 struct cn_reading *reading)
+static void each(const struct cn_sensors *sensors, const char *class, const char *prefix,
+                 void (*visit)(const struct cn_sensors *sensors, const char *folder, void *context),
+                 void *context)
 {
     char folder[PATH_SIZE / 2 + 64], path[PATH_SIZE];
     const struct dirent *entry;
@@ -80,15 +81,15 @@ static void each(struct cn_sensors *sensors, const char *class, const char *pref
         if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
             continue;
         snprintf(path, sizeof(path), "%s/%.100s", folder, entry->d_name);
-        visit(sensors, path, reading);
+        visit(sensors, path, context);
     }
     if (list)
         closedir(list);
 }
 
-static void read_zone(const struct cn_sensors *sensors, const char *folder,
-                      struct cn_reading *reading)
+static void read_zone(const struct cn_sensors *sensors, const char *folder, void *context)
 {
+    struct cn_reading *reading = context;
     char type[sizeof(reading->zone)];
     int64_t value;
 
@@ -103,16 +104,16 @@ static void read_zone(const struct cn_sensors *sensors, const char *folder,
     memcpy(reading->zone, type, sizeof(type));
 }
 
-// A fan that turns does not slow anything down.
-static void read_cooling(const struct cn_sensors *sensors, const char *folder,
-                         struct cn_reading *reading)
+// A fan that turns does not slow anything down, and an offset of the limit is a setting.
+static void read_cooling(const struct cn_sensors *sensors, const char *folder, void *context)
 {
+    struct cn_reading *reading = context;
     char type[64];
     int64_t state;
 
     (void)sensors;
     if (read_text(folder, "type", type, sizeof(type)) && !strcasestr(type, "fan") &&
-        read_number(folder, "cur_state", &state) && state > 0)
+        strcmp(type, "TCC Offset") != 0 && read_number(folder, "cur_state", &state) && state > 0)
         reading->throttled = true;
 }
 
@@ -148,29 +149,72 @@ static void label_of(const char *folder, unsigned channel, char label[64])
         read_text(folder, "name", label, 64);
 }
 
-static void read_power(const struct cn_sensors *sensors, const char *folder,
-                       struct cn_reading *reading)
+struct rail {
+    const char *label;
+    bool found;
+    int64_t power_uw;
+};
+
+static void read_rail(const struct cn_sensors *sensors, const char *folder, void *context)
 {
-    for (unsigned channel = 1; channel <= CHANNELS && !reading->has_power; channel++) {
+    struct rail *rail = context;
+
+    (void)sensors;
+    for (unsigned channel = 1; channel <= CHANNELS && !rail->found; channel++) {
         char label[64];
-        int64_t power_uw;
 
         label_of(folder, channel, label);
-        if (!label[0] || !is_listed(sensors->powers, label) ||
-            !read_channel(folder, channel, &power_uw))
-            continue;
-        reading->has_power = true;
-        reading->power_mw = (uint64_t)power_uw / 1000;
+        rail->found = label[0] && strcmp(label, rail->label) == 0 &&
+                      read_channel(folder, channel, &rail->power_uw);
     }
 }
 
+// The sum of the rails in "A+B+C", if all are there.
+static bool add_rails(const struct cn_sensors *sensors, char *labels, int64_t *power_uw)
+{
+    char *state = NULL;
+
+    *power_uw = 0;
+    for (char *label = strtok_r(labels, "+", &state); label; label = strtok_r(NULL, "+", &state)) {
+        struct rail rail = {.label = label};
+
+        each(sensors, "hwmon", "hwmon", read_rail, &rail);
+        if (!rail.found)
+            return false;
+        *power_uw += rail.power_uw;
+    }
+    return true;
+}
+
+static void read_power(const struct cn_sensors *sensors, struct cn_reading *reading)
+{
+    char labels[LABELS_SIZE];
+    int64_t power_uw;
+
+    for (const char *at = sensors->powers; cn_words_next(&at, labels, sizeof(labels));) {
+        if (!add_rails(sensors, labels, &power_uw))
+            continue;
+        reading->has_power = true;
+        reading->power_mw = (uint64_t)power_uw / 1000;
+        return;
+    }
+}
+
+// The folder's name has the address of the bus on some boards.
 static void read_firmware(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
-    char folder[PATH_SIZE / 2 + 64], text[32];
+    char pattern[PATH_SIZE];
+    glob_t found;
 
-    snprintf(folder, sizeof(folder), "%s/sys/devices/platform/soc/soc:firmware", sensors->root);
-    if (read_text(folder, "get_throttled", text, sizeof(text)) && (strtoul(text, NULL, 16) & 15))
-        reading->throttled = true;
+    snprintf(pattern, sizeof(pattern), "%s/sys/devices/platform/soc*/soc*:firmware", sensors->root);
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        char text[32];
+
+        if (read_text(found.gl_pathv[0], "get_throttled", text, sizeof(text)) &&
+            (strtoul(text, NULL, 16) & 15))
+            reading->throttled = true;
+        globfree(&found);
+    }
 }
 
 // Ticks of all processors, and of this process, from the two stat files.
@@ -264,8 +308,7 @@ void cn_sensors_read(struct cn_sensors *sensors, struct cn_reading *reading)
     *reading = (struct cn_reading){0};
     each(sensors, "thermal", "thermal_zone", read_zone, reading);
     each(sensors, "thermal", "cooling_device", read_cooling, reading);
-    if (sensors->powers[0])
-        each(sensors, "hwmon", "hwmon", read_power, reading);
+    read_power(sensors, reading);
     read_firmware(sensors, reading);
     read_load(sensors, reading);
     read_written(sensors, reading);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define PATH_SIZE 1024
@@ -31,6 +32,16 @@ static void add(struct cn_board_identity *identity, const char *prefix, const ch
         snprintf(identity->names[identity->count++], CN_BOARD_NAME_SIZE, "%s%.100s", prefix, name);
 }
 
+// "x86_64": of the kernel of root since Linux 6.1, else of the one that runs.
+static void read_machine(const char *root, char *machine, size_t size)
+{
+    struct utsname system;
+
+    if (!read_file(root, "/proc/sys/kernel/arch", machine, size) && uname(&system) == 0)
+        snprintf(machine, size, "%s", system.machine);
+    machine[strcspn(machine, "\n")] = '\0';
+}
+
 void cn_board_find_identity(const char *root, struct cn_board_identity *identity)
 {
     char text[2048], vendor[64], product[64], both[160];
@@ -43,11 +54,13 @@ void cn_board_find_identity(const char *root, struct cn_board_identity *identity
     }
     read_file(root, "/sys/class/dmi/id/sys_vendor", vendor, sizeof(vendor));
     read_file(root, "/sys/class/dmi/id/product_name", product, sizeof(product));
-    if (product[0]) {
-        snprintf(both, sizeof(both), "%.*s %.*s", (int)strcspn(vendor, "\n"), vendor,
-                 (int)strcspn(product, "\n"), product);
-        add(identity, "dmi:", both);
-    }
+    if (!product[0])
+        return;
+    snprintf(both, sizeof(both), "%.*s %.*s", (int)strcspn(vendor, "\n"), vendor,
+             (int)strcspn(product, "\n"), product);
+    add(identity, "dmi:", both);
+    read_machine(root, both, sizeof(both));
+    add(identity, "dmi:", both);
 }
 
 // The place of the first of the identity's names that the file has; count when it has none.

@@ -1,7 +1,8 @@
 // board_find.h - which type of board this is, by what its firmware says.
 //
 // A board's folder may have a file "compatible": a line for each name that means it, of the device
-// tree (Devicetree Specification 2.3.1, the most specific first) or "dmi:VENDOR PRODUCT".
+// tree (Devicetree Specification 2.3.1, the most specific first) or "dmi:VENDOR PRODUCT"; the last
+// name of a machine with DMI is "dmi:" and its kind of processor, as "dmi:x86_64".
 #pragma once
 
 #include <stdbool.h>

@@ -179,6 +179,21 @@ static int take_log_level(int *argc, char **argv)
     return 0;
 }
 
+cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline)
+{
+    cn_err err = path ? cn_timeline_open(path, timeline) : CN_OK;
+
+    if (err)
+        fprintf(stderr, "error: --timeline %s: cannot be written\n", path);
+    return err;
+}
+
+void cn_command_close_timeline(const char *path, struct cn_timeline *timeline)
+{
+    if (cn_timeline_close(timeline))
+        fprintf(stderr, "error: --timeline %s: is not complete\n", path);
+}
+
 int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
                         const struct cn_ports *ports, int argc, char **argv)
 {

@@ -10,6 +10,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/command/linked_ports.h"
 #include "runtime/profile/profile.h"
+#include "runtime/round/timeline.h"
 
 enum cn_exit {
     CN_EXIT_DONE = 0,
@@ -51,6 +52,11 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
 
 // Whether --sysroot DIR has what a board's root has: sys/ or proc/. Says so when it has not.
 bool cn_command_is_sysroot(const char *directory);
+
+// --timeline FILE; path is NULL without it. A file that cannot be written is said on standard
+// error.
+cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline);
+void cn_command_close_timeline(const char *path, struct cn_timeline *timeline);
 
 // Set by SIGINT and SIGTERM once this was called.
 const atomic_bool *cn_command_catch_signals(void);

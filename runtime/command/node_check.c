@@ -16,7 +16,7 @@ static const char help[] =
     "Usage: cairn-node check [--origin] FILE\n"
     "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
     "       cairn-node check --ops\n"
-    "       cairn-node check --board auto [--boards DIR]\n"
+    "       cairn-node check --board auto [--boards DIR] [--sysroot DIR]\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
     "and\n"
@@ -30,7 +30,8 @@ static const char help[] =
     "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
     "  --ops              list the ONNX operators that are supported\n"
     "  --board auto       recognise this board, or say what its firmware calls itself\n"
-    "  --boards DIR       folder of the types of boards; default: the installed ones\n";
+    "  --boards DIR       folder of the types of boards; default: the installed ones\n"
+    "  --sysroot DIR      read the firmware's names below DIR: in a container, or a record\n";
 
 static int check_profile(const char *path, bool origin)
 {
@@ -82,7 +83,7 @@ struct wishes {
     bool origin, ops;
     uint32_t batch;
     uint64_t memory; // bytes, 0: no limit
-    const char *board, *boards;
+    const char *board, *boards, *sysroot;
 };
 
 static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
@@ -193,7 +194,7 @@ static int print_ops(void)
 }
 
 // What the firmware says, the folder that knows it, and its profile.
-static int check_board(const char *board, const char *boards)
+static int check_board(const char *board, const char *boards, const char *sysroot)
 {
     static struct cn_board_identity identity;
     char directory[512], name[CN_NAME_SIZE], path[640];
@@ -204,7 +205,13 @@ static int check_board(const char *board, const char *boards)
     }
     snprintf(name, sizeof(name), "%.63s", board);
     if (strcmp(board, "auto") == 0) {
-        cn_board_find_identity("", &identity);
+        cn_board_find_identity(sysroot ? sysroot : "", &identity);
+        if (identity.count == 0) {
+            fprintf(stderr,
+                    "error: this machine's firmware does not say what it is (no device tree, "
+                    "no DMI); name its board with --board NAME\n");
+            return CN_EXIT_FAILED;
+        }
         if (!cn_board_find(directory, &identity, name)) {
             fprintf(stderr, "error: no board of %s is this one. Its firmware says:\n", directory);
             for (size_t i = 0; i < identity.count; i++)
@@ -220,34 +227,61 @@ static int check_board(const char *board, const char *boards)
     return check_profile(path, false);
 }
 
-// False for an option or a number that is none.
+static bool take_batch(const char *text, uint32_t *batch)
+{
+    uint64_t number;
+
+    if (cn_quantity_parse(text, cn_units_none, &number) || !number || number > UINT32_MAX) {
+        fprintf(stderr, "error: --batch '%s' is not a count\n", text);
+        return false;
+    }
+    *batch = (uint32_t)number;
+    return true;
+}
+
+static bool take_option(int option, struct wishes *wishes)
+{
+    switch (option) {
+    case 'o':
+        wishes->origin = true;
+        return true;
+    case 'l':
+        wishes->ops = true;
+        return true;
+    case 'b':
+        wishes->board = optarg;
+        return true;
+    case 'd':
+        wishes->boards = optarg;
+        return true;
+    case 'r':
+        wishes->sysroot = optarg;
+        return cn_command_is_sysroot(optarg);
+    case 'n':
+        return take_batch(optarg, &wishes->batch);
+    case 'm':
+        if (!cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+            return true;
+        fprintf(stderr, "error: --memory '%s' is not a size; expected as \"64 MiB\"\n", optarg);
+        return false;
+    default:
+        return false; // getopt said so
+    }
+}
+
+// False, after it said why, for an option or a number that is none.
 static bool take_options(int argc, char **argv, struct wishes *wishes)
 {
-    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
-                                          {"batch", required_argument, NULL, 'n'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {"ops", no_argument, NULL, 'l'},
-                                          {"board", required_argument, NULL, 'b'},
-                                          {"boards", required_argument, NULL, 'd'},
-                                          {0}};
-    uint64_t number;
+    static const struct option known[] = {
+        {"origin", no_argument, NULL, 'o'},        {"batch", required_argument, NULL, 'n'},
+        {"memory", required_argument, NULL, 'm'},  {"ops", no_argument, NULL, 'l'},
+        {"board", required_argument, NULL, 'b'},   {"boards", required_argument, NULL, 'd'},
+        {"sysroot", required_argument, NULL, 'r'}, {0}};
     int option;
 
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option == 'o')
-            wishes->origin = true;
-        else if (option == 'l')
-            wishes->ops = true;
-        else if (option == 'b')
-            wishes->board = optarg;
-        else if (option == 'd')
-            wishes->boards = optarg;
-        else if (option == 'n' && !cn_quantity_parse(optarg, cn_units_none, &number) && number &&
-                 number <= UINT32_MAX)
-            wishes->batch = (uint32_t)number;
-        else if (option != 'm' || cn_quantity_parse(optarg, cn_units_size, &wishes->memory))
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        if (!take_option(option, wishes))
             return false;
-    }
     return true;
 }
 
@@ -257,11 +291,11 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     const char *dot;
 
     if (!take_options(argc, argv, &wishes))
-        return usage();
+        return CN_EXIT_USAGE;
     if (wishes.ops && optind == argc)
         return print_ops();
     if (wishes.board && optind == argc)
-        return check_board(wishes.board, wishes.boards);
+        return check_board(wishes.board, wishes.boards, wishes.sysroot);
     if (optind + 1 != argc || wishes.ops || wishes.board)
         return usage();
     dot = strrchr(argv[optind], '.');

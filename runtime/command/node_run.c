@@ -21,12 +21,14 @@ static const char help[] =
     "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
     "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
     "record\n"
+    "  --timeline FILE    what each member of the group did in each step, for chrome://tracing\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
     const char *profile;
     const char *key; // NULL: the profile's
     const char *sysroot;
+    const char *timeline; // NULL: none
     bool until_end;
     uint64_t give_up_ms;
 };
@@ -34,11 +36,9 @@ struct options {
 static int parse(int argc, char **argv, struct options *options)
 {
     static const struct option known[] = {
-        {"until-end", no_argument, NULL, 'u'},
-        {"give-up", required_argument, NULL, 'g'},
-        {"key", required_argument, NULL, 'k'},
-        {"sysroot", required_argument, NULL, 'r'},
-        {0},
+        {"until-end", no_argument, NULL, 'u'},      {"give-up", required_argument, NULL, 'g'},
+        {"key", required_argument, NULL, 'k'},      {"sysroot", required_argument, NULL, 'r'},
+        {"timeline", required_argument, NULL, 't'}, {0},
     };
     int option;
 
@@ -51,6 +51,8 @@ static int parse(int argc, char **argv, struct options *options)
             options->key = optarg;
         else if (option == 'r' && cn_command_is_sysroot(optarg))
             options->sysroot = optarg;
+        else if (option == 't')
+            options->timeline = optarg;
         else if (option == 'g')
             options->give_up_ms = strtoull(optarg, &end, 10) * 1000;
         else
@@ -111,7 +113,10 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
         return CN_EXIT_FAILED;
     }
     config->stop = cn_command_catch_signals();
-    err = cn_node_run(config);
+    err = cn_command_open_timeline(options->timeline, &config->timeline);
+    if (!err)
+        err = cn_node_run(config);
+    cn_command_close_timeline(options->timeline, config->timeline);
     config->store->ops->close(config->store);
     return explain(err);
 }

@@ -2,214 +2,143 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
-#include "runtime/command/board_find.h"
-#include "runtime/command/command.h"
-#include "runtime/port/crypto.h"
-#include "runtime/port/platform.h"
-#include "runtime/port/sensors.h"
-#include "runtime/port/store.h"
+#include "runtime/command/selftest.h"
 
-#define BLOCK ((size_t)1 << 20)
-#define BLOCKS 16
+#define KEY_SIZE 256
 
 static const char help[] =
-    "Usage: cairn-node selftest [--boards DIR] [--state DIR]\n"
+    "Usage: cairn-node selftest [OPTIONS] [PROFILE]\n"
     "\n"
-    "Prints what this board is and how fast it is: hardware, drivers, sensors, memory, storage. "
-    "The\n"
-    "report holds no keys, data or addresses. Exits with 1 when something that Cairn needs fails.\n"
+    "Prints what this board is and how fast: hardware, drivers, clock, sensors, memory, training "
+    "on each\n"
+    "device, storage, and with a PROFILE the link to its aggregator. The report holds no keys, "
+    "names,\n"
+    "addresses or samples. Exits with 1 when something that Cairn needs fails.\n"
     "\n"
+    "  PROFILE            of a board in a run: its storage and link are measured, too; not while "
+    "its "
+    "node\n"
+    "                     runs\n"
+    "  --state DIR        where storage is measured (16 MiB, removed again), instead of the "
+    "profile's\n"
+    "  --model FILE.onnx  what is trained, a classifier; default: a small one that is built in\n"
     "  --boards DIR       folder of the types of boards; default: the installed ones\n"
-    "  --state DIR        where storage is measured (16 MiB, removed again); default: not "
-    "measured\n";
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
+    "record\n"
+    "  --json             one JSON object\n";
 
-static void print_system(const char *boards)
+// "training.cpu.step_ms   1.2", a line for each value.
+static void print_lines(const cJSON *object, const char *prefix)
 {
-    static struct cn_board_identity identity;
-    char directory[512], board[CN_NAME_SIZE];
-    struct utsname system;
+    const cJSON *item;
+    unsigned index = 0;
 
-    printf("%-12s %s\n", "cairn-node", CAIRN_VERSION);
-    if (uname(&system) == 0)
-        printf("%-12s %s %s %s\n", "system", system.sysname, system.release, system.machine);
-    cn_board_find_identity("", &identity);
-    if (!cn_board_find_directory(boards, directory, sizeof(directory)))
-        printf("%-12s no folder of boards is installed\n", "board");
-    else if (cn_board_find(directory, &identity, board))
-        printf("%-12s %s\n", "board", board);
-    else
-        printf("%-12s not known\n", "board");
-    for (size_t i = 0; i < identity.count; i++)
-        printf("%-12s %s\n", i ? "" : "firmware", identity.names[i]);
-    printf("%-12s %u usable\n", "processors", cn_platform_cpu_count());
-    printf("%-12s %.1f GiB\n", "memory",
-           (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1u << 30));
-}
+    cJSON_ArrayForEach(item, object)
+    {
+        char key[KEY_SIZE], *value;
 
-static void print_file(const char *title, const char *path)
-{
-    char line[160] = "not there";
-    FILE *file = fopen(path, "re");
-
-    if (file && !fgets(line, sizeof(line), file))
-        snprintf(line, sizeof(line), "cannot be read");
-    if (file)
-        fclose(file);
-    line[strcspn(line, "\n")] = '\0';
-    printf("%-12s %s\n", title, line);
-}
-
-// Where the libraries of the GPU lie; they are loaded when it is used, so here only found.
-static void print_library(const char *title, const char *name)
-{
-    static const char *const folders[] = {
-        "/usr/lib/aarch64-linux-gnu",
-        "/usr/lib/aarch64-linux-gnu/tegra",
-        "/usr/lib/aarch64-linux-gnu/nvidia",
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/local/cuda/lib64",
-        "/usr/lib64",
-    };
-    char path[256];
-
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", folders[i], name);
-        if (access(path, R_OK) == 0) {
-            printf("%-12s %s\n", title, path);
-            return;
+        if (item->string)
+            snprintf(key, sizeof(key), "%s%s%s", prefix, *prefix ? "." : "", item->string);
+        else
+            snprintf(key, sizeof(key), "%s.%u", prefix, index++);
+        if (cJSON_IsObject(item) || cJSON_IsArray(item)) {
+            print_lines(item, key);
+        } else if (cJSON_IsString(item)) {
+            printf("%-28s %s\n", key, item->valuestring);
+        } else {
+            value = cJSON_PrintUnformatted(item);
+            printf("%-28s %s\n", key, value ? value : "");
+            cJSON_free(value);
         }
     }
-    printf("%-12s not there\n", title);
 }
 
-static void print_sensors(void)
+static cn_err examine(const struct cn_selftest *test, cJSON *report)
 {
-    struct cn_sensors *sensors;
-    struct cn_reading reading;
-
-    if (cn_sensors_open("", "", "VDD_IN VIN VIN_SYS_5V0 ina238", &sensors))
-        return;
-    cn_sensors_read(sensors, &reading);
-    cn_sensors_close(sensors);
-    if (reading.has_temperature)
-        printf("%-12s %.1f C (%s)%s\n", "temperature", reading.temperature_mc / 1000.0,
-               reading.zone, reading.throttled ? ", throttled" : "");
-    else
-        printf("%-12s no sensor\n", "temperature");
-    if (reading.has_power)
-        printf("%-12s %.1f W\n", "power", (double)reading.power_mw / 1000);
-    else
-        printf("%-12s no sensor\n", "power");
-}
-
-static void print_rate(const char *title, uint64_t bytes, uint64_t spent_us)
-{
-    printf("%-12s %.0f MB/s\n", title, (double)bytes / (spent_us ? (double)spent_us : 1));
-}
-
-static cn_err measure_memory(void)
-{
-    uint8_t *from = calloc(BLOCKS, BLOCK), *to = calloc(BLOCKS, BLOCK);
-    uint8_t digest[CN_DIGEST_SIZE];
-    uint64_t begun_us;
-
-    if (from && to) {
-        memset(from, 1, BLOCKS * BLOCK);
-        memset(to, 2, BLOCKS * BLOCK);
-        begun_us = cn_platform_now_us();
-        memcpy(to, from, BLOCKS * BLOCK);
-        print_rate("copying", BLOCKS * BLOCK, cn_platform_now_us() - begun_us);
-        begun_us = cn_platform_now_us();
-        cn_crypto_digest(to, BLOCKS * BLOCK, digest);
-        print_rate("SHA-256", BLOCKS * BLOCK, cn_platform_now_us() - begun_us);
-    }
-    free(to);
-    free(from);
-    return from && to ? CN_OK : CN_ENOMEM;
-}
-
-// A durable file as checkpoints are: written aside, synced, renamed.
-static cn_err write_durable(struct cn_store *store)
-{
-    uint8_t *content = calloc(BLOCKS, BLOCK);
-    uint64_t begun_us;
-    cn_err err = content ? CN_OK : CN_ENOMEM;
-
-    if (content)
-        memset(content, 7, BLOCKS * BLOCK);
-    begun_us = cn_platform_now_us();
-    if (!err)
-        err = cn_store_replace(store, "selftest", content, BLOCKS * BLOCK);
-    if (!err)
-        print_rate("storage", BLOCKS * BLOCK, cn_platform_now_us() - begun_us);
-    begun_us = cn_platform_now_us();
-    if (!err)
-        err = cn_store_replace(store, "selftest", content, 1);
-    if (!err)
-        printf("%-12s %.1f ms\n", "small write", (double)(cn_platform_now_us() - begun_us) / 1000);
-    if (!err)
-        err = store->ops->remove(store, "selftest");
-    free(content);
-    return err;
-}
-
-static cn_err measure_storage(const char *state)
-{
-    struct cn_store *store;
-    uint64_t available;
+    cn_err (*const measures[])(const struct cn_selftest *, cJSON *) = {
+        cn_selftest_training, cn_selftest_storage, cn_selftest_link};
     cn_err err;
 
-    if (!state)
-        return CN_OK;
-    err = cn_platform_open_store(state, &store);
-    if (!err) {
-        err = write_durable(store);
-        store->ops->close(store);
+    cJSON_AddStringToObject(report, "cairn_node", CAIRN_VERSION);
+    cn_selftest_system(test, report);
+    cn_selftest_gpu(test, report);
+    cn_selftest_clock(report);
+    cn_selftest_sensors(test, report);
+    err = cn_selftest_memory(report);
+    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++) {
+        cn_err failed = measures[i](test, report);
+
+        err = err ? err : failed;
     }
-    if (!err && cn_platform_disk_free(state, &available) == CN_OK)
-        printf("%-12s %.1f GiB free\n", "", (double)available / (1u << 30));
-    if (err)
-        fprintf(stderr, "error: storage in %s: %s\n", state,
-                err == CN_EEXIST ? "a running cairn-node uses it" : cn_err_text(err));
+    cJSON_AddBoolToObject(report, "passed", err == CN_OK);
     return err;
 }
 
-static int run(const struct cn_ports *ports, int argc, char **argv)
+static int print_report(const struct cn_selftest *test, bool json)
+{
+    cJSON *report = cJSON_CreateObject();
+    cn_err err = examine(test, report);
+
+    if (json) {
+        char *text = cJSON_PrintUnformatted(report);
+
+        puts(text ? text : "{}");
+        cJSON_free(text);
+    } else {
+        print_lines(report, "");
+    }
+    cJSON_Delete(report);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+static bool take_options(int argc, char **argv, struct cn_selftest *test, bool *json)
 {
     static const struct option known[] = {
-        {"boards", required_argument, NULL, 'b'}, {"state", required_argument, NULL, 's'}, {0}};
-    const char *boards = NULL, *state = NULL;
-    cn_err err;
+        {"boards", required_argument, NULL, 'b'}, {"state", required_argument, NULL, 's'},
+        {"model", required_argument, NULL, 'm'},  {"sysroot", required_argument, NULL, 'r'},
+        {"json", no_argument, NULL, 'j'},         {0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'b')
-            boards = optarg;
+            test->boards = optarg;
         else if (option == 's')
-            state = optarg;
+            test->state = optarg;
+        else if (option == 'm')
+            test->model = optarg;
+        else if (option == 'j')
+            *json = true;
+        else if (option == 'r' && cn_command_is_sysroot(optarg))
+            test->sysroot = optarg;
         else
-            return CN_EXIT_USAGE;
+            return false;
     }
-    if (optind != argc) {
-        fputs(help, stderr);
+    if (optind + 1 >= argc)
+        return true;
+    fputs(help, stderr);
+    return false;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    struct cn_selftest test = {.ports = ports, .sysroot = ""};
+    struct cn_profile *profile = NULL;
+    bool json = false;
+    int code;
+
+    if (!take_options(argc, argv, &test, &json))
         return CN_EXIT_USAGE;
+    if (optind < argc) {
+        profile = cn_command_load_profile(argv[optind], CN_PROFILE_NODE);
+        if (!profile)
+            return CN_EXIT_PROFILE;
+        test.settings = cn_profile_settings(profile);
+        test.state = test.state ? test.state : test.settings->state;
     }
-    print_system(boards);
-    for (const struct cn_compute_ops *const *ops = ports->computes; *ops; ops++)
-        printf("%-12s %s\n", ops == ports->computes ? "compute" : "", (*ops)->name);
-    print_file("L4T", "/etc/nv_tegra_release");
-    print_file("driver", "/proc/driver/nvidia/version");
-    print_library("CUDA", "libcuda.so.1");
-    print_library("NCCL", "libnccl.so.2");
-    print_sensors();
-    err = measure_memory();
-    if (!err)
-        err = measure_storage(state);
-    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+    code = print_report(&test, json);
+    cn_profile_free(profile);
+    return code;
 }
 
 const struct cn_command cn_command_selftest = {

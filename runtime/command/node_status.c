@@ -77,6 +77,9 @@ static void print_group(const cJSON *group)
     if (has(group, "backend"))
         printf("            sums over %s, %s\n", text(group, "backend"),
                cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted");
+    if (has(group, "slowest"))
+        printf("            %s is waited for: it %s\n", text(group, "slowest"),
+               text(group, "slowest_why"));
 }
 
 static void print_round(const cJSON *json, const cJSON *round)
@@ -89,6 +92,9 @@ static void print_round(const cJSON *json, const cJSON *round)
     if (has(round, "step_ms"))
         printf("; %.3g ms a step, %.4g samples/s", number(round, "step_ms"),
                number(round, "samples_per_s"));
+    if (number(part(json, "group"), "size") > 1 && has(round, "wire_ms"))
+        printf("\n            of a step %.3g ms compute, %.3g ms wait for others, %.3g ms wire",
+               number(round, "compute_ms"), number(round, "wait_ms"), number(round, "wire_ms"));
     printf("\n");
 }
 
@@ -127,6 +133,8 @@ static void print_link(const cJSON *link)
         return;
     printf("  link      %s, %s; %.0f bytes sent, %.0f received", text(link, "state"),
            text(link, "encryption"), number(link, "bytes_up"), number(link, "bytes_down"));
+    if (has(link, "day_max"))
+        printf("; today %.0f of %.0f", number(link, "bytes_today"), number(link, "day_max"));
     if (has(link, "rtt_ms"))
         printf("; round trip %.3g ms, loss %.2g %%", number(link, "rtt_ms"),
                number(link, "loss") * 100);

@@ -28,13 +28,14 @@ static const char help[] =
     "  --trace FILE.csv   step, loss, learning rate and milliseconds of each step\n"
     "  --save FILE        the weights at the end, as .onnx or .safetensors\n"
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
+    "  --timeline FILE    what was done when in each step, likewise\n"
     "  --json             one JSON object for each round\n"
     "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
     "record\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
-    const char *profile, *trace, *save, *ops, *sysroot;
+    const char *profile, *trace, *save, *ops, *timeline, *sysroot;
     uint64_t steps, seed;
     uint32_t threads;
     enum cn_device device;
@@ -177,7 +178,6 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .context = &printer,
         .steps = options->steps,
         .sequential = options->sequential,
-        .keep_calls = options->ops != NULL,
     };
     struct cn_mapping model;
     cn_err err;
@@ -201,7 +201,10 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
-    err = run_alone(&config, &printer, &diag);
+    err = cn_command_open_timeline(options->timeline, &config.timeline);
+    if (!err)
+        err = run_alone(&config, &printer, &diag);
+    cn_command_close_timeline(options->timeline, config.timeline);
     config.store->ops->close(config.store);
     cn_platform_unmap(&model);
     return explain(err, settings, &diag);
@@ -275,6 +278,9 @@ static bool take_option(int option, struct options *options)
     case 'p':
         options->ops = optarg;
         return true;
+    case 'l':
+        options->timeline = optarg;
+        return true;
     case 'r':
         options->sysroot = optarg;
         return cn_command_is_sysroot(optarg);
@@ -285,17 +291,13 @@ static bool take_option(int option, struct options *options)
 
 static bool take_options(int argc, char **argv, struct options *options)
 {
-    static const struct option known[] = {{"json", no_argument, NULL, 'j'},
-                                          {"steps", required_argument, NULL, 'n'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"order", required_argument, NULL, 'o'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"trace", required_argument, NULL, 'c'},
-                                          {"save", required_argument, NULL, 'w'},
-                                          {"ops", required_argument, NULL, 'p'},
-                                          {"sysroot", required_argument, NULL, 'r'},
-                                          {0}};
+    static const struct option known[] = {
+        {"json", no_argument, NULL, 'j'},          {"steps", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'},    {"threads", required_argument, NULL, 't'},
+        {"order", required_argument, NULL, 'o'},   {"device", required_argument, NULL, 'd'},
+        {"trace", required_argument, NULL, 'c'},   {"save", required_argument, NULL, 'w'},
+        {"ops", required_argument, NULL, 'p'},     {"timeline", required_argument, NULL, 'l'},
+        {"sysroot", required_argument, NULL, 'r'}, {0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)

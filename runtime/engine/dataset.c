@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
 #include "runtime/base/random.h"
 #include "runtime/engine/dataset_private.h"
 
@@ -36,14 +37,6 @@ static cn_err check_config(const struct cn_dataset_config *config,
     return CN_OK;
 }
 
-// A share above 0 holds out at least one sample where there are two, and never the last one.
-static void set_split(struct cn_dataset *dataset, double share)
-{
-    dataset->held_out = (uint64_t)((double)dataset->count * share);
-    if (share > 0 && dataset->held_out == 0 && dataset->count > 1)
-        dataset->held_out = 1;
-}
-
 // Shapes made by hand may know only one input.
 static void complete_shape(struct cn_sample_shape *shape)
 {
@@ -58,11 +51,27 @@ static void complete_shape(struct cn_sample_shape *shape)
         shape->rows = 1;
 }
 
+static cn_err count_words(struct cn_dataset *dataset)
+{
+    for (uint32_t i = 0; i < dataset->shape.input_count; i++) {
+        const struct cn_input_shape *input = &dataset->shape.inputs[i];
+        size_t words = 1;
+
+        for (uint32_t d = 0; d < input->rank; d++)
+            if (cn_size_multiply(words, input->dims[d], &words))
+                return CN_ENOMEM;
+        dataset->input_words[i] = words;
+        dataset->sample_words += words;
+    }
+    return CN_OK;
+}
+
 cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_sample_shape *shape,
                        struct cn_diag *diag, struct cn_dataset **dataset)
 {
     struct cn_dataset *opened;
     cn_err err = check_config(config, shape, diag);
+    bool changed;
 
     *dataset = NULL;
     if (err)
@@ -70,20 +79,19 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
     opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
+    opened->config = *config;
     opened->shape = *shape;
     complete_shape(&opened->shape);
     if (config->rules)
         opened->rules = *config->rules;
     opened->scale = (float)config->scale;
     opened->mean = (float)config->mean;
-    opened->seed = config->seed;
-    opened->sequential = config->sequential;
-    opened->split_key = cn_dataset_key(config->seed, STREAM_SPLIT, 0);
-    err = cn_dataset_load(opened, config, diag);
-    if (!err) {
-        set_split(opened, config->held_out);
+    err = count_words(opened);
+    if (!err)
+        err = cn_dataset_gather(opened, config->shards, diag, &changed);
+    opened->config.shards = NULL;
+    if (!err)
         err = cn_dataset_measure(opened);
-    }
     if (err) {
         cn_dataset_close(opened);
         return err;
@@ -92,40 +100,76 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
     return CN_OK;
 }
 
+cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed)
+{
+    struct cn_diag diag;
+    cn_err err;
+
+    *changed = false;
+    if (!cn_dataset_is_open_ended(dataset))
+        return CN_OK;
+    cn_diag_init(&diag);
+    err = cn_dataset_gather(dataset, NULL, &diag, changed);
+    if (err == CN_EFORMAT) { // nothing left to train on
+        cn_log(CN_LOG_WARN, "data", "%s; the samples stay those of before", cn_diag_first(&diag));
+        return CN_OK;
+    }
+    return err || !*changed ? err : cn_dataset_measure(dataset);
+}
+
 void cn_dataset_close(struct cn_dataset *dataset)
 {
     if (!dataset)
         return;
-    for (uint32_t i = 0; i < dataset->input_count; i++)
-        cn_source_deinit(&dataset->inputs[i].source);
-    cn_source_deinit(&dataset->labels.source);
+    cn_dataset_release(dataset);
     free(dataset->shift);
     free(dataset->factor);
     free(dataset);
 }
 
+const struct cn_shards *cn_dataset_shards(const struct cn_dataset *dataset)
+{
+    return &dataset->list;
+}
+
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split)
 {
-    switch (split) {
-    case CN_SPLIT_TRAIN:
-        return dataset->count - dataset->held_out;
-    case CN_SPLIT_HELD_OUT:
-        return dataset->held_out;
-    default:
-        return dataset->count;
+    return dataset->counts[split];
+}
+
+// The last shard with no more samples before it than index; shards without any of the split have
+// as many before them as the next one.
+static const struct shard *find_shard(const struct cn_dataset *dataset, enum cn_split split,
+                                      uint64_t index)
+{
+    size_t low = 0, high = dataset->shard_count;
+
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+
+        if (dataset->shards[middle]->before[split] <= index)
+            low = middle;
+        else
+            high = middle;
     }
+    return dataset->shards[low];
 }
 
 // The permutation puts the held-out samples first; in file order they are the last ones.
-uint64_t cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split split, uint64_t index)
+struct place cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split split,
+                               uint64_t index)
 {
-    if (split == CN_SPLIT_ALL || dataset->held_out == 0)
-        return index;
-    if (dataset->sequential)
-        return split == CN_SPLIT_TRAIN ? index : dataset->count - dataset->held_out + index;
+    const struct shard *shard = find_shard(dataset, split, index);
+
+    index -= shard->before[split];
+    if (split == CN_SPLIT_ALL || shard->held_out == 0 || shard->held_out == shard->count)
+        return (struct place){shard, index};
+    if (dataset->config.sequential)
+        return (struct place){
+            shard, split == CN_SPLIT_TRAIN ? index : shard->count - shard->held_out + index};
     if (split == CN_SPLIT_TRAIN)
-        index += dataset->held_out;
-    return cn_random_permute(dataset->split_key, dataset->count, index);
+        index += shard->held_out;
+    return (struct place){shard, cn_random_permute(shard->split_key, shard->count, index)};
 }
 
 void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, uint32_t size,
@@ -136,9 +180,9 @@ void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, ui
     assert(count > 0);
     for (uint32_t i = 0; i < size; i++) {
         uint64_t number = index * size + i; // samples drawn before this one
-        uint64_t key = cn_dataset_key(dataset->seed, STREAM_EPOCH, number / count);
-        uint64_t place =
-            dataset->sequential ? number % count : cn_random_permute(key, count, number % count);
+        uint64_t key = cn_dataset_key(dataset->config.seed, STREAM_EPOCH, number / count);
+        uint64_t place = dataset->config.sequential ? number % count
+                                                    : cn_random_permute(key, count, number % count);
 
         cn_dataset_copy(dataset, cn_dataset_locate(dataset, CN_SPLIT_TRAIN, place), i, number,
                         batch);

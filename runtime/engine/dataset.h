@@ -7,7 +7,11 @@
 // trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
 // number n is the same in every run, so the cursor is one integer.
 // The files must not change while the data set is open: replace them by renaming.
-// Threading: batches may be read by any one thread at a time.
+//
+// A path with a * in its last part stands for many files, shards, which may come while the data set
+// is in use (shards.h). Each shard is split by itself, so that a sample stays on its side when
+// others come.
+// Threading: any threads may read batches at the same time; nobody during a refresh.
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +20,10 @@
 
 #include "runtime/base/diag.h"
 #include "runtime/base/error.h"
+#include "runtime/engine/shards.h"
 #include "runtime/profile/job.h"
+
+#define CN_INPUT_MAX 8
 
 // The file of an input of the model, by the input's name.
 struct cn_dataset_file {
@@ -24,19 +31,24 @@ struct cn_dataset_file {
     const char *path;
 };
 
+struct cn_dataset_files {
+    const char *inputs;                          // path; of the first input
+    const char *labels;                          // NULL where the model computes its loss itself
+    struct cn_dataset_file others[CN_INPUT_MAX]; // of inputs by name
+    size_t other_count;
+};
+
+// All strings are borrowed for the life of the data set.
 struct cn_dataset_config {
-    const char *inputs;                  // paths; of the first input
-    const char *labels;                  // may be missing where the model computes its loss itself
-    const struct cn_dataset_file *files; // of the other inputs
-    size_t file_count;
-    const struct cn_rules *rules; // NULL for none
+    struct cn_dataset_files files;
+    struct cn_dataset_files apart;  // whole files that are held out; without inputs: none
+    const struct cn_rules *rules;   // NULL for none
+    const struct cn_shards *shards; // to take these only, as they were; NULL for all that are there
     double scale, mean;
-    double held_out; // share, [0, 0.9]
+    double held_out; // share of each file, [0, 0.9]; 0 with files apart
     uint64_t seed;   // of the split and the order
     bool sequential; // file order; the last samples are held out
 };
-
-#define CN_INPUT_MAX 8
 
 struct cn_input_shape {
     char name[64]; // as in the model; cut
@@ -81,6 +93,17 @@ struct cn_dataset;
 cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_sample_shape *shape,
                        struct cn_diag *diag, struct cn_dataset **dataset);
 void cn_dataset_close(struct cn_dataset *dataset);
+
+// Looks for shards that came or went. Damaged and incomplete ones are logged and left out. On an
+// error, or when nothing would be left to train on, the set stays as it was. Batches of the same
+// number are others afterwards if *changed.
+cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed);
+
+// The shards in use, and those that were refused. Plain files have no name.
+const struct cn_shards *cn_dataset_shards(const struct cn_dataset *dataset);
+
+// Whether shards may come and go.
+bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
 

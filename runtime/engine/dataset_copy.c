@@ -10,7 +10,7 @@
 #include "runtime/engine/loss.h"
 
 // Words of a sample in its file.
-static size_t place_of(const struct column *column, uint64_t sample)
+static size_t words_before(const struct column *column, uint64_t sample)
 {
     return (column->first + (size_t)sample * column->stride) * column->row;
 }
@@ -18,7 +18,7 @@ static size_t place_of(const struct column *column, uint64_t sample)
 static void copy_values(const struct column *column, uint64_t sample, float *to)
 {
     const struct cn_npy *npy = &column->source.array;
-    size_t first = place_of(column, sample);
+    size_t first = words_before(column, sample);
 
     if (column->integers) {
         for (size_t i = 0; i < column->words; i++) {
@@ -37,7 +37,7 @@ static void copy_values(const struct column *column, uint64_t sample, float *to)
 static void normalize(const struct cn_dataset *dataset, float *values)
 {
     float scale = dataset->scale, mean = dataset->mean;
-    size_t words = dataset->inputs[0].words;
+    size_t words = dataset->input_words[0];
 
     for (size_t i = 0; dataset->shift && i < words; i++)
         values[i] = (values[i] - dataset->shift[i]) * dataset->factor[i];
@@ -93,7 +93,7 @@ static void move_image(const struct cn_dataset *dataset, struct stream *stream, 
         return;
     height = shape->dims[rank - 2];
     width = shape->dims[rank - 1];
-    for (size_t at = 0; at < dataset->inputs[0].words; at += height * width)
+    for (size_t at = 0; at < dataset->input_words[0]; at += height * width)
         move_plane(values + at, height, width, flip, dy, dx);
 }
 
@@ -102,7 +102,7 @@ static void add_noise(const struct cn_dataset *dataset, struct stream *stream, f
 {
     float deviation = (float)dataset->rules.noise * 1.7320508f; // of the sum: sqrt(4 / 12)
 
-    for (size_t i = 0; i < dataset->inputs[0].words; i++) {
+    for (size_t i = 0; i < dataset->input_words[0]; i++) {
         float sum = -2;
 
         for (int j = 0; j < 4; j++)
@@ -113,7 +113,7 @@ static void add_noise(const struct cn_dataset *dataset, struct stream *stream, f
 
 static void change_at_random(const struct cn_dataset *dataset, uint64_t draw, float *values)
 {
-    struct stream stream = {.key = cn_dataset_key(dataset->seed, STREAM_AUGMENT, draw)};
+    struct stream stream = {.key = cn_dataset_key(dataset->config.seed, STREAM_AUGMENT, draw)};
 
     if (dataset->rules.flip || dataset->rules.crop)
         move_image(dataset, &stream, values);
@@ -121,9 +121,9 @@ static void change_at_random(const struct cn_dataset *dataset, uint64_t draw, fl
         add_noise(dataset, &stream, values);
 }
 
-static int32_t class_of(const struct cn_dataset *dataset, size_t index)
+static int32_t class_of(const struct cn_dataset *dataset, const struct column *labels, size_t index)
 {
-    int64_t label = cn_npy_int(&dataset->labels.source.array, index);
+    int64_t label = cn_npy_int(&labels->source.array, index);
 
     // What is out of range was found to be ignored; a class may be, too.
     if (dataset->rules.ignore[0]) {
@@ -136,15 +136,15 @@ static int32_t class_of(const struct cn_dataset *dataset, size_t index)
     return (int32_t)label;
 }
 
-static void copy_labels(const struct cn_dataset *dataset, uint64_t sample, uint32_t position,
+static void copy_labels(const struct cn_dataset *dataset, struct place place, uint32_t position,
                         struct cn_batch *batch)
 {
-    const struct column *labels = &dataset->labels;
-    size_t first = place_of(labels, sample), outputs = dataset->shape.outputs;
+    const struct column *labels = &place.shard->labels;
+    size_t first = words_before(labels, place.sample), outputs = dataset->shape.outputs;
 
     if (dataset->shape.loss == CN_LOSS_CROSS_ENTROPY) {
         for (size_t i = 0; i < labels->words; i++)
-            batch->labels[position * labels->words + i] = class_of(dataset, first + i);
+            batch->labels[position * labels->words + i] = class_of(dataset, labels, first + i);
     } else if (dataset->rules.one_hot) {
         float *row = batch->targets + position * outputs;
 
@@ -156,29 +156,29 @@ static void copy_labels(const struct cn_dataset *dataset, uint64_t sample, uint3
     }
 }
 
-void cn_dataset_copy(const struct cn_dataset *dataset, uint64_t sample, uint32_t position,
+void cn_dataset_copy(const struct cn_dataset *dataset, struct place place, uint32_t position,
                      uint64_t draw, struct cn_batch *batch)
 {
     float *to = batch->inputs + position * dataset->sample_words;
 
-    for (uint32_t i = 0; i < dataset->input_count; i++) {
-        copy_values(&dataset->inputs[i], sample, to);
-        if (i == 0 && !dataset->inputs[0].integers) {
+    for (uint32_t i = 0; i < dataset->shape.input_count; i++) {
+        copy_values(&place.shard->inputs[i], place.sample, to);
+        if (i == 0 && !dataset->shape.inputs[0].integers) {
             normalize(dataset, to);
             if (draw != UINT64_MAX)
                 change_at_random(dataset, draw, to);
         }
-        to += dataset->inputs[i].words;
+        to += dataset->input_words[i];
     }
-    if (dataset->labels.words)
-        copy_labels(dataset, sample, position, batch);
+    if (place.shard->labels.words)
+        copy_labels(dataset, place, position, batch);
 }
 
 // Mean and deviation of what shares a number, in double precision and file order.
 static void finish_statistics(struct cn_dataset *dataset, size_t share, const double *sums,
                               double count)
 {
-    size_t words = dataset->inputs[0].words;
+    size_t words = dataset->input_words[0];
 
     for (size_t i = 0; i < words; i++) {
         double mean = sums[2 * (i / share)] / count;
@@ -191,22 +191,27 @@ static void finish_statistics(struct cn_dataset *dataset, size_t share, const do
 
 cn_err cn_dataset_measure(struct cn_dataset *dataset)
 {
-    size_t words = dataset->inputs[0].words, share = 1;
+    size_t words = dataset->input_words[0], share = 1;
     uint64_t samples = cn_dataset_count(dataset, CN_SPLIT_TRAIN);
     float *row;
     double *sums;
+    cn_err err;
 
-    if (dataset->rules.normalize == CN_NORMALIZE_NONE || dataset->inputs[0].integers)
+    if (dataset->rules.normalize == CN_NORMALIZE_NONE || dataset->shape.inputs[0].integers)
         return CN_OK;
     if (dataset->rules.normalize == CN_NORMALIZE_CHANNEL)
         share = words / dataset->shape.inputs[0].dims[0];
     row = calloc(words, sizeof(*row));
     sums = calloc(words / share * 2, sizeof(*sums));
-    dataset->shift = calloc(words, sizeof(float));
-    dataset->factor = calloc(words, sizeof(float));
+    if (!dataset->shift)
+        dataset->shift = calloc(words, sizeof(float));
+    if (!dataset->factor)
+        dataset->factor = calloc(words, sizeof(float));
     if (row && sums && dataset->shift && dataset->factor) {
         for (uint64_t n = 0; n < samples; n++) {
-            copy_values(&dataset->inputs[0], cn_dataset_locate(dataset, CN_SPLIT_TRAIN, n), row);
+            struct place place = cn_dataset_locate(dataset, CN_SPLIT_TRAIN, n);
+
+            copy_values(&place.shard->inputs[0], place.sample, row);
             for (size_t i = 0; i < words; i++) {
                 sums[2 * (i / share)] += (double)row[i];
                 sums[2 * (i / share) + 1] += (double)row[i] * (double)row[i];
@@ -214,7 +219,8 @@ cn_err cn_dataset_measure(struct cn_dataset *dataset)
         }
         finish_statistics(dataset, share, sums, (double)samples * (double)share);
     }
+    err = row && sums && dataset->shift && dataset->factor ? CN_OK : CN_ENOMEM;
     free(row);
     free(sums);
-    return dataset->shift && dataset->factor ? CN_OK : CN_ENOMEM;
+    return err;
 }

@@ -97,11 +97,11 @@ static uint64_t samples_of(const struct cn_dataset *dataset, const struct column
     return rows < window ? 0 : (rows - window) / column->stride + 1;
 }
 
-static cn_err load_input(struct cn_dataset *dataset, uint32_t index, const char *path,
-                         struct cn_diag *diag)
+static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const char *path,
+                         struct cn_diag *diag, struct shard *shard)
 {
     const struct cn_input_shape *shape = &dataset->shape.inputs[index];
-    struct column *column = &dataset->inputs[index];
+    struct column *column = &shard->inputs[index];
     size_t window = dataset->rules.window ? dataset->rules.window : 1;
     char found[SHAPE_TEXT_SIZE], wanted[SHAPE_TEXT_SIZE];
     cn_err err = open_column(path, shape->integers, diag, column);
@@ -110,11 +110,7 @@ static cn_err load_input(struct cn_dataset *dataset, uint32_t index, const char 
         return err;
     if (dataset->rules.window && dataset->rules.stride)
         column->stride = dataset->rules.stride;
-    column->words = 1;
-    for (uint32_t d = 0; d < shape->rank; d++)
-        if (cn_size_multiply(column->words, shape->dims[d], &column->words))
-            return CN_ENOMEM;
-    dataset->sample_words += column->words;
+    column->words = dataset->input_words[index];
     err = check_type(column, path, diag);
     if (err)
         return err;
@@ -145,10 +141,10 @@ static bool is_ignored(const struct cn_dataset *dataset, int64_t label)
     return cn_words_match(dataset->rules.ignore, text);
 }
 
-static cn_err check_classes(const struct cn_dataset *dataset, const char *path,
-                            struct cn_diag *diag)
+static cn_err check_classes(const struct cn_dataset *dataset, const struct column *labels,
+                            const char *path, struct cn_diag *diag)
 {
-    const struct cn_npy *npy = &dataset->labels.source.array;
+    const struct cn_npy *npy = &labels->source.array;
     char text[SHAPE_TEXT_SIZE];
 
     if (npy->kind == CN_NPY_FLOAT) {
@@ -165,17 +161,17 @@ static cn_err check_classes(const struct cn_dataset *dataset, const char *path,
         if ((label >= 0 && (uint64_t)label < dataset->shape.outputs) || is_ignored(dataset, label))
             continue;
         cn_diag_add(diag, "%s: sample %zu has the label %lld; the model's classes are 0 to %llu",
-                    path, i / dataset->labels.row, (long long)label,
+                    path, i / labels->row, (long long)label,
                     (unsigned long long)dataset->shape.outputs - 1);
         return CN_EFORMAT;
     }
     return CN_OK;
 }
 
-static cn_err check_targets(const struct cn_dataset *dataset, const char *path,
-                            struct cn_diag *diag)
+static cn_err check_targets(const struct cn_dataset *dataset, const struct column *labels,
+                            const char *path, struct cn_diag *diag)
 {
-    const struct cn_npy *npy = &dataset->labels.source.array;
+    const struct cn_npy *npy = &labels->source.array;
     char type[CN_NPY_TYPE_SIZE];
     cn_err err;
 
@@ -196,22 +192,22 @@ static cn_err check_targets(const struct cn_dataset *dataset, const char *path,
         if (value >= 0 && value <= 1)
             continue;
         cn_diag_add(diag, "%s: sample %zu has the target %g; binary cross-entropy wants 0 to 1",
-                    path, i / dataset->labels.row, (double)value);
+                    path, i / labels->row, (double)value);
         err = CN_EFORMAT;
     }
     return err;
 }
 
-static cn_err refuse_label_shape(const struct cn_dataset *dataset, const char *path,
-                                 struct cn_diag *diag)
+static cn_err refuse_label_shape(const struct cn_dataset *dataset, const struct column *labels,
+                                 const char *path, struct cn_diag *diag)
 {
-    const struct cn_npy *npy = &dataset->labels.source.array;
+    const struct cn_npy *npy = &labels->source.array;
     char text[SHAPE_TEXT_SIZE];
 
     shape_text(npy->dims, npy->rank, text);
     if (dataset->shape.loss != CN_LOSS_CROSS_ENTROPY && !dataset->rules.one_hot)
         cn_diag_add(diag, "%s: a target has %zu values; an output of the model has %zu", path,
-                    dataset->labels.row, dataset->labels.words);
+                    labels->row, labels->words);
     else if (dataset->shape.rows > 1)
         cn_diag_add(diag, "%s: the labels have the shape %s; wanted %llu class numbers a sample",
                     path, text, (unsigned long long)dataset->shape.rows);
@@ -225,10 +221,11 @@ static cn_err refuse_label_shape(const struct cn_dataset *dataset, const char *p
 
 // Rows of a window have labels of their own, or the last row's label counts, or there is one for
 // each window.
-static cn_err place_labels(struct cn_dataset *dataset, const char *path, struct cn_diag *diag)
+static cn_err place_labels(const struct cn_dataset *dataset, const char *path, struct cn_diag *diag,
+                           struct shard *shard)
 {
-    struct column *labels = &dataset->labels;
-    const struct column *inputs = &dataset->inputs[0];
+    struct column *labels = &shard->labels;
+    const struct column *inputs = &shard->inputs[0];
     size_t window = dataset->rules.window;
     bool series = window && labels->source.array.dims[0] == inputs->source.array.dims[0];
 
@@ -237,16 +234,16 @@ static cn_err place_labels(struct cn_dataset *dataset, const char *path, struct 
     if (series && labels->row * window == labels->words)
         return CN_OK;
     if (labels->row != labels->words)
-        return refuse_label_shape(dataset, path, diag);
+        return refuse_label_shape(dataset, labels, path, diag);
     if (series)
         labels->first = window - 1;
     return CN_OK;
 }
 
-static cn_err load_labels(struct cn_dataset *dataset, const char *path, struct cn_diag *diag)
+static cn_err load_labels(const struct cn_dataset *dataset, const char *path, struct cn_diag *diag,
+                          struct column *labels)
 {
     bool classes = dataset->shape.loss == CN_LOSS_CROSS_ENTROPY || dataset->rules.one_hot;
-    struct column *labels = &dataset->labels;
     cn_err err = open_column(path, classes, diag, labels);
 
     if (err)
@@ -257,77 +254,77 @@ static cn_err load_labels(struct cn_dataset *dataset, const char *path, struct c
     return CN_OK;
 }
 
-static cn_err check_labels(struct cn_dataset *dataset, const struct cn_dataset_config *config,
-                           struct cn_diag *diag)
+static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
+                           struct cn_diag *diag, struct shard *shard)
 {
-    struct column *labels = &dataset->labels;
-    bool series = labels->source.array.dims[0] == dataset->inputs[0].source.array.dims[0];
+    struct column *labels = &shard->labels;
+    bool series = labels->source.array.dims[0] == shard->inputs[0].source.array.dims[0];
     cn_err err;
 
-    if (!series && labels->source.array.dims[0] != dataset->count) {
-        cn_diag_add(diag, "%s has %llu labels, but %s has %llu samples", config->labels,
-                    (unsigned long long)labels->source.array.dims[0], config->inputs,
-                    (unsigned long long)dataset->count);
+    if (!series && labels->source.array.dims[0] != shard->count) {
+        cn_diag_add(diag, "%s has %llu labels, but %s has %llu samples", files->labels,
+                    (unsigned long long)labels->source.array.dims[0], files->inputs,
+                    (unsigned long long)shard->count);
         return CN_EFORMAT;
     }
     if (dataset->shape.loss != CN_LOSS_CROSS_ENTROPY && !dataset->rules.one_hot) {
-        err = check_targets(dataset, config->labels, diag);
-        return err ? err : place_labels(dataset, config->labels, diag);
+        err = check_targets(dataset, labels, files->labels, diag);
+        return err ? err : place_labels(dataset, files->labels, diag, shard);
     }
-    err = place_labels(dataset, config->labels, diag);
-    return err ? err : check_classes(dataset, config->labels, diag);
+    err = place_labels(dataset, files->labels, diag, shard);
+    return err ? err : check_classes(dataset, labels, files->labels, diag);
 }
 
 // The file of an input: by its name, or the only one.
-static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_config *config,
+static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                            uint32_t index)
 {
-    for (size_t i = 0; i < config->file_count; i++)
-        if (strcmp(config->files[i].name, dataset->shape.inputs[index].name) == 0)
-            return config->files[i].path;
-    return index == 0 && config->inputs && config->inputs[0] ? config->inputs : NULL;
+    for (size_t i = 0; i < files->other_count; i++)
+        if (strcmp(files->others[i].name, dataset->shape.inputs[index].name) == 0)
+            return files->others[i].path;
+    return index == 0 && files->inputs && files->inputs[0] ? files->inputs : NULL;
 }
 
-static cn_err load_inputs(struct cn_dataset *dataset, const struct cn_dataset_config *config,
-                          struct cn_diag *diag)
+static cn_err load_inputs(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
+                          struct cn_diag *diag, struct shard *shard)
 {
     cn_err err = CN_OK;
 
     for (uint32_t i = 0; i < dataset->shape.input_count; i++) {
-        const char *path = path_of(dataset, config, i);
+        const char *path = path_of(dataset, files, i);
         cn_err one = CN_EFORMAT;
 
-        dataset->input_count = i + 1;
+        shard->input_count = i + 1;
         if (path)
-            one = load_input(dataset, i, path, diag);
+            one = load_input(dataset, i, path, diag, shard);
         else
             cn_diag_add(diag, "no file for the input '%s' of the model; wanted inputs: {%s: FILE}",
                         dataset->shape.inputs[i].name, dataset->shape.inputs[i].name);
-        if (!one && i > 0 && samples_of(dataset, &dataset->inputs[i]) != dataset->count) {
+        if (!one && i > 0 && samples_of(dataset, &shard->inputs[i]) != shard->count) {
             cn_diag_add(diag, "%s has another number of samples than the first input", path);
             one = CN_EFORMAT;
         }
         if (i == 0 && !one)
-            dataset->count = samples_of(dataset, &dataset->inputs[0]);
+            shard->count = samples_of(dataset, &shard->inputs[0]);
         err = err ? err : one;
     }
     return err;
 }
 
-cn_err cn_dataset_load(struct cn_dataset *dataset, const struct cn_dataset_config *config,
-                       struct cn_diag *diag)
+cn_err cn_dataset_load(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
+                       struct cn_diag *diag, struct shard *shard)
 {
     // Inputs and labels are checked before giving up, so that a user sees all mistakes at once.
-    cn_err err = load_inputs(dataset, config, diag), label_err = CN_OK;
+    cn_err err = load_inputs(dataset, files, diag, shard), label_err = CN_OK;
 
     if (dataset->shape.loss == CN_LOSS_OUTPUT)
         return err;
-    if (!config->labels || !config->labels[0]) {
+    if (!files->labels || !files->labels[0]) {
         cn_diag_add(diag, "the data set has no labels");
         return CN_EFORMAT;
     }
-    label_err = load_labels(dataset, config->labels, diag);
-    if (!label_err && dataset->inputs[0].source.array.count)
-        label_err = check_labels(dataset, config, diag);
+    label_err = load_labels(dataset, files->labels, diag, &shard->labels);
+    if (!label_err && shard->inputs[0].source.array.count)
+        label_err = check_labels(dataset, files, diag, shard);
     return err ? err : label_err;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <zlib.h>
+
 #include "runtime/base/bytes.h"
 #include "runtime/engine/source_csv.h"
 #include "runtime/engine/source_npz.h"
@@ -109,8 +111,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-// Cuts "FILE.npz:NAME" in two; NAME is "" when there is none.
-static const char *cut_member(char *path)
+const char *cn_source_cut_member(char *path)
 {
     static const char *const formats[] = {".npz:", ".csv:", ".txt:"};
 
@@ -150,7 +151,7 @@ cn_err cn_source_read(const char *path, bool integers, const uint8_t *data, size
 
     *source = (struct cn_source){0};
     snprintf(file, sizeof(file), "%s", path);
-    member = cut_member(file);
+    member = cn_source_cut_member(file);
     err = read_format(path, file, member, integers, data, size, diag, source);
     if (err)
         cn_source_deinit(source);
@@ -166,7 +167,7 @@ cn_err cn_source_open(const char *path, bool integers, struct cn_diag *diag,
 
     *source = (struct cn_source){0};
     snprintf(file, sizeof(file), "%s", path);
-    (void)cut_member(file);
+    (void)cn_source_cut_member(file);
     err = cn_platform_map(file, SIZE_LIMIT, &mapping);
     if (err) {
         cn_diag_add(diag, "%s: cannot be read: %s", file, cn_err_text(err));
@@ -178,6 +179,23 @@ cn_err cn_source_open(const char *path, bool integers, struct cn_diag *diag,
     else
         source->file = mapping;
     return err;
+}
+
+cn_err cn_source_sum(const char *path, uint64_t *bytes, uint32_t *checksum)
+{
+    struct cn_mapping mapping;
+    char file[PATH_SIZE];
+    cn_err err;
+
+    snprintf(file, sizeof(file), "%s", path);
+    (void)cn_source_cut_member(file);
+    err = cn_platform_map(file, SIZE_LIMIT, &mapping);
+    if (err)
+        return err;
+    *bytes += mapping.size;
+    *checksum = (uint32_t)crc32_z(*checksum, mapping.data, mapping.size);
+    cn_platform_unmap(&mapping);
+    return CN_OK;
 }
 
 void cn_source_deinit(struct cn_source *source)

@@ -30,6 +30,12 @@ cn_err cn_source_open(const char *path, bool integers, struct cn_diag *diag,
                       struct cn_source *source);
 void cn_source_deinit(struct cn_source *source);
 
+// Adds the bytes of the path's whole file to a running count and CRC-32.
+cn_err cn_source_sum(const char *path, uint64_t *bytes, uint32_t *checksum);
+
 // For files of these formats that are in memory already; the path gives the format.
 cn_err cn_source_read(const char *path, bool integers, const uint8_t *data, size_t size,
                       struct cn_diag *diag, struct cn_source *source);
+
+// Cuts "FILE.npz:NAME" in two and returns NAME, "" when there is none.
+const char *cn_source_cut_member(char *path);

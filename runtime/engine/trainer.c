@@ -18,6 +18,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     if (!trainer)
         return;
     if (trainer->device) {
+        cn_trainer_release_buckets(trainer);
         trainer->ops->release(trainer->device, trainer->train);
         trainer->ops->release(trainer->device, trainer->evaluate);
         trainer->ops->release(trainer->device, trainer->sum);
@@ -25,6 +26,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
         trainer->ops->close(trainer->device);
     }
     cn_layout_deinit(&trainer->layout);
+    cn_gradient_order_deinit(&trainer->order);
     free(trainer->classes);
     free(trainer->calls);
     free(trainer);
@@ -43,7 +45,9 @@ static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx
         err = cn_passes_run(graph);
     if (!err)
         err = cn_loss_add(graph, trainer->loss, &trainer->rules, diag);
-    return err ? err : cn_autodiff_run(graph);
+    if (!err)
+        err = cn_autodiff_run(graph);
+    return err ? err : cn_gradient_order(graph, &trainer->layout, &trainer->order);
 }
 
 static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_value *source,
@@ -92,7 +96,6 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
 
 static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *graph)
 {
-    const struct cn_call sum = {.op = CN_OP_SUM_LANES};
     const struct cn_rules *rules = &trainer->rules;
     const struct cn_apply_rule rule = {
         .op = rules->optimizer == CN_OPTIMIZER_SGD ? CN_OP_SGD : CN_OP_ADAM,
@@ -106,7 +109,7 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
     };
     struct cn_call *calls;
     size_t count;
-    cn_err err = trainer->ops->prepare(trainer->device, &sum, 1, &trainer->sum);
+    cn_err err = cn_trainer_prepare_sum(trainer, 0, 0, &trainer->sum);
 
     if (!err)
         err = cn_apply_build(graph, &rule, &calls, &count);
@@ -190,8 +193,7 @@ static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onn
     return err ? err : trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
 }
 
-static cn_err describe(struct cn_trainer *trainer, const struct cn_program *program,
-                       const struct cn_trainer_config *config)
+static cn_err describe(struct cn_trainer *trainer, const struct cn_program *program)
 {
     for (size_t i = 0; i < program->count; i++) {
         double flops = cn_describe_flops(&program->calls[i]);
@@ -199,8 +201,6 @@ static cn_err describe(struct cn_trainer *trainer, const struct cn_program *prog
         trainer->flops[0] += i <= program->loss ? flops : 0;
         trainer->flops[1] += flops;
     }
-    if (!config->keep_calls)
-        return CN_OK;
     trainer->calls = calloc(program->count + 1, sizeof(*trainer->calls));
     if (!trainer->calls)
         return CN_ENOMEM;
@@ -227,12 +227,14 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
         return err;
     trainer->labels = program.labels;
     memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
-    err = describe(trainer, &program, config);
+    err = describe(trainer, &program);
     if (!err)
         err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)
         err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
+    if (!err)
+        err = cn_trainer_set_buckets(trainer, SIZE_MAX);
     if (!err)
         err =
             cn_trainer_write(trainer, CN_ARENA_CONSTANTS, graph->constants, graph->constant_count);
@@ -273,7 +275,7 @@ static cn_err count_classes(struct cn_trainer *trainer)
 static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                            const struct cn_trainer_config *config, struct cn_diag *diag)
 {
-    struct cn_compute_config device = {.threads = config->threads};
+    struct cn_compute_config device = {.threads = config->threads, .precision = config->precision};
     struct cn_graph graph;
     cn_err err;
 
@@ -287,6 +289,9 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     if (err)
         return err;
     err = trainer->ops->open(&device, &trainer->device);
+    if (err == CN_ENOTSUP && config->precision != CN_PRECISION_FLOAT32)
+        cn_diag_add(diag, "device %s computes in float32; wanted compute.precision: float32",
+                    trainer->ops->name);
     if (err)
         return err;
     cn_graph_init(&graph);
@@ -394,12 +399,18 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights)
 }
 
 // The first tensor, in the order of the model, that has a number that is not finite.
-static const char *find_tensor(const struct cn_layout *layout, const float *values)
+static const char *find_tensor(const struct cn_trainer *trainer, const float *values,
+                               bool gradients)
 {
-    for (size_t i = 0; i < layout->tensor_count; i++)
-        for (size_t j = 0; j < layout->tensors[i].count; j++)
-            if (!isfinite(values[layout->tensors[i].offset + j]))
+    const struct cn_layout *layout = &trainer->layout;
+
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        size_t at = gradients ? trainer->order.places[i] : layout->tensors[i].offset;
+
+        for (size_t j = 0; at != SIZE_MAX && j < layout->tensors[i].count; j++)
+            if (!isfinite(values[at + j]))
                 return layout->tensors[i].name;
+    }
     return NULL;
 }
 
@@ -412,13 +423,13 @@ cn_err cn_trainer_find_fault(struct cn_trainer *trainer, char *text, size_t size
 
     if (err)
         return err;
-    name = find_tensor(&trainer->layout, weights);
+    name = find_tensor(trainer, weights, false);
     err = trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
     snprintf(text, size, name ? "the tensor %s" : "the loss", name);
     if (err || name)
         return err;
     err = cn_trainer_gradients(trainer, &gradients);
-    name = err ? NULL : find_tensor(&trainer->layout, gradients);
+    name = err ? NULL : find_tensor(trainer, gradients, true);
     if (name)
         snprintf(text, size, "the gradient of %s", name);
     return err;

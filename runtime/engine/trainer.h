@@ -16,13 +16,13 @@
 struct cn_trainer_config {
     const struct cn_compute_ops *compute;
     uint32_t threads;
+    enum cn_precision precision; // CN_ENOTSUP, with a line in diag, where the device lacks it
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
     enum cn_loss loss;
     float learning_rate, momentum, weight_decay;
     const struct cn_rules *rules; // NULL for none
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
-    bool keep_calls;              // for cn_trainer_time_ops
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
 };
 
@@ -98,13 +98,42 @@ void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample);
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics);
 
-// Host view of the step's gradient, total floats, valid until apply. The caller may reduce in
-// place.
+// Gradients lie in the order in which the backward pass finishes them, the same for all boards that
+// train this model: so many words. A bucket is a contiguous part of them.
+size_t cn_trainer_gradient_words(const struct cn_trainer *trainer);
+
+// Where the gradient of a tensor of the layout begins; SIZE_MAX when it has none.
+size_t cn_trainer_gradient_place(const struct cn_trainer *trainer, size_t tensor);
+
+// Host view of the step's gradient, valid until apply. The caller may reduce in place.
 cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
+
+#define CN_TRAINER_BUCKETS 64
+
+// Cuts the gradients into buckets of at least so many words, but for the last one, and at most
+// CN_TRAINER_BUCKETS. Takes memory; not within a step. Open leaves one bucket of all.
+cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
+uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
+size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);
+
+// Who takes buckets. ready is called in the order of the buckets, by the caller's thread: bucket
+// holds the step's whole gradient, as cn_trainer_gradients shows it, while the backward pass goes
+// on.
+struct cn_trainer_sink {
+    void (*ready)(void *context, uint32_t bucket, float *data, size_t count);
+    void *context;
+};
+
+// As accumulate, of the last micro-batch of a step. Unless an error but CN_EDIVERGED is returned,
+// ready was called for all buckets.
+cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                  struct cn_metrics *metrics, const struct cn_trainer_sink *sink);
 
 // One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
 // cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not
-// finite: weights and optimizer state are unchanged. The arithmetic is that of struct cn_hyper.
+// finite: weights and optimizer state are unchanged. With float16 a step whose scaled gradient
+// overflowed is dropped, which is no error: the schedule goes on, the weights stay. The arithmetic
+// is that of struct cn_hyper.
 cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight);
 
 // The same where every sample has the weight 1.
@@ -137,8 +166,8 @@ struct cn_trainer_op {
     double flops; // of a sample
 };
 
-// Runs a step's calls one by one, after those of accumulate, and reports each. Only with
-// keep_calls, else CN_ENOTSUP. The step's gradient is useless afterwards: discard it.
+// Runs a step's calls one by one, after those of accumulate, and reports each. The step's gradient
+// is useless afterwards: discard it.
 cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *batch,
                            void (*report)(void *context, const struct cn_trainer_op *op),
                            void *context);

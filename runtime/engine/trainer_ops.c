@@ -39,8 +39,6 @@ cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *ba
     uint64_t begun;
     cn_err err;
 
-    if (!trainer->calls)
-        return CN_ENOTSUP;
     if (part.count > trainer->plan.batch)
         part.count = trainer->plan.batch;
     err = cn_trainer_accumulate(trainer, &part, &metrics); // stages the batch and warms up

@@ -1,6 +1,7 @@
 // trainer_private.h - what the trainer*.c files share.
 #pragma once
 
+#include "runtime/engine/gradient_order.h"
 #include "runtime/engine/program.h"
 #include "runtime/engine/schedule.h"
 #include "runtime/engine/trainer.h"
@@ -8,6 +9,13 @@
 // Rows of one class in an evaluation, for F1.
 struct class_counts {
     uint64_t right, given, wanted;
+};
+
+// A part of the backward pass and the gradients that it completes.
+struct bucket {
+    struct cn_compute_program *train, *sum;
+    size_t first, count; // words
+    float *data;         // once the device showed it
 };
 
 struct cn_trainer {
@@ -32,8 +40,11 @@ struct cn_trainer {
     int32_t label_ignored;
     size_t labels;         // words before the labels in the batch arena
     double flops[2];       // of a sample: forward, step
-    struct cn_call *calls; // owned; of a step, where they are kept
+    struct cn_call *calls; // owned; of a step
     size_t call_count, loss_call;
+    struct cn_gradient_order order;
+    struct bucket buckets[CN_TRAINER_BUCKETS];
+    uint32_t bucket_count;
     struct class_counts *classes; // owned; NULL without classes
     struct cn_trainer_plan plan;
     bool fresh;  // nothing was accumulated in this step
@@ -51,6 +62,16 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
 // Copies values into an arena; NULL is zeros.
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
                         size_t count);
+
+// Adds up a whole step's gradients of a range; 0 words are all.
+cn_err cn_trainer_prepare_sum(struct cn_trainer *trainer, size_t first, size_t count,
+                              struct cn_compute_program **program);
+
+// Runs the staged batch as cn_trainer_accumulate_last says.
+cn_err cn_trainer_run_buckets(struct cn_trainer *trainer, const struct cn_hyper *hyper,
+                              const struct cn_trainer_sink *sink);
+
+void cn_trainer_release_buckets(struct cn_trainer *trainer);
 
 // Adds what a batch's outputs say beyond the loss.
 cn_err cn_trainer_score(struct cn_trainer *trainer, const struct cn_batch *batch,

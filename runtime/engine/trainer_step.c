@@ -75,9 +75,10 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
     return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
 }
 
-// Runs as many samples as fit and adds to metrics.
+// Runs as many samples as fit and adds to metrics. With a sink it is the last part of a step.
 static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
-                       const struct cn_batch *batch, struct cn_metrics *metrics)
+                       const struct cn_batch *batch, const struct cn_trainer_sink *sink,
+                       struct cn_metrics *metrics)
 {
     struct cn_compute_result result;
     struct cn_hyper hyper = trainer->hyper;
@@ -87,7 +88,8 @@ static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *pr
         return err;
     hyper.samples = batch->count;
     hyper.first = trainer->fresh;
-    err = trainer->ops->run(trainer->device, program, &hyper);
+    err = sink ? cn_trainer_run_buckets(trainer, &hyper, sink)
+               : trainer->ops->run(trainer->device, program, &hyper);
     if (!err)
         err = trainer->ops->wait(trainer->device, &result);
     if (err)
@@ -145,26 +147,38 @@ static cn_err unmap_gradients(struct cn_trainer *trainer)
     return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
 }
 
-cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
-                             struct cn_metrics *metrics)
+cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                  struct cn_metrics *metrics, const struct cn_trainer_sink *sink)
 {
     uint64_t first_sample = trainer->hyper.first_sample;
-    cn_err err = unmap_gradients(trainer);
+    cn_err err = unmap_gradients(trainer), diverged = CN_OK;
     struct cn_batch part;
+    bool last;
 
     if (!err)
         err = check_labels(trainer, batch);
     for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
         part = part_of(trainer, batch, i);
         trainer->hyper.first_sample = first_sample + i;
-        err = run_part(trainer, trainer->train, &part, metrics);
+        last = sink && i + part.count == batch->count;
+        err = run_part(trainer, trainer->train, &part, last ? sink : NULL, metrics);
         if (!err || err == CN_EDIVERGED) {
             trainer->fresh = false;
-            trainer->summed = false;
+            trainer->summed = last;
+        }
+        if (sink && !last && err == CN_EDIVERGED) {
+            diverged = err; // the others wait for this board's buckets
+            err = CN_OK;
         }
     }
     trainer->hyper.first_sample = first_sample;
-    return err;
+    return err ? err : diverged;
+}
+
+cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
+                             struct cn_metrics *metrics)
+{
+    return cn_trainer_accumulate_last(trainer, batch, metrics, NULL);
 }
 
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
@@ -175,7 +189,7 @@ cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *ba
 
     for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
         part = part_of(trainer, batch, i);
-        err = run_part(trainer, trainer->evaluate, &part, metrics);
+        err = run_part(trainer, trainer->evaluate, &part, NULL, metrics);
         if (err == CN_EDIVERGED) {
             diverged = err;
             err = CN_OK;
@@ -269,10 +283,10 @@ cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, dou
         err = start_step(trainer, !result.finite);
     if (err)
         return err;
-    if (!result.finite)
+    if (!result.finite && !result.overflow)
         return CN_EDIVERGED;
     trainer->step++;
-    trainer->updates++;
+    trainer->updates += result.finite;
     return CN_OK;
 }
 

@@ -31,7 +31,8 @@ enum cn_arena {
     CN_ARENA_OPTIMIZER,   // momentum, same order
     CN_ARENA_CONSTANTS,   // numbers of the model that are not trained
     CN_ARENA_BATCH,       // one batch as it comes from the data set
-    CN_ARENA_GRADIENTS,   // as the weights; one for each lane, the first is what map shows
+    CN_ARENA_GRADIENTS,   // of the weights, in an order of their own; one for each lane, the first
+                          // is what map shows
     CN_ARENA_ACTIVATIONS, // what lives within a run, workspaces too; one for each lane
     CN_ARENA_OUTPUTS,     // what an evaluation leaves for the host, one batch
     CN_ARENA_SECOND,      // the optimizer's second moment, same order as the weights
@@ -98,7 +99,8 @@ enum cn_op {
     CN_OP_BATCH_COUNT,      // the ops above make up batch programs, those below flat programs
 
     CN_OP_SUM_LANES =
-        CN_OP_BATCH_COUNT, // adds the gradients of all lanes into the first, clears the rest
+        CN_OP_BATCH_COUNT, // adds the gradients of all lanes into the first, clears the rest; in a
+                           // range with a count only those, which is the same sum
     CN_OP_CHECK,     // all gradients must be finite, else the calls after it in the run do nothing
     CN_OP_CLIP,      // struct cn_range, as the rest; see cn_hyper.clip
     CN_OP_SGD,       // with gradients, weights, optimizer
@@ -463,6 +465,8 @@ struct cn_compute_sizes {
     size_t words[CN_ARENA_COUNT];
 };
 
+#define CN_COMPUTE_SHOWS 64
+
 struct cn_compute; // a port embeds it as its first member
 struct cn_compute_program;
 
@@ -501,6 +505,15 @@ struct cn_compute_ops {
     // memory that the host cannot reach the port keeps a copy. Not for activations.
     cn_err (*map)(struct cn_compute *device, enum cn_arena arena, void **host);
     cn_err (*unmap)(struct cn_compute *device, enum cn_arena arena);
+
+    // As map, of a part of the arena, queued: the host sees it, and may change it until unmap of
+    // the arena, once shown says so. Runs that follow leave the part alone. At most
+    // CN_COMPUTE_SHOWS parts between two unmaps, one behind the other from the first word on.
+    cn_err (*show)(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
+                   void **host);
+
+    // Whether the next part, in the order of show, is there: CN_EAGAIN when not, or waits for it.
+    cn_err (*shown)(struct cn_compute *device, bool wait);
 };
 
 struct cn_compute {

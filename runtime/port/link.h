@@ -70,6 +70,13 @@ struct cn_delta_chain {
     uint32_t sizes[CN_CHAIN_MAX];
 };
 
+// A version as a q8 snapshot, which is exactly that version.
+struct cn_snapshot {
+    uint32_t number; // 0: there is none
+    uint64_t size;
+    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+};
+
 // The round as this board's group sees it. Fits one datagram.
 struct cn_round_info {
     uint64_t run;
@@ -85,6 +92,7 @@ struct cn_round_info {
     uint8_t delta_digest[CN_DIGEST_SIZE]; // the frame that makes the version from its parent
     uint64_t delta_size;                  // 0: there is none, fetch the full version
     struct cn_delta_chain chain;          // only when the group seems to be behind
+    struct cn_snapshot snapshot;          // the same
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;
@@ -102,6 +110,7 @@ struct cn_link_upload {
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     double train_loss; // mean over the round's samples
+    bool fresh;        // it was made just now: nobody can have sent any of it before
 };
 
 enum cn_verdict {
@@ -146,6 +155,8 @@ struct cn_link_measure {
     double down_bps;
     uint64_t rtt_us;
     double loss; // share of the transmissions that did not arrive, 0 to 1
+    uint64_t
+        update_max; // bytes of an update by the limits of the profile, set by the node; 0: none
 };
 
 struct cn_link; // a port embeds it as its first member

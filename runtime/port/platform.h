@@ -31,6 +31,10 @@ void cn_platform_unmap(struct cn_mapping *mapping);
 cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t limit,
                               struct cn_mapping *mapping);
 
+// Calls visit for each name in a directory, in any order; an error of visit ends the walk.
+cn_err cn_platform_list(const char *directory, cn_err (*visit)(void *context, const char *name),
+                        void *context);
+
 // Opens a directory as a store and makes it, with its parents, when it is missing. Takes a lock: a
 // second process gets CN_EEXIST. Leftovers of a crash are removed. Close with store->ops->close.
 cn_err cn_platform_open_store(const char *directory, struct cn_store **store);

@@ -26,7 +26,7 @@ struct cn_power_modes {
 // modes; CN_EFORMAT: the file names none.
 cn_err cn_power_modes_read(const char *root, struct cn_power_modes *modes);
 
-// The mode of this name, or NULL.
+// The mode of this name, or NULL. 30W and MODE_30W are the same.
 const struct cn_power_mode *cn_power_modes_find(const struct cn_power_modes *modes,
                                                 const char *name);
 

@@ -27,7 +27,8 @@ struct cn_reading {
 };
 
 // zones and powers are labels with blanks between them. zones "": all; powers "": none, else the
-// first that is there counts: rails are not summed. root is "" on a board; tests give a recorded
+// first that is there counts; "A+B" is the sum of two rails, for boards that have no sensor of all
+// power. root is "" on a board; tests give a recorded
 // tree with sys/ and proc/.
 cn_err cn_sensors_open(const char *root, const char *zones, const char *powers,
                        struct cn_sensors **sensors);

@@ -100,10 +100,17 @@ struct cn_update_rule {
     uint32_t value_bits; // top-k: bits of a magnitude, 0 to 8
 };
 
+enum cn_residual_kind {
+    CN_RESIDUAL_FP32,
+    CN_RESIDUAL_BF16,
+};
+
 // What a job may say beyond that. All zero means the defaults, as in cn_rules.
 struct cn_update_options {
     char densities[CN_WORDS_SIZE];  // entries of runtime/profile/layer_entry.h
     char priorities[CN_WORDS_SIZE]; // the same
+    enum cn_residual_kind residual;
+    uint32_t snapshot_every; // versions from one that has a snapshot to the next; 0: none
 };
 
 struct cn_job {

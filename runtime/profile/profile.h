@@ -11,6 +11,7 @@
 
 #include "runtime/base/diag.h"
 #include "runtime/port/collective.h"
+#include "runtime/port/compute.h"
 #include "runtime/port/link.h"
 #include "runtime/profile/job.h"
 
@@ -40,6 +41,7 @@ struct cn_data_paths {
         char path[CN_PATH_SIZE];
     } files[CN_DATA_FILES];
     uint32_t file_count;
+    char held_out[CN_NAME_SIZE]; // another data set that only measures; "": a share of this one
 };
 
 struct cn_group_settings {
@@ -52,6 +54,7 @@ struct cn_group_settings {
     uint64_t rejoin_ms;    // how long the others wait for a lost member
     uint32_t min_members;  // fewer do not train
     uint64_t timeout_ms;   // of a member that answers but does not work
+    uint64_t bucket;       // bytes of gradients that are reduced at a time; 0: measured
     enum cn_lan lan;       // whether sums may travel unencrypted
 };
 
@@ -83,15 +86,19 @@ struct cn_settings {
     char board_type[CN_NAME_SIZE];
     uint32_t threads; // 0: all processors
     enum cn_device device;
-    uint32_t cpu_cores;    // of the board; 0: not said
-    uint64_t memory_size;  // bytes of the board; 0: not said
-    uint64_t memory_limit; // bytes for training; 0: no limit
-    uint64_t power_mw;     // told to the aggregator; 0: not set
-    uint64_t uplink_bps;   // 0: no limit
+    enum cn_precision precision; // of the factors of products
+    uint32_t cpu_cores;          // of the board; 0: not said
+    uint64_t memory_size;        // bytes of the board; 0: not said
+    uint64_t memory_limit;       // bytes for training; 0: no limit
+    uint64_t power_mw;           // told to the aggregator; 0: not set
+    uint64_t uplink_bps;         // 0: no limit
     enum cn_link_transport transport;
-    uint64_t round_bytes;     // of an update; 0: no limit
-    char state[CN_PATH_SIZE]; // directory of everything this program stores
-    uint64_t reserve;         // bytes of disk to leave free
+    uint64_t round_bytes;                    // of an update; 0: no limit
+    uint64_t day_bytes;                      // sent and received in 24 h; 0: no limit
+    uint64_t metered_from_ms, metered_to_ms; // after midnight; equal: never
+    uint64_t metered_round_bytes;            // of an update then; 0: the link is not used
+    char state[CN_PATH_SIZE];                // directory of everything this program stores
+    uint64_t reserve;                        // bytes of disk to leave free
     char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // of the aggregator
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key

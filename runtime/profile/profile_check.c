@@ -65,6 +65,11 @@ static void check_group(const struct cn_profile *profile, struct cn_report *repo
     if (!settings->group.listen[0])
         cn_report_error(report, mark,
                         "group.listen: not set, but group.members is; expected host:port");
+    if (settings->precision == CN_PRECISION_FLOAT16)
+        cn_report_error(
+            report, place(profile, "compute.precision", report),
+            "compute.precision: a step that overflows float16 is dropped, which members "
+            "of a group cannot do alone; expected bfloat16 or float32");
     check_ports(profile, mark, report);
 }
 
@@ -113,6 +118,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
 {
     const struct cn_job *job = &profile->settings.job;
     const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
+    const struct cn_data_paths *data = cn_profile_data(&profile->settings, job->data_set);
     struct cn_mark mark;
 
     if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
@@ -122,7 +128,8 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
             "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
             "it or stop.patience");
     }
-    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0]) {
+    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0] &&
+        !(data && data->held_out[0])) {
         mark = place(profile, key, report);
         cn_report_error(report, mark,
                         "%s: nothing to measure on; expected data.held_out or central.set",
@@ -172,6 +179,18 @@ static void refuse_entry(const struct cn_profile *profile, const char *key, cons
     cn_report_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
 }
 
+// All that local statistics differ by is in the residual.
+static void check_residual(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+
+    if (job->options.residual != CN_RESIDUAL_BF16 || job->statistics != CN_STATISTICS_LOCAL)
+        return;
+    cn_report_error(report, place(profile, "job.update.residual", report),
+                    "update.residual: bf16 would round local statistics; expected fp32, or "
+                    "statistics: shared");
+}
+
 static void check_layers(const struct cn_profile *profile, struct cn_report *report)
 {
     const struct cn_update_options *options = &profile->settings.job.options;
@@ -219,6 +238,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
         check_stop(profile, report);
         check_rules(profile, report);
         check_layers(profile, report);
+        check_residual(profile, report);
         check_idle(profile, report);
     }
 }

@@ -196,6 +196,10 @@ static void print_data(const struct cn_settings *settings, FILE *stream)
             fputs(", labels: ", stream);
             print_path(settings->data[i].labels, stream);
         }
+        if (settings->data[i].held_out[0]) {
+            fputs(", held_out: ", stream);
+            cn_value_print_text(settings->data[i].held_out, stream);
+        }
         fputc('}', stream);
     }
     fputc('}', stream);

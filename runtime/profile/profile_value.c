@@ -210,6 +210,7 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
 {
     const struct cn_yaml_node *inputs = cn_yaml_get(entry, "inputs");
     const struct cn_yaml_node *labels = cn_yaml_get(entry, "labels");
+    const struct cn_yaml_node *held_out = cn_yaml_get(entry, "held_out");
     char quoted[CN_QUOTE_SIZE];
     bool good = true;
 
@@ -219,10 +220,11 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     if (entry->type != CN_YAML_MAP)
         return reject(reading, entry, "");
     for (const struct cn_yaml_node *child = entry->first; child; child = child->next)
-        if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0) {
+        if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0 &&
+            strcmp(child->key, "held_out") != 0) {
             cn_report_error(reading->report, child->key_mark,
-                            "%s.%s: unknown key %s; expected inputs and labels", reading->key,
-                            entry->key, cn_quote(quoted, child->key));
+                            "%s.%s: unknown key %s; expected inputs, labels and held_out",
+                            reading->key, entry->key, cn_quote(quoted, child->key));
             good = false;
         }
     if (!inputs || (!labels && inputs->type != CN_YAML_MAP))
@@ -232,7 +234,33 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     paths->labels[0] = '\0';
     if (labels)
         good &= read_path(reading, labels, paths->labels);
+    paths->held_out[0] = '\0';
+    if (held_out)
+        good &= read_name(reading, held_out, paths->held_out);
     snprintf(paths->name, sizeof(paths->name), "%s", entry->key);
+    return good;
+}
+
+// A set that another one measures on is one of this map.
+static bool check_held_out(const struct reading *reading, const struct cn_yaml_node *node,
+                           const struct cn_settings *settings)
+{
+    char quoted[CN_QUOTE_SIZE];
+    bool good = true;
+
+    for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
+        const struct cn_data_paths *paths = cn_profile_data(settings, entry->key);
+        const struct cn_yaml_node *name = cn_yaml_get(entry, "held_out");
+
+        if (!paths || !paths->held_out[0] ||
+            (strcmp(paths->held_out, paths->name) != 0 &&
+             cn_profile_data(settings, paths->held_out)))
+            continue;
+        cn_report_error(reading->report, name->mark,
+                        "%s.%s.held_out: %s; expected the name of another data set", reading->key,
+                        entry->key, cn_quote(quoted, paths->held_out));
+        good = false;
+    }
     return good;
 }
 
@@ -250,7 +278,7 @@ static bool read_data(const struct reading *reading, const struct cn_yaml_node *
         else
             good = false;
     }
-    return good;
+    return check_held_out(reading, node, settings) && good;
 }
 
 static bool read_choice(const struct reading *reading, const struct cn_yaml_node *node, int *to)

@@ -17,6 +17,7 @@
 #define DAY 86400000.0           // ms
 #define EXACT 9007199254740991.0 // 2^53 - 1: whole in JSON and in a double
 
+static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entropy", "huber", "l1",
                                      "output",        NULL};
@@ -28,6 +29,7 @@ static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
+static const char *const residuals[] = {"fp32", "bf16", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -44,6 +46,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "directory of everything that is stored"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE, .about = "what trains: the GPU, the CPU, or the GPU if there is one"},
+    {"compute.precision", CN_VALUE_CHOICE, BOARD | SITE, AT(precision), .choices = precisions,
+     .initial = "float32", .uses = TRAIN | NODE,
+     .about = "the GPU rounds the factors of products to this; sums stay float32"},
     {"threads", CN_VALUE_COUNT, BOARD | SITE | JOB, AT(threads), 1, 1024, "all", .initial = "all",
      .uses = TRAIN | NODE, .about = "processors used for training"},
     {"cpu.cores", CN_VALUE_COUNT, BOARD | SITE, AT(cpu_cores), 1, 1024, .example = "4",
@@ -56,7 +61,7 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "none", .uses = TRAIN | NODE, .about = "power budget, told to the aggregator"},
     {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",
      .initial = "none", .uses = TRAIN | NODE,
-     .about = "label of the sensor of all power; of a list the first that is there"},
+     .about = "label of the sensor of all power, or of rails as A+B; of a list the first there"},
     {"power.mode", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_mode), .zero = "none",
      .initial = "none", .uses = TRAIN | NODE,
      .about = "name of the power mode to set, of a list the first that the board has"},
@@ -99,6 +104,16 @@ const struct cn_schema_row cn_schema[] = {
     {"network.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(round_bytes), 1024, 64 * TIB, "none",
      .initial = "none", .uses = NODE,
      .about = "size of an update, at most; with update.up.mode auto"},
+    {"network.day_max", CN_VALUE_SIZE, BOARD | SITE, AT(day_bytes), 1024, 64 * TIB, "none",
+     .initial = "none", .uses = NODE,
+     .about = "what this board may send to and receive from the aggregator in 24 h"},
+    {"network.metered.from", CN_VALUE_DURATION, BOARD | SITE, AT(metered_from_ms), 0, DAY,
+     .initial = "0", .uses = NODE, .about = "the link costs from so long after local midnight on"},
+    {"network.metered.to", CN_VALUE_DURATION, BOARD | SITE, AT(metered_to_ms), 0, DAY,
+     .initial = "0", .uses = NODE, .about = "until so long after it; equal: at no time"},
+    {"network.metered.round_max", CN_VALUE_SIZE, BOARD | SITE, AT(metered_round_bytes), 1024,
+     64 * TIB, "none", .initial = "none", .uses = NODE,
+     .about = "size of an update then; none: the board pauses"},
     {"aggregator.address", CN_VALUE_ADDRESSES, SITE, AT(addresses), .example = "192.168.1.10:5684",
      .required = NODE, .uses = NODE,
      .about = "host:port of the aggregator; or a list of up to 4, tried in order"},
@@ -120,6 +135,10 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "60 s", .uses = NODE,
      .about = "how long a member that still answers may keep the others waiting; one that does not "
               "answer is lost after about a second"},
+    {"group.bucket", CN_VALUE_SIZE, BOARD | SITE, AT(group.bucket), 16384, TIB, "auto",
+     .initial = "1 MiB", .uses = NODE,
+     .about = "gradients that are reduced at a time, beside the backward pass; auto: from the "
+              "measured link; the leader's counts"},
     {"group.lan", CN_VALUE_CHOICE, SITE, AT(group.lan), .choices = lans, .initial = "untrusted",
      .uses = NODE,
      .about = "trusted: large sums may travel unencrypted, over NCCL, if all members can"},
@@ -262,6 +281,12 @@ const struct cn_schema_row cn_schema[] = {
     {"job.update.statistics", CN_VALUE_CHOICE, JOB, AT(job.statistics), .choices = statistics,
      .initial = "shared", .uses = GATEWAY,
      .about = "of batch normalization: merged like weights, or each group keeps its own"},
+    {"job.update.snapshot_every", CN_VALUE_COUNT, JOB, AT(job.options.snapshot_every), 1,
+     CN_CHAIN_MAX, "never", .initial = "8", .uses = GATEWAY,
+     .about = "versions from one that boards can take as a q8 snapshot to the next"},
+    {"job.update.residual", CN_VALUE_CHOICE, JOB, AT(job.options.residual), .choices = residuals,
+     .initial = "fp32", .uses = GATEWAY,
+     .about = "what a board keeps of its changes until they are sent; bf16: in half the memory"},
     {"job.update.densities", CN_VALUE_WORDS, JOB, AT(job.options.densities), .zero = "none",
      .initial = "none", .uses = GATEWAY,
      .about = "topk: share of its own for tensors, such as head.*=20%; * is any text"},

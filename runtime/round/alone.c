@@ -102,8 +102,8 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .model_size = config->model_size,
         .lineage = 1,
         .sequential = config->sequential,
-        .keep_calls = config->keep_calls,
         .group = config->settings->name,
+        .timeline = config->timeline,
         .stop_fd = -1,
     };
     struct cn_onnx *onnx = NULL;

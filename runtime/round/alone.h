@@ -40,9 +40,9 @@ struct cn_alone_config {
     void (*on_step)(void *context, const struct cn_alone_step *step);    // may be NULL
     cn_err (*at_end)(void *context, struct cn_session *session); // may be NULL; not after an error
     void *context;
-    uint64_t steps;  // of the run, after which to stop; 0: all
-    bool sequential; // samples in file order
-    bool keep_calls; // for cn_trainer_time_ops
+    uint64_t steps;               // of the run, after which to stop; 0: all
+    bool sequential;              // samples in file order
+    struct cn_timeline *timeline; // NULL for none
 };
 
 // Trains until the job's rounds are done or a stop rule holds; waits while a rule of the profile

@@ -97,7 +97,7 @@ enum cn_pause cn_care_decide(struct cn_care *care, const struct cn_care_rules *r
                           : is_outside(rules, day_ms) ? CN_PAUSE_WINDOW
                           : busy                      ? CN_PAUSE_BUSY
                           : worn                      ? CN_PAUSE_WEAR
-                                                      : CN_PAUSE_NONE;
+                                                      : care->link;
 
     if (pause != care->pause)
         care->pause_ms = now_ms;
@@ -114,6 +114,8 @@ const char *cn_care_text(enum cn_pause pause)
         [CN_PAUSE_WINDOW] = "outside the hours for training",
         [CN_PAUSE_BUSY] = "other programs need the processors",
         [CN_PAUSE_WEAR] = "enough was written to the disk for today",
+        [CN_PAUSE_BYTES] = "enough was sent and received for today",
+        [CN_PAUSE_METERED] = "the link costs at this time",
     };
 
     return texts[pause];

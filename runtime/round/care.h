@@ -12,9 +12,11 @@ enum cn_pause {
     CN_PAUSE_NONE,
     CN_PAUSE_HEAT,
     CN_PAUSE_POWER,
-    CN_PAUSE_WINDOW, // outside the hours for training, or the clock is not set
-    CN_PAUSE_BUSY,   // other programs need the processors
-    CN_PAUSE_WEAR,   // enough was written for today
+    CN_PAUSE_WINDOW,  // outside the hours for training, or the clock is not set
+    CN_PAUSE_BUSY,    // other programs need the processors
+    CN_PAUSE_WEAR,    // enough was written for today
+    CN_PAUSE_BYTES,   // enough was sent and received for today
+    CN_PAUSE_METERED, // the link costs now
 };
 
 #define CN_CARE_NO_CLOCK UINT64_MAX // time of day that is not known
@@ -29,7 +31,8 @@ struct cn_care_rules {
 
 struct cn_care {
     enum cn_pause pause;
-    uint64_t pause_ms; // when it began
+    enum cn_pause link; // set by the caller: of traffic.h, the last reason to pause
+    uint64_t pause_ms;  // when it began
     bool hot;
     uint64_t seen_ms, changed_ms; // the temperature: last there, last another one
     int32_t temperature_mc;

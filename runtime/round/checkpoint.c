@@ -9,7 +9,9 @@
 #define HEADER_SIZE 304
 #define ARRAY_COUNT 7
 
-static const uint8_t magic[8] = "cairnck2"; // the digit is CN_CHECKPOINT_VERSION
+// The digit is the version: 3 only with halves, so that programs before it can read all others.
+static const uint8_t magics[2][8] = {"cairnck2", "cairnck3"};
+#define HALVES 0x38u // arrays that may be in bfloat16: the residual and its successors
 
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
 static const char *const slot_names[2] = {"checkpoint.a", "checkpoint.b"};
@@ -25,15 +27,25 @@ static const struct {
     [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x7d, .has_frame = true},
 };
 
-static void arrays_of(const struct cn_checkpoint *checkpoint, const float *arrays[ARRAY_COUNT])
+static void arrays_of(const struct cn_checkpoint *checkpoint, const void *arrays[ARRAY_COUNT])
 {
     arrays[0] = checkpoint->base;
     arrays[1] = checkpoint->weights;
     arrays[2] = checkpoint->optimizer;
-    arrays[3] = checkpoint->residual;
-    arrays[4] = checkpoint->next_residual;
-    arrays[5] = checkpoint->change;
+    arrays[3] = checkpoint->residual.data;
+    arrays[4] = checkpoint->next_residual.data;
+    arrays[5] = checkpoint->change.data;
     arrays[6] = checkpoint->second;
+}
+
+static bool has_halves(const struct cn_checkpoint *checkpoint)
+{
+    return checkpoint->residual.half || checkpoint->next_residual.half || checkpoint->change.half;
+}
+
+static size_t array_size(uint32_t index, size_t total, bool halves)
+{
+    return total * (halves && (HALVES >> index & 1) ? sizeof(uint16_t) : sizeof(float));
 }
 
 void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
@@ -44,9 +56,9 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
     free(checkpoint->weights);
     free(checkpoint->optimizer);
     free(checkpoint->second);
-    free(checkpoint->residual);
-    free(checkpoint->next_residual);
-    free(checkpoint->change);
+    cn_row_deinit(&checkpoint->residual);
+    cn_row_deinit(&checkpoint->next_residual);
+    cn_row_deinit(&checkpoint->change);
     free(checkpoint->frame);
     *checkpoint = (struct cn_checkpoint){0};
 }
@@ -54,7 +66,7 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
 // The arrays to write: those there are, of those the phase has.
 static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
 {
-    const float *arrays[ARRAY_COUNT];
+    const void *arrays[ARRAY_COUNT];
     uint32_t presence = 0;
 
     arrays_of(checkpoint, arrays);
@@ -81,13 +93,13 @@ static double get_double(const uint8_t *from)
 }
 
 // The encoded size. CN_ERANGE when it does not fit.
-static cn_err total_size(uint32_t presence, size_t total, size_t frame_size, size_t *size)
+static cn_err total_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
+                         size_t *size)
 {
-    size_t array_size;
-    cn_err err = cn_size_multiply(total, sizeof(float), &array_size);
+    size_t widths = sizeof(float) * (size_t)__builtin_popcount(presence) -
+                    (halves ? sizeof(uint16_t) * (size_t)__builtin_popcount(presence & HALVES) : 0);
+    cn_err err = cn_size_multiply(total, widths, size);
 
-    if (!err)
-        err = cn_size_multiply(array_size, (size_t)__builtin_popcount(presence), size);
     if (err)
         return err;
     if (__builtin_add_overflow(*size, frame_size, size) ||
@@ -101,7 +113,7 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
 {
     size_t frame_size = phases[checkpoint->phase].has_frame ? checkpoint->frame_size : 0;
 
-    memcpy(header, magic, sizeof(magic));
+    memcpy(header, magics[has_halves(checkpoint)], sizeof(magics[0]));
     cn_put_u64(header + 8, size);
     cn_put_u64(header + 16, counter);
     cn_put_u64(header + 24, checkpoint->run);
@@ -132,7 +144,7 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 288, checkpoint->guard.streak);
     cn_put_u32(header + 292, checkpoint->steps);
     cn_put_u32(header + 296, checkpoint->residual_version);
-    cn_put_u32(header + 300, 0);
+    cn_put_u32(header + 300, has_halves(checkpoint));
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -161,7 +173,8 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     uint32_t presence = presence_of(checkpoint);
     uint32_t required = phases[checkpoint->phase].required;
     bool has_frame = phases[checkpoint->phase].has_frame;
-    const float *arrays[ARRAY_COUNT];
+    bool halves = has_halves(checkpoint);
+    const void *arrays[ARRAY_COUNT];
     uint8_t header[HEADER_SIZE];
     uint8_t digest[CN_DIGEST_SIZE];
     size_t size;
@@ -170,7 +183,8 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     if ((presence & required) != required ||
         (has_frame && (!checkpoint->frame || !checkpoint->frame_size)))
         return CN_EINVAL;
-    err = total_size(presence, checkpoint->total, has_frame ? checkpoint->frame_size : 0, &size);
+    err = total_size(presence, checkpoint->total, halves, has_frame ? checkpoint->frame_size : 0,
+                     &size);
     if (err)
         return err;
     cn_sha256_init(&sink->sha);
@@ -179,7 +193,7 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     arrays_of(checkpoint, arrays);
     for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
         if (presence >> i & 1)
-            err = sink_put(sink, arrays[i], checkpoint->total * sizeof(float));
+            err = sink_put(sink, arrays[i], array_size(i, checkpoint->total, halves));
     }
     if (!err && has_frame)
         err = sink_put(sink, checkpoint->frame, checkpoint->frame_size);
@@ -240,6 +254,7 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
     uint32_t presence = cn_get_u32(bytes + 68);
     uint64_t total = cn_get_u64(bytes + 216);
     uint64_t frame_size = cn_get_u64(bytes + 224);
+    bool halves = cn_get_u32(bytes + 300) != 0;
     size_t expected;
 
     if (phase > CN_PHASE_SEND || (presence & phases[phase].required) != phases[phase].required ||
@@ -250,9 +265,12 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) != 0) {
-        cn_diag_add(diag, "checkpoint: mode %" PRIu32 " or what is not in use, expected 0 to 7",
-                    cn_get_u32(bytes + 264));
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP ||
+        cn_get_u32(bytes + 300) != (uint32_t)(bytes[7] - magics[0][7])) {
+        cn_diag_add(diag,
+                    "checkpoint: mode %" PRIu32 " and residual %" PRIu32
+                    ", expected 0 to 7 and 0, or 1 in version 3",
+                    cn_get_u32(bytes + 264), cn_get_u32(bytes + 300));
         return CN_EFORMAT;
     }
     if (total > total_limit || frame_size > frame_limit) {
@@ -262,8 +280,8 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     total, frame_size, total_limit, frame_limit);
         return CN_ERANGE;
     }
-    if (total_size(presence, (size_t)total, (size_t)frame_size, &expected) || expected != size ||
-        cn_get_u64(bytes + 8) != size) {
+    if (total_size(presence, (size_t)total, halves, (size_t)frame_size, &expected) ||
+        expected != size || cn_get_u64(bytes + 8) != size) {
         cn_diag_add(diag, "checkpoint: %zu bytes, expected another number", size);
         return CN_EFORMAT;
     }
@@ -278,9 +296,10 @@ static cn_err check(const uint8_t *bytes, size_t size, size_t total_limit, size_
     uint64_t frame_size;
     cn_err err;
 
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
-        cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version %d", size,
-                    CN_CHECKPOINT_VERSION);
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || (memcmp(bytes, magics[0], sizeof(magics[0])) != 0 &&
+                                                memcmp(bytes, magics[1], sizeof(magics[1])) != 0)) {
+        cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version 2 or %d",
+                    size, CN_CHECKPOINT_VERSION);
         return CN_EFORMAT;
     }
     cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, digest);
@@ -312,29 +331,39 @@ static cn_err copy(const uint8_t *from, size_t size, void **to)
     return CN_OK;
 }
 
+static void give_arrays(struct cn_checkpoint *checkpoint, void *const arrays[ARRAY_COUNT],
+                        bool halves)
+{
+    checkpoint->base = arrays[0];
+    checkpoint->weights = arrays[1];
+    checkpoint->optimizer = arrays[2];
+    checkpoint->residual = (struct cn_row){arrays[3], halves};
+    checkpoint->next_residual = (struct cn_row){arrays[4], halves};
+    checkpoint->change = (struct cn_row){arrays[5], halves};
+    checkpoint->second = arrays[6];
+}
+
 // Of bytes that check accepted.
 static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint)
 {
-    float **const arrays[ARRAY_COUNT] = {
-        &checkpoint->base,     &checkpoint->weights,       &checkpoint->optimizer,
-        &checkpoint->residual, &checkpoint->next_residual, &checkpoint->change,
-        &checkpoint->second,
-    };
+    bool halves = cn_get_u32(bytes + 300) != 0;
+    void *arrays[ARRAY_COUNT] = {0};
     uint32_t presence = cn_get_u32(bytes + 68);
-    size_t array_size = checkpoint->total * sizeof(float);
     size_t position = HEADER_SIZE;
     void *taken;
-    cn_err err;
+    cn_err err = CN_OK;
 
-    for (uint32_t i = 0; i < ARRAY_COUNT; i++) {
+    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
+        size_t size = array_size(i, checkpoint->total, halves);
+
         if (!(presence >> i & 1))
             continue;
-        err = copy(bytes + position, array_size, &taken);
-        if (err)
-            return err;
-        *arrays[i] = taken;
-        position += array_size;
+        err = copy(bytes + position, size, &arrays[i]);
+        position += size;
     }
+    give_arrays(checkpoint, arrays, halves);
+    if (err)
+        return err;
     if (!phases[checkpoint->phase].has_frame)
         return CN_OK;
     checkpoint->frame_size = (size_t)cn_get_u64(bytes + 224);
@@ -363,7 +392,8 @@ static size_t file_limit(size_t total_limit, size_t frame_limit)
 {
     size_t size;
 
-    return total_size((1u << ARRAY_COUNT) - 1, total_limit, frame_limit, &size) ? SIZE_MAX : size;
+    return total_size((1u << ARRAY_COUNT) - 1, total_limit, false, frame_limit, &size) ? SIZE_MAX
+                                                                                       : size;
 }
 
 // A disk may fail once and then read the same file well, so that is tried before a slot is given

@@ -13,8 +13,9 @@
 #include "runtime/base/diag.h"
 #include "runtime/port/store.h"
 #include "runtime/update/rate.h"
+#include "runtime/update/row.h"
 
-#define CN_CHECKPOINT_VERSION 2
+#define CN_CHECKPOINT_VERSION 3
 
 enum cn_phase {
     CN_PHASE_EMPTY, // nothing but the run is known; no arrays
@@ -55,12 +56,13 @@ struct cn_checkpoint {
     // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;
     float *base;
-    float *weights;       // TRAIN
-    float *optimizer;     // TRAIN, or kept across rounds
-    float *second;        // the same, of optimizers with a second moment
-    float *residual;      // of the last decided round
-    float *next_residual; // SEND: counts if the frame is accepted
-    float *change;        // SEND: w - base of the round, for the residual if it is not
+    float *weights;   // TRAIN
+    float *optimizer; // TRAIN, or kept across rounds
+    float *second;    // the same, of optimizers with a second moment
+    // All three in float32 or all in bfloat16.
+    struct cn_row residual;      // of the last decided round
+    struct cn_row next_residual; // SEND: counts if the frame is accepted
+    struct cn_row change;        // SEND: w - base of the round, for the residual if it is not
 
     uint8_t *frame; // SEND: the outbox, owned
     size_t frame_size;

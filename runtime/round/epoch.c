@@ -12,13 +12,13 @@
 #define IDLE_MS 300   // between two IDLE commands; well below a group's timeout
 #define SAVE_MS 5000  // between two checkpoints in a round
 #define RETRY_MS 1000 // before a version that was of no use is fetched again
-#define COMMAND_SIZE 64
+#define COMMAND_SIZE 72
 
 enum command_kind {
     COMMAND_IDLE,
     COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
     COMMAND_BEGIN, // .order
-    COMMAND_STEPS, // train the rest of the round and fill the outbox
+    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size are bytes of a bucket
     COMMAND_ABANDON,
     COMMAND_DECIDE, // .number is the verdict, .digest what was accepted, .spare
     COMMAND_END,
@@ -33,8 +33,8 @@ struct command {
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_round_order order; // .round travels as number
-    double spare;                // as order.rule.density
-    uint8_t *bytes;              // leader, BASE: owned
+    double spare;
+    uint8_t *bytes; // leader, BASE: owned
 };
 
 static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
@@ -50,8 +50,8 @@ static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZ
     bytes[2] = (uint8_t)command->order.rule.mode;
     bytes[3] = (uint8_t)command->order.rule.value_bits;
     cn_put_u32(bytes + 48, command->order.steps);
-    memcpy(bytes + 56,
-           command->kind == COMMAND_DECIDE ? &command->spare : &command->order.rule.density, 8);
+    memcpy(bytes + 56, &command->order.rule.density, 8);
+    memcpy(bytes + 64, &command->spare, 8);
 }
 
 static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *command)
@@ -68,7 +68,7 @@ static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *comma
     command->order.rule.value_bits = bytes[3];
     command->order.steps = cn_get_u32(bytes + 48);
     memcpy(&command->order.rule.density, bytes + 56, 8);
-    command->spare = command->order.rule.density;
+    memcpy(&command->spare, bytes + 64, 8);
 }
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
@@ -221,9 +221,11 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .held_out_correct = held->held_out_correct,
                 .held_out_count = held->held_out_count,
                 .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
+                .fresh = epoch->fresh,
             },
     };
 
+    epoch->fresh = false;
     memcpy(request.upload.digest, held->frame_digest, CN_DIGEST_SIZE);
     memcpy(request.upload.base, held->base_digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);
@@ -297,6 +299,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
         return CN_OK;
     case CN_DO_STEP:
         command->kind = COMMAND_STEPS;
+        command->size = cn_session_bucket(epoch->session);
         return CN_OK;
     case CN_DO_ABANDON:
         command->kind = COMMAND_ABANDON;
@@ -371,11 +374,15 @@ static cn_err run_steps(struct cn_epoch *epoch)
 
 // A round whose numbers are no longer finite is given up by all members alike; the next one starts
 // from the aggregator's version.
-static cn_err do_steps(struct cn_epoch *epoch)
+static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 {
     struct cn_session *session = epoch->session;
-    cn_err err = run_steps(epoch);
+    cn_err err = cn_session_set_bucket(session, bucket);
 
+    if (!err)
+        err = run_steps(epoch);
+
+    epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
     cn_log(
@@ -452,7 +459,7 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_STEPS:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return do_steps(epoch);
+        return do_steps(epoch, (size_t)command->size);
     case COMMAND_ABANDON:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
@@ -493,7 +500,9 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
 
     session->held.epoch = epoch->view.view.epoch;
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
-    err = heal(epoch);
+    err = cn_session_join(session, epoch->collective, &epoch->view.view);
+    if (!err)
+        err = heal(epoch);
     if (!err && session->held.phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {
@@ -507,6 +516,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
         }
         free(command.bytes);
     }
+    cn_session_leave(session);
     cn_mailbox_drop_errand(epoch->box);
     return err == CN_EAGAIN ? CN_OK : err;
 }

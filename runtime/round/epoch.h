@@ -18,6 +18,7 @@ struct cn_epoch {
     struct cn_membership_view view;
     struct cn_mailbox *box;
     bool ended;                    // the last command was END
+    bool fresh;                    // the outbox was filled in this epoch and not sent yet
     bool avoid_delta;              // the last delta did not fit: fetch the full version
     uint8_t asked[CN_DIGEST_SIZE]; // leader: what the fetch under way is for
     uint64_t fetch_at_ms;          // leader: not before, after one that was of no use

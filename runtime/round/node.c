@@ -10,6 +10,7 @@
 #include "runtime/round/node_care.h"
 #include "runtime/round/node_group.h"
 #include "runtime/round/status_file.h"
+#include "runtime/round/traffic.h"
 #include "runtime/round/worker.h"
 #include "runtime/update/version.h"
 
@@ -30,6 +31,8 @@ struct node {
     size_t model_size;
 
     struct cn_node_care care;
+    struct cn_traffic_rules limits;
+    struct cn_traffic traffic;
 
     bool working; // the worker thread runs
     struct cn_worker worker;
@@ -94,6 +97,7 @@ static cn_err start_worker(struct node *node)
                 .run = node->manifest.run,
                 .lineage = node->manifest.lineage,
                 .group = node->manifest.group,
+                .timeline = config->timeline,
             },
         .box = &node->box,
         .collectives = {.secure = config->ports->collective,
@@ -402,6 +406,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
         return CN_OK;
     }
     node->link->ops->measure(node->link, &link);
+    link.update_max = cn_traffic_update_max(&node->traffic, &node->limits, cn_node_care_day_ms());
     cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
         stop_worker(node);
@@ -458,16 +463,29 @@ static void update_status(struct node *node, uint64_t now)
     cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
 }
 
+// The link stands still with the rest while it costs, or when the day's bytes are used.
+static void poll_traffic(struct node *node, uint64_t now)
+{
+    struct cn_link_stats stats;
+
+    node->link->ops->stats(node->link, &stats);
+    cn_traffic_count(&node->traffic, stats.bytes_up + stats.bytes_down, now);
+    node->care.care.link = cn_traffic_decide(&node->traffic, &node->limits, cn_node_care_day_ms());
+    cn_traffic_save(node->config.store, &node->limits, cn_node_care_clock_s(), false,
+                    &node->traffic);
+}
+
 // A pause is leaving the group with all saved; its end is coming back.
 static cn_err poll_care(struct node *node, uint64_t now)
 {
+    poll_traffic(node, now);
     if (node->working)
         node->status.progress = cn_mailbox_progress(&node->box);
     if (!cn_node_care_poll(&node->care, &node->status.progress, now))
         return CN_OK;
     if (node->care.care.pause) {
         stop_worker(node);
-        return CN_OK;
+        return node->link->ops->watch(node->link, false);
     }
     return node->registered && !node->working && !node->fetching_graph ? prepare_graph(node)
                                                                        : CN_OK;
@@ -526,6 +544,14 @@ cn_err cn_node_run(const struct cn_node_config *config)
     node->status = (struct cn_status_file){
         .settings = config->settings, .care = &node->care, .networked = true, .leader = ""};
     err = cn_node_group_init(&node->group, config->settings, config->store);
+    node->limits = (struct cn_traffic_rules){
+        .day_bytes = config->settings->day_bytes,
+        .metered_from_ms = config->settings->metered_from_ms,
+        .metered_to_ms = config->settings->metered_to_ms,
+        .metered_bytes = config->settings->metered_round_bytes,
+    };
+    node->status.traffic = &node->traffic;
+    cn_traffic_load(config->store, cn_node_care_clock_s(), &node->traffic);
     if (!err)
         err = cn_node_care_init(&node->care, config->settings, config->store, config->sysroot);
     if (!err)
@@ -535,6 +561,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     cn_platform_notify("STOPPING=1");
     if (node->link)
         stop_worker(node);
+    cn_traffic_save(config->store, &node->limits, cn_node_care_clock_s(), true, &node->traffic);
     cn_node_group_deinit(&node->group);
     if (node->link)
         node->link->ops->close(node->link);

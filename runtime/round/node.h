@@ -12,6 +12,7 @@
 #include "runtime/command/linked_ports.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
+#include "runtime/round/timeline.h"
 
 struct cn_node_config {
     const struct cn_settings *settings; // borrowed, as all pointers here
@@ -23,6 +24,7 @@ struct cn_node_config {
     bool until_end;                // return when the run has ended
     uint64_t give_up_ms;           // return when the aggregator was away so long; 0: never
     const atomic_bool *stop;       // set by a signal handler
+    struct cn_timeline *timeline;  // of the group's steps; NULL for none
 };
 
 // CN_OK when the run ended, CN_ECANCELED on stop, CN_EAUTH when the aggregator refuses this board,

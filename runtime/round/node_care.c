@@ -15,16 +15,16 @@
 #define WEAR_PARTS 256 // the count of wear is stored each time this part of the budget is used up
 
 // The date in seconds, or 0.
-static uint64_t clock_s(void)
+uint64_t cn_node_care_clock_s(void)
 {
     time_t now = time(NULL);
 
     return now < CLOCK_SET ? 0 : (uint64_t)now;
 }
 
-static uint64_t time_of_day(void)
+uint64_t cn_node_care_day_ms(void)
 {
-    time_t now = (time_t)clock_s();
+    time_t now = (time_t)cn_node_care_clock_s();
     struct tm local;
 
     if (!now || !localtime_r(&now, &local))
@@ -138,7 +138,7 @@ void cn_node_care_deinit(struct cn_node_care *care)
 static void resume_day(struct cn_node_care *care, uint64_t now_ms)
 {
     const struct cn_care_memory *memory = &care->memory;
-    uint64_t now_s = clock_s(), elapsed_ms = memory->elapsed_ms;
+    uint64_t now_s = cn_node_care_clock_s(), elapsed_ms = memory->elapsed_ms;
 
     if (!care->rules.wear_bytes || !care->reading.has_written || care->care.has_day)
         return;
@@ -169,7 +169,7 @@ void cn_node_care_save(struct cn_node_care *care, uint64_t now_ms)
         memory->elapsed_ms = now_ms - care->care.day_ms;
         memory->elapsed_ms = memory->elapsed_ms < DAY_MS ? memory->elapsed_ms : DAY_MS;
         memory->worn = cn_care_worn(&care->care, &care->reading);
-        memory->clock_s = clock_s();
+        memory->clock_s = cn_node_care_clock_s();
     }
     if (memcmp(&before, memory, sizeof(before)) == 0)
         return;
@@ -333,7 +333,7 @@ bool cn_node_care_poll(struct cn_node_care *care, const struct cn_progress *prog
     care->read_ms = now_ms;
     cn_sensors_read(care->sensors, &care->reading);
     resume_day(care, now_ms);
-    cn_care_decide(&care->care, &care->rules, &care->reading, now_ms, time_of_day());
+    cn_care_decide(&care->care, &care->rules, &care->reading, now_ms, cn_node_care_day_ms());
     keep_wear(care, now_ms);
     warn(care, now_ms);
     if (care->care.pause == before)

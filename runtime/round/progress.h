@@ -2,6 +2,7 @@
 // by it.
 #pragma once
 
+#include "runtime/port/collective.h"
 #include "runtime/round/checkpoint.h"
 
 // How good a version is, on held-out samples. NAN: not measured, or not a measure of this loss.
@@ -14,6 +15,14 @@ struct cn_scores {
     double perplexity;         // of each token
 };
 
+// Where the time of a step goes: moving averages of this epoch, in milliseconds.
+struct cn_step_split {
+    double compute_ms;
+    double wait_ms;                 // for the member that computes longest
+    double wire_ms;                 // for what is left of the reductions then
+    double member_ms[CN_GROUP_MAX]; // by rank: how long each computes
+};
+
 struct cn_progress {
     enum cn_phase phase;
     uint32_t round, step, version;
@@ -24,8 +33,11 @@ struct cn_progress {
     const char *backend; // "tcp", "nccl"; NULL while the group forms
     bool encrypted;      // what large sums travel over
     struct cn_scores scores;
-    double step_ms;                     // of a local step, a moving average; 0: not measured
-    double samples_per_s;               // of this board
-    uint64_t memory;                    // bytes planned for training
+    double step_ms;       // of a local step, a moving average; 0: not measured
+    double samples_per_s; // of this board
+    struct cn_step_split split;
+    uint32_t slowest;            // member whose computing the others wait for; UINT32_MAX: none
+    double slowest_ms, usual_ms; // its step, and the mean of the others'
+    uint64_t memory;             // bytes planned for training
     uint64_t update_bytes, dense_bytes; // the newest update as it was sent, and as float32
 };

@@ -68,42 +68,84 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
     }
 }
 
-// Bytes of all deltas from the held version to the newest; 0 when they are not all there.
-static uint64_t chain_size(const struct cn_checkpoint *held, const struct cn_round_info *news)
+// What makes version number from its parent. False when it is not there.
+static bool find_delta(const struct cn_round_info *news, uint32_t number, uint64_t *size,
+                       const uint8_t **digest)
 {
-    uint32_t missing = news->version > held->version ? news->version - held->version : 0;
-    uint64_t size = news->delta_size;
+    uint32_t entry = news->version - 1 - number;
 
-    if (missing < 2 || missing - 1 > CN_CHAIN_MAX || !news->delta_size)
-        return 0;
-    for (uint32_t i = 0; i < missing - 1; i++) {
-        if (!news->chain.sizes[i])
-            return 0;
-        size += news->chain.sizes[i];
+    if (number == news->version) {
+        *size = news->delta_size;
+        *digest = news->delta_digest;
+        return *size > 0;
     }
-    return size;
+    if (number > news->version || entry >= CN_CHAIN_MAX)
+        return false;
+    *size = news->chain.sizes[entry];
+    *digest = news->chain.digests[entry];
+    return *size > 0;
+}
+
+// Bytes of all deltas from a version to the newest, added to size. False when they are not all
+// there.
+static bool add_chain(const struct cn_round_info *news, uint32_t from, uint64_t *size)
+{
+    for (uint32_t number = news->version; number > from; number--) {
+        const uint8_t *digest;
+        uint64_t here;
+
+        if (!find_delta(news, number, &here, &digest))
+            return false;
+        *size += here;
+    }
+    return true;
+}
+
+static void fetch_delta(const struct cn_round_info *news, uint32_t number,
+                        struct cn_round_fetch *fetch)
+{
+    const uint8_t *digest;
+
+    if (!find_delta(news, number, &fetch->size, &digest))
+        return;
+    fetch->delta = true;
+    fetch->number = number;
+    fetch->last = number == news->version;
+    memcpy(fetch->digest, digest, CN_DIGEST_SIZE);
+}
+
+static void fetch_snapshot(const struct cn_round_info *news, struct cn_round_fetch *fetch)
+{
+    fetch->delta = true;
+    fetch->number = news->snapshot.number;
+    fetch->last = fetch->number == news->version;
+    fetch->size = news->snapshot.size;
+    memcpy(fetch->digest, news->snapshot.digest, CN_DIGEST_SIZE);
 }
 
 void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_round_info *news,
                            bool avoid_delta, struct cn_round_fetch *fetch)
 {
-    bool may_follow = !avoid_delta && held->phase == CN_PHASE_BASE && news->delta_size > 0;
-    uint64_t chain = may_follow ? chain_size(held, news) : 0;
-    uint32_t entry;
+    bool has_base = held->phase == CN_PHASE_BASE;
+    uint32_t behind = news->version > held->version ? news->version - held->version : 0;
+    const struct cn_snapshot *snapshot = &news->snapshot;
+    bool follows = has_base && same_digest(held->base_digest, news->parent);
+    uint64_t least = news->version_size, size = 0;
 
     *fetch =
         (struct cn_round_fetch){.number = news->version, .last = true, .size = news->version_size};
     memcpy(fetch->digest, news->version_digest, CN_DIGEST_SIZE);
-    if (may_follow && same_digest(held->base_digest, news->parent)) {
-        fetch->delta = true;
-        fetch->size = news->delta_size;
-        memcpy(fetch->digest, news->delta_digest, CN_DIGEST_SIZE);
-    } else if (chain && chain < news->version_size) {
-        entry = news->version - held->version - 2;
-        fetch->delta = true;
-        fetch->last = false;
-        fetch->number = held->version + 1;
-        fetch->size = news->chain.sizes[entry];
-        memcpy(fetch->digest, news->chain.digests[entry], CN_DIGEST_SIZE);
+    if (avoid_delta)
+        return;
+    if (has_base && (follows || behind > 1) &&
+        add_chain(news, follows ? news->version - 1 : held->version, &size) &&
+        (follows || size < least)) {
+        least = size;
+        fetch_delta(news, follows ? news->version : held->version + 1, fetch);
     }
+    size = snapshot->size;
+    if (snapshot->number && snapshot->number <= news->version &&
+        (!has_base || snapshot->number > held->version) &&
+        add_chain(news, snapshot->number, &size) && size < least)
+        fetch_snapshot(news, fetch);
 }

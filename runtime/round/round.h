@@ -31,13 +31,14 @@ struct cn_round_plan {
 // What to fetch to get from the held base to the version that the news names.
 struct cn_round_fetch {
     uint32_t number; // the version that it makes
-    bool delta;      // a frame relative to the held base; else the full version
+    bool delta;      // a frame, relative to the held base or a snapshot; else the full version
     bool last;       // number is that of the news, whose digest is known
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE]; // of the blob
 };
 
-// The next delta when all that are missing are smaller than the full version, else that.
+// The first step of the way with the fewest bytes: all the deltas that are missing, a snapshot and
+// the deltas after it, or the full version.
 void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_round_info *news,
                            bool avoid_delta, struct cn_round_fetch *fetch);
 

@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session_data.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/layers.h"
 #include "runtime/update/update.h"
@@ -26,37 +27,6 @@ static void release(float **array)
     *array = NULL;
 }
 
-static cn_err open_dataset(struct cn_session *session, struct cn_diag *diag)
-{
-    const struct cn_job *job = session->config.job;
-    const struct cn_data_paths *paths = cn_profile_data(session->config.settings, job->data_set);
-    struct cn_dataset_file files[CN_DATA_FILES];
-    struct cn_sample_shape shape;
-    struct cn_dataset_config config;
-
-    if (!paths) {
-        cn_diag_add(diag, "data set '%s' of job '%s' is not in this profile; add it under 'data:'",
-                    job->data_set, job->name);
-        return CN_EINVAL;
-    }
-    cn_trainer_sample_shape(session->trainer, &shape);
-    for (uint32_t i = 0; i < paths->file_count; i++)
-        files[i] = (struct cn_dataset_file){paths->files[i].name, paths->files[i].path};
-    config = (struct cn_dataset_config){
-        .inputs = paths->inputs,
-        .labels = paths->labels,
-        .files = files,
-        .file_count = paths->file_count,
-        .rules = &job->rules,
-        .scale = job->scale,
-        .mean = job->mean,
-        .held_out = job->held_out,
-        .seed = job->seed,
-        .sequential = session->config.sequential,
-    };
-    return cn_dataset_open(&config, &shape, diag, &session->dataset);
-}
-
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
@@ -64,6 +34,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
+        .precision = config->settings->precision,
         .batch = config->job->batch,
         .loss = config->job->loss,
         .learning_rate = (float)config->job->learning_rate,
@@ -72,7 +43,6 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .rules = &config->job->rules,
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
-        .keep_calls = config->keep_calls,
         .memory_limit = config->settings->memory_limit,
     };
     cn_err err;
@@ -126,7 +96,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     cn_err err = CN_OK;
 
     if (held->phase != CN_PHASE_EMPTY)
-        err = cn_session_allocate(&held->residual, held->total);
+        err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_optimizer(session);
     if (!err)
@@ -187,7 +157,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
     session->config = *config;
     err = open_trainer(session, diag);
     if (!err)
-        err = open_dataset(session, diag);
+        err = cn_session_open_data(session, diag);
     if (!err)
         err = resume(session, diag);
     if (err) {
@@ -206,6 +176,7 @@ void cn_session_close(struct cn_session *session)
     cn_checkpoint_deinit(&session->held);
     free(session->spectrum);
     cn_batch_deinit(&session->batch);
+    cn_reader_close(session->reader);
     cn_dataset_close(session->dataset);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
@@ -295,19 +266,15 @@ cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
     struct cn_checkpoint *held = &session->held;
     bool counts =
         verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
-    float *residual = counts ? held->next_residual : held->change;
+    struct cn_row residual = counts ? held->next_residual : held->change;
 
     if (verdict != CN_VERDICT_REJECTED)
         cn_rate_guard_add(&held->guard, verdict == CN_VERDICT_LATE ? -1 : spare);
-    free(held->residual);
+    cn_row_deinit(&held->residual);
     held->residual = residual;
     held->residual_version = held->version;
-    if (counts)
-        free(held->change);
-    else
-        free(held->next_residual);
-    held->change = NULL;
-    held->next_residual = NULL;
+    cn_row_deinit(counts ? &held->change : &held->next_residual);
+    held->change = held->next_residual = (struct cn_row){0};
     free(held->frame);
     held->frame = NULL;
     held->frame_size = 0;
@@ -324,8 +291,8 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
         err = cn_session_change(session, held->weights);
         if (err)
             return err;
-        for (size_t i = 0; i < held->total; i++)
-            held->residual[i] += held->weights[i];
+        cn_row_add(&held->residual, 0, held->total, held->weights);
+        cn_row_write(&held->residual, 0, held->total, held->weights);
         held->residual_version = held->version;
     }
     held->phase = CN_PHASE_BASE;
@@ -399,7 +366,9 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
-    err = cn_session_load_trainer(session);
+    err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_shards(session, taken.round) : CN_OK;
+    if (!err)
+        err = cn_session_load_trainer(session);
     if (err)
         return err;
     return cn_session_save(session, 0);

@@ -9,12 +9,15 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
+#include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/progress.h"
+
+struct cn_timeline;
 
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
@@ -26,20 +29,24 @@ struct cn_session_config {
     uint8_t graph[CN_DIGEST_SIZE];
     uint64_t run;
     uint32_t lineage;
-    const char *group; // name of the sender of updates
-    bool sequential;   // samples in file order
-    bool keep_calls;   // for cn_trainer_time_ops
-    int stop_fd;       // readable when the caller wants to stop; -1 for none
+    const char *group;            // name of the sender of updates
+    bool sequential;              // samples in file order
+    struct cn_timeline *timeline; // of all members' steps; NULL for none
+    int stop_fd;                  // readable when the caller wants to stop; -1 for none
 };
+
+struct cn_reducer;
 
 struct cn_session {
     struct cn_session_config config;
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
     struct cn_dataset *dataset;
+    struct cn_reader *reader; // of its batches
+    uint32_t shards_round;    // the round that the data set's shards are of; 0: none
     struct cn_layout layout_own;
     const struct cn_layout *layout; // that of the trainer, with what the job says of its tensors
-    struct cn_batch batch;          // room for one micro-batch
+    struct cn_batch batch;          // room for one micro-batch that is evaluated
     struct cn_checkpoint held;
     bool weighted;                     // rows may weigh other than 1 a sample: members say how much
     double step_loss;                  // mean of the last step
@@ -47,9 +54,11 @@ struct cn_session {
     uint64_t update_bytes;             // of the newest update
     struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
     double step_s;                     // of a local step, a moving average; 0: not measured
-    uint32_t seat;                     // of this board in its group, whoever else is there
-    uint64_t saved_ms;                 // when the checkpoint was last saved
-    bool disk_full;                    // said so already
+    struct cn_step_split split;
+    struct cn_reducer *reducer; // owned; between join and leave in a group of several
+    uint32_t seat;              // of this board in its group, whoever else is there
+    uint64_t saved_ms;          // when the checkpoint was last saved
+    bool disk_full;             // said so already
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
@@ -58,17 +67,18 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);
 
-// A version of the model as it arrived: full bytes, or a frame that makes it from the held base.
+// A version of the model as it arrived: full bytes, or a frame: a delta that makes it from the held
+// base, or a snapshot.
 struct cn_session_version {
     uint32_t number;
     uint8_t digest[CN_DIGEST_SIZE];
     const uint8_t *bytes;
     size_t size;
-    bool delta;
+    bool delta; // a frame
 };
 
-// Sets digest to that of the version which a delta makes from the held base: the base of the next
-// delta, or a digest known otherwise, says whether it is right. Errors as below.
+// Sets digest to that of the version which a frame makes: the base of the next delta, or a digest
+// known otherwise, says whether it is right. Errors as below.
 cn_err cn_session_resolve_version(const struct cn_session *session,
                                   struct cn_session_version *version);
 
@@ -99,6 +109,17 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
 // order; else a kill before the first save begins the round again, which comes to the same.
 // CN_EFORMAT for an order that no session makes.
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order);
+
+// Between join and leave the session is in an epoch of several members, and gradients travel while
+// the backward pass goes on. Without, or in a group of one, a step reduces them by itself.
+cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective,
+                       const struct cn_view *view);
+void cn_session_leave(struct cn_session *session);
+
+// The bytes of gradients that are reduced at a time: rank 0's own choice until its votes change
+// it. All members set the same, between steps.
+size_t cn_session_bucket(const struct cn_session *session);
+cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket);
 
 struct cn_step_flags {
     bool knocked; // in: this member wants to end the epoch; out: some member does

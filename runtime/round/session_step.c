@@ -1,6 +1,8 @@
+#include <math.h>
+
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session.h"
+#include "runtime/round/session_reduce.h"
 #include "runtime/round/session_update.h"
 
 // The batches of a step follow from (round, step) alone, so a repeated step draws them again.
@@ -9,17 +11,21 @@ static uint64_t first_batch(const struct cn_session *session)
     return cn_session_steps_before(session) * session->config.job->accumulate;
 }
 
-static cn_err accumulate(struct cn_session *session, struct cn_metrics *metrics)
+// The last micro-batch tells the sink, if any, of what is finished.
+static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sink *sink,
+                         struct cn_metrics *metrics)
 {
     const struct cn_job *job = session->config.job;
     uint64_t index = first_batch(session);
     cn_err err = CN_OK;
 
     for (uint32_t i = 0; i < job->accumulate && !err; i++) {
-        cn_dataset_train_batch(session->dataset, index + i, job->batch, &session->batch);
+        const struct cn_batch *batch = cn_reader_take(session->reader, index + i);
+
         cn_trainer_draw(session->trainer,
                         ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
-        err = cn_trainer_accumulate(session->trainer, &session->batch, metrics);
+        err = cn_trainer_accumulate_last(session->trainer, batch, metrics,
+                                         i + 1 == job->accumulate ? sink : NULL);
     }
     return err;
 }
@@ -31,7 +37,8 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
 
     if (err)
         return err;
-    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients, session->held.total);
+    return cn_all_reduce(collective, CN_REDUCE_SUM, gradients,
+                         cn_trainer_gradient_words(session->trainer));
 }
 
 // The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
@@ -55,26 +62,36 @@ static void name_fault(struct cn_session *session)
                held->step + 1, what);
 }
 
-static void add_step_time(struct cn_session *session, double elapsed_s)
+static void follow(double *average, double value)
 {
-    session->step_s += session->step_s > 0 ? (elapsed_s - session->step_s) / 8 : elapsed_s;
+    *average += *average > 0 ? (value - *average) / 8 : value;
 }
 
 // What the members tell each other once they hold the reduced gradients: all that the optimizer
 // needs besides, and whether it is to run. Who has the sums of a step knows that every member has
-// its gradients, so either all survivors can apply it or none has.
-enum vote { SAMPLES, LOSS, DIVERGED, KNOCKED, ABANDON, WEIGHT, VOTES };
+// its gradients, so either all survivors can apply it or none has. Behind these come the
+// milliseconds for which each rank computed.
+enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, BUCKET, TRACED, COMPUTED };
 
-static cn_err vote(const struct cn_session *session, struct cn_collective *collective,
-                   struct cn_step_flags *flags, float sums[VOTES])
+#define VOTES (COMPUTED + CN_GROUP_MAX)
+
+static cn_err vote(struct cn_session *session, struct cn_collective *collective,
+                   struct cn_step_flags *flags, struct cn_step_times *times, float sums[VOTES])
 {
+    struct cn_reducer *reducer = session->reducer;
+    uint32_t rank = reducer ? reducer->rank : 0, size = reducer ? reducer->size : 1;
     cn_err err;
 
     sums[KNOCKED] = flags->knocked ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, session->weighted ? VOTES : WEIGHT);
+    sums[TRACED] = session->config.timeline ? 1 : 0;
+    if (reducer && rank == 0)
+        sums[BUCKET] = (float)(cn_reducer_choose(reducer, times) >> 10);
+    sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + size);
     if (err)
         return err;
+    times->voted = cn_platform_now_us();
     flags->knocked = sums[KNOCKED] > 0;
     flags->abandon = sums[ABANDON] > 0;
     if (!session->weighted)
@@ -85,30 +102,70 @@ static cn_err vote(const struct cn_session *session, struct cn_collective *colle
 // The sums of a step that this member takes part in. A member whose loss is not finite still does:
 // its vote says so.
 static cn_err reduce_step(struct cn_session *session, struct cn_collective *collective,
-                          struct cn_step_flags *flags, float sums[VOTES])
+                          struct cn_step_flags *flags, struct cn_step_times *times,
+                          float sums[VOTES])
 {
+    bool overlaps = session->reducer && cn_trainer_bucket_count(session->trainer) > 1;
     struct cn_metrics metrics = {0};
-    cn_err local = accumulate(session, &metrics);
-    cn_err err;
+    struct cn_trainer_sink sink;
+    cn_err local, err;
 
-    if (local && local != CN_EDIVERGED)
+    if (session->reducer)
+        cn_reducer_begin(session->reducer, &sink);
+    local = accumulate(session, overlaps ? &sink : NULL, &metrics);
+    times->computed = cn_platform_now_us();
+    if (local && local != CN_EDIVERGED) {
+        if (overlaps)
+            cn_reducer_cancel(session->reducer);
         return local;
-    err = reduce_gradients(session, collective);
+    }
+    err = overlaps ? cn_reducer_finish(session->reducer) : reduce_gradients(session, collective);
+    times->reduced = cn_platform_now_us();
     if (err)
         return err;
     sums[SAMPLES] = (float)metrics.count;
     sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local ? 1 : 0;
-    return vote(session, collective, flags, sums);
+    return vote(session, collective, flags, times, sums);
+}
+
+// Where the time of a step went, on this board and in the group.
+static void note_times(struct cn_session *session, const struct cn_step_times *times,
+                       const float sums[VOTES])
+{
+    struct cn_step_split *split = &session->split;
+    double own = (double)sums[COMPUTED], slowest = 0, rest;
+
+    if (session->reducer)
+        own = (double)sums[COMPUTED + session->reducer->rank];
+    for (uint32_t r = 0; session->reducer && r < session->reducer->size; r++) {
+        follow(&split->member_ms[r], (double)sums[COMPUTED + r]);
+        slowest = fmax(slowest, (double)sums[COMPUTED + r]);
+    }
+    rest = 1e-3 * (double)(times->voted - times->computed);
+    slowest = fmin(fmax(slowest - own, 0), rest);
+    follow(&split->compute_ms, own + 1e-3 * (double)(times->applied - times->voted));
+    follow(&split->wait_ms, slowest);
+    follow(&split->wire_ms, rest - slowest);
+    follow(&session->step_s, 1e-6 * (double)(times->applied - times->begun));
+}
+
+// Also after a step that was not applied: the others do.
+static cn_err tune(struct cn_session *session, const struct cn_step_times *times, size_t bucket)
+{
+    if (!session->reducer || !bucket)
+        return CN_OK;
+    cn_reducer_measure(session->reducer, times);
+    return cn_session_set_bucket(session, bucket);
 }
 
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
-    uint64_t begun_us = cn_platform_now_us();
-    float sums[VOTES];
-    cn_err err = reduce_step(session, collective, flags, sums);
+    struct cn_step_times times = {.begun = cn_platform_now_us()};
+    float sums[VOTES] = {0};
+    cn_err err = reduce_step(session, collective, flags, &times, sums);
     cn_err discarded;
 
     if (!err && !flags->abandon)
@@ -120,7 +177,12 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
         discarded = cn_trainer_discard(session->trainer);
         return err ? err : discarded;
     }
+    times.applied = cn_platform_now_us();
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
-    add_step_time(session, 1e-6 * (double)(cn_platform_now_us() - begun_us));
-    return CN_OK;
+    note_times(session, &times, sums);
+    if (sums[TRACED] > 0)
+        err = cn_session_trace(session, &times);
+    if (err)
+        return err;
+    return tune(session, &times, (size_t)sums[BUCKET] << 10);
 }

@@ -1,5 +1,7 @@
 #include "runtime/round/session_update.h"
 
+#include "runtime/round/session_data.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +21,27 @@ static double warm_density(const struct cn_job *job, uint32_t round)
     return round <= job->warm_up && density > job->up.density ? density : job->up.density;
 }
 
+// Bytes that an update may have by the profile and what it leaves of the day; UINT64_MAX for any.
+static uint64_t most_bytes(const struct cn_link_measure *link, uint64_t round_bytes)
+{
+    uint64_t most = round_bytes ? round_bytes : UINT64_MAX;
+
+    return link->update_max && link->update_max < most ? link->update_max : most;
+}
+
+static const struct cn_rate_spectrum *spectrum_of(const struct cn_session *session,
+                                                  struct cn_rate_spectrum *guess)
+{
+    if (session->spectrum)
+        return session->spectrum;
+    cn_rate_guess(session->layout, guess);
+    return guess;
+}
+
 static void plan_auto(const struct cn_session *session, const struct cn_link_measure *link,
                       uint64_t remaining_ms, struct cn_round_order *order)
 {
     const struct cn_job *job = session->config.job;
-    uint64_t most = session->config.settings->round_bytes;
     struct cn_rate_situation situation = {
         .link = *link,
         .remaining_s = (double)remaining_ms / 1000,
@@ -31,18 +49,13 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_mea
         .steps = job->local_steps,
         .steps_most =
             job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
-        .bytes_most = most ? most : UINT64_MAX,
+        .bytes_most = most_bytes(link, session->config.settings->round_bytes),
         .factor = session->held.guard.factor,
     };
     struct cn_rate_spectrum guess;
-    const struct cn_rate_spectrum *spectrum = session->spectrum;
     struct cn_rate_choice choice;
 
-    if (!spectrum) {
-        cn_rate_guess(session->layout, &guess);
-        spectrum = &guess;
-    }
-    cn_rate_plan(spectrum, &situation, &choice);
+    cn_rate_plan(spectrum_of(session, &guess), &situation, &choice);
     order->rule = choice.rule;
     order->steps = choice.steps;
     cn_log(CN_LOG_INFO, "session",
@@ -54,6 +67,25 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_mea
            link->up_bps / 1000, situation.remaining_s);
 }
 
+// A fixed rule that takes more than the day has left: nothing is sent, all waits.
+static void skip_if_too_large(const struct cn_session *session, const struct cn_link_measure *link,
+                              struct cn_round_order *order)
+{
+    struct cn_rate_spectrum guess;
+    struct cn_rate_choice choice;
+
+    if (!link->update_max)
+        return;
+    cn_rate_judge(spectrum_of(session, &guess), &order->rule, &choice);
+    if (choice.bytes <= link->update_max)
+        return;
+    order->rule = (struct cn_update_rule){.mode = CN_UPDATE_SKIP};
+    cn_log(CN_LOG_INFO, "session",
+           "round %u: an update of about %llu bytes is more than the %llu that the profile leaves; "
+           "it waits",
+           order->round, (unsigned long long)choice.bytes, (unsigned long long)link->update_max);
+}
+
 void cn_session_plan(const struct cn_session *session, uint32_t round,
                      const struct cn_link_measure *link, uint64_t remaining_ms,
                      struct cn_round_order *order)
@@ -61,10 +93,12 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
     const struct cn_job *job = session->config.job;
 
     *order = (struct cn_round_order){.round = round, .steps = job->local_steps, .rule = job->up};
-    if (job->up.mode == CN_UPDATE_AUTO)
+    if (job->up.mode == CN_UPDATE_AUTO) {
         plan_auto(session, link, remaining_ms, order);
-    else
-        order->rule.density = warm_density(job, round);
+        return;
+    }
+    order->rule.density = warm_density(job, round);
+    skip_if_too_large(session, link, order);
 }
 
 static bool is_possible(const struct cn_session *session, const struct cn_round_order *order)
@@ -75,6 +109,17 @@ static bool is_possible(const struct cn_session *session, const struct cn_round_
 
     return order->steps > 0 && order->steps <= most &&
            (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
+}
+
+static void scale_row(struct cn_row *row, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++) {
+        float value;
+
+        cn_row_read(row, i, 1, &value);
+        value *= factor;
+        cn_row_write(row, i, 1, &value);
+    }
 }
 
 // What waited long was meant for weights that are long gone.
@@ -90,8 +135,7 @@ static void decay_residual(struct cn_session *session)
         return;
     for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
         kept *= (float)job->stale_decay;
-    for (size_t i = 0; i < held->total; i++)
-        held->residual[i] *= kept;
+    scale_row(&held->residual, held->total, kept);
     held->residual_version = held->version;
     cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
            100 * (double)kept);
@@ -101,15 +145,22 @@ void cn_session_localize(const struct cn_session *session, float *weights)
 {
     const struct cn_layout *layout = session->layout;
 
-    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual)
+    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual.data)
         return;
     // They are never sent, so all that they differ from the version is in the residual.
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        for (size_t i = 0; tensor->class == CN_TENSOR_STAT && i < tensor->count; i++)
-            weights[tensor->offset + i] += session->held.residual[tensor->offset + i];
+        if (tensor->class == CN_TENSOR_STAT)
+            cn_row_add(&session->held.residual, tensor->offset, tensor->count,
+                       weights + tensor->offset);
     }
+}
+
+cn_err cn_session_allocate_residual(struct cn_session *session)
+{
+    return cn_row_allocate(&session->held.residual, session->held.total,
+                           session->config.job->options.residual == CN_RESIDUAL_BF16);
 }
 
 cn_err cn_session_allocate_optimizer(struct cn_session *session)
@@ -150,11 +201,13 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
         return CN_EFORMAT;
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
-    err = cn_session_allocate(&held->weights, held->total);
+    err = cn_session_take_shards(session, order->round);
+    if (!err)
+        err = cn_session_allocate(&held->weights, held->total);
     if (!err)
         err = cn_session_allocate_optimizer(session);
     if (!err)
-        err = cn_session_allocate(&held->residual, held->total);
+        err = cn_session_allocate_residual(session);
     if (err)
         return err;
     held->phase = CN_PHASE_TRAIN;
@@ -190,21 +243,54 @@ cn_err cn_session_change(struct cn_session *session, float *to)
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        for (size_t i = 0; tensor->class == CN_TENSOR_STAT && i < tensor->count; i++)
-            to[tensor->offset + i] -= held->residual[tensor->offset + i];
+        if (tensor->class == CN_TENSOR_STAT)
+            cn_row_subtract(&held->residual, tensor->offset, tensor->count, to + tensor->offset);
     }
     return CN_OK;
 }
 
 // What the next choice of a rule goes by.
-static void measure_spectrum(struct cn_session *session)
+static void measure_spectrum(struct cn_session *session, const float *change)
 {
     if (session->config.job->up.mode != CN_UPDATE_AUTO)
         return;
     if (!session->spectrum)
         session->spectrum = calloc(1, sizeof(*session->spectrum));
     if (session->spectrum) // without it the choice is a guess
-        cn_rate_measure(session->layout, session->held.change, session->spectrum);
+        cn_rate_measure(session->layout, change, session->spectrum);
+}
+
+// Encodes change + residual, both successors of the residual in float32.
+static cn_err encode_rows(struct cn_session *session, const struct cn_update_header *header,
+                          float *change, float *next, struct cn_buffer *frame)
+{
+    cn_err err = cn_session_change(session, change);
+
+    if (err)
+        return err;
+    cn_row_add(&session->held.residual, 0, session->held.total, change);
+    err = cn_residual_encode(header, session->layout, change, NULL, next, frame);
+    if (!err)
+        measure_spectrum(session, change);
+    return err;
+}
+
+// The same with rows that last in bfloat16: float32 for the while of encoding.
+static cn_err encode_halves(struct cn_session *session, const struct cn_update_header *header,
+                            struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    float *rows = malloc((2 * held->total + 1) * sizeof(*rows));
+    cn_err err = rows ? CN_OK : CN_ENOMEM;
+
+    if (!err)
+        err = encode_rows(session, header, rows, rows + held->total, frame);
+    if (!err) {
+        cn_row_write(&held->change, 0, held->total, rows);
+        cn_row_write(&held->next_residual, 0, held->total, rows + held->total);
+    }
+    free(rows);
+    return err;
 }
 
 cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
@@ -221,18 +307,14 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
 
     snprintf(header.group, sizeof(header.group), "%s", session->config.group);
     memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
-    err = cn_session_allocate(&held->change, held->total);
+    err = cn_row_allocate(&held->change, held->total, held->residual.half);
     if (!err)
-        err = cn_session_allocate(&held->next_residual, held->total);
-    if (!err)
-        err = cn_session_change(session, held->change);
+        err = cn_row_allocate(&held->next_residual, held->total, held->residual.half);
     if (err)
         return err;
-    err = cn_residual_encode(&header, session->layout, held->change, held->residual,
-                             held->next_residual, frame);
-    if (!err)
-        measure_spectrum(session);
-    return err;
+    return held->residual.half
+               ? encode_halves(session, &header, frame)
+               : encode_rows(session, &header, held->change.data, held->next_residual.data, frame);
 }
 
 cn_err cn_session_keep_momentum(struct cn_session *session)
@@ -243,7 +325,12 @@ cn_err cn_session_keep_momentum(struct cn_session *session)
     if (err || held->rule.mode != CN_UPDATE_TOPK)
         return err;
     // What was sent is no longer all in the residual.
-    for (size_t i = 0; i < held->total; i++)
-        held->optimizer[i] = held->next_residual[i] == held->change[i] ? held->optimizer[i] : 0;
+    for (size_t i = 0; i < held->total; i++) {
+        float change, left;
+
+        cn_row_read(&held->change, i, 1, &change);
+        cn_row_read(&held->next_residual, i, 1, &left);
+        held->optimizer[i] = left == change ? held->optimizer[i] : 0;
+    }
     return CN_OK;
 }

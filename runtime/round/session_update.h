@@ -9,6 +9,7 @@ uint64_t cn_session_steps_before(const struct cn_session *session);
 
 // A row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
+cn_err cn_session_allocate_residual(struct cn_session *session);
 
 // The optimizer's state of the checkpoint: zeros unless there is one; none; that of the trainer.
 cn_err cn_session_allocate_optimizer(struct cn_session *session);

@@ -28,7 +28,8 @@ static cn_err check_full(const struct cn_session *session, const struct cn_sessi
     return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
 }
 
-// Sets values to the tensors that a delta makes of the held base, and digest to their version's.
+// Sets values to the tensors that a frame makes of the held base, or of nothing, and digest to
+// their version's.
 static cn_err decode_delta(const struct cn_session *session,
                            const struct cn_session_version *version, float *values,
                            struct cn_version_header *header, uint8_t digest[CN_DIGEST_SIZE])
@@ -40,17 +41,17 @@ static cn_err decode_delta(const struct cn_session *session,
     err = cn_update_check(version->bytes, version->size, session->layout, NULL, &frame);
     if (err)
         return err;
-    if (frame.snapshot)
-        return CN_EFORMAT;
-    if (!held->base || memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0)
+    if (!frame.snapshot &&
+        (!held->base || memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0))
         return CN_ESTALE;
-    memcpy(values, held->base, session->layout->total * sizeof(float));
+    if (!frame.snapshot)
+        memcpy(values, held->base, session->layout->total * sizeof(float));
     err = cn_update_apply(version->bytes, version->size, session->layout, values);
     if (err)
         return err;
     header->count = session->layout->total;
     memcpy(header->graph, session->config.graph, CN_DIGEST_SIZE);
-    memcpy(header->parent, held->base_digest, CN_DIGEST_SIZE);
+    memcpy(header->parent, frame.base, CN_DIGEST_SIZE);
     cn_version_digest(header, values, digest);
     return CN_OK;
 }

@@ -74,6 +74,20 @@ static void add_job(cJSON *json, const struct cn_status_file *status)
     add_count(json, "rounds", status->job->rounds);
 }
 
+// Whom the group waits for, and why.
+static void add_slowest(cJSON *group, const struct cn_settings *settings,
+                        const struct cn_progress *progress)
+{
+    char text[160];
+
+    if (progress->slowest >= settings->group.member_count)
+        return;
+    snprintf(text, sizeof(text), "computes %.3g ms a step, the others %.3g ms",
+             progress->slowest_ms, progress->usual_ms);
+    cJSON_AddStringToObject(group, "slowest", settings->group.members[progress->slowest].name);
+    cJSON_AddStringToObject(group, "slowest_why", text);
+}
+
 static void add_group(cJSON *json, const struct cn_status_file *status)
 {
     const struct cn_progress *progress = &status->progress;
@@ -95,6 +109,7 @@ static void add_group(cJSON *json, const struct cn_status_file *status)
     if (progress->size > 1 && progress->backend) {
         cJSON_AddStringToObject(group, "backend", progress->backend);
         cJSON_AddBoolToObject(group, "encrypted", progress->encrypted);
+        add_slowest(group, status->settings, progress);
     }
 }
 
@@ -109,6 +124,9 @@ static void add_round(cJSON *json, const struct cn_progress *progress)
     if (progress->step_ms > 0) {
         add(round, "step_ms", progress->step_ms);
         add(round, "samples_per_s", progress->samples_per_s);
+        add(round, "compute_ms", progress->split.compute_ms);
+        add(round, "wait_ms", progress->split.wait_ms);
+        add(round, "wire_ms", progress->split.wire_ms);
     }
 }
 
@@ -152,6 +170,10 @@ static void add_link(cJSON *json, const struct cn_status_file *status)
     cJSON_AddStringToObject(link, "encryption", "DTLS 1.2");
     add_count(link, "bytes_up", status->bytes.bytes_up);
     add_count(link, "bytes_down", status->bytes.bytes_down);
+    if (status->settings->day_bytes && status->traffic) {
+        add_count(link, "bytes_today", status->traffic->used);
+        add_count(link, "day_max", status->settings->day_bytes);
+    }
     if (measure->up_bps > 0)
         add(link, "up_bps", measure->up_bps);
     if (measure->down_bps > 0)

@@ -7,13 +7,15 @@
 #include "runtime/port/link.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/node_care.h"
+#include "runtime/round/traffic.h"
 
 #define CN_STATUS_FILE_NAME "status.json"
 
 struct cn_status_file {
     const struct cn_settings *settings; // borrowed, as all pointers here
     const struct cn_node_care *care;
-    const struct cn_job *job; // NULL: not known yet
+    const struct cn_traffic *traffic; // NULL without a network
+    const struct cn_job *job;         // NULL: not known yet
     uint64_t run;
     struct cn_progress progress;
 

@@ -38,7 +38,7 @@ static uint32_t add_residual(float *change, const float *residual, size_t count)
     uint32_t largest = 0;
 
     for (size_t i = 0; i < count; i++) {
-        float sum = change[i] + residual[i];
+        float sum = residual ? change[i] + residual[i] : change[i];
         uint32_t magnitude = cn_update_bits(sum) & 0x7fffffffu;
 
         change[i] = sum;

@@ -10,6 +10,6 @@
 #include "runtime/update/update.h"
 
 // u = change + residual, in place of change; encodes it into out and stores u - sent in next.
-// CN_EDIVERGED when a value is not finite: nothing is appended.
+// CN_EDIVERGED when a value is not finite: nothing is appended. residual may be NULL for zeros.
 cn_err cn_residual_encode(const struct cn_update_header *header, const struct cn_layout *layout,
                           float *change, const float *residual, float *next, struct cn_buffer *out);

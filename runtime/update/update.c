@@ -35,6 +35,10 @@ static const struct {
 enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
                                       const struct cn_tensor_info *tensor)
 {
+    // Rounding must not wipe out small statistics or biases.
+    if (header->snapshot &&
+        (tensor->class == CN_TENSOR_STAT || tensor->count < CN_UPDATE_SMALL_COUNT))
+        return CN_UPDATE_KIND_RAW;
     if (tensor->class != CN_TENSOR_STAT)
         return kinds[header->rule.mode][tensor->count < CN_UPDATE_SMALL_COUNT];
     return header->leave_statistics ? CN_UPDATE_KIND_NONE : kinds[header->rule.mode][2];
@@ -335,6 +339,36 @@ cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layou
     return walk(frame, size, layout, NULL, &header, visit, context);
 }
 
+cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],
+                          const struct cn_layout *layout, float *weights, struct cn_buffer *out)
+{
+    struct cn_update_header header = {
+        .run = run, .round = round, .weight = 1, .rule = {.mode = CN_UPDATE_Q8}, .snapshot = true};
+    float *rounded = malloc((layout->total + 1) * sizeof(*rounded));
+    cn_err err;
+
+    if (!rounded)
+        return CN_ENOMEM;
+    memcpy(header.base, parent, CN_DIGEST_SIZE);
+    err = cn_update_encode(&header, layout, weights, rounded, out);
+    if (!err)
+        memcpy(weights, rounded, layout->total * sizeof(*weights));
+    free(rounded);
+    return err;
+}
+
+static cn_err round_weights(const struct cn_update_header *header, const struct cn_layout *layout,
+                            float *weights)
+{
+    struct cn_buffer unused;
+    cn_err err;
+
+    cn_buffer_init(&unused, cn_update_size_max(layout));
+    err = cn_update_snapshot(header->run, header->round, header->base, layout, weights, &unused);
+    cn_buffer_deinit(&unused);
+    return err;
+}
+
 static cn_err add(void *context, size_t offset, const float *values, size_t count)
 {
     float *to = (float *)context + offset;
@@ -344,7 +378,19 @@ static cn_err add(void *context, size_t offset, const float *values, size_t coun
     return CN_OK;
 }
 
+static cn_err replace(void *context, size_t offset, const float *values, size_t count)
+{
+    memcpy((float *)context + offset, values, count * sizeof(*values));
+    return CN_OK;
+}
+
 cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout, float *to)
 {
-    return cn_update_decode(frame, size, layout, add, to);
+    struct cn_update_header header;
+    size_t used;
+    cn_err err = cn_update_frame_get(frame, size, layout->total, NULL, &header, &used);
+
+    if (!err)
+        err = cn_update_decode(frame, size, layout, header.snapshot ? replace : add, to);
+    return !err && header.rounded ? round_weights(&header, layout, to) : err;
 }

@@ -25,6 +25,7 @@ struct cn_update_header {
     struct cn_update_rule rule;   // not CN_UPDATE_AUTO
     bool leave_statistics;        // they are not part of the frame: each board keeps its own
     bool snapshot; // the values are the weights of version .round, not a change of its parent
+    bool rounded;  // what comes of the change is rounded to what a snapshot of it decodes to
 };
 
 // "topk"
@@ -52,6 +53,13 @@ typedef cn_err cn_update_visit(void *context, size_t offset, const float *values
 cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                         cn_update_visit *visit, void *context);
 
-// to[i] += decoded[i] for a checked frame: makes a version from its parent.
+// Rounds weights to what a snapshot of them decodes to and appends that snapshot of version round
+// to out. Weights that are rounded already stay as they are. CN_ERANGE, CN_EDIVERGED for weights
+// that no snapshot can hold; they stay as they were and nothing is appended.
+cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],
+                          const struct cn_layout *layout, float *weights, struct cn_buffer *out);
+
+// Makes a version of its parent, in place, with a checked frame: to[i] += decoded[i], rounded if
+// the frame says so (errors of cn_update_snapshot, to has changed then); a snapshot replaces to.
 cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                        float *to);

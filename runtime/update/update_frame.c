@@ -6,6 +6,7 @@
 #define VALUE_BITS_MAX 8
 #define FLAG_SNAPSHOT 1u
 #define FLAG_LEAVE 2u
+#define FLAG_ROUNDED 4u
 
 static const uint8_t magic[8] = "cairnup2"; // the digit is the format's version
 
@@ -45,13 +46,20 @@ static bool rule_is_valid(const struct cn_update_rule *rule)
     return (unsigned)rule->mode <= CN_UPDATE_SIGN || rule->mode == CN_UPDATE_SKIP;
 }
 
+// A snapshot is dense, of all tensors, and its own rounding.
+static bool flags_are_valid(const struct cn_update_header *header)
+{
+    return !header->snapshot ||
+           (header->rule.mode == CN_UPDATE_Q8 && !header->leave_statistics && !header->rounded);
+}
+
 cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
                            uint8_t bytes[CN_UPDATE_HEADER_SIZE], size_t *size)
 {
     bool is_topk = header->rule.mode == CN_UPDATE_TOPK;
     size_t group_size = strnlen(header->group, CN_NAME_SIZE);
 
-    if (!rule_is_valid(&header->rule) || group_size == CN_NAME_SIZE ||
+    if (!rule_is_valid(&header->rule) || !flags_are_valid(header) || group_size == CN_NAME_SIZE ||
         (group_size && !cn_name_valid(header->group)))
         return CN_EINVAL;
     if (header->weight < 1 || header->weight > CN_UPDATE_WEIGHT_MAX)
@@ -60,7 +68,8 @@ cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
     bytes[8] = (uint8_t)header->rule.mode;
     bytes[9] = is_topk ? (uint8_t)header->rule.value_bits : 0;
     bytes[10] = (uint8_t)group_size;
-    bytes[11] = (uint8_t)(header->snapshot * FLAG_SNAPSHOT | header->leave_statistics * FLAG_LEAVE);
+    bytes[11] = (uint8_t)(header->snapshot * FLAG_SNAPSHOT | header->leave_statistics * FLAG_LEAVE |
+                          header->rounded * FLAG_ROUNDED);
     cn_put_u32(bytes + 12, header->round);
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->weight);
@@ -116,7 +125,7 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
 
     *header = (struct cn_update_header){0};
     if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0 ||
-        bytes[11] & ~(FLAG_SNAPSHOT | FLAG_LEAVE)) {
+        bytes[11] & ~(FLAG_SNAPSHOT | FLAG_LEAVE | FLAG_ROUNDED)) {
         cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 2", size);
         return CN_EFORMAT;
     }
@@ -128,6 +137,11 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
         return err;
     header->snapshot = bytes[11] & FLAG_SNAPSHOT;
     header->leave_statistics = bytes[11] & FLAG_LEAVE;
+    header->rounded = bytes[11] & FLAG_ROUNDED;
+    if (!flags_are_valid(header)) {
+        cn_diag_add(diag, "update: a snapshot that is not q8 of all tensors");
+        return CN_EFORMAT;
+    }
     header->round = cn_get_u32(bytes + 12);
     header->run = cn_get_u64(bytes + 16);
     header->weight = cn_get_u64(bytes + 24);

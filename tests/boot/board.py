@@ -6,10 +6,8 @@ The guest runs the packaged cairn-node from the image that cairn-flash made of a
 usage: board.py HOST_BIN GUEST_BUILD small|full
 """
 
-import glob
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -17,7 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 
-from cluster import DIGITS, Cluster  # noqa: E402
+from cluster import Cluster  # noqa: E402
+from flashing import flash, make_base, make_packages, wait_until_joined  # noqa: E402
 from guest import Guest, missing_tools  # noqa: E402
 
 BOARD = "node-17"
@@ -31,36 +30,6 @@ aggregator: {{address: "10.0.2.2:{port}"}}
 data:
   digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
 """
-
-
-def make_image(cluster, host_bin, packages, kind):
-    """As a user does: a base image and the packages make the image of one board."""
-    base, image = cluster.path("base.img"), cluster.path("board.img")
-    subprocess.run([os.path.join(SOURCE, "boards", "qemu-virt-arm64", "image", kind), base], check=True)
-    cluster.write("site.yaml", SITE.format(source=SOURCE, port=cluster.port))
-    result = subprocess.run(
-        [os.path.join(host_bin, "cairn-flash"), "image", "--base", base, "--site", cluster.path("site.yaml"),
-         "--board", "qemu-virt-arm64", "--name", BOARD, "--gateway", "gateway.yaml", "--group", "gate",
-         *(word for package in packages for word in ("--deb", package)),
-         "--add", os.path.join(DIGITS, "board-1-images.npy") + ":/data/images.npy",
-         "--add", os.path.join(DIGITS, "board-1-labels.npy") + ":/data/labels.npy", "-o", image],
-        cwd=cluster.directory, env=path_with(host_bin),
-        capture_output=True, text=True)
-    print(result.stdout + result.stderr, end="")
-    assert result.returncode == 0
-    assert os.stat(image).st_mode & 0o777 == 0o600, "the image holds a key"
-    os.rename(base + ".kernel", image + ".kernel")
-    return image
-
-
-def path_with(host_bin):
-    return {**os.environ, "PATH": f"{host_bin}:{os.environ['PATH']}"}
-
-
-def make_packages(guest_build, folder):
-    subprocess.run(["cpack", "--config", os.path.join(guest_build, "CPackConfig.cmake"), "-B", folder],
-                   check=True, capture_output=True)
-    return [path for path in glob.glob(os.path.join(folder, "*.deb")) if "cairn-node" in path]
 
 
 def wait_for_version(cluster, version, timeout):
@@ -89,14 +58,15 @@ def main(host_bin, guest_build, kind):
         print(f"{time.monotonic() - begun:6.1f} s  {text}", flush=True)
 
     with Cluster(host_bin, {}, rounds=ROUNDS, local_steps=5, quorum=1) as cluster:
-        image = make_image(cluster, host_bin, make_packages(guest_build, cluster.path("packages")), kind)
+        base = make_base(kind, cluster.path("base.img"))
+        packages = make_packages(guest_build, cluster.path("packages"), "cairn-node")
+        image = flash(cluster, host_bin, base, BOARD, SITE.format(source=SOURCE, port=cluster.port),
+                      packages.values(), "gate")
         say(f"image made, {os.stat(image).st_blocks * 512 >> 20} MiB used of {os.path.getsize(image) >> 20}")
         cluster.start("gateway")
         with Guest(image, cluster.path("logs", "guest.log"), options, 512 * (1 + (kind == "full"))) as guest:
             guest.start()
-            subprocess.run([os.path.join(host_bin, "cairn-flash"), "wait", "--name", BOARD, "--gateway",
-                            cluster.path("gateway.yaml"), "--timeout", f"{60 * slow} s"], check=True,
-                           cwd=cluster.directory, env=path_with(host_bin))
+            wait_until_joined(cluster, host_bin, BOARD, 60 * slow)
             say("joined")
             wait_for_version(cluster, 2, 60 * slow)
             guest.cut_power()

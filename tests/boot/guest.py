@@ -13,8 +13,9 @@ ROOT = "6f1e4b0a-0000-4000-8000-00000000000a"
 
 
 class Guest:
-    def __init__(self, image, log, options="", memory=512):
-        self.image, self.log_path, self.options, self.memory = image, log, options, memory
+    def __init__(self, image, log, options="", memory=512, processors=2):
+        self.image, self.log_path, self.options = image, log, options
+        self.memory, self.processors = memory, processors
         self.process = None
 
     def __enter__(self):
@@ -23,14 +24,14 @@ class Guest:
     def __exit__(self, *_):
         self.cut_power()
 
-    def start(self, options=None, disks=()):
+    def start(self, options=None, devices=()):
         words = f"console=ttyAMA0 panic=-1 quiet root=PARTUUID={ROOT} ro init=/sbin/init "
         command = [
-            QEMU, "-M", "virt", "-cpu", "cortex-a57", "-smp", "2", "-m", str(self.memory), "-nographic",
+            QEMU, "-M", "virt", "-cpu", "cortex-a57", "-smp", str(self.processors), "-m", str(self.memory), "-nographic",
             "-nodefaults", "-no-reboot", "-serial", "stdio",
             "-netdev", "user,id=net,restrict=off", "-device", "virtio-net-pci,netdev=net,romfile=",
             "-drive", f"file={self.image},if=none,id=disk,format=raw", "-device", "nvme,drive=disk,serial=cairn",
-            *disks,
+            *devices,
             "-kernel", f"{self.image}.kernel",
             "-append", words + (self.options if options is None else options),
         ]

@@ -199,6 +199,12 @@ class Cluster:
                 text = BOARD_TEXT.format(**values)
                 self.write(f"{board}.yaml", text)
 
+    def set_model(self, path):
+        """The job's model, before anything is started."""
+        with open(self.path("job.yaml")) as file:
+            lines = [f"model: {path}" if line.startswith("model:") else line for line in file.read().splitlines()]
+        self.write("job.yaml", "\n".join(lines) + "\n")
+
     def group_text(self, board, members):
         if len(members) == 1:
             return ""

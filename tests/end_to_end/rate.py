@@ -3,6 +3,7 @@
     rate.py BUILD
 """
 
+import json
 import os
 import re
 import sys
@@ -30,7 +31,7 @@ def an_update_is_as_large_as_the_profile_allows(build):
 
 
 def a_round_is_resumed_with_the_same_order(build):
-    with Cluster(build, **{**AUTO, "rounds": 4, "local_steps": 300}) as cluster:
+    with Cluster(build, **{**AUTO, "rounds": 4, "local_steps": 300, "update": ", residual: bf16"}) as cluster:
         cluster.start_all()
         cluster.wait_for_line("board-1", "round 2: topk")
         time.sleep(0.3)
@@ -41,6 +42,8 @@ def a_round_is_resumed_with_the_same_order(build):
         cluster.wait_for_end(120)
         # Planned once, though the group was killed in it.
         assert cluster.log("board-1").count("round 2: topk") == 1
+        with open(cluster.path("state", "board-1", "checkpoint.a"), "rb") as file:
+            assert file.read(8) == b"cairnck3"  # with a residual in halves
         models = {cluster.current_model(board) for board in cluster.boards}
         assert len(models) == 1
         cluster.replay()
@@ -70,8 +73,87 @@ def a_board_that_missed_versions_takes_the_deltas(build):
         cluster.replay()
 
 
+def a_board_that_was_away_for_long_takes_a_snapshot(build):
+    groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    with Cluster(build, groups, quorum=1, rounds=18, local_steps=30, deadline="2 s",
+                 down="{mode: topk, density: 10 %}", update=", snapshot_every: 4") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-2", "version 2:")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "version 14:")
+        cluster.start("board-2")
+        cluster.wait_for_end(120)
+        taken = [int(number) for number in re.findall(r"version (\d+): held-out", cluster.log("board-2"))]
+        taken = taken[[i for i, number in enumerate(taken) if number > 10][0]:]
+        assert taken[0] % 4 == 0 and taken == list(range(taken[0], 19)), taken  # a snapshot, then each delta
+        # The full version has 153 kB, the snapshot a quarter, a delta 4 kB.
+        down = json.loads(open(cluster.path("state", "board-2", "status.json")).read())["link"]["bytes_down"]
+        assert down < 100_000, down
+        assert cluster.current_model("board-1") == cluster.current_model("board-2")
+        cluster.replay()
+
+
+def a_tensor_may_have_a_density_of_its_own(build):
+    up = "{mode: topk, density: 1 %}"
+    with Cluster(build, up=up, rounds=2, update=', densities: ["2.weight=50%"]') as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        sizes = [int(size) for _, size in FRAME.findall(cluster.log("board-1"))]
+        # Half of 4608 values beside 1 % of the others.
+        assert sizes and all(2500 < size < 4000 for size in sizes), sizes
+        cluster.replay()
+    with Cluster(build, up=up, update=', densities: ["head.*=50%"]') as cluster:
+        result = cluster.command(cluster.aggregator, "run", "gateway.yaml", check=False)
+        assert result.returncode == 1 and "no trained tensor 'head.*'" in result.stderr, result
+
+
+def a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart(build):
+    groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    with Cluster(build, groups, quorum=1, rounds=400, local_steps=5, deadline="5 s",
+                 network="network: {day_max: 300 KiB}") as cluster:
+        cluster.start_all()
+        pause = "training pauses: enough was sent and received for today"
+        cluster.wait_for_line("board-1", pause)
+        status = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
+        assert status["pause"] == "enough was sent and received for today", status
+        # What was under way may end: a version has 40 kB.
+        assert 300 * 1024 <= status["link"]["bytes_today"] < 380 * 1024, status["link"]
+        cluster.kill("board-1")
+        cluster.start("board-1")
+        cluster.wait_for_line("board-1", pause, count=2)
+        status = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
+        assert status["link"]["bytes_today"] >= 297 * 1024, status["link"]  # a kill forgets a hundredth
+
+
+def an_update_that_the_day_has_no_room_for_waits(build):
+    with Cluster(build, {"lab-a": ["board-1"]}, quorum=1, rounds=3, local_steps=5, up="{mode: raw32}",
+                 network="network: {day_max: 400 KiB}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        assert "is more than the" in cluster.log("board-1") and "it waits" in cluster.log("board-1")
+        cluster.replay()
+
+
+def a_link_that_costs_is_left_alone(build):
+    # In a board's own time zone it is always between 0 h and 24 h.
+    with Cluster(build, {"lab-a": ["board-1"]}, quorum=1, rounds=3,
+                 network="network: {metered: {from: 0, to: 24 h}}") as cluster:
+        cluster.start("gateway")
+        cluster.start("board-1")
+        cluster.wait_for_line("board-1", "training pauses: the link costs at this time")
+    with Cluster(build, {"lab-a": ["board-1"]}, quorum=1, rounds=3, up="{mode: auto}",
+                 network="network: {metered: {from: 0, to: 24 h, round_max: 2500 B}}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        sizes = [int(size) for _, size in FRAME.findall(cluster.log("board-1"))]
+        assert sizes and all(1500 < size < 2700 for size in sizes), sizes
+
+
 def main(build):
-    for test in (an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
+    for test in (a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart,
+                 an_update_that_the_day_has_no_room_for_waits, a_link_that_costs_is_left_alone,
+                 a_board_that_was_away_for_long_takes_a_snapshot, a_tensor_may_have_a_density_of_its_own,
+                 an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
                  a_thin_link_skips_and_goes_on, a_board_that_missed_versions_takes_the_deltas):
         test(build)
         print(f"{test.__name__}: ok", flush=True)

@@ -65,7 +65,7 @@ class Machine:
             os.mkdir(os.path.join(memory, part))
         run("mount", "-t", "overlay", "overlay", "-o",
             f"lowerdir=/,upperdir={memory}/upper,workdir={memory}/work", self.root)
-        for shared in ("/dev", *self.shared):
+        for shared in ("/dev", "/proc", *self.shared):
             os.makedirs(self.path(shared), exist_ok=True)
             run("mount", "--bind", shared, self.path(shared))
 

@@ -196,6 +196,7 @@ def read_version(data):
 # Checkpoints
 
 PHASES = ["empty", "base", "train", "send"]
+HALVES = {"residual", "next residual", "change"}
 ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
 MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
@@ -236,24 +237,32 @@ class Checkpoint(NamedTuple):
     streak: int
     steps: int
     residual_version: int
-    zero: int
+    halves: int
     frame: bytes = b""
+
+
+def get_array(data, count):
+    if len(data) == 4 * count:
+        return array("f", data)
+    return floats(update.float_of(half << 16) for half in struct.unpack(f"<{count}H", data))
 
 
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse(found.magic != b"cairnck2" or found.size != len(data), "magic or size of a checkpoint")
+    refuse((found.magic, found.halves) not in ((b"cairnck2", 0), (b"cairnck3", 1)), "magic of a checkpoint")
+    refuse(found.size != len(data), "size of a checkpoint")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
     phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]
     refuse(not MUST[phase] <= set(names) <= MUST[phase] | MAY[phase], "arrays of another phase")
     refuse(bool(found.frame_size) != (phase == "send"), "a frame in another phase")
-    refuse(len(data) != at + 4 * found.count * len(names) + found.frame_size + 32, "size of a checkpoint")
+    sizes = {name: found.count * (2 if found.halves and name in HALVES else 4) for name in names}
+    refuse(len(data) != at + sum(sizes.values()) + found.frame_size + 32, "size of a checkpoint")
     refuse(digest_of(data[:-32]) != data[-32:], "digest of a checkpoint")
     for name in names:
-        arrays[name] = array("f", data[at : at + 4 * found.count])
-        at += 4 * found.count
+        arrays[name] = get_array(data[at : at + sizes[name]], found.count)
+        at += sizes[name]
     frame = data[at:-32]
     refuse(phase == "send" and digest_of(frame) != found.frame_digest, "digest of the frame")
     return found._replace(phase=phase, arrays=arrays, frame=frame)

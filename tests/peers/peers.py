@@ -56,8 +56,8 @@ def check(cluster, max_norm=10.0):
 
 
 def interrupted(build):
-    """Top-k up, q8 down; all processes are killed when a board holds a frame, and go on."""
-    with cluster_of(build) as cluster:
+    """Top-k up, q8 down, a rounded version; all processes are killed when a board holds a frame, and go on."""
+    with cluster_of(build, update=", snapshot_every: 2") as cluster:
         cluster.start_all()
         states = wait_for(lambda: states_with_frames(cluster), "a frame in an outbox")
         for name in list(cluster.processes):

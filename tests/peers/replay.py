@@ -68,6 +68,10 @@ def merge(parent, residual, mean, rule, base, layout):
     step = floats(max(-update.LARGEST, min(update.LARGEST, each)) for each in step)
     frame = update.encode(rule._replace(base=base), layout, step)
     sent = update.decode(frame, layout)[1]
+    if rule.flags & update.ROUNDED:
+        weights = update.use(rule._replace(base=base), sent, layout, parent)
+        moved = floats(w - p for w, p in zip(weights, parent))
+        return weights, floats(s - m for s, m in zip(step, moved)), frame
     return floats(w + d for w, d in zip(parent, sent)), floats(s - d for s, d in zip(step, sent)), frame
 
 

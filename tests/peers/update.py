@@ -17,7 +17,7 @@ from typing import NamedTuple
 RAW32, Q8, TOPK, BF16, Q4, SIGN, _, SKIP = range(8)
 PARAM, STATISTIC = range(2)
 BLOCK, THIN_BLOCK, THIN, GROUP, SMALL = 4096, 16384, 0.002, 256, 1024
-SNAPSHOT, LEAVE = 1, 2
+SNAPSHOT, LEAVE, ROUNDED = 1, 2, 4
 CODE_MIN, CODE_MAX, LARGEST = 0x0100, 0x8300, 16.0
 NAME = re.compile("[a-z0-9][a-z0-9._-]{0,62}")
 HEADER = struct.Struct("<8sBBBBIQQQQ32s")
@@ -96,6 +96,8 @@ KINDS = {
 
 def kind_of(header, tensor):
     count, kind = tensor
+    if header.flags & SNAPSHOT and (kind == STATISTIC or count < SMALL):
+        return "raw"
     if kind == STATISTIC:
         return None if header.flags & LEAVE else KINDS[header.mode][2]
     return KINDS[header.mode][count < SMALL]
@@ -434,7 +436,8 @@ def encode(header, tensors, values):
 def get_header(frame, tensors):
     refuse(len(frame) < HEADER.size + 32, "too short")
     magic, mode, value_bits, size, flags, number, run, weight, count, density, base = HEADER.unpack_from(frame)
-    refuse(magic != b"cairnup2" or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE), "header")
+    refuse(magic != b"cairnup2" or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE | ROUNDED), "header")
+    refuse(flags & SNAPSHOT and (mode != Q8 or flags != SNAPSHOT), "a snapshot that is not q8 of all tensors")
     refuse(value_bits > (8 if mode == TOPK else 0), "bits of a magnitude")
     refuse(HEADER.size + size + 32 > len(frame), "name of the group")
     refuse(not 1 <= weight <= 1 << 31, "weight")
@@ -467,12 +470,23 @@ def decode(frame, tensors):
     return header, floats(values)
 
 
+def use(header, decoded, tensors, weights):
+    """The weights of the version that a frame makes of those of its parent."""
+    if header.flags & SNAPSHOT:
+        return decoded
+    weights = floats(a + b for a, b in zip(weights, decoded))
+    if header.flags & ROUNDED:
+        snapshot = Header(Q8, 0, "", header.round, header.run, 1, 0.0, header.base, SNAPSHOT)
+        _, weights = decode(encode(snapshot, tensors, weights), tensors)
+    return weights
+
+
 # Test vectors
 
 
 def check_vector(directory, tensors, values, line, make):
     name, mode, value_bits, density, flags, digest = line.split()
-    group = "" if name in ("down", "snapshot") else "north"
+    group = "" if name == "down" or int(flags) & (SNAPSHOT | ROUNDED) else "north"
     header = Header(int(mode), int(value_bits), group, 5, 0x0123456789ABCDEF, 1200, float(density), b"\xab" * 32,
                     int(flags))
     if make:
@@ -482,6 +496,8 @@ def check_vector(directory, tensors, values, line, make):
         frame = file.read()
     found, decoded = decode(frame, tensors)
     refuse(found != header, "%s: header %s" % (name, found))
+    if header.flags & ROUNDED:
+        decoded = use(header, decoded, tensors, floats(value * -0.5 for value in values))
     made = hashlib.sha256(decoded.tobytes()).hexdigest()
     refuse(encode(header, tensors, values) != frame, "%s: the values give another frame" % name)
     if make:

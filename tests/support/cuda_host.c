@@ -70,6 +70,17 @@ static cn_err host_unmap(struct cn_compute *device, enum cn_arena arena)
     return cn_compute_cuda.unmap(device, arena);
 }
 
+static cn_err host_show(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
+                        void **host)
+{
+    return cn_compute_cuda.show(device, arena, first, count, host);
+}
+
+static cn_err host_shown(struct cn_compute *device, bool wait)
+{
+    return cn_compute_cuda.shown(device, wait);
+}
+
 const struct cn_compute_ops cn_compute_cuda_host = {
     .name = "cuda_host",
     .open = host_open,
@@ -83,4 +94,6 @@ const struct cn_compute_ops cn_compute_cuda_host = {
     .wait = host_wait,
     .map = host_map,
     .unmap = host_unmap,
+    .show = host_show,
+    .shown = host_shown,
 };

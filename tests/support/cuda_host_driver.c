@@ -195,6 +195,18 @@ static CUresult host_event_record(CUevent event, CUstream stream)
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
+// Every other answer is that of a GPU which is behind.
+static CUresult host_event_query(CUevent event)
+{
+    static bool behind;
+
+    (void)event;
+    behind = !behind;
+    if (fails())
+        return CUDA_ERROR_LAUNCH_FAILED;
+    return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
 static CUresult host_event_wait(CUevent event)
 {
     (void)event;
@@ -474,6 +486,7 @@ void cuda_host_fill_driver(struct cuda_library *library)
         .event_destroy = host_event_destroy,
         .event_record = host_event_record,
         .event_wait = host_event_wait,
+        .event_query = host_event_query,
         .allocate = host_allocate,
         .allocate_managed = host_allocate_managed,
         .release = host_release,

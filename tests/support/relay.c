@@ -1,19 +1,27 @@
-// relay: a thin, lossy link in front of a UDP server, as a process of its own.
+// relay: a thin, lossy link as a process of its own.
 //
 //   relay LISTEN_PORT TARGET_PORT [name=value ...]
+//   relay NEAR FAR [name=value ...]
 //
-// Both on 127.0.0.1. Each client gets a socket towards the server, as behind a NAT; SIGUSR1 gives
-// all of them new ones, so that the server sees other addresses. SIGUSR2 ends and begins an outage.
-// The values are those of link_model.h: rate (bit/s), delay (ms, one way), queue (ms), loss, burst,
-// length, reorder, reorder_ms, duplicate, mtu, overhead, seed. They hold for both directions.
-// On SIGTERM it prints what became of the datagrams of each direction.
+// With names it makes two network interfaces (root only) and carries all IP packets between them,
+// those of TCP too: what comes out of NEAR goes up. Whoever started it puts them into namespaces.
+// With ports it stands in front of a UDP server, both on 127.0.0.1. Each client gets a socket
+// towards the server, as behind a NAT; SIGUSR1 gives all of them new ones, so that the server sees
+// other addresses. SIGUSR2 ends and begins an outage. The values are those of link_model.h: rate
+// (bit/s), delay (ms, one way), queue (ms), loss, burst, length, reorder, reorder_ms, duplicate,
+// mtu, overhead, seed. They hold for both directions. On SIGTERM it prints what became of the
+// datagrams of each direction.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,7 +49,9 @@ struct datagram {
 struct relay {
     struct cn_link_model up, down;
     struct sockaddr_in target;
-    int listen;
+    int listen;   // or the interface NEAR,
+    int far;      // and FAR
+    bool between; // two interfaces
     struct client clients[CLIENTS_MAX];
     unsigned count;
     struct datagram *first, *last; // in the order of due_us
@@ -95,6 +105,17 @@ static int open_socket(unsigned port)
     return fd;
 }
 
+static int open_interface(const char *name)
+{
+    struct ifreq request = {.ifr_flags = IFF_TUN | IFF_NO_PI};
+    int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    if (fd < 0 || ioctl(fd, TUNSETIFF, &request))
+        die("relay: interface");
+    return fd;
+}
+
 static unsigned find_client(struct relay *relay, const struct sockaddr_in *address)
 {
     unsigned i = 0;
@@ -144,22 +165,41 @@ static void offer(struct relay *relay, unsigned client, bool up, const uint8_t *
     }
 }
 
+// A full buffer is a loss.
+static void send_on(struct relay *relay, const struct datagram *datagram)
+{
+    const struct client *client = &relay->clients[datagram->client];
+    const struct sockaddr_in *to = datagram->up ? &relay->target : &client->address;
+
+    if (relay->between)
+        (void)!write(datagram->up ? relay->far : relay->listen, datagram->data, datagram->size);
+    else
+        sendto(datagram->up ? client->upstream : relay->listen, datagram->data, datagram->size, 0,
+               (const struct sockaddr *)to, sizeof(*to));
+}
+
 static void forward(struct relay *relay)
 {
     uint64_t now = now_us();
 
     while (relay->first && relay->first->due_us <= now) {
         struct datagram *datagram = relay->first;
-        const struct client *client = &relay->clients[datagram->client];
-        const struct sockaddr_in *to = datagram->up ? &relay->target : &client->address;
 
         relay->first = datagram->next;
         if (!relay->first)
             relay->last = NULL;
-        sendto(datagram->up ? client->upstream : relay->listen, datagram->data, datagram->size, 0,
-               (const struct sockaddr *)to, sizeof(*to)); // a full buffer is a loss
+        send_on(relay, datagram);
         free(datagram);
     }
+}
+
+static void receive_packets(struct relay *relay, bool up)
+{
+    uint8_t data[DATAGRAM_MAX];
+    ssize_t size;
+
+    while ((size = read(up ? relay->listen : relay->far, data, sizeof(data))) > 0)
+        offer(relay, 0, up, data, (size_t)size);
 }
 
 static void receive_up(struct relay *relay)
@@ -208,8 +248,15 @@ static void wait_and_receive(struct relay *relay)
     timeout = (struct timespec){.tv_nsec = (long)wait_us * 1000};
     for (unsigned i = 0; i < count; i++)
         polled[i + 1] = (struct pollfd){.fd = relay->clients[i].upstream, .events = POLLIN};
+    if (relay->between)
+        polled[++count] = (struct pollfd){.fd = relay->far, .events = POLLIN};
     if (ppoll(polled, count + 1, &timeout, NULL) < 0 && errno != EINTR)
         die("relay: poll");
+    if (relay->between) {
+        receive_packets(relay, true);
+        receive_packets(relay, false);
+        return;
+    }
     if (polled[0].revents)
         receive_up(relay);
     for (unsigned i = 0; i < count; i++) {
@@ -272,11 +319,12 @@ static void print_counts(const char *way, const struct cn_link_counts *counts)
 int main(int argc, char **argv)
 {
     static struct relay relay;
-    struct cn_link_shape shape = {.overhead = 28}; // IPv4 and UDP
+    bool between = argc > 1 && (argv[1][0] < '0' || argv[1][0] > '9');
+    struct cn_link_shape shape = {.overhead = between ? 0 : 28}; // IPv4 and UDP
     double queue_ms = 0;
 
     if (argc < 3) {
-        fprintf(stderr, "usage: relay LISTEN_PORT TARGET_PORT [name=value ...]\n");
+        fprintf(stderr, "usage: relay LISTEN_PORT|NEAR TARGET_PORT|FAR [name=value ...]\n");
         return 2;
     }
     for (int i = 3; i < argc; i++)
@@ -285,8 +333,13 @@ int main(int argc, char **argv)
     cn_link_model_init(&relay.up, &shape);
     shape.seed++;
     cn_link_model_init(&relay.down, &shape);
-    relay.listen = open_socket((unsigned)strtoul(argv[1], NULL, 10));
-    relay.target = at_port((unsigned)strtoul(argv[2], NULL, 10));
+    relay.between = between;
+    relay.listen =
+        between ? open_interface(argv[1]) : open_socket((unsigned)strtoul(argv[1], NULL, 10));
+    if (between)
+        relay.far = open_interface(argv[2]);
+    else
+        relay.target = at_port((unsigned)strtoul(argv[2], NULL, 10));
     signal(SIGTERM, on_signal);
     signal(SIGINT, on_signal);
     signal(SIGUSR1, on_signal);

@@ -14,6 +14,7 @@ struct cn_sim_gateway {
     struct cn_upload *upload;
     uint8_t id[CN_UPLOAD_ID_SIZE];
     bool decided;
+    uint32_t round; // of the last declaration
     bool down;
     bool
         renewed; // either end was started anew: what is there is known from the next declaration on
@@ -47,28 +48,6 @@ static void note_known(struct cn_sim_gateway *gateway)
     memcpy(gateway->known, upload->bitmap, upload->chunk_count / 8 + 1);
 }
 
-static void handle_post(void *context, const struct cn_coap_request *request,
-                        struct cn_coap_reply *reply)
-{
-    struct cn_sim_gateway *gateway = context;
-    struct cn_declare_request declared;
-
-    reply->code = CN_COAP_SILENT;
-    if (gateway->down)
-        return;
-    if (*request->path || cn_message_get_declare(request->body, request->size, &declared))
-        abort(); // the last chunk commits, so nobody has to
-    if (!gateway->decided && cn_spool_declare(gateway->spool, request->board, "group", &declared,
-                                              gateway->now_ms, &gateway->upload))
-        abort();
-    if (!gateway->decided) {
-        memcpy(gateway->id, gateway->upload->id, sizeof(gateway->id));
-        if (gateway->renewed)
-            note_known(gateway);
-    }
-    put_status(gateway, CN_COAP_CREATED, 0, CN_RANGE_MAX, reply);
-}
-
 static void decide(struct cn_sim_gateway *gateway)
 {
     uint8_t *frame;
@@ -79,6 +58,47 @@ static void decide(struct cn_sim_gateway *gateway)
     cn_spool_drop(gateway->spool, gateway->upload);
     gateway->upload = NULL;
     gateway->decided = true;
+}
+
+// Seldom: the answer to the last chunk, which commits as well, was lost.
+static void commit(struct cn_sim_gateway *gateway, struct cn_coap_reply *reply)
+{
+    if (gateway->upload && gateway->upload->received == gateway->upload->chunk_count)
+        decide(gateway);
+    if (gateway->upload || gateway->decided)
+        put_status(gateway, gateway->decided ? CN_COAP_CHANGED : CN_COAP_INCOMPLETE, 0,
+                   CN_RANGE_MAX, reply);
+    else
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload; declare it again");
+}
+
+static void handle_post(void *context, const struct cn_coap_request *request,
+                        struct cn_coap_reply *reply)
+{
+    struct cn_sim_gateway *gateway = context;
+    struct cn_declare_request declared;
+
+    reply->code = CN_COAP_SILENT;
+    if (gateway->down)
+        return;
+    if (*request->path) {
+        commit(gateway, reply);
+        return;
+    }
+    if (cn_message_get_declare(request->body, request->size, &declared))
+        abort();
+    if (declared.round != gateway->round)
+        gateway->decided = false;
+    gateway->round = declared.round;
+    if (!gateway->decided && cn_spool_declare(gateway->spool, request->board, "group", &declared,
+                                              gateway->now_ms, &gateway->upload))
+        abort();
+    if (!gateway->decided) {
+        memcpy(gateway->id, gateway->upload->id, sizeof(gateway->id));
+        if (gateway->renewed)
+            note_known(gateway);
+    }
+    put_status(gateway, CN_COAP_CREATED, 0, CN_RANGE_MAX, reply);
 }
 
 static void count_repeats(struct cn_sim_gateway *gateway, uint32_t first, size_t size,
@@ -135,9 +155,9 @@ static void handle_get(void *context, const struct cn_coap_request *request,
 const struct cn_coap_route *cn_sim_gateway_routes(size_t *count)
 {
     static const struct cn_coap_route routes[] = {
-        {CN_COAP_PUT, "u", false, handle_put},
-        {CN_COAP_POST, "u", false, handle_post},
-        {CN_COAP_GET, "b", false, handle_get},
+        {CN_COAP_PUT, "u", false, handle_put, true},
+        {CN_COAP_POST, "u", false, handle_post, false},
+        {CN_COAP_GET, "b", false, handle_get, true},
     };
 
     *count = sizeof(routes) / sizeof(routes[0]);

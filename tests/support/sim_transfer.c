@@ -45,12 +45,14 @@ void cn_sim_link(struct cn_sim_case *one, uint64_t rate_bps, uint64_t rtt_us, do
 
 static void start(struct board *board, const struct cn_sim_case *one, const uint8_t *data)
 {
-    struct cn_link_upload frame = {.run = 1, .round = 1, .frame = data, .size = one->size};
+    struct cn_link_upload frame = {
+        .run = 1, .round = 1, .frame = data, .size = one->size, .fresh = !one->again};
     uint32_t chunks = board->exchange->body_max / CN_SIM_CHUNK;
     struct cn_transfer transfer = {
         .exchange = board->exchange,
         .rtt = &board->rtt,
         .controller = &board->controller,
+        .board = "board",
         .kind = KIND,
         .generation = 1,
         .chunk_size = CN_SIM_CHUNK,

@@ -9,6 +9,7 @@ struct cn_sim_case {
     size_t size;       // of the frame or blob
     uint32_t body_max; // bytes of a message's body; 0: 1152
     bool download;
+    bool again; // an upload of which some may be there already
     // Called after each step with the time since the start; may reshape the path.
     void (*watch)(struct cn_exchange *exchange, const struct cn_controller *controller,
                   uint64_t elapsed_us);

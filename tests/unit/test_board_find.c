@@ -12,6 +12,7 @@
 
 #include "runtime/command/board_find.h"
 #include "runtime/profile/profile.h"
+#include "tests/support/board_tree.h"
 
 #define BOARDS CAIRN_TEST_DATA "/../../boards"
 
@@ -85,17 +86,41 @@ static void the_most_specific_name_decides(void **state)
     finish(root);
 }
 
+static void every_recorded_board_is_recognised(void **state)
+{
+    static const char *const boards[] = {
+        "jetson-orin-nano-8gb", "jetson-orin-nx-16gb", "jetson-agx-orin-64gb", "jetson-agx-thor",
+        "raspberrypi-5",        "qemu-virt-arm64",     "gateway-x86"};
+    static struct cn_board_identity identity;
+
+    (void)state;
+    for (size_t i = 0; i < 7; i++) {
+        char root[64], board[CN_NAME_SIZE] = "";
+
+        cn_board_tree_make(root);
+        cn_board_tree_lay(root, CAIRN_TEST_DATA, boards[i]);
+        cn_board_find_identity(root, &identity);
+        cn_board_tree_remove(root);
+        assert_true(cn_board_find(BOARDS, &identity, board));
+        assert_string_equal(board, boards[i]);
+    }
+}
+
 static void a_machine_without_a_tree_is_known_by_dmi(void **state)
 {
     static struct cn_board_identity identity;
-    char root[64];
+    char root[64], board[CN_NAME_SIZE] = "";
 
     (void)state;
-    put(root, "sys/class/dmi/id/product_name", "Edge 9\n", 7);
+    cn_board_tree_make(root);
+    cn_board_tree_put(root, "sys/class/dmi/id/product_name", "Edge 9\n");
+    cn_board_tree_put(root, "proc/sys/kernel/arch", "aarch64\n");
     cn_board_find_identity(root, &identity);
-    finish(root);
-    assert_int_equal(identity.count, 1);
+    cn_board_tree_remove(root);
+    assert_int_equal(identity.count, 2);
     assert_string_equal(identity.names[0], "dmi: Edge 9");
+    assert_string_equal(identity.names[1], "dmi:aarch64");
+    assert_false(cn_board_find(BOARDS, &identity, board)); // not every server is the x86 gateway
 }
 
 static void the_examples_are_profiles_of_boards(void **state)
@@ -123,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boards_are_known_by_their_device_tree),
         cmocka_unit_test(the_most_specific_name_decides),
+        cmocka_unit_test(every_recorded_board_is_recognised),
         cmocka_unit_test(a_machine_without_a_tree_is_known_by_dmi),
         cmocka_unit_test(the_examples_are_profiles_of_boards),
     };

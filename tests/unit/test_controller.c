@@ -72,7 +72,7 @@ static void the_rate_of_the_link_is_found_and_its_queue_drained(void **state)
 
     (void)state;
     open_path(&path, 1000, 0); // 1,000,000 bytes a second
-    assert_int_equal(cn_controller_window(&path.controller), 10 * UNIT);
+    assert_int_equal(cn_controller_window(&path.controller), 20 * UNIT);
     run(&path, 2000000);
     assert_int_equal(path.controller.phase, CN_CONTROLLER_PROBE_BW);
     assert_in_range((uint64_t)path.controller.bandwidth, 950000, 1050000);
@@ -159,7 +159,7 @@ static void after_the_link_was_gone_everything_starts_anew(void **state)
     path.in_flight = 0;
     cn_controller_gone(&path.controller);
     assert_int_equal(path.controller.phase, CN_CONTROLLER_STARTUP);
-    assert_int_equal(cn_controller_window(&path.controller), 10 * UNIT);
+    assert_int_equal(cn_controller_window(&path.controller), 20 * UNIT);
     run(&path, 2000000);
     assert_in_range((uint64_t)path.controller.bandwidth, 950000, 1050000);
 }

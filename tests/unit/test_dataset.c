@@ -64,7 +64,7 @@ static int set_up(void **state)
     write_array(fixture->inputs, "<f4", "50, 2", inputs, sizeof(inputs));
     write_array(fixture->labels, "<i8", "50,", labels, sizeof(labels));
     fixture->config = (struct cn_dataset_config){
-        .inputs = fixture->inputs, .labels = fixture->labels, .scale = 1, .seed = 3};
+        .files = {.inputs = fixture->inputs, .labels = fixture->labels}, .scale = 1, .seed = 3};
     fixture->shape = (struct cn_sample_shape){
         .loss = CN_LOSS_CROSS_ENTROPY, .rank = 2, .dims = {1, 2}, .outputs = 5};
     cn_diag_init(&fixture->diag);
@@ -287,8 +287,8 @@ static void the_digits_of_a_board_fit_their_model(void **state)
     int32_t labels[1];
     struct cn_batch batch = {.inputs = inputs, .labels = labels};
 
-    fixture->config.inputs = CAIRN_TEST_DATA "/digits/board-1-images.npy";
-    fixture->config.labels = CAIRN_TEST_DATA "/digits/board-1-labels.npy";
+    fixture->config.files.inputs = CAIRN_TEST_DATA "/digits/board-1-images.npy";
+    fixture->config.files.labels = CAIRN_TEST_DATA "/digits/board-1-labels.npy";
     fixture->config.scale = 1.0 / 16;
     fixture->config.held_out = 0.1;
     fixture->shape = (struct cn_sample_shape){.rank = 3, .dims = {1, 8, 8}, .outputs = 10};

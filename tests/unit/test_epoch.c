@@ -305,7 +305,7 @@ static void assert_same_state(const struct world *world)
     assert_int_equal(a->round, b->round);
     assert_memory_equal(a->base_digest, b->base_digest, CN_DIGEST_SIZE);
     assert_memory_equal(a->base, b->base, a->total * sizeof(float));
-    assert_memory_equal(a->residual, b->residual, a->total * sizeof(float));
+    assert_memory_equal(a->residual.data, b->residual.data, a->total * sizeof(float));
     assert_memory_equal(a->frame_digest, b->frame_digest, CN_DIGEST_SIZE);
 }
 

@@ -147,6 +147,19 @@ static void the_queue_stays_short_when_cruising(void **state)
     assert_in_range(result.retransmissions, 1, 8); // the probes of the end
 }
 
+static void a_frame_that_was_just_made_does_not_wait_for_its_declaration(void **state)
+{
+    struct cn_sim_case one = {.size = 8000};
+    uint64_t elapsed_us;
+
+    (void)state;
+    cn_sim_link(&one, 20000000, 200000, 0, 100);
+    elapsed_us = transfer(&one).elapsed_us;
+    assert_in_range(elapsed_us, 200000, 390000); // paced over a part of the first round trip
+    one.again = true;
+    assert_in_range(transfer(&one).elapsed_us, elapsed_us + 190000, elapsed_us + 210000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +170,7 @@ int main(void)
         cmocka_unit_test(an_outage_costs_little_more_than_its_time),
         cmocka_unit_test(a_link_that_gets_ten_times_thinner_is_not_flooded),
         cmocka_unit_test(the_queue_stays_short_when_cruising),
+        cmocka_unit_test(a_frame_that_was_just_made_does_not_wait_for_its_declaration),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

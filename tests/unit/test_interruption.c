@@ -67,12 +67,14 @@ static void start_board(struct world *world)
         .exchange = world->exchange,
         .rtt = &world->rtt,
         .controller = &world->controller,
+        .board = "board",
         .kind = KIND,
         .generation = ++world->generation,
         .chunk_size = CN_SIM_CHUNK,
         .parcel_chunks = chunks,
     };
 
+    frame.fresh = world->generation == 1; // not when it is back
     world->rtt = (struct cn_rtt){0};
     cn_controller_init(&world->controller, chunks * CN_SIM_CHUNK + CN_TRANSFER_OVERHEAD, WINDOW, 0,
                        0);

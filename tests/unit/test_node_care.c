@@ -7,12 +7,10 @@
 
 #include <cmocka.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/round/node_care.h"
+#include "tests/support/board_tree.h"
 #include "tests/support/flaky_store.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -25,26 +23,13 @@ static struct cn_flaky_store flaky;
 
 static void put(const char *path, const char *text)
 {
-    char full[512];
-    FILE *file;
-
-    snprintf(full, sizeof(full), "%s/%s", root, path);
-    for (char *at = strchr(full + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(full, 0700);
-        *at = '/';
-    }
-    file = fopen(full, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    cn_board_tree_put(root, path, text);
 }
 
 static int make_root(void **state)
 {
     (void)state;
-    snprintf(root, sizeof(root), "/tmp/cairn-care-XXXXXX");
-    assert_non_null(mkdtemp(root));
+    cn_board_tree_make(root);
     settings = (struct cn_settings){.name = "press-01"};
     settings.care.wear_bytes = 256 * MIB;
     cn_flaky_store_init(&flaky);
@@ -53,12 +38,10 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
-    char command[128];
-
     (void)state;
     cn_flaky_store_deinit(&flaky);
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command);
+    cn_board_tree_remove(root);
+    return 0;
 }
 
 static void written(uint64_t bytes)

@@ -179,6 +179,30 @@ static void a_job_needs_a_mapped_data_set_to_train(void **state)
     cn_profile_free(profile);
 }
 
+static void held_out_names_another_data_set(void **state)
+{
+    static const char good[] = "schema: cairn/site/v1\n"
+                               "data: {a: {inputs: i.npy, labels: l.npy, held_out: b},\n"
+                               "       b: {inputs: j.npy, labels: m.npy}}\n";
+    static const char *const bad[] = {"held_out: c", "held_out: a"};
+    struct cn_profile *profile = parse(good);
+    char text[200], *printed = print(profile, false);
+
+    (void)state;
+    assert_string_equal(cn_profile_data(cn_profile_settings(profile), "a")->held_out, "b");
+    assert_non_null(strstr(printed, "held_out: b"));
+    free(printed);
+    cn_profile_free(profile);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, sizeof(text),
+                 "schema: cairn/site/v1\ndata: {a: {inputs: i.npy, labels: l.npy, %s}}\n", bad[i]);
+        cn_diag_init(&diag);
+        assert_int_equal(cn_profile_parse("t.yaml", text, strlen(text), &diag, &profile),
+                         CN_EINVAL);
+        assert_non_null(strstr(diag.lines[0], "expected the name of another data set"));
+    }
+}
+
 static void a_printed_profile_loads_to_the_same(const char *path)
 {
     struct cn_profile *profile = load(path), *again;
@@ -438,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_job_can_only_ask_for_less),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),
         cmocka_unit_test(a_job_needs_a_mapped_data_set_to_train),
+        cmocka_unit_test(held_out_names_another_data_set),
         cmocka_unit_test(every_good_profile_prints_to_what_loads_to_the_same),
         cmocka_unit_test(the_origin_of_each_value_is_printed),
         cmocka_unit_test(a_path_with_odd_characters_prints_and_loads),

@@ -248,6 +248,60 @@ static void the_full_version_is_taken_when_it_is_smaller_or_deltas_are_missing(v
     assert_false(fetch.delta);
 }
 
+static void a_snapshot_is_taken_when_it_and_what_follows_are_fewer_bytes(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 6);
+    struct cn_round_info news = far_news();
+    struct cn_round_fetch fetch;
+
+    (void)state;
+    news.snapshot = (struct cn_snapshot){.number = 8, .size = 450, .digest = {'s'}};
+    held.version = 6; // 300 + 200 + 100 against 450 + 100
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(fetch.delta && !fetch.last);
+    assert_int_equal(fetch.number, 8);
+    assert_int_equal(fetch.size, 450);
+    assert_int_equal(fetch.digest[0], 's');
+    news.snapshot.size = 500;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_int_equal(fetch.digest[0], 'f');
+    held.version = 2; // away for longer than the chain
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_int_equal(fetch.digest[0], 's');
+    cn_round_choose_fetch(&held, &news, true, &fetch); // a frame did not fit
+    assert_false(fetch.delta);
+    held.phase = CN_PHASE_EMPTY;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_int_equal(fetch.digest[0], 's');
+    news.snapshot.number = 9;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(fetch.delta && fetch.last);
+    news.snapshot.size = 4000; // no fewer than the full version
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_false(fetch.delta);
+    held.phase = CN_PHASE_BASE;
+    held.version = 9; // not newer than what is held
+    news.snapshot.size = 10;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_false(fetch.delta);
+}
+
+static void a_snapshot_without_its_deltas_is_not_taken(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 2);
+    struct cn_round_info news = far_news();
+    struct cn_round_fetch fetch;
+
+    (void)state;
+    held.version = 2;
+    news.snapshot = (struct cn_snapshot){.number = 5, .size = 10}; // that of 6 is missing
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_false(fetch.delta);
+    news.snapshot.number = 6;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_true(fetch.delta);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +315,8 @@ int main(void)
         cmocka_unit_test(another_run_or_a_higher_lineage_resets),
         cmocka_unit_test(the_outbox_is_decided_by_what_the_aggregator_recorded),
         cmocka_unit_test(a_board_that_missed_versions_takes_the_deltas_in_turn),
+        cmocka_unit_test(a_snapshot_is_taken_when_it_and_what_follows_are_fewer_bytes),
+        cmocka_unit_test(a_snapshot_without_its_deltas_is_not_taken),
         cmocka_unit_test(the_full_version_is_taken_when_it_is_smaller_or_deltas_are_missing),
         cmocka_unit_test(a_finished_run_ends_the_group_once_it_has_the_last_version),
     };

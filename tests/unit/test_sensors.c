@@ -9,28 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/port/sensors.h"
+#include "runtime/profile/profile.h"
+#include "tests/support/board_tree.h"
 
 static char root[64];
 
 static void put(const char *path, const char *text)
 {
-    char full[512];
-    FILE *file;
-
-    snprintf(full, sizeof(full), "%s/%s", root, path);
-    for (char *at = strchr(full + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(full, 0700);
-        *at = '/';
-    }
-    file = fopen(full, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    cn_board_tree_put(root, path, text);
 }
 
 static void take(const char *path)
@@ -44,39 +33,20 @@ static void take(const char *path)
 static int make_root(void **state)
 {
     (void)state;
-    snprintf(root, sizeof(root), "/tmp/cairn-sensors-XXXXXX");
-    assert_non_null(mkdtemp(root));
+    cn_board_tree_make(root);
     return 0;
 }
 
 static int remove_root(void **state)
 {
-    char command[128];
-
     (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command);
+    cn_board_tree_remove(root);
+    return 0;
 }
 
-// tests/data/sysfs/BOARD.txt: lines "path<TAB>content".
 static void put_board(const char *board)
 {
-    char path[512], line[512];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "%s/sysfs/%s.txt", CAIRN_TEST_DATA, board);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof(line), file)) {
-        char *tab = strchr(line, '\t');
-
-        if (line[0] == '#')
-            continue;
-        assert_non_null(tab);
-        *tab = '\0';
-        put(line, tab + 1);
-    }
-    fclose(file);
+    cn_board_tree_lay(root, CAIRN_TEST_DATA, board);
 }
 
 static struct cn_reading read_once(const char *zones, const char *powers)
@@ -107,19 +77,78 @@ static void an_orin_shows_its_hottest_zone_and_its_input_power(void **state)
     assert_false(read_once("tj-thermal", "NO_SUCH_RAIL").has_power);
 }
 
-static void of_several_power_labels_one_counts(void **state)
+static void of_several_power_labels_the_first_that_is_there_counts(void **state)
+{
+    (void)state;
+    put_board("jetson-orin-nano-8gb");
+    assert_int_equal(read_once("", "NO_SUCH VDD_SOC VDD_IN").power_mw, 4960ull * 504 / 1000);
+}
+
+static void rails_are_summed_only_if_all_are_there(void **state)
 {
     (void)state;
     put_board("jetson-agx-orin-64gb");
-    assert_int_equal(read_once("", "VIN_SYS_5V0").power_mw, 5024ull * 1328 / 1000);
-    put_board("jetson-agx-thor");
+    assert_int_equal(read_once("", "VDD_GPU_SOC+VDD_CPU_CV+VIN_SYS_5V0").power_mw,
+                     (20024ull * 240 + 20024ull * 80 + 5024ull * 1328) / 1000);
+    take("sys/class/hwmon/hwmon2/curr2_input");
+    assert_false(read_once("", "VDD_GPU_SOC+VDD_CPU_CV+VIN_SYS_5V0").has_power);
+    assert_int_equal(read_once("", "VDD_GPU_SOC+VDD_CPU_CV VIN_SYS_5V0").power_mw,
+                     5024ull * 1328 / 1000);
 }
 
-static void a_thor_measures_at_its_input(void **state)
+static void a_thor_measures_at_its_input_and_its_gpu_may_sleep(void **state)
 {
+    struct cn_reading reading;
+
     (void)state;
     put_board("jetson-agx-thor");
-    assert_int_equal(read_once("", "ina238").power_mw, 42125);
+    reading = read_once("gpu-thermal tj-thermal", "ina238");
+    assert_int_equal(reading.power_mw, 42125);
+    assert_int_equal(reading.temperature_mc, 55093);
+    assert_false(read_once("gpu-thermal", "").has_temperature);
+}
+
+static void a_gateway_is_not_throttled_by_a_setting(void **state)
+{
+    struct cn_reading reading;
+
+    (void)state;
+    put_board("gateway-x86");
+    reading = read_once("", "");
+    assert_int_equal(reading.temperature_mc, 44000);
+    assert_string_equal(reading.zone, "x86_pkg_temp");
+    assert_false(reading.throttled);
+    put("sys/class/thermal/cooling_device1/cur_state", "7\n");
+    assert_true(read_once("", "").throttled);
+}
+
+// The labels in a board's folder are those that its kernel has.
+static void every_board_finds_the_sensors_of_its_folder(void **state)
+{
+    static const char *const boards[] = {"jetson-orin-nano-8gb", "jetson-orin-nx-16gb",
+                                         "jetson-agx-orin-64gb", "jetson-agx-thor",
+                                         "raspberrypi-5"};
+    static struct cn_diag diag;
+
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        const struct cn_care_settings *care;
+        struct cn_profile *profile = NULL;
+        struct cn_reading reading;
+        char path[512];
+
+        remove_root(NULL);
+        make_root(NULL);
+        put_board(boards[i]);
+        snprintf(path, sizeof(path), "%s/../../boards/%s/board.yaml", CAIRN_TEST_DATA, boards[i]);
+        cn_diag_init(&diag);
+        assert_int_equal(cn_profile_load(path, &diag, &profile), CN_OK);
+        care = &cn_profile_settings(profile)->care;
+        reading = read_once(care->zones, care->power_sensors);
+        assert_true(reading.has_temperature && care->pause_above_mc);
+        assert_int_equal(reading.has_power, care->power_sensors[0] != '\0');
+        cn_profile_free(profile);
+    }
 }
 
 static void a_raspberry_pi_says_that_it_throttles(void **state)
@@ -134,6 +163,8 @@ static void a_raspberry_pi_says_that_it_throttles(void **state)
     put("sys/devices/platform/soc/soc:firmware/get_throttled", "50004\n");
     assert_true(read_once("", "").throttled);
     put("sys/devices/platform/soc/soc:firmware/get_throttled", "50000\n"); // was, is not
+    assert_false(read_once("", "").throttled);
+    take("sys/devices/platform/soc/soc:firmware/get_throttled");
     assert_false(read_once("", "").throttled);
 }
 
@@ -213,8 +244,11 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         CASE(an_orin_shows_its_hottest_zone_and_its_input_power),
-        CASE(of_several_power_labels_one_counts),
-        CASE(a_thor_measures_at_its_input),
+        CASE(of_several_power_labels_the_first_that_is_there_counts),
+        CASE(rails_are_summed_only_if_all_are_there),
+        CASE(a_thor_measures_at_its_input_and_its_gpu_may_sleep),
+        CASE(a_gateway_is_not_throttled_by_a_setting),
+        CASE(every_board_finds_the_sensors_of_its_folder),
         CASE(a_raspberry_pi_says_that_it_throttles),
         CASE(a_fan_is_no_throttling),
         CASE(sensors_that_vanish_or_lie_have_no_value),

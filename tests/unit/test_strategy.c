@@ -43,6 +43,49 @@ static void boards_reach_the_bits_of_the_aggregator(void **state)
     cn_test_layout_free(&layout);
 }
 
+// Each third version is rounded; what that takes away comes back, so that the versions stay near
+// the sum of the steps.
+static void what_rounding_takes_away_is_sent_later(void **state)
+{
+    static float weights[TOTAL], board[TOTAL], residual[TOTAL], next[TOTAL], mean[TOTAL];
+    static double exact[TOTAL];
+    struct cn_layout layout = cn_test_layout(tensors, 2);
+    struct cn_update_header rounding = {.weight = 1, .rule = {.mode = CN_UPDATE_Q8}};
+    double worst = 0;
+    struct cn_buffer frame;
+
+    (void)state;
+    cn_buffer_init(&frame, 1 << 20);
+    cn_test_fill(weights, TOTAL, 1, 1);
+    memcpy(board, weights, sizeof(board));
+    for (size_t i = 0; i < TOTAL; i++)
+        exact[i] = (double)weights[i];
+    for (uint64_t round = 1; round <= 31; round++) {
+        cn_test_fill(mean, TOTAL, 100 + round, 0.001f);
+        for (size_t i = 0; i < TOTAL; i++)
+            exact[i] += (double)mean[i];
+        rounding.rounded = round % 3 == 0;
+        assert_true(cn_strategy_may_round(&layout, weights, mean, residual));
+        frame.size = 0;
+        assert_int_equal(
+            cn_strategy_publish(&rounding, &layout, weights, mean, residual, weights, next, &frame),
+            CN_OK);
+        memcpy(residual, next, sizeof(next));
+        assert_int_equal(cn_update_apply(frame.data, frame.size, &layout, board), CN_OK);
+        assert_memory_equal(board, weights, sizeof(board));
+    }
+    for (size_t i = 0; i < TOTAL; i++) {
+        double error = (double)weights[i] + (double)residual[i] - exact[i];
+
+        worst = error > worst ? error : -error > worst ? -error : worst;
+    }
+    assert_true(worst < 1e-5); // of weights around 1, where a step of a snapshot is 0.03
+    board[7] = 15.5f;
+    assert_false(cn_strategy_may_round(&layout, board, mean, residual));
+    cn_buffer_deinit(&frame);
+    cn_test_layout_free(&layout);
+}
+
 static void weights_that_would_not_be_finite_are_not_made(void **state)
 {
     struct cn_layout layout = cn_test_layout(tensors, 2);
@@ -76,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boards_reach_the_bits_of_the_aggregator),
+        cmocka_unit_test(what_rounding_takes_away_is_sent_later),
         cmocka_unit_test(weights_that_would_not_be_finite_are_not_made),
         cmocka_unit_test(an_unknown_strategy_is_not_found),
     };

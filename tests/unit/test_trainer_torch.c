@@ -185,15 +185,21 @@ static struct cn_batch batch_of(const struct torch_case *test, size_t step)
                              .count = test->batch};
 }
 
-// PyTorch has no gradient for statistics; ours are compared by what they do to the weights.
-static void clear_statistics(const struct torch_case *test, float *gradients)
+// The gradients in the order of the layout. PyTorch has none for statistics; ours are compared by
+// what they do to the weights.
+static float *copy_gradients(const struct torch_case *test)
 {
     const struct cn_layout *layout = cn_trainer_layout(test->trainer);
+    float *copy = calloc(test->total, sizeof(*copy)), *values;
 
+    assert_non_null(copy);
+    assert_int_equal(cn_trainer_gradients(test->trainer, &values), CN_OK);
     for (size_t i = 0; i < layout->tensor_count; i++)
-        if (layout->tensors[i].class == CN_TENSOR_STAT)
-            memset(gradients + layout->tensors[i].offset, 0,
-                   layout->tensors[i].count * sizeof(*gradients));
+        if (layout->tensors[i].class != CN_TENSOR_STAT)
+            memcpy(copy + layout->tensors[i].offset,
+                   values + cn_trainer_gradient_place(test->trainer, i),
+                   layout->tensors[i].count * sizeof(*copy));
+    return copy;
 }
 
 // Compares values * scale with the recorded ones, relative to the largest.
@@ -231,10 +237,7 @@ static void run_case(char *line, unsigned threads)
             fail_msg("%s: loss %g at step %zu, PyTorch has %g", test.name,
                      metrics.loss / test.batch, step, test.losses[step]);
         if (step == 0) {
-            assert_int_equal(cn_trainer_gradients(test.trainer, &values), CN_OK);
-            copy = malloc(test.total * sizeof(*copy));
-            memcpy(copy, values, test.total * sizeof(*copy));
-            clear_statistics(&test, copy);
+            copy = copy_gradients(&test);
             compare(&test, "gradients", copy, 1.0 / test.batch, 2e-5);
             free(copy);
         }

@@ -382,6 +382,53 @@ static void applying_a_frame_adds_what_was_decoded(void **state)
     free(weights);
 }
 
+// What came of a rounded delta is exactly what its snapshot decodes to, and that of itself.
+static void a_rounded_version_is_its_own_snapshot(void **state)
+{
+    struct fixture *f = *state;
+    size_t size = f->layout.total * sizeof(float);
+    float *board = calloc(f->layout.total, sizeof(float));
+    struct cn_buffer snapshot, again;
+
+    cn_buffer_init(&snapshot, SIZE_LIMIT);
+    cn_buffer_init(&again, SIZE_LIMIT);
+    cn_test_fill_tailed(f->received, f->layout.total, 12, 0.3f);
+    memcpy(board, f->received, size);
+    cn_test_fill(f->values, f->layout.total, 13, 0.01f);
+    f->header.rounded = true;
+    encode(f);
+    assert_int_equal(check(f), CN_OK);
+    assert_int_equal(cn_update_apply(f->frame.data, f->frame.size, &f->layout, board), CN_OK);
+    for (size_t i = 0; i < f->layout.total; i++) // small tensors and statistics are not rounded
+        if ((i >= 5000 && i < 5129) || (i >= 9226 && i < 12226))
+            assert_true(board[i] == f->received[i] + f->decoded[i]);
+
+    memcpy(f->received, board, size);
+    assert_int_equal(cn_update_snapshot(1, 4, f->header.base, &f->layout, board, &snapshot), CN_OK);
+    assert_memory_equal(board, f->received, size);
+    memset(board, 0xff, size); // a board without a version
+    assert_int_equal(cn_update_apply(snapshot.data, snapshot.size, &f->layout, board), CN_OK);
+    assert_memory_equal(board, f->received, size);
+    assert_int_equal(cn_update_snapshot(1, 4, f->header.base, &f->layout, board, &again), CN_OK);
+    assert_int_equal(again.size, snapshot.size);
+    assert_memory_equal(again.data, snapshot.data, again.size);
+    assert_true(snapshot.size < size / 2);
+    cn_buffer_deinit(&again);
+    cn_buffer_deinit(&snapshot);
+    free(board);
+}
+
+static void weights_beyond_sixteen_have_no_snapshot(void **state)
+{
+    struct fixture *f = *state;
+
+    f->values[5070] = 16.5f; // a running variance
+    f->frame.size = 0;
+    assert_int_equal(cn_update_snapshot(1, 4, f->header.base, &f->layout, f->values, &f->frame),
+                     CN_ERANGE);
+    assert_true(f->values[5070] == 16.5f && f->frame.size == 0);
+}
+
 static void a_value_that_cannot_travel_leaves_the_buffer_as_it_was(void **state)
 {
     static const uint32_t bad[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x41800001};
@@ -534,7 +581,8 @@ static void a_sealed_frame_with_impossible_numbers_is_refused(void **state)
         {9, 9},     // value bits
         {10, 0},    // no group: its name is read as a block
         {10, 64},   // a name too long
-        {11, 4},    // reserved
+        {11, 8},    // reserved
+        {11, 1},    // a snapshot of top-k
         {11, 2},    // statistics are left out, but there
         {27, 1},    // weight beyond 2^31 (with the high half)
         {30, 1},    // weight
@@ -574,6 +622,8 @@ int main(void)
         TEST(dense_tensors_are_close_after_q8),
         TEST(encoding_a_decoded_q8_frame_gives_the_same_frame),
         TEST(applying_a_frame_adds_what_was_decoded),
+        TEST(a_rounded_version_is_its_own_snapshot),
+        TEST(weights_beyond_sixteen_have_no_snapshot),
         TEST(a_value_that_cannot_travel_leaves_the_buffer_as_it_was),
         TEST(a_rule_or_weight_that_no_frame_can_hold_is_refused),
         TEST(statistics_that_are_left_out_do_not_change),

@@ -1,11 +1,12 @@
 // bench_learning.c - rounds and bytes that a rule of the codec needs, in one process.
 //
-// usage: bench_learning TASK MODEL DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN
+// usage: bench_learning TASK MODEL DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN [SNAPSHOT]
 // TASK is digits (client-N-images.npy and -labels.npy; measured by accuracy) or text (client-N.txt;
 // measured in bits a character), with held-out-images.npy or held-out.txt beside them. A rule is
 // raw32, bf16, q8, q4, sign or topk:DENSITY:BITS. Four clients train STEPS steps a round; encoding,
-// error feedback at both ends, folding and versions are those of the programs. Each line: round,
-// measure, bytes of frames up and down of one client so far. Ends at the target.
+// error feedback at both ends, folding and versions are those of the programs; with SNAPSHOT each
+// so many versions one is rounded to its snapshot. Each line: round, measure, bytes of frames up
+// and down of one client so far. Ends at the target.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ struct bench {
     struct cn_batch batch;
     float *weights, *mean, *change, *next, *server_residual, *residuals[CLIENTS];
     struct cn_update_rule up, down;
-    uint32_t steps;
+    uint32_t steps, snapshot;
     uint64_t bytes_up, bytes_down; // of all clients, of one
 };
 
@@ -88,8 +89,7 @@ static struct cn_dataset *open_set(const struct bench *bench, const char *direct
                                    const char *name, uint64_t seed)
 {
     char inputs[512], labels[512];
-    struct cn_dataset_config config = {.inputs = inputs,
-                                       .labels = labels,
+    struct cn_dataset_config config = {.files = {.inputs = inputs, .labels = labels},
                                        .rules = &bench->task->rules,
                                        .scale = bench->task->scale,
                                        .seed = seed};
@@ -183,6 +183,7 @@ static void do_round(struct bench *bench, uint32_t round)
 {
     const struct cn_fold_caps caps = {0};
     struct cn_update_header header = {.round = round, .weight = 1, .rule = bench->down};
+    header.rounded = bench->snapshot && round % bench->snapshot == 0;
     struct cn_fold *fold;
     struct cn_buffer frame;
 
@@ -227,12 +228,12 @@ int main(int argc, char **argv)
     double target, measured;
     bool reached = false;
 
-    for (size_t i = 0; argc == 10 && i < sizeof(tasks) / sizeof(tasks[0]); i++)
+    for (size_t i = 0; argc >= 10 && i < sizeof(tasks) / sizeof(tasks[0]); i++)
         if (strcmp(argv[1], tasks[i].name) == 0)
             bench.task = &tasks[i];
     if (!bench.task) {
         fprintf(stderr, "usage: bench_learning digits|text MODEL DATA_DIRECTORY SEED STEPS ROUNDS "
-                        "TARGET UP DOWN\n");
+                        "TARGET UP DOWN [SNAPSHOT]\n");
         return 2;
     }
     bench.steps = (uint32_t)strtoul(argv[5], NULL, 10);
@@ -240,6 +241,7 @@ int main(int argc, char **argv)
     target = strtod(argv[7], NULL);
     parse_rule(argv[8], &bench.up);
     parse_rule(argv[9], &bench.down);
+    bench.snapshot = argc > 10 ? (uint32_t)strtoul(argv[10], NULL, 10) : 0;
     open_bench(&bench, argv[2], argv[3], strtoull(argv[4], NULL, 10));
     for (uint32_t round = 1; round <= rounds && !reached; round++) {
         do_round(&bench, round);

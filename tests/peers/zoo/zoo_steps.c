@@ -74,12 +74,16 @@ static void write_row(const struct zoo *zoo, const char *what, const float *valu
 
 static void write_gradients(struct zoo *zoo, double weight)
 {
-    size_t count = cn_trainer_layout(zoo->trainer)->total;
-    float *lent, *mean = malloc(count * sizeof(*mean) + 1);
+    const struct cn_layout *layout = cn_trainer_layout(zoo->trainer);
+    float *lent, *mean = calloc(layout->total + 1, sizeof(*mean));
 
     require(zoo, cn_trainer_gradients(zoo->trainer, &lent), "gradients");
-    for (size_t i = 0; mean && i < count; i++)
-        mean[i] = (float)((double)lent[i] / weight);
+    for (size_t t = 0; mean && t < layout->tensor_count; t++) {
+        size_t place = cn_trainer_gradient_place(zoo->trainer, t);
+
+        for (size_t i = 0; place != SIZE_MAX && i < layout->tensors[t].count; i++)
+            mean[layout->tensors[t].offset + i] = (float)((double)lent[place + i] / weight);
+    }
     write_row(zoo, "gradients", mean);
     free(mean);
 }

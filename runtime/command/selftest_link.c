@@ -1,0 +1,181 @@
+// selftest_link.c - registers at the aggregator as a node does, and fetches the newest version.
+//
+// A board has one session: with a node running, the test would end its session, so it is left out.
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/command/selftest.h"
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+#include "runtime/port/store.h"
+
+#define LIMIT_MS 15000
+#define POLL_MS 20
+#define VERSION_MAX (1u << 30)
+
+struct trial {
+    struct cn_link *link;
+    cJSON *object;
+    uint64_t begun_us, fetch_us;
+    uint64_t size; // of what is fetched; 0: nothing yet
+    bool registered, fetched, refused;
+    char why[160]; // what the link said last
+};
+
+static void add(cJSON *object, const char *name, double value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.5g", value);
+    cJSON_AddRawToObject(object, name, text);
+}
+
+static cn_err fetch(struct trial *trial, const struct cn_round_info *round)
+{
+    if (trial->size || !round->version_size)
+        return CN_OK;
+    trial->size = round->version_size;
+    trial->fetch_us = cn_platform_now_us();
+    return trial->link->ops->fetch(trial->link, round->version_digest, trial->size, VERSION_MAX);
+}
+
+static cn_err take_event(struct trial *trial, const struct cn_link_event *event)
+{
+    switch (event->type) {
+    case CN_LINK_REGISTERED:
+        trial->registered = true;
+        add(trial->object, "register_ms", (double)(cn_platform_now_us() - trial->begun_us) / 1000);
+        return trial->link->ops->watch(trial->link, true);
+    case CN_LINK_ROUND:
+        return fetch(trial, event->round);
+    case CN_LINK_FETCHED:
+        trial->fetched = true;
+        trial->fetch_us = cn_platform_now_us() - trial->fetch_us;
+        return CN_OK;
+    case CN_LINK_REFUSED:
+        trial->refused = true;
+        snprintf(trial->why, sizeof(trial->why), "%s", event->text);
+        return CN_OK;
+    case CN_LINK_DOWN:
+        snprintf(trial->why, sizeof(trial->why), "%s", event->text);
+        return CN_OK;
+    default:
+        return CN_OK;
+    }
+}
+
+static cn_err wait_for_answers(struct trial *trial)
+{
+    uint64_t until_ms = cn_platform_now_ms() + LIMIT_MS;
+    cn_err err = CN_OK;
+
+    while (!err && !trial->fetched && !trial->refused && cn_platform_now_ms() < until_ms) {
+        struct pollfd ready = {.fd = trial->link->ops->descriptor(trial->link), .events = POLLIN};
+        struct cn_link_event event;
+
+        poll(&ready, 1, POLL_MS);
+        while (!(err = trial->link->ops->poll(trial->link, &event)))
+            if ((err = take_event(trial, &event)))
+                return err;
+        err = err == CN_EAGAIN ? CN_OK : err;
+    }
+    return err ? err : trial->registered ? CN_OK : trial->refused ? CN_EAUTH : CN_ETIMEOUT;
+}
+
+static void add_measures(const struct trial *trial)
+{
+    struct cn_link_measure measure;
+
+    trial->link->ops->measure(trial->link, &measure);
+    if (measure.rtt_us)
+        add(trial->object, "rtt_ms", (double)measure.rtt_us / 1000);
+    if (measure.rtt_us)
+        add(trial->object, "loss", measure.loss);
+    if (trial->fetched) {
+        add(trial->object, "fetched_bytes", (double)trial->size);
+        add(trial->object, "down_mbit_s",
+            (double)trial->size * 8 / (double)(trial->fetch_us ? trial->fetch_us : 1));
+    } else if (measure.down_bps > 0) { // a large model on a thin link: so far
+        add(trial->object, "down_mbit_s", measure.down_bps / 1e6);
+    }
+}
+
+static cn_err enlist(const struct cn_settings *settings, struct cn_link *link)
+{
+    struct cn_registration registration = {
+        .cpu_count = cn_platform_cpu_count(),
+        .memory = settings->memory_limit,
+        .power_mw = settings->power_mw,
+        .member_count = settings->group.member_count,
+    };
+
+    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
+    for (uint32_t i = 0; i < settings->group.member_count; i++)
+        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
+    return link->ops->enlist(link, &registration);
+}
+
+static cn_err try_link(const struct cn_selftest *test, const uint8_t key[CN_KEY_SIZE],
+                       cJSON *object)
+{
+    const struct cn_settings *settings = test->settings;
+    struct cn_link_config config = {
+        .board = settings->name,
+        .address_count = settings->address_count,
+        .uplink_bps = settings->uplink_bps,
+    };
+    struct trial trial = {.object = object, .begun_us = cn_platform_now_us()};
+    cn_err err;
+
+    memcpy(config.key, key, CN_KEY_SIZE);
+    for (uint32_t i = 0; i < settings->address_count; i++)
+        config.addresses[i] = settings->addresses[i];
+    err = test->ports->link->open(&config, &trial.link);
+    cn_crypto_wipe(config.key, sizeof(config.key));
+    if (err)
+        return err;
+    err = enlist(settings, trial.link);
+    if (!err)
+        err = wait_for_answers(&trial);
+    cJSON_AddStringToObject(object, "state",
+                            trial.registered ? "registered"
+                            : trial.refused  ? "refused"
+                                             : "no answer");
+    if (err && trial.why[0])
+        cJSON_AddStringToObject(object, "error", trial.why);
+    add_measures(&trial);
+    trial.link->ops->close(trial.link);
+    return err;
+}
+
+cn_err cn_selftest_link(const struct cn_selftest *test, cJSON *report)
+{
+    uint8_t key[CN_KEY_SIZE];
+    static struct cn_diag diag;
+    struct cn_store *store = NULL;
+    cJSON *object;
+    cn_err err;
+
+    if (!test->settings)
+        return CN_OK;
+    object = cJSON_AddObjectToObject(report, "link");
+    err = cn_platform_open_store(test->settings->state, &store);
+    if (err == CN_EEXIST) {
+        cJSON_AddStringToObject(object, "state",
+                                "not tried: a node is running; see cairn-node status");
+        return CN_OK;
+    }
+    cn_diag_init(&diag);
+    if (!err)
+        err = test->ports->load_link_key(test->settings, &diag, key);
+    cn_command_print_diag(&diag);
+    if (!err)
+        err = try_link(test, key, object);
+    cn_crypto_wipe(key, sizeof(key));
+    if (err && !cJSON_GetObjectItem(object, "error"))
+        cJSON_AddStringToObject(object, "error", cn_err_text(err));
+    if (store)
+        store->ops->close(store);
+    return err;
+}

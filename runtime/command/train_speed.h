@@ -1,0 +1,16 @@
+// train_speed.h - how fast a device trains a model, on made-up samples.
+#pragma once
+
+#include "runtime/engine/trainer.h"
+
+struct cn_train_speed {
+    double open_ms, median_ms, best_ms; // of opening the model, and of a step
+    double samples_per_s;               // by the median
+    uint64_t planned;                   // bytes
+    size_t parameters;
+};
+
+// Opens the model and times up to 200 steps, limit_us long at most. Mistakes of the model are in
+// diag.
+cn_err cn_train_speed(const struct cn_trainer_config *config, const uint8_t *model, size_t size,
+                      uint64_t limit_us, struct cn_diag *diag, struct cn_train_speed *speed);

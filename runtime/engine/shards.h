@@ -1,0 +1,44 @@
+// shards.h - files that come one after the other: what a * in a path stands for.
+//
+// The last part of a path may have one *, as in "spool/*.npz:x" or "spool/images-*.npy". All text
+// that it can stand for and that does not begin with a dot is the name of a shard; a shard is there
+// when all its files are (of inputs and labels, with the same name). So a file becomes visible by
+// renaming it, from a name that does not fit, when it is complete.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+#define CN_SHARD_NAME_SIZE 128
+#define CN_SHARD_PATH_SIZE 1024
+
+struct cn_shard {
+    char name[CN_SHARD_NAME_SIZE]; // "" for plain files
+    bool apart;                    // all of it is held out
+    bool refused;                  // damaged, or not of this model: left out while it is there
+    uint64_t bytes;                // of all its files, and their CRC-32: to know it again
+    uint32_t checksum;
+};
+
+struct cn_shards {
+    struct cn_shard *items; // owned
+    size_t count;
+};
+
+void cn_shards_deinit(struct cn_shards *shards);
+cn_err cn_shards_add(struct cn_shards *shards, const struct cn_shard *shard);
+
+// The entry with this name, or NULL.
+const struct cn_shard *cn_shards_get(const struct cn_shards *shards, const char *name, bool apart);
+
+bool cn_shards_is_pattern(const char *path);
+
+// Adds what the path's * stands for in its folder, in the order of names. CN_EINVAL when there is a
+// second *, or one before the last part.
+cn_err cn_shards_find(const char *path, bool apart, struct cn_shards *shards);
+
+// The path with name in place of the *; as it is without one. CN_ERANGE when it is too long.
+cn_err cn_shards_path(const char *path, const char *name, char result[CN_SHARD_PATH_SIZE]);

@@ -1,0 +1,79 @@
+// session_reduce.h - a step's gradients and votes over the group. Private to
+// runtime/round/session*.c.
+//
+// Gradients are reduced in buckets, in the order in which the backward pass finishes them: a thread
+// of the group's queue reduces one while this one computes the next. All members cut the same
+// buckets; rank 0 says how large they are.
+#pragma once
+
+#include "runtime/group/bucket_tuner.h"
+#include "runtime/group/queue.h"
+#include "runtime/round/session.h"
+
+// What one step took, in microseconds of the platform's clock.
+struct cn_step_times {
+    uint64_t begun, computed, reduced, voted, applied;
+};
+
+// A member's step for the timeline, on rank 0's clock; only whole int64 numbers, as they travel.
+enum {
+    CN_TRACE_JOINED, // the epoch
+    CN_TRACE_BEGUN,
+    CN_TRACE_COMPUTED,
+    CN_TRACE_REDUCED,
+    CN_TRACE_VOTED,
+    CN_TRACE_APPLIED,
+    CN_TRACE_TIMES
+};
+
+struct cn_trace_row {
+    int64_t at[CN_TRACE_TIMES];
+    int64_t buckets;
+    int64_t bucket[CN_TRAINER_BUCKETS][2]; // begin, end
+};
+
+struct cn_reducer {
+    struct cn_collective *collective;
+    struct cn_queue *queue;
+    struct cn_trainer *trainer;
+    uint32_t rank, size;
+    uint32_t members[CN_GROUP_MAX]; // by rank: number in the profile's list
+    bool measured;                  // rank 0 chooses the buckets from what calls take
+    size_t bucket;                  // bytes
+    struct cn_bucket_tuner tuner;
+
+    // Of this step.
+    uint32_t posted; // buckets
+    struct cn_work works[CN_TRAINER_BUCKETS];
+    cn_err err; // of posting
+
+    // For the timeline.
+    uint64_t joined_us;
+    bool compared;    // the clocks
+    int64_t ahead_us; // rank 0's clock
+    struct cn_trace_row rows[CN_GROUP_MAX];
+};
+
+// Takes the buckets of a step as the trainer tells of them.
+void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink);
+
+// Hands over what the trainer did not tell of, and returns when all gradients are reduced.
+cn_err cn_reducer_finish(struct cn_reducer *reducer);
+
+// Ends the collective and returns when nothing uses the gradients any more.
+void cn_reducer_cancel(struct cn_reducer *reducer);
+
+// After a step: what its calls took.
+void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *times);
+
+// Rank 0's choice for the steps that follow.
+size_t cn_reducer_choose(struct cn_reducer *reducer, const struct cn_step_times *times);
+
+// Collects what all members did in a step, and writes it where a timeline is wanted.
+cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *times);
+
+// At the end of an epoch.
+void cn_session_trace_epoch(const struct cn_session *session);
+
+// All members cut buckets anew.
+cn_err cn_reducer_cut(struct cn_reducer *reducer, size_t bucket);

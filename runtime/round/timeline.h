@@ -1,0 +1,34 @@
+// timeline.h - a Chrome trace of steps: what each member of the group did when.
+//
+// The file is JSON in the "Trace Event Format" (array form), for chrome://tracing and Perfetto. A
+// member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes. All times are on the
+// clock of the board that writes. Threading: one thread at a time.
+#pragma once
+
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+struct cn_timeline;
+
+// A span, microseconds of the writer's clock since boot.
+struct cn_timeline_span {
+    const char *name; // without quotes and backslashes
+    uint32_t member;  // number in the group
+    uint32_t row;
+    int64_t begin_us, end_us;
+    uint64_t number; // of the step or epoch
+    uint64_t bytes;  // 0: none
+};
+
+enum { CN_TIMELINE_EPOCHS, CN_TIMELINE_COMPUTE, CN_TIMELINE_WIRE, CN_TIMELINE_VOTES };
+
+cn_err cn_timeline_open(const char *path, struct cn_timeline **timeline);
+
+// Completes the file. CN_EIO when something could not be written. NULL is accepted.
+cn_err cn_timeline_close(struct cn_timeline *timeline);
+
+// Names a member; once for each is enough.
+void cn_timeline_name(struct cn_timeline *timeline, uint32_t member, const char *name);
+
+void cn_timeline_add(struct cn_timeline *timeline, const struct cn_timeline_span *span);

@@ -1,0 +1,54 @@
+"""From a base image to the image of one board, as a user does it, for the boot tests."""
+
+import glob
+import os
+import shutil
+import subprocess
+
+from cluster import DIGITS, SOURCE
+
+BOARD_TYPE = "qemu-virt-arm64"
+
+
+def make_base(kind, path):
+    """The recipe's image, "small" or "full", and its kernel beside it."""
+    subprocess.run([os.path.join(SOURCE, "boards", BOARD_TYPE, "image", kind), path], check=True)
+    return path
+
+
+def make_packages(guest_build, folder, *names):
+    """The .deb files of the programs named, by name."""
+    subprocess.run(["cpack", "--config", os.path.join(guest_build, "CPackConfig.cmake"), "-B", folder],
+                   check=True, capture_output=True)
+    return {name: glob.glob(os.path.join(folder, f"{name}_*.deb"))[0] for name in names}
+
+
+def path_with(host_bin):
+    return {**os.environ, "PATH": f"{host_bin}:{os.environ['PATH']}"}
+
+
+def flash(cluster, host_bin, base, name, site, packages, group, adds=()):
+    """The image of a board with the samples of board-1 or of its own name; cairn-flash's words are printed."""
+    image = cluster.path(f"{name}.img")
+    samples = name if os.path.exists(os.path.join(DIGITS, f"{name}-images.npy")) else "board-1"
+    adds = {os.path.join(DIGITS, f"{samples}-images.npy"): "/data/images.npy",
+            os.path.join(DIGITS, f"{samples}-labels.npy"): "/data/labels.npy", **dict(adds)}
+    cluster.write(f"{name}.site.yaml", site)
+    result = subprocess.run(
+        [os.path.join(host_bin, "cairn-flash"), "image", "--base", base, "--site", f"{name}.site.yaml",
+         "--board", BOARD_TYPE, "--name", name, "--gateway", "gateway.yaml", "--group", group,
+         *(word for package in packages for word in ("--deb", package)),
+         *(word for source, to in adds.items() for word in ("--add", f"{source}:{to}")), "-o", image],
+        cwd=cluster.directory, env=path_with(host_bin), capture_output=True, text=True)
+    print(result.stdout + result.stderr, end="", flush=True)
+    assert result.returncode == 0
+    assert os.stat(image).st_mode & 0o777 == 0o600, "the image holds a key"
+    shutil.copy(base + ".kernel", image + ".kernel")
+    return image
+
+
+def wait_until_joined(cluster, host_bin, name, timeout):
+    """By cairn-flash wait; its words are printed."""
+    subprocess.run([os.path.join(host_bin, "cairn-flash"), "wait", "--name", name, "--gateway",
+                    cluster.path("gateway.yaml"), "--timeout", f"{timeout} s"], check=True, cwd=cluster.directory,
+                   env=path_with(host_bin))

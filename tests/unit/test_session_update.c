@@ -1,0 +1,342 @@
+// From the order for a round to its frame and what waits: a board alone, on few samples.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ports/cpu/compute_cpu.h"
+#include "runtime/group/solo.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/session_update.h"
+#include "runtime/update/version.h"
+
+#define TORCH CAIRN_TEST_DATA "/torch/batch-norm-1d-"
+
+struct world {
+    char *directory;
+    struct cn_job job;
+    struct cn_settings settings;
+    struct cn_mapping model;
+    struct cn_store *store;
+    struct cn_session *session;
+    struct cn_collective *alone;
+};
+
+static int set_up(void **state)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    struct cn_data_paths *data = &world->settings.data[0];
+
+    *state = world;
+    world->directory = strdup("/tmp/cairn-session-XXXXXX");
+    if (!world->directory || !mkdtemp(world->directory))
+        return -1;
+    snprintf(world->settings.state, CN_PATH_SIZE, "%s/state", world->directory);
+    world->settings.threads = 1;
+    world->settings.data_count = 1;
+    snprintf(data->name, sizeof(data->name), "samples");
+    snprintf(data->inputs, CN_PATH_SIZE, TORCH "inputs.npy");
+    snprintf(data->labels, CN_PATH_SIZE, TORCH "labels.npy");
+    world->job = (struct cn_job){
+        .seed = 1,
+        .data_set = "samples",
+        .scale = 1,
+        .batch = 16,
+        .accumulate = 1,
+        .local_steps = 3,
+        .learning_rate = 0.05,
+        .momentum = 0.9,
+        .up = {.mode = CN_UPDATE_Q8},
+        .stale_rounds = 3,
+        .stale_decay = 0.9,
+    };
+    return cn_platform_map(CAIRN_TEST_DATA "/models/batch-norm-1d.onnx", 1 << 20, &world->model);
+}
+
+static int tear_down(void **state)
+{
+    struct world *world = *state;
+    char command[128];
+
+    cn_session_close(world->session);
+    world->store->ops->close(world->store);
+    cn_collective_solo.close(world->alone);
+    cn_platform_unmap(&world->model);
+    snprintf(command, sizeof(command), "rm -rf %s", world->directory);
+    free(world->directory);
+    free(world);
+    return system(command); // NOLINT(cert-env33-c): a directory of this test
+}
+
+// Version 0, as the aggregator sends it.
+static void install(struct world *world)
+{
+    struct cn_session *session = world->session;
+    struct cn_version_header header = {.count = session->layout->total};
+    size_t size = CN_VERSION_HEADER_SIZE + header.count * sizeof(float);
+    float *values = calloc(header.count, sizeof(*values));
+    uint8_t *bytes = malloc(size);
+    struct cn_session_version version = {.bytes = bytes, .size = size};
+
+    assert_int_equal(cn_onnx_weights(session->onnx, session->layout, values), CN_OK);
+    cn_version_put_header(&header, bytes);
+    memcpy(bytes + CN_VERSION_HEADER_SIZE, values, header.count * sizeof(float));
+    cn_crypto_digest(bytes, size, version.digest);
+    assert_int_equal(cn_session_install(session, world->alone, &version), CN_OK);
+    free(bytes);
+    free(values);
+}
+
+static void open_session(struct world *world)
+{
+    struct cn_session_config config = {
+        .settings = &world->settings,
+        .job = &world->job,
+        .compute = &cn_compute_cpu,
+        .model = world->model.data,
+        .model_size = world->model.size,
+        .run = 9,
+        .group = "lab",
+        .stop_fd = -1,
+    };
+    const struct cn_collective_config alone = {.view = {.size = 1}};
+    static struct cn_diag diag;
+    uint32_t lost;
+
+    assert_int_equal(cn_platform_open_store(world->settings.state, &world->store), CN_OK);
+    config.store = world->store;
+    cn_diag_init(&diag);
+    if (cn_session_open(&config, &diag, &world->session))
+        fail_msg("%s", cn_diag_first(&diag));
+    assert_int_equal(cn_collective_solo.open(&alone, &world->alone, &lost), CN_OK);
+    install(world);
+}
+
+static void begin(struct world *world, uint32_t round)
+{
+    const struct cn_link_measure link = {0};
+    struct cn_round_order order;
+
+    cn_session_plan(world->session, round, &link, 60000, &order);
+    assert_int_equal(cn_session_begin(world->session, &order), CN_OK);
+}
+
+// Trains a round to the end: its frame is in the outbox.
+static void train(struct world *world, uint32_t round)
+{
+    begin(world, round);
+    while (!cn_session_round_done(world->session)) {
+        struct cn_step_flags flags = {0};
+
+        assert_int_equal(cn_session_step(world->session, world->alone, &flags), CN_OK);
+    }
+    assert_int_equal(cn_session_finish(world->session, world->alone), CN_OK);
+}
+
+static const struct cn_tensor_info *find(const struct world *world, const char *name)
+{
+    const struct cn_layout *layout = world->session->layout;
+
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        if (strcmp(layout->tensors[t].name, name) == 0)
+            return &layout->tensors[t];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+static void the_first_rounds_send_more(void **state)
+{
+    static const double expected[] = {0.25, 0.1, 0.04, 0.016, 0.01, 0.01};
+    struct world *world = *state;
+    const struct cn_link_measure link = {0};
+    struct cn_round_order order;
+
+    world->job.up = (struct cn_update_rule){CN_UPDATE_TOPK, 0.01, 2};
+    world->job.warm_up = 4;
+    open_session(world);
+    for (uint32_t round = 1; round <= 6; round++) {
+        cn_session_plan(world->session, round, &link, 60000, &order);
+        assert_true(fabs(order.rule.density - expected[round - 1]) < 1e-12);
+    }
+    world->job.warm_up = 2; // it ends early, never below what the job says
+    cn_session_plan(world->session, 3, &link, 60000, &order);
+    assert_true(order.rule.density == 0.01);
+    world->job.up.density = 0.2;
+    cn_session_plan(world->session, 2, &link, 60000, &order);
+    assert_true(order.rule.density == 0.2);
+}
+
+// Versions that the residual missed, and what is left of it.
+static void a_stale_residual_counts_less_for_each_version_more(void **state)
+{
+    static const struct {
+        uint32_t missed;
+        float left;
+    } cases[] = {{0, 1}, {3, 1}, {4, 0.9f}, {6, 0.9f * 0.9f * 0.9f}};
+    struct world *world = *state;
+
+    open_session(world);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cn_checkpoint *held = &world->session->held;
+        float one = 1, left;
+
+        assert_int_equal(cn_session_allocate_residual(world->session), CN_OK);
+        cn_row_write(&held->residual, 5, 1, &one);
+        held->residual_version = 2;
+        held->version = 2 + cases[i].missed;
+        begin(world, (uint32_t)i + 1);
+        cn_row_read(&held->residual, 5, 1, &left);
+        assert_true(fabsf(left - cases[i].left) < 1e-6f);
+        // It decays once for what it missed, not again in the next round.
+        assert_int_equal(held->residual_version, cases[i].missed > 3 ? held->version : 2);
+        assert_int_equal(cn_session_abandon(world->session, false), CN_OK);
+    }
+}
+
+// A model with a tensor that is large enough to be sparse.
+static void take_digits(struct world *world)
+{
+    struct cn_data_paths *data = &world->settings.data[0];
+
+    snprintf(data->inputs, CN_PATH_SIZE, CAIRN_TEST_DATA "/digits/board-1-images.npy");
+    snprintf(data->labels, CN_PATH_SIZE, CAIRN_TEST_DATA "/digits/board-1-labels.npy");
+    world->job.scale = 0.0625;
+    cn_platform_unmap(&world->model);
+    assert_int_equal(
+        cn_platform_map(CAIRN_TEST_DATA "/digits/digits-mlp.onnx", 1 << 20, &world->model), CN_OK);
+}
+
+static void momentum_of_what_was_sent_is_forgotten(void **state)
+{
+    struct world *world = *state;
+    const struct cn_checkpoint *held;
+    size_t forgotten = 0, kept = 0;
+
+    take_digits(world);
+    world->job.keep_optimizer = true;
+    world->job.up = (struct cn_update_rule){CN_UPDATE_TOPK, 0.05, 2};
+    open_session(world);
+    train(world, 1);
+    held = &world->session->held;
+    for (size_t i = 0; i < held->total; i++) {
+        float change, left;
+
+        cn_row_read(&held->change, i, 1, &change);
+        cn_row_read(&held->next_residual, i, 1, &left);
+        if (change == left) {
+            kept += held->optimizer[i] != 0;
+            continue;
+        }
+        assert_true(held->optimizer[i] == 0);
+        forgotten++;
+    }
+    assert_true(forgotten > 200 && kept > 2000);
+    kept = 0;
+    world->job.up.mode = CN_UPDATE_Q8; // dense modes keep all of it
+    assert_int_equal(cn_session_decide(world->session, CN_VERDICT_LATE, held->base_digest, 0),
+                     CN_OK);
+    train(world, 2);
+    for (size_t i = 0; i < held->total; i++)
+        kept += held->optimizer[i] != 0;
+    assert_true(kept > 3000);
+}
+
+static cn_err take_values(void *context, size_t offset, const float *values, size_t count)
+{
+    memcpy((float *)context + offset, values, count * sizeof(*values));
+    return CN_OK;
+}
+
+static void shared_statistics_travel_and_local_ones_stay(void **state)
+{
+    struct world *world = *state;
+    const struct cn_checkpoint *held;
+    const struct cn_tensor_info *mean;
+    float sent[512], before, after;
+
+    world->job.statistics = CN_STATISTICS_LOCAL;
+    open_session(world);
+    held = &world->session->held;
+    mean = find(world, "1.running_mean");
+    train(world, 1);
+    assert_int_equal(
+        cn_update_decode(held->frame, held->frame_size, world->session->layout, take_values, sent),
+        CN_OK);
+    assert_true(sent[mean->offset] == 0);
+    assert_true(sent[find(world, "5.bias")->offset] != 0);
+    cn_row_read(&held->next_residual, mean->offset, 1, &before);
+    assert_true(before != 0);
+    assert_int_equal(cn_session_decide(world->session, CN_VERDICT_ACCEPTED, held->frame_digest, 0),
+                     CN_OK);
+
+    // The next round begins with the group's own, though its version has others.
+    begin(world, 2);
+    after = held->weights[mean->offset];
+    assert_true(after == held->base[mean->offset] + before);
+    assert_int_equal(cn_session_abandon(world->session, false), CN_OK);
+
+    world->job.statistics = CN_STATISTICS_SHARED;
+    train(world, 3);
+    assert_int_equal(
+        cn_update_decode(held->frame, held->frame_size, world->session->layout, take_values, sent),
+        CN_OK);
+    assert_true(sent[mean->offset] != 0);
+}
+
+// Round for round what waits is that in float32, rounded; nothing is lost on the way.
+static void a_residual_in_halves_keeps_what_was_left_out(void **state)
+{
+    struct world *world = *state;
+    struct cn_checkpoint *held;
+    float *sent, *change, *waiting;
+    size_t total;
+
+    world->job.options.residual = CN_RESIDUAL_BF16;
+    world->job.up.mode = CN_UPDATE_SIGN;
+    open_session(world);
+    held = &world->session->held;
+    total = held->total;
+    sent = calloc(3 * total, sizeof(*sent));
+    change = sent + total;
+    waiting = change + total;
+    for (uint32_t round = 1; round <= 3; round++) {
+        train(world, round);
+        assert_true(held->residual.half && held->next_residual.half && held->change.half);
+        assert_int_equal(cn_row_width(&held->next_residual), 2);
+        assert_int_equal(cn_session_change(world->session, change), CN_OK);
+        cn_row_add(&held->residual, 0, total, change);
+        assert_int_equal(cn_update_decode(held->frame, held->frame_size, world->session->layout,
+                                          take_values, sent),
+                         CN_OK);
+        cn_row_read(&held->next_residual, 0, total, waiting);
+        for (size_t i = 0; i < total; i++) {
+            float left = change[i] - sent[i];
+
+            assert_true(fabsf(waiting[i] - left) <= fabsf(left) / 256);
+        }
+        assert_int_equal(
+            cn_session_decide(world->session, CN_VERDICT_ACCEPTED, held->frame_digest, 0), CN_OK);
+    }
+    free(sent);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_first_rounds_send_more),
+        TEST(a_stale_residual_counts_less_for_each_version_more),
+        TEST(momentum_of_what_was_sent_is_forgotten),
+        TEST(shared_statistics_travel_and_local_ones_stay),
+        TEST(a_residual_in_halves_keeps_what_was_left_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
