@@ -4,11 +4,21 @@
 
 #include "runtime/port/crypto.h"
 
-#define MAGIC "cairnds1"
 #define HEADER_SIZE 28
 #define ENTRY_SIZE 14 // without the name
 
+static const uint8_t magic[8] = {'c', 'a', 'i', 'r', 'n', 'd', 's', '1'};
+
 enum { APART = 1, REFUSED = 2 };
+
+static void put_header(const struct cn_shard_list *list, uint8_t header[HEADER_SIZE])
+{
+    memcpy(header, magic, 8);
+    cn_put_u64(header + 8, list->run);
+    cn_put_u32(header + 16, list->lineage);
+    cn_put_u32(header + 20, list->round);
+    cn_put_u32(header + 24, (uint32_t)list->shards.count);
+}
 
 static cn_err put_entry(const struct cn_shard *shard, struct cn_buffer *out)
 {
@@ -30,11 +40,7 @@ cn_err cn_shard_list_encode(const struct cn_shard_list *list, struct cn_buffer *
     size_t start = out->size;
     cn_err err;
 
-    memcpy(header, MAGIC, 8);
-    cn_put_u64(header + 8, list->run);
-    cn_put_u32(header + 16, list->lineage);
-    cn_put_u32(header + 20, list->round);
-    cn_put_u32(header + 24, (uint32_t)list->shards.count);
+    put_header(list, header);
     err = cn_buffer_append(out, header, sizeof(header));
     for (size_t i = 0; !err && i < list->shards.count; i++)
         err = put_entry(&list->shards.items[i], out);
@@ -85,7 +91,7 @@ cn_err cn_shard_list_decode(const uint8_t *bytes, size_t size, struct cn_shard_l
     cn_err err;
 
     *list = (struct cn_shard_list){.round = 0};
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, MAGIC, 8) != 0)
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, 8) != 0)
         return CN_EFORMAT;
     size -= CN_DIGEST_SIZE;
     cn_crypto_digest(bytes, size, digest);
