@@ -390,7 +390,7 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
         return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
     client->base.stats.bytes_up += size;
-    if (!request->silent && !client->asked_us)
+    if (!request->silent && !request->probe && !client->asked_us)
         client->asked_us = cn_platform_now_us();
     return CN_OK;
 }

@@ -18,6 +18,7 @@ struct cn_exchange_request {
     size_t size;
     bool silent;  // no answer wanted, unless it is an error
     bool observe; // with GET: notifications follow under the same tag
+    bool probe;   // may be too large for the path: no answer does not mean that nobody is there
 };
 
 struct cn_exchange_reply {
