@@ -1,4 +1,5 @@
-// coap_world.h - the CoAP server and client on the loopback interface, both in this thread; for tests.
+// coap_world.h - the CoAP server and client on the loopback interface, both in this thread; for
+// tests.
 #pragma once
 
 #include <arpa/inet.h>
@@ -37,7 +38,7 @@ struct world {
 };
 
 static inline void get_value(void *context, const struct cn_coap_request *request,
-                      struct cn_coap_reply *reply)
+                             struct cn_coap_reply *reply)
 {
     struct world *world = context;
 
@@ -47,7 +48,7 @@ static inline void get_value(void *context, const struct cn_coap_request *reques
 }
 
 static inline void put_value(void *context, const struct cn_coap_request *request,
-                      struct cn_coap_reply *reply)
+                             struct cn_coap_reply *reply)
 {
     struct world *world = context;
 
@@ -61,7 +62,7 @@ static inline void put_value(void *context, const struct cn_coap_request *reques
 }
 
 static inline void get_much(void *context, const struct cn_coap_request *request,
-                     struct cn_coap_reply *reply)
+                            struct cn_coap_reply *reply)
 {
     (void)context;
     reply->code = CN_COAP_CONTENT;
