@@ -7,16 +7,17 @@
 #include "runtime/port/crypto.h"
 
 #define LIST_FILE "data.list"
-#define LIST_MAGIC "cairnds1"
 #define LIST_MAX ((size_t)64 << 20)
 #define HEADER_SIZE 28
 #define ENTRY_SIZE 14 // without the name
+
+static const uint8_t list_magic[8] = "cairnds1"; // the digit is the version
 
 enum { APART = 1, REFUSED = 2 };
 
 static void put_header(const struct cn_session *session, size_t count, uint8_t header[HEADER_SIZE])
 {
-    memcpy(header, LIST_MAGIC, 8);
+    memcpy(header, list_magic, sizeof(list_magic));
     cn_put_u64(header + 8, session->config.run);
     cn_put_u32(header + 16, session->config.lineage);
     cn_put_u32(header + 20, session->shards_round);
@@ -91,7 +92,7 @@ static cn_err parse_list(struct cn_session *session, const uint8_t *bytes, size_
 {
     uint8_t digest[CN_DIGEST_SIZE];
 
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, LIST_MAGIC, 8) != 0)
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, list_magic, sizeof(list_magic)) != 0)
         return CN_EFORMAT;
     size -= CN_DIGEST_SIZE;
     cn_crypto_digest(bytes, size, digest);
