@@ -19,17 +19,17 @@ uint32_t cn_sim_group_draw(struct cn_sim_group *group, uint32_t below)
 void cn_sim_group_start(struct cn_sim_group *group, uint32_t index)
 {
     struct cn_sim_node *node = &group->nodes[index];
-    struct cn_membership_config config = {.self = index,
-                                          .count = group->count,
-                                          .form_ms = CN_SIM_FORM_MS,
-                                          .rejoin_ms = CN_SIM_REJOIN_MS,
-                                          .min_members = group->min_members,
-                                          .boot_id =
-                                              ((uint64_t)cn_sim_group_draw(group, UINT32_MAX) << 8) + index};
+    struct cn_membership_config config = {
+        .self = index,
+        .count = group->count,
+        .form_ms = CN_SIM_FORM_MS,
+        .rejoin_ms = CN_SIM_REJOIN_MS,
+        .min_members = group->min_members,
+        .boot_id = ((uint64_t)cn_sim_group_draw(group, UINT32_MAX) << 8) + index};
 
     memcpy(config.job, node->job, sizeof(config.job));
     if (cn_membership_open(&config, node->persisted_epoch, &node->tag, group->now_ms,
-                                        &node->membership) != CN_OK)
+                           &node->membership) != CN_OK)
         abort();
 }
 
@@ -70,7 +70,8 @@ static bool are_apart(const struct cn_sim_group *group, uint32_t a, uint32_t b)
     return ((group->island >> a) & 1) != ((group->island >> b) & 1);
 }
 
-static void post(struct cn_sim_group *group, uint32_t from, uint32_t to, const uint8_t *bytes, size_t size)
+static void post(struct cn_sim_group *group, uint32_t from, uint32_t to, const uint8_t *bytes,
+                 size_t size)
 {
     uint32_t copies = 1 + (cn_sim_group_draw(group, 100) < group->copy_percent);
 
@@ -79,12 +80,14 @@ static void post(struct cn_sim_group *group, uint32_t from, uint32_t to, const u
     for (uint32_t i = 0; i < copies; i++) {
         struct cn_sim_flying *flying = &group->flying[group->flying_count];
 
-        if (cn_sim_group_draw(group, 100) < group->loss_percent || group->flying_count == CN_SIM_FLYING)
+        if (cn_sim_group_draw(group, 100) < group->loss_percent ||
+            group->flying_count == CN_SIM_FLYING)
             continue;
-        *flying = (struct cn_sim_flying){.due_ms = group->now_ms + 1 + cn_sim_group_draw(group, group->delay_ms),
-                                  .from = from,
-                                  .to = to,
-                                  .size = size};
+        *flying = (struct cn_sim_flying){.due_ms = group->now_ms + 1 +
+                                                   cn_sim_group_draw(group, group->delay_ms),
+                                         .from = from,
+                                         .to = to,
+                                         .size = size};
         memcpy(flying->bytes, bytes, size);
         group->flying_count++;
     }
@@ -244,7 +247,8 @@ static void run_node(struct cn_sim_group *group, uint32_t index)
     take_view(group, index);
     if (node->membership && cn_membership_persist(node->membership, &epoch)) {
         if (group->crash_permille && cn_sim_group_draw(group, 100) == 0) {
-            cn_sim_group_crash(group, index, 500); // between deciding and persisting: nobody saw the number
+            cn_sim_group_crash(group, index,
+                               500); // between deciding and persisting: nobody saw the number
             return;
         }
         if (epoch <= node->persisted_epoch)

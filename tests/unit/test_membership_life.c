@@ -46,7 +46,8 @@ static void a_member_without_a_sign_of_life_is_lost_in_less_than_two_seconds(voi
 
 static void a_member_that_works_slowly_but_answers_is_not_lost(void **state)
 {
-    struct cn_sim_group *group = create_watched(1, 3); // nobody gets on with its step in a silent ring
+    struct cn_sim_group *group =
+        create_watched(1, 3); // nobody gets on with its step in a silent ring
 
     (void)state;
     group->loss_percent = 10;
