@@ -157,6 +157,20 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
     }
 }
 
+static void on_again(void *context, uint64_t tag)
+{
+    struct link *link = context;
+    uint64_t now_us = cn_platform_now_us();
+
+    cn_call_again(&link->registrar.asking, tag, now_us);
+    cn_call_again(&link->registrar.keying, tag, now_us);
+    cn_call_again(&link->watch.asking, tag, now_us);
+    if (link->download)
+        cn_download_again(link->download, tag, now_us);
+    if (link->upload)
+        cn_upload_again(link->upload, tag, now_us);
+}
+
 // ---- poll
 
 static void tell_state(struct link *link)
@@ -451,6 +465,7 @@ static void init(struct link *link, const struct cn_link_config *config)
     snprintf(link->board, sizeof(link->board), "%s", config->board);
     link->uplink_bps = config->uplink_bps;
     link->exchange->sink = on_reply;
+    link->exchange->again = on_again;
     link->exchange->context = link;
     link->told = CN_EXCHANGE_UP; // nothing to tell about a link that just works
     cn_registrar_init(&link->registrar, link->board, &link->events, link->exchange, &link->rtt,

@@ -13,3 +13,8 @@ bool cn_bucket_take(struct cn_bucket *bucket, double rate, double amount, uint64
     bucket->level += amount;
     return true;
 }
+
+void cn_bucket_charge(struct cn_bucket *bucket, double amount)
+{
+    bucket->level += amount;
+}

@@ -13,3 +13,6 @@ struct cn_bucket {
 
 // Takes amount when less than the burst was taken lately. rate: tokens a second; 0: no limit.
 bool cn_bucket_take(struct cn_bucket *bucket, double rate, double amount, uint64_t now_ms);
+
+// Takes what was granted before its amount was known, also beyond the burst.
+void cn_bucket_charge(struct cn_bucket *bucket, double amount);

@@ -48,6 +48,14 @@ static uint64_t tag(const struct cn_call *call)
     return (uint64_t)call->kind << 56 | (uint64_t)(call->number & 0xffffff) << 32 | call->attempt;
 }
 
+void cn_call_again(struct cn_call *call, uint64_t named, uint64_t now_us)
+{
+    if (!call->active || named != tag(call))
+        return;
+    cn_rtt_add(call->rtt, now_us - call->sent_us);
+    cn_call_hurry(call);
+}
+
 // The wait is drawn from [0.75, 1.5] time-outs, doubled for each repetition.
 static uint64_t timeout_us(struct cn_call *call)
 {

@@ -37,6 +37,9 @@ void cn_call_stop(struct cn_call *call);
 // Repeats at once: there is a new session.
 void cn_call_hurry(struct cn_call *call);
 
+// The last transmission arrived, and its answer is held back until the next (cn_exchange_again).
+void cn_call_again(struct cn_call *call, uint64_t tag, uint64_t now_us);
+
 // Sends when it is due; lowers *wake_us to when it will be.
 void cn_call_step(struct cn_call *call, uint64_t now_us, uint64_t *wake_us);
 

@@ -115,9 +115,12 @@ static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *se
     client->asked_us = 0;
     client->retry.tries = 0; // only an answer shows that a session works
     client->base.stats.bytes_down += cn_coap_message_size(received);
-    if (take_echo(client, received))
-        return COAP_RESPONSE_OK; // as if it were lost: the request comes again
     memcpy(&reply.tag, token.s, TAG_SIZE);
+    if (take_echo(client, received)) {
+        if (client->base.again)
+            client->base.again(client->base.context, reply.tag);
+        return COAP_RESPONSE_OK;
+    }
     coap_get_data(received, &reply.size, &reply.body);
     read_options(received, &reply);
     return client->base.sink(client->base.context, &reply) ? COAP_RESPONSE_OK : COAP_RESPONSE_FAIL;
@@ -387,7 +390,7 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
         return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
     client->base.stats.bytes_up += size;
-    if (!request->silent && !client->asked_us)
+    if (!request->silent && !request->probe && !client->asked_us)
         client->asked_us = cn_platform_now_us();
     return CN_OK;
 }

@@ -299,44 +299,50 @@ static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
     }
 }
 
-// Bulk is charged for both ways at once: the answer to a GET is as large as what it asks for.
-static bool within_limits(struct cn_coap_server *server, struct session *session,
-                          const coap_pdu_t *pdu, const char *path)
+static bool is_bulk(const struct cn_coap_server *server, const coap_pdu_t *pdu, const char *path)
 {
     const struct cn_coap_route *route = cn_route_find(
         server->config.routes, server->config.route_count, (unsigned)coap_pdu_get_code(pdu), path);
-    uint64_t now_ms = cn_platform_now_ms();
 
-    if (!route || !route->bulk)
-        return cn_bucket_take(&session->board->requests, server->config.requests_per_s, 1, now_ms);
-    return cn_bucket_take(&session->board->bulk, (double)server->config.bulk_per_s,
-                          (double)cn_coap_message_size(pdu), now_ms);
+    return route && route->bulk;
+}
+
+static bool within_limits(const struct cn_coap_server *server, struct board *board, size_t size,
+                          bool bulk)
+{
+    return cn_bucket_take(bulk ? &board->bulk : &board->requests,
+                          bulk ? (double)server->config.bulk_per_s : server->config.requests_per_s,
+                          bulk ? (double)size : 1, cn_platform_now_ms());
 }
 
 static void handle(struct cn_coap_server *server, struct session *session, const coap_pdu_t *pdu,
                    struct cn_coap_request *request)
 {
     bool stream = coap_session_get_proto(session->coap) == COAP_PROTO_TLS;
+    size_t size = cn_coap_message_size(pdu);
     char path[PATH_SIZE];
+    bool bulk;
 
-    server->stats.bytes_in += cn_coap_message_size(pdu);
+    server->stats.bytes_in += size;
     request->board = session->board->name;
     request->reply_max = stream ? CN_COAP_BODY_MAX : CN_COAP_DATAGRAM_MAX;
     coap_get_data(pdu, &request->size, &request->body);
     if (!read_path(pdu, path)) {
         cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
-    } else if (!within_limits(server, session, pdu, path)) {
+        return;
+    }
+    bulk = is_bulk(server, pdu, path);
+    if (!within_limits(server, session->board, size, bulk)) {
         cn_coap_reply_error(&server->reply, CN_COAP_TOO_MANY, "too much at once");
         server->reply.max_age_s = LIMIT_S;
         if (!request->wants_reply)
             server->reply.code = CN_COAP_SILENT; // as if it were lost
-    } else {
-        cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
-                          (unsigned)coap_pdu_get_code(pdu), path, request, &server->reply);
+        return;
     }
-    // The answer to a GET in bulk is charged with the next request.
-    cn_bucket_take(&session->board->bulk, (double)server->config.bulk_per_s,
-                   (double)server->reply.size, cn_platform_now_ms());
+    cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
+                      (unsigned)coap_pdu_get_code(pdu), path, request, &server->reply);
+    if (bulk) // the request was small, its answer may be a part of a model
+        cn_bucket_charge(&session->board->bulk, (double)server->reply.size);
 }
 
 static void turn_away(struct cn_coap_server *server, coap_pdu_t *response)

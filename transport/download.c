@@ -222,6 +222,18 @@ bool cn_download_reply(struct cn_download *download, const struct cn_exchange_re
     return true;
 }
 
+void cn_download_again(struct cn_download *download, uint64_t tag, uint64_t now_us)
+{
+    uint8_t tries;
+    uint32_t parcel;
+
+    if (!cn_transfer_read_tag(&download->transfer, tag, &tries, &parcel) ||
+        parcel >= download->flight.count || download->flight.parcels[parcel].tries != tries)
+        return;
+    cn_rtt_add(download->transfer.rtt, now_us - download->flight.parcels[parcel].mark.sent_us);
+    cn_flight_again(&download->flight, parcel, now_us);
+}
+
 enum cn_download_state cn_download_state(const struct cn_download *download)
 {
     return download->state;

@@ -31,6 +31,9 @@ void cn_download_reconnected(struct cn_download *download);
 bool cn_download_reply(struct cn_download *download, const struct cn_exchange_reply *reply,
                        uint64_t now_us);
 
+// The request with this tag has to be sent again at once (cn_exchange_again).
+void cn_download_again(struct cn_download *download, uint64_t tag, uint64_t now_us);
+
 enum cn_download_state cn_download_state(const struct cn_download *download);
 
 // The content, when finished; valid until close.

@@ -18,6 +18,7 @@ struct cn_exchange_request {
     size_t size;
     bool silent;  // no answer wanted, unless it is an error
     bool observe; // with GET: notifications follow under the same tag
+    bool probe;   // may be too large for the path: no answer does not mean that nobody is there
 };
 
 struct cn_exchange_reply {
@@ -32,6 +33,11 @@ struct cn_exchange_reply {
 
 // Returns false for a reply that nobody waits for; that ends an observation.
 typedef bool cn_exchange_sink(void *context, const struct cn_exchange_reply *reply);
+
+// The request with this tag arrived, but its answer did not come along: it goes to a new address of
+// this board only once that has shown that it is its own, as the next request does. To be sent
+// again at once.
+typedef void cn_exchange_again(void *context, uint64_t tag);
 
 enum cn_exchange_state {
     CN_EXCHANGE_CONNECTING, // at start and for a short while after a loss
@@ -66,6 +72,7 @@ struct cn_exchange_ops {
 struct cn_exchange {
     const struct cn_exchange_ops *ops;
     cn_exchange_sink *sink;
+    cn_exchange_again *again; // NULL: as if the request were lost
     void *context;
 
     int descriptor; // readable when step has work

@@ -198,6 +198,15 @@ static void give_up(struct cn_flight *flight, uint32_t parcel)
     flight->parcels[parcel].order = 0;
 }
 
+void cn_flight_again(struct cn_flight *flight, uint32_t parcel, uint64_t now_us)
+{
+    if (flight->parcels[parcel].state != SENT)
+        return;
+    flight->silences = 0;
+    flight->heard_us = now_us;
+    give_up(flight, parcel);
+}
+
 void cn_flight_lose_all(struct cn_flight *flight)
 {
     while (flight->sent.first != CN_FLIGHT_NONE)

@@ -94,6 +94,9 @@ bool cn_flight_is_done(const struct cn_flight *flight, uint32_t parcel);
 // The parcel has to be sent again: its receiver has lost it.
 void cn_flight_lose(struct cn_flight *flight, uint32_t parcel);
 
+// It was heard of, but its answer is held back: it has to be sent again at once.
+void cn_flight_again(struct cn_flight *flight, uint32_t parcel, uint64_t now_us);
+
 // Nothing in flight will be answered: the session ended.
 void cn_flight_lose_all(struct cn_flight *flight);
 

@@ -85,6 +85,7 @@ static void send_probe(struct cn_path_mtu *search, uint64_t now_us)
         .path = "p",
         .body = zeros,
         .size = bodies[search->probed] + AROUND - ANSWER_AROUND,
+        .probe = true,
     };
 
     request.tag = (uint64_t)search->kind << 56 | ++search->number;

@@ -552,6 +552,20 @@ bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *r
     return true;
 }
 
+// What it carried is there; the status that was asked for is not.
+void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us)
+{
+    uint8_t tries;
+    uint32_t parcel;
+
+    cn_call_again(&upload->call, tag, now_us);
+    if (cn_transfer_read_tag(&upload->transfer, tag, &tries, &parcel) &&
+        parcel < upload->flight.count && upload->flight.parcels[parcel].tries == tries) {
+        upload->must_ask = true;
+        cn_flight_again(&upload->flight, parcel, now_us);
+    }
+}
+
 bool cn_upload_is_stale(const struct cn_upload *upload)
 {
     return upload->stale;

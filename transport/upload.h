@@ -36,6 +36,9 @@ cn_err cn_upload_resize(struct cn_upload *upload, uint32_t chunk_size, uint32_t 
 bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *reply,
                      uint64_t now_us);
 
+// The request with this tag has to be sent again at once (cn_exchange_again).
+void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us);
+
 // The aggregator counts other chunks than this board: its chunk size has changed.
 bool cn_upload_is_stale(const struct cn_upload *upload);
 

@@ -7,18 +7,9 @@
 #define HEADER_SIZE 28
 #define ENTRY_SIZE 14 // without the name
 
-static const uint8_t magic[8] = {'c', 'a', 'i', 'r', 'n', 'd', 's', '1'};
+static const uint8_t magic[8] = "cairnds1"; // the digit is the version
 
 enum { APART = 1, REFUSED = 2 };
-
-static void put_header(const struct cn_shard_list *list, uint8_t header[HEADER_SIZE])
-{
-    memcpy(header, magic, 8);
-    cn_put_u64(header + 8, list->run);
-    cn_put_u32(header + 16, list->lineage);
-    cn_put_u32(header + 20, list->round);
-    cn_put_u32(header + 24, (uint32_t)list->shards.count);
-}
 
 static cn_err put_entry(const struct cn_shard *shard, struct cn_buffer *out)
 {
@@ -40,7 +31,11 @@ cn_err cn_shard_list_encode(const struct cn_shard_list *list, struct cn_buffer *
     size_t start = out->size;
     cn_err err;
 
-    put_header(list, header);
+    memcpy(header, magic, sizeof(magic));
+    cn_put_u64(header + 8, list->run);
+    cn_put_u32(header + 16, list->lineage);
+    cn_put_u32(header + 20, list->round);
+    cn_put_u32(header + 24, (uint32_t)list->shards.count);
     err = cn_buffer_append(out, header, sizeof(header));
     for (size_t i = 0; !err && i < list->shards.count; i++)
         err = put_entry(&list->shards.items[i], out);
@@ -91,7 +86,7 @@ cn_err cn_shard_list_decode(const uint8_t *bytes, size_t size, struct cn_shard_l
     cn_err err;
 
     *list = (struct cn_shard_list){.round = 0};
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, 8) != 0)
+    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0)
         return CN_EFORMAT;
     size -= CN_DIGEST_SIZE;
     cn_crypto_digest(bytes, size, digest);

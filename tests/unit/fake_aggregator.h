@@ -13,7 +13,9 @@
 #ifndef FAKE_CHUNK
 #define FAKE_CHUNK 1024
 #endif
+#ifndef FAKE_SIZE_MAX
 #define FAKE_SIZE_MAX (512 * 1024)
+#endif
 
 struct fake {
     // What a test sets.

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#define FAKE_SIZE_MAX (2 * 1024 * 1024)
 #include "fake_aggregator.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
@@ -17,6 +18,7 @@
 #include "transport/security.h"
 
 #define SIZE (300 * 1024 + 77)
+#define LONG (3 * 512 * 1024) // so long that it tells which way carries more
 #define WAIT_MS 5000
 
 struct world {
@@ -26,7 +28,7 @@ struct world {
     struct cn_link *link;
     struct cn_link_event event;
     uint8_t *frame;
-    bool revoked;
+    bool revoked, only_udp;
     enum cn_link_transport transport;
     enum { NOTHING, RESTART, DROP } plan; // after 100 chunks
 };
@@ -48,6 +50,7 @@ static void open_server(struct world *world)
     struct cn_coap_server_config config = {
         .listen = listen,
         .listen_count = 1,
+        .only_udp = world->only_udp,
         .routes = fake_routes,
         .route_count = FAKE_ROUTE_COUNT,
         .context = world->fake,
@@ -88,8 +91,8 @@ static void start_with(struct world *world, const char *board, uint8_t key)
     find_port(world);
     open_server(world);
     assert_int_equal(cn_board_link.open(&config, &world->link), CN_OK);
-    world->frame = malloc(SIZE);
-    fake_fill(world->frame, SIZE, 2);
+    world->frame = malloc(LONG);
+    fake_fill(world->frame, LONG, 2);
 }
 
 static void start(struct world *world)
@@ -138,12 +141,17 @@ static void expect(struct world *world, enum cn_link_event_type type)
     assert_int_equal(world->event.type, type);
 }
 
+static void upload_bytes(struct world *world, uint32_t round, size_t size)
+{
+    struct cn_link_upload frame = {.run = 7, .round = round, .frame = world->frame, .size = size};
+
+    cn_crypto_digest(world->frame, size, frame.digest);
+    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
+}
+
 static void upload(struct world *world)
 {
-    struct cn_link_upload frame = {.run = 7, .round = 3, .frame = world->frame, .size = SIZE};
-
-    cn_crypto_digest(world->frame, SIZE, frame.digest);
-    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
+    upload_bytes(world, 3, SIZE);
 }
 
 static void use_everything(enum cn_link_transport transport)
@@ -188,6 +196,31 @@ static void over_tcp_all_is_the_same_with_larger_messages(void **state)
 {
     (void)state;
     use_everything(CN_LINK_TCP);
+}
+
+// Where a stream is no use the next upload goes over UDP again, and after it no stream is tried.
+static void a_stream_is_tried_for_a_long_upload_and_left_where_there_is_none(void **state)
+{
+    (void)state;
+    for (int closed = 0; closed < 2; closed++) {
+        struct world world = {.transport = CN_LINK_AUTO, .only_udp = closed};
+        size_t largest[3];
+
+        start(&world);
+        for (uint32_t i = 0; i < 3; i++) {
+            world.fake->largest = 0;
+            world.fake->decided = world.fake->declared_any = false;
+            memset(world.fake->have, 0, sizeof(world.fake->have));
+            upload_bytes(&world, i + 1, LONG);
+            expect(&world, CN_LINK_RECEIPT);
+            assert_memory_equal(world.fake->received, world.frame, LONG);
+            largest[i] = world.fake->largest;
+        }
+        assert_in_range(largest[0], 1, 1280);
+        assert_true(closed ? largest[1] <= 1280 : largest[1] > 1280);
+        assert_true(!closed || largest[2] <= 1280);
+        stop(&world);
+    }
 }
 
 static void an_upload_goes_on_where_a_restarted_server_is(void **state)
@@ -241,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_board_registers_watches_fetches_and_uploads),
         cmocka_unit_test(over_tcp_all_is_the_same_with_larger_messages),
+        cmocka_unit_test(a_stream_is_tried_for_a_long_upload_and_left_where_there_is_none),
         cmocka_unit_test(an_upload_goes_on_where_a_restarted_server_is),
         cmocka_unit_test(a_board_revoked_in_the_middle_of_an_upload_is_told_so),
         cmocka_unit_test(a_wrong_key_and_an_unknown_name_are_refused_once),
