@@ -13,6 +13,7 @@
 #include "runtime/port/platform.h"
 #include "transport/board_link.h"
 #include "transport/loopback.h"
+#include "transport/path_mtu.h"
 
 #define SIZE (200 * 1024 + 77)
 #define WAIT_MS 20000
@@ -200,6 +201,28 @@ static void an_aggregator_that_does_not_know_probes_gets_messages_of_the_base(vo
     stop(&world);
 }
 
+static cn_err note_probe(struct cn_exchange *exchange, const struct cn_exchange_request *request)
+{
+    *(bool *)exchange->context = request->probe;
+    return CN_OK;
+}
+
+static void a_probe_is_said_to_be_one(void **state)
+{
+    static const struct cn_exchange_ops ops = {.send = note_probe};
+    bool probe = false;
+    struct cn_exchange exchange = {
+        .ops = &ops, .context = &probe, .state = CN_EXCHANGE_UP, .searches_mtu = true};
+    struct cn_rtt rtt = {0};
+    struct cn_path_mtu search;
+    uint64_t wake_us = UINT64_MAX;
+
+    (void)state;
+    cn_path_mtu_init(&search, &exchange, &rtt, 1);
+    cn_path_mtu_step(&search, 1000000, &wake_us);
+    assert_true(probe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_search_survives_loss),
         cmocka_unit_test(a_path_that_gets_narrower_in_the_middle_of_a_transfer_is_survived),
         cmocka_unit_test(an_aggregator_that_does_not_know_probes_gets_messages_of_the_base),
+        cmocka_unit_test(a_probe_is_said_to_be_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
