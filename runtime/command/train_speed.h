@@ -14,3 +14,8 @@ struct cn_train_speed {
 // diag.
 cn_err cn_train_speed(const struct cn_trainer_config *config, const uint8_t *model, size_t size,
                       uint64_t limit_us, struct cn_diag *diag, struct cn_train_speed *speed);
+
+// Fills count samples: every input, float32 with values of [0, 1), integers with 0 to tokens - 1,
+// and the labels or targets of the loss.
+void cn_train_speed_fill(const struct cn_sample_shape *shape, uint32_t count, uint64_t tokens,
+                         struct cn_batch *batch);

@@ -59,12 +59,12 @@ struct search {
     struct cn_shards *found;
 };
 
-static bool is_plain(const char *name)
+bool cn_shards_is_name(const char *name)
 {
     if (*name == '.' || !*name)
         return false;
     for (; *name; name++)
-        if ((unsigned char)*name < ' ' || *name == 127 || *name == '*')
+        if ((unsigned char)*name < ' ' || *name == 127 || *name == '*' || *name == '/')
             return false;
     return true;
 }
@@ -79,7 +79,7 @@ static cn_err take_name(void *context, const char *file)
         strncmp(file, search->start, start) != 0 || strcmp(file + length - end, search->end) != 0)
         return CN_OK;
     snprintf(shard.name, sizeof(shard.name), "%.*s", (int)(length - start - end), file + start);
-    return is_plain(shard.name) ? cn_shards_add(search->found, &shard) : CN_OK;
+    return cn_shards_is_name(shard.name) ? cn_shards_add(search->found, &shard) : CN_OK;
 }
 
 static int compare(const void *a, const void *b)

@@ -34,6 +34,9 @@ cn_err cn_shards_add(struct cn_shards *shards, const struct cn_shard *shard);
 // The entry with this name, or NULL.
 const struct cn_shard *cn_shards_get(const struct cn_shards *shards, const char *name, bool apart);
 
+// Whether a * can stand for this text.
+bool cn_shards_is_name(const char *name);
+
 bool cn_shards_is_pattern(const char *path);
 
 // Adds what the path's * stands for in its folder, in the order of names. CN_EINVAL when there is a

@@ -173,10 +173,11 @@ static uint32_t lively_members(const struct cn_membership *membership, uint64_t 
     return members;
 }
 
-// True when there is nobody left to wait for. Of all that form, the one with the highest epoch
-// knows best who was in the group: a restarted leader has forgotten it.
-static bool waited_enough(const struct cn_membership *membership, uint32_t forming, uint64_t now_ms)
+// True when nobody is left to wait for beside these members. Of them, the one with the highest
+// epoch knows best who was in the group: a restarted leader has forgotten it.
+static bool waited_enough(const struct cn_membership *membership, uint32_t members, uint64_t now_ms)
 {
+    uint32_t forming = cn_membership_forming(membership, now_ms);
     uint32_t expected = membership->expected;
     uint64_t until_ms = membership->wait_until_ms;
     uint64_t best = membership->had_view ? membership->epoch : 0;
@@ -186,7 +187,7 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t formi
     for (uint32_t i = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
 
-        if (!(forming & cn_membership_bit(i)) || i == membership->config.self ||
+        if (!(members & cn_membership_bit(i)) || i == membership->config.self ||
             other->join.members == 0 || other->join.epoch <= best)
             continue;
         best = other->join.epoch;
@@ -196,7 +197,7 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t formi
     expected &= ~hopeless_members(membership, now_ms);
     if (expected & lively_members(membership, now_ms) & ~forming)
         return false;
-    return (forming & expected) == expected || now_ms >= until_ms;
+    return (members & expected) == expected || now_ms >= until_ms;
 }
 
 static void enter_view(struct cn_membership *membership, const struct cn_membership_message *commit,
@@ -279,7 +280,8 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
 
     if (membership->member)
         return;
-    if (cn_membership_propose_done(membership, now_ms, &ready) && enough(membership, ready)) {
+    if (cn_membership_propose_done(membership, now_ms, &ready) && enough(membership, ready) &&
+        waited_enough(membership, ready, now_ms)) {
         commit_view(membership, ready, now_ms);
         return;
     }

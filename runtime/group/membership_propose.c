@@ -19,6 +19,7 @@ void cn_membership_propose(struct cn_membership *membership, uint32_t members, u
     message->type = CN_MEMBERSHIP_PREPARE;
     message->members = members;
     message->epoch = (membership->highest / CN_EPOCH_STRIDE + 1) * CN_EPOCH_STRIDE + self;
+    membership->highest = message->epoch; // the next attempt has another number
     for (uint32_t i = 0, rank = 0; i < membership->config.count; i++)
         if (members & cn_membership_bit(i))
             message->stays[rank++] = i == self ? membership->stay : membership->others[i].join.stay;

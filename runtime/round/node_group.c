@@ -117,11 +117,24 @@ void cn_node_group_leave(struct cn_node_group *group)
     group->leads = false;
 }
 
+// What a board once proposed may be above the epoch that it takes next, and stays.
+static cn_err save_epoch(struct cn_node_group *group, uint64_t epoch)
+{
+    cn_err err;
+
+    if (epoch <= group->saved_epoch)
+        return CN_OK;
+    err = cn_epoch_file_save(group->store, epoch);
+    if (!err)
+        group->saved_epoch = epoch;
+    return err;
+}
+
 // The epoch is on disk before a leader's COMMITs leave this board, and before work in it begins.
 static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
                      const struct cn_membership_view *view)
 {
-    cn_err err = cn_epoch_file_save(group->store, view->view.epoch);
+    cn_err err = save_epoch(group, view->view.epoch);
 
     if (err)
         cn_log(CN_LOG_WARN, "group", "epoch %llu is not on disk: %s",
@@ -152,7 +165,7 @@ static bool persist(struct cn_node_group *group, uint64_t now_ms)
 
     if (!cn_membership_persist(group->membership, &epoch))
         return false;
-    err = cn_epoch_file_save(group->store, epoch);
+    err = save_epoch(group, epoch);
     if (!err)
         return true;
     cn_log(CN_LOG_WARN, "group", "%s cannot lead others: epoch %llu is not on its disk: %s",

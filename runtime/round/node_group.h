@@ -22,7 +22,8 @@ struct cn_node_group {
     struct cn_membership *membership;       // NULL until the worker is ready
     struct cn_member members[CN_GROUP_MAX]; // with pair keys
     uint32_t self;
-    bool leads; // in the newest view
+    uint64_t saved_epoch; // the highest that went to the disk
+    bool leads;           // in the newest view
 };
 
 // CN_EINVAL, and a line in the log, when the board is not in its own list of members.

@@ -1,120 +1,58 @@
 #include "runtime/round/session_data.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/port/crypto.h"
+#include "runtime/round/shard_list.h"
 
 #define LIST_FILE "data.list"
-#define LIST_MAGIC "cairnds1"
-#define LIST_MAX ((size_t)64 << 20)
-#define HEADER_SIZE 28
-#define ENTRY_SIZE 14 // without the name
-
-enum { APART = 1, REFUSED = 2 };
-
-static void put_header(const struct cn_session *session, size_t count, uint8_t header[HEADER_SIZE])
-{
-    memcpy(header, LIST_MAGIC, 8);
-    cn_put_u64(header + 8, session->config.run);
-    cn_put_u32(header + 16, session->config.lineage);
-    cn_put_u32(header + 20, session->shards_round);
-    cn_put_u32(header + 24, (uint32_t)count);
-}
-
-static cn_err put_entry(const struct cn_shard *shard, struct cn_buffer *list)
-{
-    size_t length = strlen(shard->name);
-    uint8_t entry[ENTRY_SIZE];
-    cn_err err;
-
-    entry[0] = (uint8_t)((shard->apart ? APART : 0) | (shard->refused ? REFUSED : 0));
-    entry[1] = (uint8_t)length;
-    cn_put_u64(entry + 2, shard->bytes);
-    cn_put_u32(entry + 10, shard->checksum);
-    err = cn_buffer_append(list, entry, sizeof(entry));
-    return err ? err : cn_buffer_append(list, shard->name, length);
-}
 
 static cn_err save_list(const struct cn_session *session)
 {
-    const struct cn_shards *shards = cn_dataset_shards(session->dataset);
-    uint8_t header[HEADER_SIZE], digest[CN_DIGEST_SIZE];
-    struct cn_buffer list;
+    const struct cn_shard_list list = {
+        .run = session->config.run,
+        .lineage = session->config.lineage,
+        .round = session->shards_round,
+        .shards = *cn_dataset_shards(session->dataset),
+    };
+    struct cn_buffer bytes;
     cn_err err;
 
-    cn_buffer_init(&list, LIST_MAX);
-    put_header(session, shards->count, header);
-    err = cn_buffer_append(&list, header, sizeof(header));
-    for (size_t i = 0; !err && i < shards->count; i++)
-        err = put_entry(&shards->items[i], &list);
-    if (!err) {
-        cn_crypto_digest(list.data, list.size, digest);
-        err = cn_buffer_append(&list, digest, sizeof(digest));
-    }
+    cn_buffer_init(&bytes, CN_SHARD_LIST_MAX);
+    err = cn_shard_list_encode(&list, &bytes);
     if (!err)
-        err = cn_store_replace(session->config.store, LIST_FILE, list.data, list.size);
-    cn_buffer_deinit(&list);
+        err = cn_store_replace(session->config.store, LIST_FILE, bytes.data, bytes.size);
+    cn_buffer_deinit(&bytes);
     return err;
 }
 
-// bytes are whole: their digest fits.
-static cn_err read_entries(const uint8_t *bytes, size_t size, size_t count,
-                           struct cn_shards *shards)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct cn_shard shard = {0};
-        size_t length;
-        cn_err err;
-
-        if (size < ENTRY_SIZE || size - ENTRY_SIZE < bytes[1] || bytes[1] >= sizeof(shard.name))
-            return CN_EFORMAT;
-        length = bytes[1];
-        shard.apart = bytes[0] & APART;
-        shard.refused = bytes[0] & REFUSED;
-        shard.bytes = cn_get_u64(bytes + 2);
-        shard.checksum = cn_get_u32(bytes + 10);
-        memcpy(shard.name, bytes + ENTRY_SIZE, length);
-        err = cn_shards_add(shards, &shard);
-        if (err)
-            return err;
-        bytes += ENTRY_SIZE + length;
-        size -= ENTRY_SIZE + length;
-    }
-    return size ? CN_EFORMAT : CN_OK;
-}
-
 // CN_ENOTFOUND when there is none, or one of another run.
-static cn_err parse_list(struct cn_session *session, const uint8_t *bytes, size_t size,
-                         struct cn_shards *shards)
+static cn_err read_list(const struct cn_session *session, struct cn_shard_list *list)
 {
-    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_store *store = session->config.store;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    cn_err err = store->ops->load(store, LIST_FILE, CN_SHARD_LIST_MAX, &bytes, &size);
 
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, LIST_MAGIC, 8) != 0)
-        return CN_EFORMAT;
-    size -= CN_DIGEST_SIZE;
-    cn_crypto_digest(bytes, size, digest);
-    if (memcmp(digest, bytes + size, CN_DIGEST_SIZE) != 0)
-        return CN_EFORMAT;
-    if (cn_get_u64(bytes + 8) != session->config.run ||
-        cn_get_u32(bytes + 16) != session->config.lineage)
-        return CN_ENOTFOUND;
-    session->shards_round = cn_get_u32(bytes + 20);
-    return read_entries(bytes + HEADER_SIZE, size - HEADER_SIZE, cn_get_u32(bytes + 24), shards);
+    *list = (struct cn_shard_list){.round = 0};
+    if (!err)
+        err = cn_shard_list_decode(bytes, size, list);
+    free(bytes);
+    if (!err && (list->run != session->config.run || list->lineage != session->config.lineage)) {
+        cn_shards_deinit(&list->shards);
+        err = CN_ENOTFOUND;
+    }
+    return err;
 }
 
 // Without a list that can be used the shards are those that are there.
 static bool load_list(struct cn_session *session, struct cn_shards *shards)
 {
-    struct cn_store *store = session->config.store;
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    cn_err err = store->ops->load(store, LIST_FILE, LIST_MAX, &bytes, &size);
+    struct cn_shard_list list;
+    cn_err err = read_list(session, &list);
 
-    if (!err)
-        err = parse_list(session, bytes, size, shards);
-    free(bytes);
+    session->shards_round = err ? 0 : list.round;
+    *shards = list.shards;
     if (!err)
         return true;
     if (err != CN_ENOTFOUND)
@@ -122,8 +60,6 @@ static bool load_list(struct cn_session *session, struct cn_shards *shards)
                "the list of the round's shards cannot be used: %s; a round that goes on now is not "
                "repeated to the bit",
                cn_err_text(err));
-    session->shards_round = 0;
-    cn_shards_deinit(shards);
     return false;
 }
 

@@ -217,7 +217,7 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
     struct cn_checkpoint *held = &session->held;
     struct cn_version_header header;
     float *values = calloc(session->layout->total + 1, sizeof(float));
-    float sums[3];
+    float sums[3] = {0};
     cn_err err;
 
     if (!values)

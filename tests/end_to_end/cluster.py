@@ -8,6 +8,7 @@ Every process runs the shipped programs with profile files as a user writes them
 by their pid; the run directory is removed unless the test failed.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -88,18 +89,34 @@ data:
 """
 
 
+reserved = []  # sockets by the names of the ports of this process
+
+
+def reserve(port):
+    """Keeps other tests on this machine away from a port and the next one; OSError when one has it."""
+    lock = socket.socket(socket.AF_UNIX)
+    lock.bind(f"\0cairn-test-port-{port}")
+    for number in (port, port + 1):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(socket.AF_INET, kind) as probe:
+                probe.bind(("127.0.0.1", number))
+    reserved.append(lock)
+
+
 def free_ports(count):
-    """Distinct even port numbers that are free for UDP and TCP, together with the next odd one."""
+    """Even port numbers that are free for UDP and TCP, together with the next odd one, until this process ends.
+
+    They lie below those that the kernel gives to sockets that ask for none, of programs beside this test.
+    """
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = 10000, max(20000, int(file.read().split()[0]))
+    begin = first + os.getpid() * 37 % ((last - first) // 2) * 2
     found = []
-    start = 20000 + (os.getpid() * 37) % 20000
-    for port in range(start - start % 2, 60000, 2):
+    for port in itertools.chain(range(begin, last - 1, 2), range(first, begin, 2)):
         if len(found) == count:
             return found
         try:
-            for number in (port, port + 1):
-                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                    with socket.socket(socket.AF_INET, kind) as probe:
-                        probe.bind(("127.0.0.1", number))
+            reserve(port)
             found.append(port)
         except OSError:
             continue
@@ -153,7 +170,7 @@ class Cluster:
         self.relay = os.path.join(build, "..", "tests", "support", "relay")
         self.link_ports = {}
         if self.job["link"]:
-            self.link_ports = dict(zip(self.boards, free_ports(2 * len(self.boards) + 1)[len(self.boards) + 1:]))
+            self.link_ports = dict(zip(self.boards, free_ports(len(self.boards))))
 
     def __enter__(self):
         for folder in ("keys", "logs"):

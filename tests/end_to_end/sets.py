@@ -164,20 +164,21 @@ def a_board_with_other_samples_looks_on(build):
         said(cluster, "board-3", "board-1 board-2 board-4 train; looking on: board-3")
 
 
+def losses_of_one_of_four(build, **settings):
+    with Cluster(build, FOUR, **{**SETTINGS, **settings},
+                 extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
+        cluster.start_all()
+        finish(cluster, 0.5)
+        return losses(cluster), cluster.log("board-1")
+
+
 @scenario
 def the_learning_rate_follows_the_share_that_trains(build):
-    settings = {**SETTINGS, "momentum": "0.9, lr_scaling: linear"}
-    with Cluster(build, FOUR, **settings, extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
-        cluster.start_all()
-        finish(cluster, 0.5)
-        said(cluster, "board-1", "1 of 4 members train: learning rate x 0.25")
-        scaled = losses(cluster)
-    settings["momentum"] = 0.9
-    settings["learning_rate"] = 0.0125
-    with Cluster(build, FOUR, **settings, extra="parallel: {train: one, sets: {one: [board-2]}}") as cluster:
-        cluster.start_all()
-        finish(cluster, 0.5)
-        assert losses(cluster) == scaled, "a quarter of the rate gives another result"
+    for scaling, factor in ("linear", 0.25), ("sqrt", 0.5):
+        scaled, log = losses_of_one_of_four(build, momentum=f"0.9, lr_scaling: {scaling}")
+        assert f"1 of 4 members train: learning rate x {factor}" in log, scaling
+        lower, _ = losses_of_one_of_four(build, learning_rate=0.05 * factor)
+        assert lower == scaled, f"{scaling}: {factor} of the rate gives another result"
 
 
 @scenario

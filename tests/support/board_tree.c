@@ -51,7 +51,7 @@ static size_t unescape(char *text)
     for (size_t i = 0; text[i]; i++) {
         bool zero = text[i] == '\\' && text[i + 1] == '0';
 
-        text[size++] = zero ? '\0' : text[i];
+        text[size++] = (char)(zero ? 0 : text[i]);
         i += zero;
     }
     return size;

@@ -83,6 +83,12 @@ static const struct net nets[] = {
      {IN3, "ReduceMean h -> m axes=-1", "Sub h m -> d", "Constant -> p value_float=2.0",
       "Pow d p -> q", "ReduceMean q -> v axes=-1", "Constant -> e value_float=0.01", "Add v e -> f",
       "Sqrt f -> s", "Div d s -> n", "weight g 4", "Mul n g -> y"}},
+    {"4,6",
+     {"weight w 4,4,3", "Conv x w -> c", "weight g 2", "weight b 2",
+      "GroupNormalization c g b -> n num_groups=2 epsilon=0.01", "Tanh n -> y"}},
+    {"4,3,3",
+     {"weight w 6,4,2,2", "Conv x w -> c", "weight g 6", "weight b 6",
+      "GroupNormalization c g b -> n num_groups=3 epsilon=0.01", "Tanh n -> y"}},
     {"3,4", {IN3, "numbers a 1", "ReduceSum h a -> s keepdims=0", "Tanh s -> y"}},
     // Products.
     {"3,4",
@@ -170,10 +176,66 @@ static void gradients_agree_with_finite_differences(void **state)
             check_gradients(&nets[i], CN_LOSS_MSE, threads, BY_EVALUATION);
 }
 
+// One sample as onnx.ai writes it: in each group (x - mean) / sqrt(variance + epsilon), then scale
+// and bias, of the group (opset 18) or of the channel (21). Returns the mean squared error.
+static double group_norm_loss(const float *x, const float *scale, const float *bias,
+                              const float *target, size_t channels, size_t plane, size_t groups,
+                              bool by_group)
+{
+    size_t size = channels * plane / groups;
+    double loss = 0;
+
+    for (size_t g = 0; g < groups; g++) {
+        double mean = 0, variance = 0;
+
+        for (size_t i = 0; i < size; i++)
+            mean += (double)x[g * size + i] / (double)size;
+        for (size_t i = 0; i < size; i++)
+            variance += pow((double)x[g * size + i] - mean, 2) / (double)size;
+        for (size_t i = g * size; i < (g + 1) * size; i++) {
+            size_t at = by_group ? g : i / plane;
+            double y = ((double)x[i] - mean) / sqrt(variance + 0.01) * (double)scale[at];
+
+            loss += pow(y + (double)bias[at] - (double)target[i], 2);
+        }
+    }
+    return loss / (double)(channels * plane);
+}
+
+static void group_normalization_is_that_of_the_standard(void **state)
+{
+    static const struct net cases[] = {
+        {"4,3",
+         {"weight g 2", "weight b 2", "GroupNormalization x g b -> y num_groups=2 epsilon=0.01"}},
+        {"4,3",
+         {"weight g 4", "weight b 4", "GroupNormalization x g b -> y num_groups=2 epsilon=0.01"}},
+    };
+    static struct bench bench;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct cn_metrics metrics = {0};
+        size_t half = i ? 4 : 2;
+        float weights[8];
+        double wanted = 0;
+
+        assert_int_equal(open_net(&bench, &cases[i], CN_LOSS_MSE, 2), CN_OK);
+        assert_int_equal(bench.total, 2 * half);
+        assert_int_equal(cn_trainer_get_weights(bench.trainer, weights), CN_OK);
+        assert_int_equal(cn_trainer_evaluate(bench.trainer, &bench.batch, &metrics), CN_OK);
+        for (size_t n = 0; n < SAMPLES; n++)
+            wanted += group_norm_loss(&bench.inputs[n * 12], weights, weights + half,
+                                      &bench.targets[n * 12], 4, 3, 2, i == 0);
+        assert_true(fabs(metrics.loss - wanted) < 1e-5 * wanted);
+        close_net(&bench);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_finite_differences),
+        cmocka_unit_test(group_normalization_is_that_of_the_standard),
     };
 
     if (!kernels_present())

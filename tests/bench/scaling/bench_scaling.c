@@ -103,7 +103,7 @@ static cn_err vote(struct member *member, struct cn_work work)
 static cn_err step(struct member *member, uint32_t micro, bool overlaps)
 {
     double begun = (double)cn_platform_now_us();
-    struct cn_work work;
+    struct cn_work work = {0};
     cn_err err;
 
     sleep_until(begun + (micro - 1 + 1.0 / 3) * member->step_us);
