@@ -1,0 +1,387 @@
+/* group.pml - the epochs and steps of a group, for Spin: runtime/group/membership*.c, and what
+ * runtime/round/epoch.c and session_step.c do in an epoch. README.md says what each part stands for,
+ * what is left out and why that loses nothing.
+ *
+ * Each NO_... leaves out one protection; the search must then find a violated assertion.
+ */
+
+#ifndef N
+#define N 3        /* members */
+#endif
+#ifndef F
+#define F 2        /* kill -9, in all */
+#endif
+#ifndef STEPS
+#define STEPS 2    /* of the round */
+#endif
+#ifndef EPOCHS
+#define EPOCHS 3   /* numbers that leaders take */
+#endif
+#define COUNTERS EPOCHS /* epoch = N * counter + leader, counter from 1 */
+#ifndef VETOES
+#ifdef NO_VOTE
+#define VETOES 1
+#endif
+#endif
+#ifndef VETOES
+#define VETOES 0   /* losses that are not finite */
+#endif
+
+#ifndef MIN_MEMBERS
+#define MIN_MEMBERS 1 /* group.min_members */
+#endif
+
+#define NUMBERS (N * (COUNTERS + 1))
+#define BIT(i) (1 << (i))
+#define ALONE(i) (m[i].view == BIT(i))
+#define SEND STEPS           /* state: all steps are done, the update waits in the outbox */
+#define BASE (STEPS + 1)     /* state: the round is decided, or given up */
+
+/* A training state: how far it is (the tag), and which result its last step has. Two runs of a step count as two
+ * results, also where the code would get the same bits twice. */
+typedef Training {
+    byte step, result
+};
+
+typedef Member {
+    bool member;             /* else it announces itself */
+    byte epoch;              /* highest accepted */
+    byte proposal;           /* forming: the number of its PREPARE, or 0 */
+    byte view, source;       /* member: the COMMIT that it follows */
+    byte calls;              /* member: collective calls of the epoch that have returned here */
+    bool summed;             /* member: it holds the sums of a step, */
+    bool vetoes;             /* its loss is not finite, */
+    bool secured;            /* all have the update on disk */
+    Training now, saved;     /* saved and disk_epoch outlive the process */
+    byte disk_epoch
+};
+
+/* COMMITs on their way: they arrive late or never. */
+typedef Commit {
+    byte view, source;
+    byte stays               /* members that are still in the stay that it names */
+};
+
+Member m[N];
+Commit commit[NUMBERS];
+byte failures, vetoes, epochs;
+byte accepted;               /* by the aggregator: the result that the round's update has, or 0 */
+
+hidden byte k, j, e, best, all, any; /* of no use between two moves: not part of a state */
+hidden byte names[2 * N + 2];
+
+/* --- states --- */
+
+inline copy_state(to, from) {
+    to.step = from.step;
+    to.result = from.result
+}
+
+/* Results are only told apart, so they are numbered in the order in which they are found. */
+inline rename(value) {
+    if
+    :: value != 0 ->
+        if
+        :: names[value] == 0 -> best++; names[value] = best
+        :: else
+        fi;
+        value = names[value]
+    :: else
+    fi
+}
+
+inline rename_results() {
+    best = 0;
+    for (j : 0 .. 2 * N + 1) { names[j] = 0 }
+    rename(accepted);
+    for (k : 0 .. N - 1) { rename(m[k].now.result); rename(m[k].saved.result) }
+    for (j : 0 .. 2 * N + 1) { names[j] = 0 }
+    best = 0
+}
+
+/* The state goes to disk every few seconds: after any change, or not. What is on disk does not matter any
+ * more when nobody will be killed. */
+inline save(i) {
+    if
+    :: failures < F -> copy_state(m[i].saved, m[i].now)
+    :: else
+    fi
+}
+
+/* --- membership --- */
+
+/* A COMMIT that nobody can follow any more says nothing. */
+inline forget(e) {
+    if
+    :: commit[e].stays == 0 -> commit[e].view = 0; commit[e].source = 0
+    :: else
+    fi
+}
+
+inline begin_stay(i) {
+    m[i].member = false;
+    m[i].view = 0; m[i].source = 0; m[i].calls = 0;
+    m[i].summed = false; m[i].vetoes = false; m[i].secured = false;
+    m[i].proposal = 0;
+#ifndef NO_STAY
+    for (e : 0 .. NUMBERS - 1) { commit[e].stays = commit[e].stays & ~BIT(i); forget(e) }
+#endif
+}
+
+inline crash(i) {
+    failures++;
+    begin_stay(i);
+    m[i].epoch = m[i].disk_epoch;
+    copy_state(m[i].now, m[i].saved);
+    if
+    :: failures == F ->
+        for (k : 0 .. N - 1) { m[k].saved.step = 0; m[k].saved.result = 0; m[k].disk_epoch = 0 }
+    :: else
+    fi;
+    rename_results()
+}
+
+inline persist(i, number) {
+#ifdef NO_PERSIST
+    skip
+#else
+    if
+    :: failures < F -> m[i].disk_epoch = number
+    :: else
+    fi
+#endif
+}
+
+inline enter(i, number, members, from) {
+    m[i].epoch = number;
+    persist(i, number);
+    m[i].member = true;
+    m[i].view = members; m[i].source = from;
+    m[i].proposal = 0;
+    /* A number has one view. */
+    for (k : 0 .. N - 1) {
+        assert(!m[k].member || m[k].epoch != number || m[k].view == members)
+    }
+}
+
+/* Who has answered READY in this stay is in; the source is the newest state, the lowest of equal ones. */
+inline send_commit(i) {
+    all = BIT(i);
+    best = i;
+    for (k : 0 .. N - 1) {
+        if
+        :: k != i && !m[k].member && m[k].epoch < m[i].proposal ->
+            all = all | BIT(k);
+            if
+#ifdef NO_NEWEST
+            :: best = k
+            :: true
+#else
+            :: m[k].now.step > m[best].now.step || (m[k].now.step == m[best].now.step && k < best) -> best = k
+            :: else
+#endif
+            fi
+        :: true
+        fi
+    }
+    e = m[i].proposal;
+    if
+    :: all != BIT(i) ->
+        commit[e].view = all;
+        commit[e].source = best;
+        commit[e].stays = all & ~BIT(i)
+    :: else
+    fi;
+    if
+    :: all == BIT(i) && MIN_MEMBERS > 1 -> m[i].proposal = 0
+    :: else -> enter(i, e, all, best)
+    fi;
+    m[i].calls = (m[i].member && ALONE(i) -> 1 : 0);
+    best = 0
+}
+
+/* PREPARE. Anybody may come to lead, and hear any of the others or none. */
+inline propose(i) {
+    best = m[i].epoch;
+    for (k : 0 .. N - 1) {
+        if
+        :: k != i && !m[k].member && m[k].epoch > best -> best = m[k].epoch
+        :: true
+        fi
+    }
+    e = (best / N + 1) * N + i;
+    best = 0;
+    if
+    :: e < NUMBERS -> epochs++; persist(i, e); m[i].proposal = e
+#ifndef PHASES
+        ; if
+        :: send_commit(i)
+        :: m[i].proposal = 0 /* too few answered, or it is killed now */
+        fi
+#endif
+    :: else
+    fi
+}
+
+/* A COMMIT arrives. */
+#define WAITS(i, e) ((commit[e].stays & BIT(i)) && e > m[i].epoch)
+
+inline follow(i) {
+    for (e : N .. NUMBERS - 1) {
+        if
+        :: WAITS(i, e) ->
+            commit[e].stays = commit[e].stays & ~BIT(i);
+            enter(i, e, commit[e].view, commit[e].source);
+            forget(e);
+            break
+        :: true
+        fi
+    }
+}
+
+/* --- in an epoch --- */
+
+/* The next call can return to i: all members of the view have made it, as soon as the one before has
+ * returned to them. */
+#define MADE(i, k)                                                                                       \
+    (!(m[i].view & BIT(k)) || (m[k].member && m[k].epoch == m[i].epoch && m[k].calls >= m[i].calls))
+#define RETURNS(i) (m[i].member && MADE(i, 0) && MADE(i, 1) && MADE(i, 2))
+
+/* Rank 0 speaks for the group. */
+#define SPEAKS(i) ((m[i].view & (BIT(i) - 1)) == 0)
+
+/* After the same calls of an epoch all its members have the same state. */
+inline returned(i) {
+    m[i].calls = (ALONE(i) -> 1 : m[i].calls + 1);
+    for (k : 0 .. N - 1) {
+        if
+        :: m[k].member && m[k].epoch == m[i].epoch && m[k].calls == m[i].calls ->
+            assert(m[k].now.step == m[i].now.step && m[k].now.result == m[i].now.result)
+        :: else
+        fi
+    }
+}
+
+/* The collective opens, and the source gives its state to all. */
+inline heal(i) {
+    best = m[i].source;
+    assert(m[best].now.step >= m[i].now.step); /* what a member of the view holds is not lost */
+    copy_state(m[i].now, m[best].now);
+    save(i);
+    rename_results();
+    returned(i)
+}
+
+/* The first member that applies a step of an epoch makes its result; the others make the same from the same. */
+inline apply(i) {
+    any = 0;
+    for (k : 0 .. N - 1) {
+        if
+        :: m[k].member && m[k].epoch == m[i].epoch && m[k].calls > m[i].calls && m[k].now.step != BASE ->
+            any = m[k].now.result
+        :: else
+        fi
+    }
+    m[i].now.step++;
+    m[i].now.result = (any != 0 -> any : 2 * N + 1); /* no other has this number */
+    any = 0
+}
+
+inline give_up(i) {
+    m[i].now.step = BASE;
+    m[i].now.result = 0;
+    save(i)
+}
+
+/* A member whose loss is not finite is the only one that knows. */
+inline finish_step(i, refused) {
+    if
+    :: refused -> give_up(i)
+    :: else -> apply(i)
+    fi;
+    m[i].summed = false;
+    if
+    :: m[i].now.step < SEND -> save(i)
+    :: true
+    fi;
+    rename_results()
+}
+
+inline reduce(i) {
+    if
+    :: vetoes < VETOES -> vetoes++; m[i].vetoes = true
+    :: true
+    fi;
+#ifdef NO_VOTE
+    finish_step(i, m[i].vetoes);
+#else
+    m[i].summed = true;
+#endif
+    returned(i)
+}
+
+
+#define VETO(i, k) ((m[i].view & BIT(k)) && m[k].vetoes)
+
+inline vote(i) {
+    finish_step(i, VETO(i, 0) || VETO(i, 1) || VETO(i, 2));
+    returned(i)
+}
+
+/* The update is on the disk of each member before it is sent. */
+inline secure(i) {
+    save(i);
+    m[i].secured = true;
+    returned(i)
+}
+
+/* One update counts for a group in a round. */
+inline send_update(i) {
+#ifdef NO_FENCE
+    assert(accepted == 0 || accepted == m[i].now.result);
+#endif
+    accepted = (accepted != 0 -> accepted : m[i].now.result);
+    rename_results()
+}
+
+inline decide(i) {
+#ifdef ONCE
+    assert(m[i].now.result == accepted);
+#endif
+    give_up(i);
+    rename_results();
+    returned(i)
+}
+
+#define DOES_STEP(i) (m[i].calls > 0 && m[i].now.step < SEND)
+#define SENDS(i) (m[i].calls > 0 && m[i].now.step == SEND)
+
+proctype Run(byte i) {
+end:
+    do
+    /* Forming. */
+    :: atomic { !m[i].member && m[i].proposal == 0 && epochs < EPOCHS -> propose(i) }
+    :: atomic { m[i].proposal != 0 -> send_commit(i) }
+    :: atomic { !m[i].member -> follow(i) }
+
+    /* A call returns, */
+    :: atomic { RETURNS(i) && m[i].calls == 0 -> heal(i) }
+    :: atomic { RETURNS(i) && DOES_STEP(i) && !m[i].summed -> reduce(i); if :: ALONE(i) && m[i].summed -> vote(i) :: else fi;
+        if :: ALONE(i) && m[i].now.step == SEND -> secure(i) :: else fi }
+    :: atomic { RETURNS(i) && DOES_STEP(i) && m[i].summed -> vote(i) }
+    :: atomic { RETURNS(i) && SENDS(i) && !m[i].secured -> secure(i) }
+    :: atomic { RETURNS(i) && SENDS(i) && m[i].secured && accepted != 0 -> decide(i) }
+    :: atomic { m[i].secured && SENDS(i) && SPEAKS(i) && accepted != m[i].now.result -> send_update(i) }
+
+    /* or fails: a member is lost or believed to be, or was frozen, or knocks. */
+    :: atomic { m[i].member -> begin_stay(i) }
+
+    :: atomic { failures < F -> crash(i) } /* and starts again, now or later */
+    od
+}
+
+init {
+    atomic {
+        for (k : 0 .. N - 1) { run Run(k) }
+    }
+}

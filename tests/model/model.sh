@@ -1,0 +1,55 @@
+#!/bin/sh
+# model.sh - searches group.pml with Spin: the protocol must hold, and without each of its protections break.
+#
+# usage: tests/model/model.sh FOLDER [DEFINE...]
+#
+# FOLDER takes the generated programs. With DEFINEs (-DEPOCHS=4) only the protocol is searched, with them.
+# Exits with 77 where spin or a C compiler is missing.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1
+shift
+for tool in spin "${CC:=cc}"; do
+    command -v "$tool" >/dev/null || { echo "skipped: $tool is not there" && exit 77; }
+done
+
+# search NAME DEFINE...: leaves the result in $folder/NAME/result.
+search()
+{
+    mkdir -p "$folder/$1" && cd "$folder/$1" || exit 1
+    shift
+    spin -a "$@" "$here/group.pml" >generated && "$CC" -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=1900 -o pan pan.c || exit 1
+    nice ./pan -m200000 -w24 >result
+}
+
+figures()
+{
+    sed -n 's/.*errors: \([0-9]*\)/errors \1/p; s/^ *\([0-9]*\) states, stored/\1 states/p
+            s/^ *\([0-9.]*\).*total actual.*/\1 MB/p; s/pan: elapsed time/time/p' result | paste -sd' '
+}
+
+# Exhausted, and nothing violated.
+(
+    search protocol ${@:--DEPOCHS=2}
+    echo "the protocol holds: $(figures)"
+    grep -q 'errors: 0' result && ! grep -q 'max search depth too small\|Search not completed\|out of memory' result
+) || { cat "$folder/protocol/result" && exit 1; }
+[ $# -eq 0 ] || exit 0
+
+# breaks NAME ASSERTION: what the search must find when NAME is defined.
+breaks()
+{
+    (
+        search "$1" "-D$1" -DEPOCHS=3
+        echo "$1 breaks: $(sed -n 's/^pan:1: //p' result) $(figures)"
+        grep -q "assertion violated.*$2" result
+    ) || { echo "$1 breaks nothing, or something else" && exit 1; }
+}
+
+breaks NO_PERSIST 'view=='
+breaks NO_STAY 'now.step>='
+breaks NO_NEWEST 'now.step>='
+breaks NO_VOTE 'now.result=='
+breaks NO_FENCE 'accepted=='
+breaks ONCE 'result==accepted' # a limit of the protocol: README.md
