@@ -31,7 +31,8 @@ figures()
 
 # Exhausted, and nothing violated.
 (
-    search protocol ${@:--DEPOCHS=2}
+    [ $# -gt 0 ] || set -- -DEPOCHS=2
+    search protocol "$@"
     echo "the protocol holds: $(figures)"
     grep -q 'errors: 0' result && ! grep -q 'max search depth too small\|Search not completed\|out of memory' result
 ) || { cat "$folder/protocol/result" && exit 1; }
