@@ -1,6 +1,6 @@
 """What a group sends is chosen for its link: bytes stay within the profile's limit, a killed round is resumed.
 
-    rate.py BUILD
+    rate.py BUILD [TEST...]
 """
 
 import json
@@ -193,17 +193,21 @@ def a_slow_link_makes_rounds_longer(build):
         cluster.replay()
 
 
-def main(build):
-    for test in (a_slow_link_makes_rounds_longer,
-                 the_bench_measures_the_link_and_says_what_it_would_choose,
-                 a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart,
-                 an_update_that_the_day_has_no_room_for_waits, a_link_that_costs_is_left_alone,
-                 a_board_that_was_away_for_long_takes_a_snapshot, a_tensor_may_have_a_density_of_its_own,
-                 an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
-                 a_thin_link_skips_and_goes_on, a_board_that_missed_versions_takes_the_deltas):
-        test(build)
-        print(f"{test.__name__}: ok", flush=True)
+TESTS = (a_slow_link_makes_rounds_longer,
+         the_bench_measures_the_link_and_says_what_it_would_choose,
+         a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart,
+         an_update_that_the_day_has_no_room_for_waits, a_link_that_costs_is_left_alone,
+         a_board_that_was_away_for_long_takes_a_snapshot, a_tensor_may_have_a_density_of_its_own,
+         an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
+         a_thin_link_skips_and_goes_on, a_board_that_missed_versions_takes_the_deltas)
+
+
+def main(build, *names):
+    for test in TESTS:
+        if not names or test.__name__ in names:
+            test(build)
+            print(f"{test.__name__}: ok", flush=True)
 
 
 if __name__ == "__main__":
-    main(os.path.abspath(sys.argv[1]))
+    main(os.path.abspath(sys.argv[1]), *sys.argv[2:])

@@ -2,9 +2,11 @@
 
     upload.py BUILD leader    the board that sends dies for good; another member leads and goes on
     upload.py BUILD gateway   the gateway dies and is started anew
+    upload.py BUILD sweep     a small upload; either end dies behind each datagram that carries chunks
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -30,7 +32,44 @@ def wait_for_upload(cluster, seconds):
     time.sleep(seconds)
 
 
+def small_run(build, hold, victim):
+    """The model of a run whose link is cut behind large datagram number hold, where the victim dies; None: it had fewer."""
+    link = {"rate": 10_000_000, "delay": 2, "queue": 200, **({"hold": hold} if hold else {})}
+    with Cluster(build, {"lab-a": ["board-1"]}, rounds=1, quorum=1, local_steps=2, link=link,
+                 up="{mode: topk, density: 20 %}") as cluster:
+        cluster.start_all()
+        held = False
+        while not held and cluster.processes["gateway"].poll() is None:
+            held = "held" in cluster.log("link-board-1")
+            time.sleep(0.01)
+        if hold and not held:
+            return None
+        if held:
+            time.sleep(0.3)  # what is on its way arrives
+            cluster.kill(victim)
+            cluster.links["board-1"].send_signal(signal.SIGUSR2)
+            cluster.start(victim)
+        cluster.wait_for_end(60)
+        assert "0 differ" in cluster.replay()[-1]
+        return cluster.current_model("board-1")
+
+
+def sweep(build):
+    wanted = small_run(build, 0, None)
+    for victim in ("board-1", "gateway"):
+        hold, model = 1, wanted
+        while model == wanted and hold < 40:
+            model = small_run(build, hold, victim)
+            hold += 1
+        assert model is None, f"{victim} died behind datagram {hold - 1}: another model"
+        assert hold > 4, f"{victim}: only {hold - 2} large datagrams"
+        print(f"sweep: {victim} died behind each of {hold - 2} datagrams, the model is the same", flush=True)
+
+
 def main(build, victim):
+    if victim == "sweep":
+        sweep(build)
+        return
     link = {"rate": RATE, "delay": 20, "queue": 200}
     with Cluster(build, {"lab-a": ["board-1", "board-2"]}, rounds=1, quorum=1, local_steps=2, up="{mode: raw32}",
                  deadline="300 s", link=link) as cluster:

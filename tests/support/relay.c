@@ -9,8 +9,9 @@
 // towards the server, as behind a NAT; SIGUSR1 gives all of them new ones, so that the server sees
 // other addresses. SIGUSR2 ends and begins an outage. The values are those of link_model.h: rate
 // (bit/s), delay (ms, one way), queue (ms), loss, burst, length, reorder, reorder_ms, duplicate,
-// mtu, overhead, seed. They hold for both directions. On SIGTERM it prints what became of the
-// datagrams of each direction.
+// mtu, overhead, seed. They hold for both directions. With hold=N an outage begins behind the N-th
+// datagram of 600 bytes or more that goes up, and it says "held". On SIGTERM it prints what became
+// of the datagrams of each direction.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +32,7 @@
 #define CLIENTS_MAX 64
 #define DATAGRAM_MAX 2048
 #define BUFFER (4 << 20)
+#define LARGE 600 // bytes; an acknowledgement or a request has fewer
 
 struct client {
     struct sockaddr_in address;
@@ -56,6 +58,7 @@ struct relay {
     unsigned count;
     struct datagram *first, *last; // in the order of due_us
     bool out;
+    uint64_t hold, large; // datagrams; hold 0: never
 };
 
 static volatile sig_atomic_t stopped, rebind_asked, outage_asked;
@@ -148,11 +151,23 @@ static void insert(struct relay *relay, struct datagram *datagram)
         relay->last = datagram;
 }
 
+// The first large datagram too many is lost with all that follow it.
+static void hold(struct relay *relay)
+{
+    if (!relay->hold || relay->large++ != relay->hold)
+        return;
+    relay->out = true;
+    printf("held\n");
+    fflush(stdout);
+}
+
 static void offer(struct relay *relay, unsigned client, bool up, const uint8_t *data, size_t size)
 {
     uint64_t leave_us[2];
     unsigned copies = cn_link_model_offer(up ? &relay->up : &relay->down, size, now_us(), leave_us);
 
+    if (up && size >= LARGE)
+        hold(relay);
     for (unsigned i = 0; !relay->out && i < copies; i++) {
         struct datagram *datagram = malloc(sizeof(*datagram) + size);
 
@@ -327,8 +342,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: relay LISTEN_PORT|NEAR TARGET_PORT|FAR [name=value ...]\n");
         return 2;
     }
-    for (int i = 3; i < argc; i++)
-        read_value(&shape, &queue_ms, argv[i]);
+    for (int i = 3; i < argc; i++) {
+        if (strncmp(argv[i], "hold=", 5) == 0)
+            relay.hold = strtoull(argv[i] + 5, NULL, 10);
+        else
+            read_value(&shape, &queue_ms, argv[i]);
+    }
     shape.queue_bytes = (uint64_t)((double)shape.rate_bps / 8e3 * queue_ms);
     cn_link_model_init(&relay.up, &shape);
     shape.seed++;
