@@ -29,6 +29,13 @@ else()
     set(package_sysroot "")
 endif()
 
+# The version of nvcc, which copies code of its own into the kernels.
+set(package_nvcc -)
+if(TARGET port_cuda)
+    execute_process(COMMAND ${CAIRN_NVCC} --version OUTPUT_VARIABLE package_nvcc)
+    string(REGEX REPLACE ".*, V([0-9.]+).*" "\\1" package_nvcc "${package_nvcc}")
+endif()
+
 # cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz.
 function(cairn_document package name)
     set(out ${package_build}/${package}/${name}.gz)
@@ -57,7 +64,7 @@ function(cairn_package package summary)
     cairn_document(${package} ${package}.1 ${package_source}/make_man ${PROJECT_VERSION} ${cairn_day}
         ${package} ${summary} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${package}>)
     cairn_document(${package} sbom.spdx.json ${package_source}/make_sbom ${package} ${PROJECT_VERSION}
-        ${package_architecture} ${cairn_epoch} ${package_sysroot})
+        ${package_architecture} ${cairn_epoch} ${package_nvcc} ${package_sysroot})
     install(FILES ${package_build}/${package}/${package}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
             COMPONENT ${package})
     install(FILES ${package_build}/${package}/sbom.spdx.json.gz
