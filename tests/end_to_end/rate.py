@@ -203,6 +203,7 @@ TESTS = (a_slow_link_makes_rounds_longer,
 
 
 def main(build, *names):
+    assert set(names) <= {test.__name__ for test in TESTS}, names
     for test in TESTS:
         if not names or test.__name__ in names:
             test(build)
