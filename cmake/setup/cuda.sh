@@ -61,7 +61,7 @@ build_cuda()
 {
     step "fetch CUDA for arm64 (660 MB)" setup-cuda fetch_cuda || {
         rm -rf "$deps/fetch" "$cuda_folder.new"
-        echo "The arm64 build goes on without the CUDA port: its packages did not come from PyPI. The next"
+        echo "The arm64 build goes on without the CUDA port: pip did not get its packages. The next"
         echo "set-up tries again; --sources DIR takes the files from a folder."
     }
 }
