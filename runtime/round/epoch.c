@@ -9,6 +9,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/round.h"
 #include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -491,6 +492,8 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
         err = cn_session_catch_up(session, epoch->collective);
+        if (!err)
+            err = cn_session_bring_weights(session, epoch->collective);
         return err ? err : cn_session_abandon(session, true);
     case COMMAND_DECIDE:
         return do_decide(epoch, command);

@@ -47,6 +47,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
+        .stage = config->job->parallel.stage,
     };
 
     cn_trainer_close(session->trainer);
@@ -285,6 +286,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
         session->config.job->keep_optimizer)
         err = cn_session_gather(session, collective);
+    if (!err)
+        err = cn_session_bring_weights(session, collective);
     if (!err) {
         cn_session_fold(session);
         err = cn_session_encode(session, &frame);
@@ -339,7 +342,9 @@ cn_err cn_session_abandon(struct cn_session *session, bool keep)
 
     cn_session_alike(session);
     if (keep) {
-        err = cn_session_change(session, held->weights);
+        err = cn_session_allocate(&held->weights, held->total);
+        if (!err)
+            err = cn_session_change(session, held->weights);
         if (err)
             return err;
         cn_row_add(&held->residual, 0, held->total, held->weights);
