@@ -340,7 +340,7 @@ cn_err cn_session_get_weights(struct cn_session *session, float *to)
 {
     const float *held = session->held.weights;
 
-    if (!has_stage(session, 3))
+    if (cn_trainer_stage(session->trainer) < 3)
         return cn_trainer_get_weights(session->trainer, to);
     if (!held)
         return CN_EINVAL;
@@ -444,6 +444,8 @@ cn_err cn_session_take_share(struct cn_session *session)
         err = set_share(session, shards);
     if (!err)
         err = cn_session_load_trainer(session);
+    if (!err && shards == 1)
+        cn_log(CN_LOG_INFO, "session", "no shards: this board holds the whole of the model's state");
     if (err || shards == 1)
         return err;
     cn_log(CN_LOG_INFO, "session",
