@@ -293,8 +293,8 @@ static void swap_halves(struct tcp *tcp, const struct job *job, uint16_t *sums, 
     }
 }
 
-// Each place gets its share from all others as bfloat16, adds in float32, rounds once and sends the
-// sums to all.
+// Each place gets its share from all others as bfloat16, adds in float32, rounds once and, unless
+// each keeps its own share only, sends the sums to all.
 static cn_err run_narrow(struct tcp *tcp, const struct job *job)
 {
     uint32_t size = job->set->size, all = (uint32_t)((1ull << size) - 1) & ~(1u << job->place);
@@ -317,6 +317,10 @@ static cn_err run_narrow(struct tcp *tcp, const struct job *job)
     for (uint32_t k = 0; k + 1 < size; k++)
         cn_reduce_widen_add(data + first, parts + k * own, own);
     cn_reduce_narrow(sums + first, data + first, own);
+    if (job->call->kind == CN_COLLECTIVE_REDUCE_SCATTER) {
+        cn_reduce_widen(data + first, sums + first, own);
+        return CN_OK;
+    }
     swap_halves(tcp, job, sums, NULL);
     err = finish(tcp);
     if (!err)
@@ -331,6 +335,13 @@ static cn_err run_all_reduce(struct tcp *tcp, const struct job *job)
     if (job->call->wire)
         return run_narrow(tcp, job);
     return run_ring(tcp, job, 0, 2 * (job->set->size - 1));
+}
+
+static cn_err run_reduce_scatter(struct tcp *tcp, const struct job *job)
+{
+    if (job->call->wire && job->call->count * job->element > DIRECT_MAX)
+        return run_narrow(tcp, job);
+    return run_ring(tcp, job, 0, job->set->size - 1);
 }
 
 // From the root around the ring; the member before the root only receives.
@@ -448,7 +459,7 @@ static cn_err run_call(struct tcp *tcp, const struct cn_collective_call *call, u
     case CN_COLLECTIVE_ALL_REDUCE:
         return run_all_reduce(tcp, &job);
     case CN_COLLECTIVE_REDUCE_SCATTER:
-        return run_ring(tcp, &job, 0, set->size - 1);
+        return run_reduce_scatter(tcp, &job);
     case CN_COLLECTIVE_ALL_GATHER:
         return run_ring(tcp, &job, set->size - 1, 2 * (set->size - 1));
     case CN_COLLECTIVE_BROADCAST:

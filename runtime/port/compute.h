@@ -37,6 +37,8 @@ enum cn_arena {
     CN_ARENA_OUTPUTS,     // what an evaluation leaves for the host, one batch
     CN_ARENA_SECOND,      // the optimizer's second moment, same order as the weights
     CN_ARENA_BASE,        // the weights that a proximal term pulls to, same order
+    CN_ARENA_SHARE,       // the gradient of a share of the weights, once for all lanes
+    CN_ARENA_OWN,         // those weights, where the others are not here
     CN_ARENA_COUNT,
 };
 
@@ -372,6 +374,9 @@ struct cn_range {
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
+    // Of ports with host_memory only: the gradients are words of CN_ARENA_SHARE; the weights are of
+    // CN_ARENA_OWN, and base has the same places.
+    bool share, own;
 };
 
 #define CN_CALL_INPUTS 7
@@ -520,4 +525,6 @@ struct cn_compute_ops {
 struct cn_compute {
     const struct cn_compute_ops *ops;
     uint32_t capability; // of a CUDA device, times 10; else 0
+    bool host_memory;    // what map shows stays valid, and the host may read and change parts that
+                         // no run uses at that time
 };
