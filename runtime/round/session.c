@@ -136,6 +136,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);
+    session->pending = (struct cn_reduced_step){0};
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -212,6 +213,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
+    cn_buffer_deinit(&session->part);
     free(session->spectrum);
     free(session->sets);
     cn_batch_deinit(&session->batch);
