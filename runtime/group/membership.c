@@ -40,26 +40,6 @@ struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message
     return message->stays[rank_of(message->members, index)];
 }
 
-static int compare_numbers(uint64_t a, uint64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-static int compare_tags(const struct cn_state_tag *a, const struct cn_state_tag *b)
-{
-    int order = compare_numbers(a->lineage, b->lineage);
-
-    if (!order)
-        order = compare_numbers(a->run, b->run);
-    if (!order)
-        order = compare_numbers(a->round, b->round);
-    if (!order)
-        order = compare_numbers(a->phase, b->phase);
-    if (!order)
-        order = compare_numbers(a->step, b->step);
-    return order;
-}
-
 static uint32_t remaining_ms(uint64_t until_ms, uint64_t now_ms)
 {
     uint64_t left = until_ms > now_ms ? until_ms - now_ms : 0;
@@ -231,21 +211,16 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
     struct cn_membership_message commit = {
         .type = CN_MEMBERSHIP_COMMIT, .members = members, .epoch = prepare->epoch};
     uint32_t self = membership->config.self;
-    const struct cn_state_tag *newest = NULL;
+    const struct cn_state_tag *tags[CN_GROUP_MAX];
+    uint32_t rank = 0;
 
-    for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
-        const struct other *other = &membership->others[i];
-        const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
-
+    for (uint32_t i = 0; i < membership->config.count; i++) {
         if (!(members & cn_membership_bit(i)))
             continue;
         commit.stays[rank] = cn_membership_stay_of(prepare, i);
-        if (!newest || compare_tags(tag, newest) > 0) {
-            newest = tag;
-            commit.source = rank;
-        }
-        rank++;
+        tags[rank++] = i == self ? &membership->tag : &membership->others[i].join.tag;
     }
+    commit.source = cn_state_tag_choose(tags, rank);
     enter_view(membership, &commit, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++)
         membership->others[i].owes_commit = i != self && members & cn_membership_bit(i);
