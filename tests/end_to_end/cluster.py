@@ -11,6 +11,7 @@ by their pid; the run directory is removed unless the test failed.
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -324,6 +325,17 @@ class Cluster:
         while self.log(name).count(text) < count:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{name} did not say '{text}' {count} times in {timeout} s")
+            time.sleep(0.01)
+
+    def views(self, name, size):
+        """How often a board was in a group of so many."""
+        return len(re.findall(rf"rank \d+ of {size}\b", self.log(name)))
+
+    def wait_for_view(self, name, size, count=1, timeout=60):
+        deadline = time.monotonic() + timeout
+        while self.views(name, size) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} was not {count} times in a group of {size} within {timeout} s")
             time.sleep(0.01)
 
     # Results

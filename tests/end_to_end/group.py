@@ -53,16 +53,16 @@ def updates_of(lan, group):
 
 def be_lost_and_return(lan, victim, lose, back, others):
     """The others go on without the victim, and take it in again. Seconds until they went on."""
-    views = {name: lan.log(name).count("of 3") for name in others}
+    views = {name: lan.views(name, 3) for name in others}
     begun = time.monotonic()
     lose(victim)
     for name in others:
-        lan.wait_for_line(name, "of 3", views[name] + 1)
+        lan.wait_for_view(name, 3, views[name] + 1)
     took = time.monotonic() - begun
-    whole = {name: lan.log(name).count("of 4") for name in others}
+    whole = {name: lan.views(name, 4) for name in others}
     back(victim)
     for name in others:
-        lan.wait_for_line(name, "of 4", whole[name] + 1)
+        lan.wait_for_view(name, 4, whole[name] + 1)
     return took
 
 
@@ -115,7 +115,7 @@ def a_straggler_stays(build):
             time.sleep(0.4)
             lan.thaw("board-2")
             time.sleep(0.2)
-        assert lan.log("board-1").count("of 3") == 0, "a board that answers was thrown out"
+        assert lan.views("board-1", 3) == 0, "a board that answers was thrown out"
         finish(lan)
         assert views  # it formed at all
 
@@ -138,14 +138,14 @@ def a_board_leaves_in_order(build):
     """It says BYE: a group that would wait a minute for a lost one goes on at once."""
     with Lan(build, FOUR, **{**HASTY, "rejoin": "60 s"}) as lan:
         begin(lan)
-        views = lan.log("board-1").count("of 3")
+        views = lan.views("board-1", 3)
         begun = time.monotonic()
         os.kill(lan.pid("board-3"), signal.SIGTERM)
         lan.wait_for_line("board-1", "of 3; without board-3", views + 1, timeout=20)
         took = time.monotonic() - begun
         lan.processes["board-3"].wait(10)
         lan.start("board-3")
-        lan.wait_for_line("board-1", "of 4", 2)
+        lan.wait_for_view("board-1", 4, 2)
         finish(lan)
     return f"went on after {took:.2f} s"
 
@@ -197,10 +197,10 @@ def a_board_gets_another_address(build):
     """As by DHCP: the others know it by name, and reach it at the new address."""
     with Lan(build, FOUR, **{**HASTY, "rounds": 40}, names=True) as lan:
         begin(lan)
-        views = lan.log("board-1").count("of 4")
+        views = lan.views("board-1", 4)
         lan.readdress("board-3", "10.77.0.99")
-        lan.wait_for_line("board-1", "of 3")
-        lan.wait_for_line("board-1", "of 4", views + 1)
+        lan.wait_for_view("board-1", 3)
+        lan.wait_for_view("board-1", 4, views + 1)
         finish(lan)
 
 
