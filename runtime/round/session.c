@@ -243,24 +243,29 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
-// All save, or all wait.
+// One member at least has it on disk, as a board alone does, before it is sent. Who could not store
+// it holds it in memory: its full disk does not stop the others.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
 {
-    float failed;
-    cn_err err;
+    float counts[2]; // members that could not store it, and all
+    bool stored;
+    cn_err saved, err;
 
     do {
-        err = cn_checkpoint_save(session->config.store, &session->held);
-        if (err)
-            cn_log(CN_LOG_WARN, "session", "the update cannot be stored: %s; trying again",
-                   cn_err_text(err));
-        failed = err ? 1 : 0;
-        err = cn_all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
+        saved = cn_checkpoint_save(session->config.store, &session->held);
+        counts[0] = saved ? 1 : 0;
+        counts[1] = 1;
+        err = cn_all_reduce(collective, CN_REDUCE_SUM, counts, 2);
         if (err)
             return err;
-        if (failed > 0 && is_stopped(session, DISK_RETRY_MS))
+        stored = counts[0] < counts[1];
+        if (saved)
+            cn_log(CN_LOG_WARN, "session", "the update cannot be stored by %s: %s; %s",
+                   session->config.settings->name, cn_err_text(saved),
+                   stored ? "another member has it" : "trying again");
+        if (!stored && is_stopped(session, DISK_RETRY_MS))
             return CN_ECANCELED;
-    } while (failed > 0);
+    } while (!stored);
     session->saved_ms = cn_platform_now_ms();
     return CN_OK;
 }
