@@ -74,7 +74,7 @@ static void fill_batch(struct cn_batch *batch, const struct cn_sample_shape *sha
     }
     for (size_t i = 0; i < count * shape->rows; i++)
         batch->labels[i] = (int32_t)(i % shape->outputs);
-    for (size_t i = 0; shape->loss == CN_LOSS_MSE && i < count * shape->outputs; i++)
+    for (size_t i = 0; shape->loss != CN_LOSS_CROSS_ENTROPY && i < count * shape->outputs; i++)
         batch->targets[i] = (float)(i % 7) / 7;
 }
 
