@@ -209,6 +209,7 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
         membership->highest = commit->epoch;
     membership->expected = commit->members;
     membership->member = membership->had_view = membership->view_is_new = true;
+    membership->few_told = false;
     membership->proposal = (struct proposal){0};
     membership->knocked = false;
     membership->view_ms = now_ms;
@@ -294,18 +295,6 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
         cn_membership_propose(membership, forming, now_ms);
 }
 
-// A member of another job must not take part, and is not waited for.
-static bool has_other_job(struct cn_membership *membership, struct other *other,
-                          const struct cn_membership_message *message)
-{
-    bool differs = memcmp(message->job, membership->config.job, CN_DIGEST_SIZE) != 0;
-
-    if (!differs)
-        other->refusal_told = false;
-    other->refused = differs;
-    return differs;
-}
-
 static bool is_late(const struct other *other, struct cn_stay stay)
 {
     return stay.boot_id == other->join.stay.boot_id && stay.number < other->join.stay.number;
@@ -318,7 +307,7 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
 
     if (is_late(other, join->stay))
         return;
-    if (has_other_job(membership, other, join)) {
+    if (cn_membership_refuse_job(membership, from, join)) {
         other->owes_busy = membership->member; // so that it learns of the difference as well
         return;
     }
@@ -347,7 +336,7 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
 {
     struct other *other = &membership->others[from];
 
-    if (has_other_job(membership, other, busy))
+    if (cn_membership_refuse_job(membership, from, busy))
         return;
     other->seen = SEEN_BUSY;
     other->seen_ms = other->present_ms = now_ms;
@@ -406,9 +395,14 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
                            const uint8_t *message, size_t size, uint64_t now_ms)
 {
     struct cn_membership_message decoded;
+    cn_err err;
 
-    if (member >= membership->config.count || member == membership->config.self ||
-        cn_membership_decode(message, size, membership->config.count, &decoded) ||
+    if (member >= membership->config.count || member == membership->config.self)
+        return;
+    err = cn_membership_decode(message, size, membership->config.count, &decoded);
+    if (err && err != CN_ENOTSUP)
+        return;
+    if (cn_membership_refuse(membership, member, &decoded, !err, now_ms) ||
         decoded.epoch / EPOCH_LEAP > membership->highest / EPOCH_LEAP + 1)
         return;
     if (decoded.epoch > membership->highest)
@@ -560,18 +554,16 @@ bool cn_membership_knocked(const struct cn_membership *membership)
     return membership->knocked;
 }
 
-bool cn_membership_refused(struct cn_membership *membership, uint32_t *member)
+bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present)
 {
-    for (uint32_t i = 0; i < membership->config.count; i++) {
-        struct other *other = &membership->others[i];
+    uint32_t forming = cn_membership_forming(membership, now_ms);
 
-        if (!other->refused || other->refusal_told)
-            continue;
-        other->refusal_told = true;
-        *member = i;
-        return true;
-    }
-    return false;
+    *present = (uint32_t)__builtin_popcount(forming);
+    if (membership->member || membership->few_told || enough(membership, forming) ||
+        now_ms < membership->wait_until_ms)
+        return false;
+    membership->few_told = true;
+    return true;
 }
 
 void cn_membership_unable(struct cn_membership *membership, uint64_t now_ms)

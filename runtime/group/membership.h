@@ -99,9 +99,18 @@ void cn_membership_hurry(struct cn_membership *membership);
 // others hear does not matter: the leader hears it too, or cannot take it in.
 bool cn_membership_knocked(const struct cn_membership *membership);
 
-// True once for each member that was found to have another job: print it and go on without that
-// one.
+// True once for each member that is refused for a reason: it has another job or another release, or
+// two boards have its name. Say so and go on without it.
 bool cn_membership_refused(struct cn_membership *membership, uint32_t *member);
+
+// Why a member is refused, in words that name it.
+#define CN_REFUSAL_SIZE 160
+void cn_membership_explain(const struct cn_membership *membership, const struct cn_member *members,
+                           uint32_t member, char *text, size_t size);
+
+// True once when fewer members than min_members are there and nobody else is waited for: present is
+// how many. Again after a view.
+bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present);
 
 // The member that leads the epoch, or UINT32_MAX while the group forms.
 uint32_t cn_membership_leader(const struct cn_membership *membership);

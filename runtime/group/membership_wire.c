@@ -4,6 +4,7 @@
 
 // Offsets, DESIGN.md.
 enum {
+    RELEASE_AT = 2,
     EPOCH_AT = 4,
     MEMBERS_AT = 12,
     HEAD_SIZE = 16,
@@ -44,6 +45,11 @@ enum {
 
 _Static_assert(COMMIT_STAYS_AT + STAY_SIZE * CN_GROUP_MAX <= CN_PEER_MESSAGE_MAX, "one message");
 
+uint16_t cn_membership_release(void)
+{
+    return CAIRN_MAJOR << 12 | CAIRN_MINOR << 6 | CAIRN_PATCH;
+}
+
 static uint32_t count_members(uint32_t members)
 {
     return (uint32_t)__builtin_popcount(members);
@@ -81,7 +87,7 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
 {
     message[0] = (uint8_t)from->type;
     message[1] = CN_MEMBERSHIP_PROTOCOL;
-    cn_put_u16(message + 2, 0);
+    cn_put_u16(message + RELEASE_AT, cn_membership_release());
     cn_put_u64(message + EPOCH_AT, from->epoch);
     cn_put_u32(message + MEMBERS_AT, from->members);
     if (from->type == CN_MEMBERSHIP_JOIN)
@@ -178,8 +184,11 @@ cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
                             struct cn_membership_message *to)
 {
     memset(to, 0, sizeof(*to));
-    if (size < HEAD_SIZE || message[1] != CN_MEMBERSHIP_PROTOCOL)
+    if (size < HEAD_SIZE)
         return CN_EFORMAT;
+    to->release = cn_get_u16(message + RELEASE_AT);
+    if (message[1] != CN_MEMBERSHIP_PROTOCOL)
+        return CN_ENOTSUP;
     to->epoch = cn_get_u64(message + EPOCH_AT);
     to->members = cn_get_u32(message + MEMBERS_AT);
     if (count < CN_GROUP_MAX ? to->members >> count : to->members >> CN_GROUP_MAX)
