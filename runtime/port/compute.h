@@ -93,6 +93,9 @@ enum cn_op {
                             //                    y, saved  struct cn_recurrent
     CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell]
                             //                    dgates, [dhidden], [dfirst, dfirst_cell]
+    CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
+    CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]
+                            //                    dq, dk, dv
     CN_OP_CROSS_ENTROPY,    // logits, labels, [class weights]  [dlogits]  struct cn_loss_call
     CN_OP_BINARY_ENTROPY,   // logits, targets    [dlogits]
     CN_OP_MSE,              // y, targets         [dy]
@@ -349,6 +352,26 @@ struct cn_recurrent {
     bool reset_after; // GRU: linear_before_reset, as PyTorch has it
 };
 
+// Where the matrices of a sample's heads lie in an operand: row r of head h starts at offset + h *
+// head + r * row; its elements are neighbours.
+struct cn_heads {
+    size_t offset, head, row; // words
+};
+
+#define CN_ATTENTION_WIDTH_MAX 256
+
+// y = softmax(scale * q k' + mask) v for each head. q is q_rows x width, k is k_rows x width, v is
+// k_rows x v_width. mask is q_rows x k_rows, the same for all heads of all samples; causal is a
+// mask that leaves row i the columns up to i. saved has log(sum exp(score)) of each head's rows.
+// dq, dk and dv lie as q, k and v do; they, like q, k and v, may be parts of one operand.
+struct cn_attention {
+    size_t heads, q_rows, k_rows;
+    size_t width, v_width; // at most CN_ATTENTION_WIDTH_MAX
+    struct cn_heads q, k, v, y;
+    float scale;
+    bool causal;
+};
+
 // A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
 // gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
 // element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
@@ -406,6 +429,7 @@ struct cn_call {
         struct cn_gather gather;
         struct cn_resize resize;
         struct cn_recurrent recurrent;
+        struct cn_attention attention;
         struct cn_loss_call loss;
         struct cn_range range;
     };

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
@@ -96,6 +97,7 @@ static void follow(double *average, double value)
 enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, STORE, BUCKET, TRACED, COMPUTED };
 
 #define VOTES (COMPUTED + CN_GROUP_MAX)
+_Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
 
 static cn_err vote(struct cn_session *session, struct cn_collective *collective,
                    struct cn_step_flags *flags, struct cn_step_times *times, float sums[VOTES])
@@ -120,6 +122,15 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     if (!session->weighted)
         sums[WEIGHT] = sums[SAMPLES];
     return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
+}
+
+// Shares are no sums of a step: who has one cannot end it alone.
+static void note_sums(struct cn_session *session)
+{
+    if (session->reducer && session->plan.trains && !cn_session_is_sharded(session))
+        session->pending = (struct cn_reduced_step){.epoch = session->held.epoch,
+                                                    .round = session->held.round,
+                                                    .step = session->held.step + 1};
 }
 
 // The sums of a step that this member takes part in. A member whose loss is not finite still does:
@@ -162,6 +173,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
     sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local || !finite ? 1 : 0;
+    note_sums(session);
     return vote(session, collective, flags, times, sums);
 }
 
@@ -183,6 +195,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     follow(&split->compute_ms, own + 1e-3 * (double)(times->applied - times->voted));
     follow(&split->wait_ms, slowest);
     follow(&split->wire_ms, rest - slowest);
+    follow(&session->busy_ms, own);
     follow(&session->step_s, 1e-6 * (double)(times->applied - times->begun));
 }
 
@@ -211,29 +224,84 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
     return err;
 }
 
+// Nothing of the step stays.
+static cn_err drop(struct cn_session *session, cn_err err)
+{
+    cn_err discarded;
+
+    if (err == CN_EDIVERGED)
+        name_fault(session);
+    session->pending = (struct cn_reduced_step){0};
+    discarded = cn_trainer_discard(session->trainer);
+    return err ? err : discarded;
+}
+
+// What every member does with a step that all have voted for.
+static cn_err commit(struct cn_session *session, struct cn_collective *collective, uint64_t epoch,
+                     const float sums[VOTES])
+{
+    cn_err err = apply(session, collective, sums);
+
+    if (err)
+        return drop(session, err);
+    session->pending = (struct cn_reduced_step){0};
+    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
+    cn_session_balance(session, sums + COMPUTED);
+    session->applied = (struct cn_reduced_step){
+        .epoch = epoch, .round = session->held.round, .step = session->held.step};
+    memcpy(session->applied.votes, sums, VOTES * sizeof(float));
+    return CN_OK;
+}
+
+static uint64_t epoch_of(const struct cn_session *session, const struct cn_reduced_step *step,
+                         uint32_t number)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    return held->phase == CN_PHASE_TRAIN && step->round == held->round && step->step == number
+               ? step->epoch
+               : 0;
+}
+
+uint64_t cn_session_holds(const struct cn_session *session)
+{
+    return epoch_of(session, &session->pending, session->held.step + 1);
+}
+
+uint64_t cn_session_applied(const struct cn_session *session)
+{
+    return epoch_of(session, &session->applied, session->held.step);
+}
+
+cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES])
+{
+    return commit(session, NULL, session->pending.epoch, votes);
+}
+
+cn_err cn_session_drop_sums(struct cn_session *session)
+{
+    return session->pending.epoch ? drop(session, CN_OK) : CN_OK;
+}
+
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags)
 {
     struct cn_step_times times = {0};
     float sums[VOTES] = {0};
     cn_err err = cn_session_place(session, collective);
-    cn_err discarded;
 
     times.begun = cn_platform_now_us();
     if (!err)
         err = reduce_step(session, collective, flags, &times, sums);
-    if (!err && !flags->abandon)
-        err = apply(session, collective, sums);
-    if (err || flags->abandon) {
-        if (err == CN_EDIVERGED)
-            name_fault(session);
-        discarded = cn_trainer_discard(session->trainer);
-        return err ? err : discarded;
-    }
+    if (err && err != CN_EDIVERGED && session->pending.epoch)
+        return err; // without the votes nobody here knows whether another member has applied it
+    if (err || flags->abandon)
+        return drop(session, err);
+    err = commit(session, collective, session->held.epoch, sums);
+    if (err)
+        return err;
     times.applied = cn_platform_now_us();
-    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     note_times(session, &times, sums);
-    cn_session_balance(session, sums + COMPUTED);
     if (sums[TRACED] > 0)
         err = cn_session_trace(session, &times);
     if (err)
