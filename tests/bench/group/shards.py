@@ -2,6 +2,7 @@
 
     shards.py BUILD held [HIDDEN]        memory of each stage for 2 shards, beside none
     shards.py BUILD largest [MIB]        the largest model that trains in so much memory a member (96)
+    shards.py BUILD steps [RATE [WIDTH]] times of a step on a thin link, beside none (namespaces)
 
 Perceptrons with 17 hidden layers of one width, Adam, boards as processes on this machine, one thread each. Measured is
 Private_Dirty of /proc/PID/smaps_rollup, the median of a round. The
@@ -20,6 +21,8 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path
 sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 
 import cluster as clusters  # noqa: E402
+import lan  # noqa: E402
+import overlap  # noqa: E402
 import wide_model  # noqa: E402
 
 MIB = 1 << 20
@@ -142,5 +145,31 @@ def largest(build, mib="96"):
                   f"{parameters(hidden) / 1e6:.2f} M |", flush=True)
 
 
+def steps(build, rate="100mbit", width="256"):
+    if not lan.allowed():
+        print("skipped: network namespaces are not allowed here")
+        return
+    found = {}
+    for _ in range(2):
+        for shards, stage, wire in ((1, 1, "float32"), (2, 1, "float32"), (2, 2, "float32"), (2, 3, "float32"),
+                                    (1, 1, "bfloat16"), (2, 2, "bfloat16")):
+            job = settings_of(2, shards, stage, local_steps=60, batch=256, group=f", wire: {wire}")
+            job.pop("groups")
+            job.pop("mixed")
+            with overlap.Thin(build, rate, **job) as cluster:
+                write_model(cluster.path("wide.onnx"), int(width))
+                cluster.set_model("wide.onnx")
+                cluster.start("gateway")
+                cluster.start("board-1", "--timeline", "timeline.json")
+                cluster.start("board-2")
+                cluster.wait_for_end(300)
+                found.setdefault((shards, stage, wire), []).extend(overlap.times_of(cluster.path("timeline.json"))[0])
+    print(f"two boards, links of {rate}, perceptron of {DEPTH} layers of {width}, batch 256; load {os.getloadavg()[0]:.1f}")
+    print("| shards, stage | wire | step ms, median |\n|---|---|---|")
+    for (shards, stage, wire), times in found.items():
+        name = f"{shards}, stage {stage}" if shards > 1 else "none"
+        print(f"| {name} | {wire} | {statistics.median(times):.1f} |")
+
+
 if __name__ == "__main__":
-    {"held": held, "largest": largest}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"held": held, "largest": largest, "steps": steps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
