@@ -85,8 +85,7 @@ static cn_err end(void *context, uint64_t ticket)
 
 static void open_worker(struct worker *worker, struct rank *rank)
 {
-    const struct cn_rules rules = {.optimizer =
-                                       trial.adam ? CN_OPTIMIZER_ADAMW : CN_OPTIMIZER_SGD,
+    const struct cn_rules rules = {.optimizer = trial.adam ? CN_OPTIMIZER_ADAMW : CN_OPTIMIZER_SGD,
                                    .clip = trial.clip};
     struct cn_rules frozen = rules;
     struct cn_trainer_config config = {.compute = &cn_compute_cpu,
@@ -200,9 +199,9 @@ static void step(struct worker *worker, uint32_t number)
     if (trial.stage < 2)
         step_whole(worker, batches, &metrics);
     for (uint32_t i = 0; trial.stage >= 2 && i < trial.passes; i++)
-        assert_int_equal(cn_trainer_accumulate_shared(
-                             worker->trainer, batches[i].count ? &batches[i] : NULL, &metrics,
-                             &exchange, i + 1 == trial.passes),
+        assert_int_equal(cn_trainer_accumulate_shared(worker->trainer,
+                                                      batches[i].count ? &batches[i] : NULL,
+                                                      &metrics, &exchange, i + 1 == trial.passes),
                          CN_OK);
     assert_int_equal(worker->begun, 0);
     all = 7.0 * (trial.passes * worker->rank->config.view.size - trial.idle);

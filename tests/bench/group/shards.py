@@ -1,6 +1,7 @@
 """What a member of a group holds when the model's state is shared out: planned, measured, and how far it reaches.
 
     shards.py BUILD held [HIDDEN]        memory of each stage for 2 shards, beside none
+    shards.py BUILD planned [WIDTH]      bytes of the plan, and the largest model that it says fits into 2 GiB
     shards.py BUILD largest [MIB]        the largest model that trains in so much memory a member (96)
     shards.py BUILD steps [RATE [WIDTH]] times of a step on a thin link, beside none (namespaces)
 
@@ -9,6 +10,7 @@ Private_Dirty of /proc/PID/smaps_rollup, the median of a round. The
 limit of `largest` is RLIMIT_DATA (all memory that a process could write, touched or not), the same for every member.
 """
 
+import json
 import os
 import re
 import resource
@@ -30,6 +32,7 @@ ADAM = "0.9, optimizer: adam"
 
 
 DEPTH = 17
+EVERY = ((1, 1), (2, 1), (2, 2), (2, 3), (4, 1), (4, 2), (4, 3))  # shards, stage
 
 
 def parameters(hidden):
@@ -105,6 +108,23 @@ def held(build, hidden="512"):
               f"{(measured - rows[0][3]) / MIB:+.1f} MiB |")
 
 
+def planned(build, hidden="256"):
+    hidden = int(hidden)
+    count = parameters(hidden)
+    print(f"perceptron, {DEPTH} layers of {hidden}, {count} parameters, Adam, batch 8, one thread")
+    print("| shards | stage | planned, bytes a parameter | parameters in 2 GiB by the plan |\n|---|---|---|---|")
+    for shards, stage in EVERY:
+        with clusters.Cluster(build, **settings_of(max(shards, 2), shards, stage, local_steps=20)) as cluster:
+            write_model(cluster.path("wide.onnx"), hidden)
+            cluster.set_model("wide.onnx")
+            cluster.start_all()
+            cluster.wait_for_end(300)
+            status = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
+        size = status["memory"]["planned"]
+        print(f"| {shards if shards > 1 else 'none'} | {stage if shards > 1 else ''} | {size / count:.2f} | "
+              f"{2048 * MIB / size * count / 1e6:.0f} M |", flush=True)
+
+
 def trains(build, limit, boards, shards, stage, model):
     """Whether a group with that limit ends a round of three steps."""
     Limited.limit = limit
@@ -139,7 +159,7 @@ def largest(build, mib="96"):
     print(f"largest perceptron that trains with {mib} MiB a member, Adam, batch 8, one thread a board")
     print("| shards | stage | width | parameters |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for shards, stage in ((1, 1), (2, 1), (2, 2), (2, 3), (4, 1), (4, 2), (4, 3)):
+        for shards, stage in EVERY:
             hidden = largest_for(build, folder, limit, max(shards, 2), shards, stage)
             print(f"| {shards if shards > 1 else 'none'} | {stage if shards > 1 else ''} | {hidden} | "
                   f"{parameters(hidden) / 1e6:.2f} M |", flush=True)
@@ -172,4 +192,4 @@ def steps(build, rate="100mbit", width="256"):
 
 
 if __name__ == "__main__":
-    {"held": held, "largest": largest, "steps": steps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"held": held, "largest": largest, "planned": planned, "steps": steps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
