@@ -1,6 +1,6 @@
 """What a member of a group holds when the model's state is shared out: planned, measured, and how far it reaches.
 
-    shards.py BUILD held [HIDDEN]        memory of each stage for 2 shards, beside none
+    shards.py BUILD held [WIDTH [STEPS]] memory of each stage for 2 shards, beside none
     shards.py BUILD planned [WIDTH]      bytes of the plan, and the largest model that it says fits into 2 GiB
     shards.py BUILD largest [MIB]        the largest model that trains in so much memory a member (96)
     shards.py BUILD steps [RATE [WIDTH]] times of a step on a thin link, beside none (namespaces)
@@ -82,12 +82,12 @@ def sample(cluster):
     return found
 
 
-def held(build, hidden="512"):
+def held(build, hidden="384", steps="40"):
     hidden = int(hidden)
     count = parameters(hidden)
     rows = []
     for shards, stage in ((1, 1), (2, 1), (2, 2), (2, 3)):
-        with clusters.Cluster(build, **settings_of(2, shards, stage, local_steps=120)) as cluster:
+        with clusters.Cluster(build, **settings_of(2, shards, stage, local_steps=steps)) as cluster:
             write_model(cluster.path("wide.onnx"), hidden)
             cluster.set_model("wide.onnx")
             cluster.start_all()
