@@ -47,7 +47,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
-        .stage = config->job->parallel.stage,
+        .stage = (uint32_t)config->job->parallel.stage + 1,
     };
 
     cn_trainer_close(session->trainer);
