@@ -47,6 +47,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
+        .stage = config->job->parallel.stage,
     };
 
     cn_trainer_close(session->trainer);
@@ -135,6 +136,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);
+    session->pending = (struct cn_reduced_step){0};
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -211,6 +213,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
+    cn_buffer_deinit(&session->part);
     free(session->spectrum);
     free(session->sets);
     cn_batch_deinit(&session->batch);
@@ -290,6 +293,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
         session->config.job->keep_optimizer)
         err = cn_session_gather(session, collective);
+    if (!err)
+        err = cn_session_bring_weights(session, collective);
     if (!err) {
         cn_session_fold(session);
         err = cn_session_encode(session, &frame);
@@ -356,8 +361,10 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
 static cn_err keep_change(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_session_change(session, held->weights);
+    cn_err err = cn_session_allocate(&held->weights, held->total);
 
+    if (!err)
+        err = cn_session_change(session, held->weights);
     if (err)
         return err;
     cn_row_add(&held->residual, 0, held->total, held->weights);

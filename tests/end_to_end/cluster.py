@@ -38,6 +38,7 @@ JOB = {
     "central": True,
     "held_out": "10 %",
     "model": "digits-cnn.onnx",
+    "loss": "cross_entropy",
     "rejoin": "2 s",
     "form": "10 s",
     "timeout": "10 s",
@@ -55,7 +56,7 @@ schema: cairn/job/v1
 name: digits
 model: {model}
 seed: {seed}
-loss: cross_entropy
+loss: {loss}
 data: {{set: digits, scale: 0.0625, mean: 0, held_out: {held_out}}}
 {central}
 train: {{batch: {batch}, local_steps: {local_steps}, learning_rate: {learning_rate}, momentum: {momentum}}}

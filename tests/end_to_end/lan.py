@@ -113,6 +113,14 @@ class Lan(Cluster):
             ip("-n", self.space(name), "neighbour", "delete", self.hosts[other], "dev", "lan")
         self.parted = []
 
+    def limit(self, name, rate):
+        """What the board sends, in tc's words: "20mbit"; None: as much as it can."""
+        if rate:
+            self.command(*self.enter(name), "tc", "qdisc", "replace", "dev", "lan", "root", "tbf", "rate", rate,
+                         "burst", "32kb", "latency", "50ms")
+        else:
+            self.command(*self.enter(name), "tc", "qdisc", "delete", "dev", "lan", "root")
+
     def pid(self, name):
         return self.processes[name].pid  # ip exec's itself away
 
