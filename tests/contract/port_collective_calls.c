@@ -164,7 +164,7 @@ static void reduce_whole_group(struct rank *rank)
 
 static void reductions_agree_with_the_serial_result(void **state)
 {
-    const uint32_t sizes[] = {1, 2, 3, 4, 5, 8};
+    const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8};
 
     (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
