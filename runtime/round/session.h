@@ -200,14 +200,14 @@ bool cn_session_round_done(const struct cn_session *session);
 // looks on.
 uint32_t cn_session_position(const struct cn_session *session);
 
-// Encodes the update; afterwards it is in the outbox of every member, durable, and the same
+// Encodes the update; afterwards it is in the outbox of every member, secured, and the same
 // everywhere. CN_EDIGEST on a member whose frame is not that of rank 0: it must heal from another
 // member.
 cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective);
 
-// Makes the outbox durable on every member and returns when it is. A frame may be sent only then:
-// any member can bring it back after a power cut. Waits for room on a full disk, until stopped:
-// CN_ECANCELED.
+// Makes the outbox durable on every member whose disk takes it and returns when it is on one. A
+// frame may be sent only then: a power cut cannot lose it. Waits for room while all disks are full,
+// until stopped: CN_ECANCELED.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
 
 // The outcome of the outbox. The residual takes all of the change where nothing of it counts, and

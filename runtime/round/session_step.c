@@ -38,9 +38,7 @@ static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sin
     return err;
 }
 
-// finite is false when a sum of a share is not; who has all sums finds that out by itself.
-static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective,
-                               bool *finite)
+static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_collective_call call = {
         .kind = CN_COLLECTIVE_ALL_REDUCE,
@@ -56,8 +54,6 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
     err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    if (cn_session_is_sharded(session))
-        return cn_session_reduce_share(session, collective, gradients, finite);
     call.data = gradients;
     call.wire = session->reducer ? session->reducer->wire : CN_FLOAT32;
     return collective->ops->run(collective, &call);
@@ -114,7 +110,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     sums[ABANDON] = flags->abandon ? 1 : 0;
     sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
-    if (reducer && rank == 0 && session->plan.trains)
+    if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
         sums[BUCKET] = (float)(cn_reducer_choose(reducer, times) >> 10);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
     err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + size);
@@ -143,8 +139,10 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
                           struct cn_step_flags *flags, struct cn_step_times *times,
                           float sums[VOTES])
 {
-    bool overlaps = session->reducer && cn_trainer_bucket_count(session->trainer) > 1 &&
-                    session->plan.trains && !cn_session_is_sharded(session);
+    bool shared = cn_session_shares_gradients(session);
+    bool sharded = session->plan.trains && cn_session_is_sharded(session);
+    bool overlaps = session->reducer && session->plan.trains && !shared &&
+                    (sharded || cn_trainer_bucket_count(session->trainer) > 1);
     bool finite = true;
     struct cn_metrics metrics = {0};
     struct cn_trainer_sink sink;
@@ -152,17 +150,24 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
 
     if (session->reducer) {
         session->reducer->set = session->plan.whole ? NULL : &session->plan.train;
+        session->reducer->shares = sharded ? &session->plan : NULL;
         cn_reducer_begin(session->reducer, &sink);
     }
-    local = accumulate(session, overlaps ? &sink : NULL, &metrics);
+    local = shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
+                   : accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
+    if (shared && session->reducer)
+        times->computed -= session->reducer->waited_us; // as if all of it came last
     if (local && local != CN_EDIVERGED) {
-        if (overlaps)
+        if (session->reducer)
             cn_reducer_cancel(session->reducer);
         return local;
     }
-    err = overlaps ? cn_reducer_finish(session->reducer)
-                   : reduce_gradients(session, collective, &finite);
+    err = overlaps  ? cn_reducer_finish(session->reducer)
+          : !shared ? reduce_gradients(session, collective)
+                    : CN_OK;
+    if (!err && sharded)
+        err = cn_session_check_share(session, collective, &finite);
     times->reduced = cn_platform_now_us();
     if (err)
         return err;
@@ -212,7 +217,10 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
 
     if (!session->plan.trains)
         return CN_OK;
-    err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES], (double)sums[WEIGHT]);
+    err = cn_session_clip_share(session, collective, (double)sums[WEIGHT]);
+    if (!err)
+        err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
+                                        (double)sums[WEIGHT]);
     if (!err && cn_session_is_sharded(session))
         err = cn_session_gather_weights(session, collective);
     return err;

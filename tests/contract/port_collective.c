@@ -182,6 +182,35 @@ static void open_ends_when_it_is_canceled(void **state)
     group_tear_down(&fixture);
 }
 
+static void *write_soon(void *context)
+{
+    usleep(SETTLE_MS * 1000);
+    (void)eventfd_write(*(int *)context, 1);
+    return NULL;
+}
+
+// Rank 1 gives up while all wait for rank 2, whom nobody plays.
+static void a_rank_that_is_gone_ends_the_open_of_the_others(void **state)
+{
+    struct fixture fixture;
+    pthread_t thread;
+    int gone = eventfd(0, EFD_CLOEXEC);
+
+    (void)state;
+    group_set_up(&fixture, 3);
+    fixture.size = 2;
+    fixture.ranks[1].config.cancel_fd = gone;
+    pthread_create(&thread, NULL, write_soon, &gone);
+    group_run(&fixture, do_nothing);
+    pthread_join(thread, NULL);
+    assert_int_equal(fixture.ranks[1].err, CN_ECANCELED);
+    assert_int_equal(fixture.ranks[0].err, CN_EPEER);
+    assert_true(fixture.ranks[0].took_ms < fixture.ranks[0].config.open_timeout_ms);
+    close(gone);
+    fixture.size = 3;
+    group_tear_down(&fixture);
+}
+
 static void *cancel_soon(void *context)
 {
     usleep(200000);
@@ -241,6 +270,7 @@ int main(void)
         cmocka_unit_test(a_rank_of_an_older_epoch_is_refused),
         cmocka_unit_test(a_missing_rank_ends_open_at_its_time),
         cmocka_unit_test(open_ends_when_it_is_canceled),
+        cmocka_unit_test(a_rank_that_is_gone_ends_the_open_of_the_others),
         cmocka_unit_test(cancel_ends_a_running_call),
         cmocka_unit_test(different_calls_end_in_an_error),
     };
