@@ -16,6 +16,7 @@ struct call {
     struct cn_pair *pair; // NULL while waiting for the next attempt
     uint64_t at_ms;
     uint32_t retry_ms;
+    bool reached; // it has listened
 };
 
 struct meeting {
@@ -36,11 +37,24 @@ static bool is_stale(const struct meeting *meeting, const struct cn_pair *pair, 
     return err == CN_ESTALE && cn_pair_peer_epoch(pair) > meeting->config->epoch;
 }
 
+// A member listens until all are connected: one that refuses after it has listened is gone, unless
+// that was in an earlier epoch.
+static bool is_gone(struct call *call, cn_err err)
+{
+    bool reached = call->pair && cn_pair_reached(call->pair);
+    bool refuses = err == CN_EPEER && !reached;
+
+    if (refuses)
+        return call->reached;
+    call->reached = err != CN_ESTALE && (call->reached || reached);
+    return false;
+}
+
 static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
 {
     struct call *call = &meeting->calls[rank];
     cn_err err = CN_OK;
-    bool stale;
+    bool stale, gone;
 
     if (meeting->mesh->pairs[rank] || (!call->pair && now_ms < call->at_ms))
         return CN_OK;
@@ -55,6 +69,7 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
     if (!err || err == CN_EAGAIN)
         return CN_OK;
     stale = call->pair && is_stale(meeting, call->pair, err);
+    gone = is_gone(call, err);
     cn_pair_close(call->pair);
     call->pair = NULL;
     meeting->errors[rank] = err;
@@ -63,7 +78,7 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
         call->retry_ms *= 2;
     if (err == CN_ENOMEM)
         return err;
-    return stale ? CN_ESTALE : CN_OK;
+    return stale ? CN_ESTALE : gone ? CN_EPEER : CN_OK;
 }
 
 static void admit(struct meeting *meeting)
