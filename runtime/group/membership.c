@@ -40,26 +40,6 @@ struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message
     return message->stays[rank_of(message->members, index)];
 }
 
-static int compare_numbers(uint64_t a, uint64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-static int compare_tags(const struct cn_state_tag *a, const struct cn_state_tag *b)
-{
-    int order = compare_numbers(a->lineage, b->lineage);
-
-    if (!order)
-        order = compare_numbers(a->run, b->run);
-    if (!order)
-        order = compare_numbers(a->round, b->round);
-    if (!order)
-        order = compare_numbers(a->phase, b->phase);
-    if (!order)
-        order = compare_numbers(a->step, b->step);
-    return order;
-}
-
 static uint32_t remaining_ms(uint64_t until_ms, uint64_t now_ms)
 {
     uint64_t left = until_ms > now_ms ? until_ms - now_ms : 0;
@@ -162,6 +142,17 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
     return members;
 }
 
+// They announce themselves, and did not answer when they were asked.
+static uint32_t silent_members(const struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (now_ms < membership->others[i].asked_again_ms)
+            members |= cn_membership_bit(i);
+    return members;
+}
+
 // Not lost, they only have not come yet: their step is longer than this board's.
 static uint32_t lively_members(const struct cn_membership *membership, uint64_t now_ms)
 {
@@ -231,21 +222,16 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
     struct cn_membership_message commit = {
         .type = CN_MEMBERSHIP_COMMIT, .members = members, .epoch = prepare->epoch};
     uint32_t self = membership->config.self;
-    const struct cn_state_tag *newest = NULL;
+    const struct cn_state_tag *tags[CN_GROUP_MAX];
+    uint32_t rank = 0;
 
-    for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
-        const struct other *other = &membership->others[i];
-        const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
-
+    for (uint32_t i = 0; i < membership->config.count; i++) {
         if (!(members & cn_membership_bit(i)))
             continue;
         commit.stays[rank] = cn_membership_stay_of(prepare, i);
-        if (!newest || compare_tags(tag, newest) > 0) {
-            newest = tag;
-            commit.source = rank;
-        }
-        rank++;
+        tags[rank++] = i == self ? &membership->tag : &membership->others[i].join.tag;
     }
+    commit.source = cn_state_tag_choose(tags, rank);
     enter_view(membership, &commit, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++)
         membership->others[i].owes_commit = i != self && members & cn_membership_bit(i);
@@ -289,7 +275,7 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
     if (membership->proposal.leads || membership->proposal.answers ||
         another_leads(membership, now_ms))
         return;
-    forming = cn_membership_forming(membership, now_ms);
+    forming = cn_membership_forming(membership, now_ms) & ~silent_members(membership, now_ms);
     if (enough(membership, forming) && !hears_busy(membership, now_ms) &&
         waited_enough(membership, forming, now_ms))
         cn_membership_propose(membership, forming, now_ms);
@@ -311,6 +297,10 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         other->owes_busy = membership->member; // so that it learns of the difference as well
         return;
     }
+    if (!cn_membership_same_stay(join->stay, other->join.stay)) {
+        other->unanswered = 0;
+        other->asked_again_ms = 0;
+    }
     other->join = *join;
     other->left = false;
     other->seen = SEEN_FORMING;
@@ -327,7 +317,8 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         other->owes_commit = membership->commit.epoch % CN_EPOCH_STRIDE == membership->config.self;
         return;
     }
-    membership->knocked = true;
+    if (now_ms >= other->asked_again_ms)
+        membership->knocked = true;
     other->owes_busy = true;
 }
 
