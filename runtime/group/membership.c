@@ -15,7 +15,6 @@
 #define SHUN_MIN_MS 10000       // so long it is not heard then, doubled up to
 #define SHUN_MAX_MS 160000      // this
 #define HEARD_MS 1000           // ago: it is there
-#define LIVELY_MS 400           // ago, of one that answers each JOIN
 #define UNABLE_MS 5000          // to lead, after the disk took no epoch
 #define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
 
@@ -38,26 +37,6 @@ bool cn_membership_same_stay(struct cn_stay a, struct cn_stay b)
 struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message, uint32_t index)
 {
     return message->stays[rank_of(message->members, index)];
-}
-
-static int compare_numbers(uint64_t a, uint64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-static int compare_tags(const struct cn_state_tag *a, const struct cn_state_tag *b)
-{
-    int order = compare_numbers(a->lineage, b->lineage);
-
-    if (!order)
-        order = compare_numbers(a->run, b->run);
-    if (!order)
-        order = compare_numbers(a->round, b->round);
-    if (!order)
-        order = compare_numbers(a->phase, b->phase);
-    if (!order)
-        order = compare_numbers(a->step, b->step);
-    return order;
 }
 
 static uint32_t remaining_ms(uint64_t until_ms, uint64_t now_ms)
@@ -93,6 +72,7 @@ static void begin_forming(struct cn_membership *membership, uint32_t expected, u
     membership->stay.number++;
     membership->expected = expected;
     membership->wait_until_ms = now_ms + wait_ms;
+    membership->joining_ms = now_ms;
     for (uint32_t i = 0; i < membership->config.count; i++) {
         membership->others[i].owes_busy = false;
         membership->others[i].owes_commit = false;
@@ -162,13 +142,13 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
     return members;
 }
 
-// Not lost, they only have not come yet: their step is longer than this board's.
-static uint32_t lively_members(const struct cn_membership *membership, uint64_t now_ms)
+// They announce themselves, and did not answer when they were asked.
+static uint32_t silent_members(const struct cn_membership *membership, uint64_t now_ms)
 {
     uint32_t members = 0;
 
     for (uint32_t i = 0; i < membership->config.count; i++)
-        if (membership->others[i].lively && now_ms - membership->others[i].present_ms < LIVELY_MS)
+        if (now_ms < membership->others[i].asked_again_ms)
             members |= cn_membership_bit(i);
     return members;
 }
@@ -195,7 +175,7 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t membe
         until_ms = other->seen_ms + other->join.patience_ms;
     }
     expected &= ~hopeless_members(membership, now_ms);
-    if (expected & lively_members(membership, now_ms) & ~forming)
+    if (expected & cn_membership_lively(membership, now_ms) & ~forming)
         return false;
     return (members & expected) == expected || now_ms >= until_ms;
 }
@@ -231,21 +211,16 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
     struct cn_membership_message commit = {
         .type = CN_MEMBERSHIP_COMMIT, .members = members, .epoch = prepare->epoch};
     uint32_t self = membership->config.self;
-    const struct cn_state_tag *newest = NULL;
+    const struct cn_state_tag *tags[CN_GROUP_MAX];
+    uint32_t rank = 0;
 
-    for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
-        const struct other *other = &membership->others[i];
-        const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
-
+    for (uint32_t i = 0; i < membership->config.count; i++) {
         if (!(members & cn_membership_bit(i)))
             continue;
         commit.stays[rank] = cn_membership_stay_of(prepare, i);
-        if (!newest || compare_tags(tag, newest) > 0) {
-            newest = tag;
-            commit.source = rank;
-        }
-        rank++;
+        tags[rank++] = i == self ? &membership->tag : &membership->others[i].join.tag;
     }
+    commit.source = cn_state_tag_choose(tags, rank);
     enter_view(membership, &commit, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++)
         membership->others[i].owes_commit = i != self && members & cn_membership_bit(i);
@@ -289,7 +264,7 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
     if (membership->proposal.leads || membership->proposal.answers ||
         another_leads(membership, now_ms))
         return;
-    forming = cn_membership_forming(membership, now_ms);
+    forming = cn_membership_forming(membership, now_ms) & ~silent_members(membership, now_ms);
     if (enough(membership, forming) && !hears_busy(membership, now_ms) &&
         waited_enough(membership, forming, now_ms))
         cn_membership_propose(membership, forming, now_ms);
@@ -311,6 +286,10 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         other->owes_busy = membership->member; // so that it learns of the difference as well
         return;
     }
+    if (!cn_membership_same_stay(join->stay, other->join.stay)) {
+        other->unanswered = 0;
+        other->asked_again_ms = 0;
+    }
     other->join = *join;
     other->left = false;
     other->seen = SEEN_FORMING;
@@ -327,7 +306,8 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         other->owes_commit = membership->commit.epoch % CN_EPOCH_STRIDE == membership->config.self;
         return;
     }
-    membership->knocked = true;
+    if (now_ms >= other->asked_again_ms)
+        membership->knocked = true;
     other->owes_busy = true;
 }
 
@@ -357,13 +337,14 @@ static void receive_bye(struct cn_membership *membership, uint32_t from,
     other->seen = SEEN_NOTHING;
 }
 
-// A member at work. If this board is none, the group is busy.
+// A member at work. If this board is none, the group is busy; but a heartbeat of the epoch that
+// ended here may have been on its way when its sender died. A living one answers JOINs, and comes.
 static void receive_sign(struct cn_membership *membership, uint32_t from,
                          const struct cn_membership_message *sign, uint64_t now_ms)
 {
     struct other *other = &membership->others[from];
 
-    if (other->refused)
+    if (other->refused || (!membership->member && sign->epoch <= membership->epoch))
         return;
     other->present_ms = now_ms;
     other->lively = true;

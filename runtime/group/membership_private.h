@@ -51,6 +51,8 @@ struct other {
     uint64_t twins_until_ms;
     bool owes_busy, owes_commit; // messages to send to it
     uint64_t next_ms;            // next JOIN or beacon to it
+    uint32_t unanswered;         // PREPAREs in a row, in this stay of it
+    uint64_t asked_again_ms;     // not asked, nor a knock, before
     uint32_t unopened;           // rings in a row that failed because of it
     uint64_t shunned_until_ms;
     struct watched watched;
@@ -85,6 +87,7 @@ struct cn_membership {
     uint64_t unable_until_ms; // to lead
     struct proposal proposal;
     uint64_t wait_until_ms;              // for them
+    uint64_t joining_ms;                 // since when this board announces itself
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
@@ -118,6 +121,8 @@ bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index
 
 // True when the leader has asked long enough, or all have answered: ready are the members of the
 // view, and the proposal is over. Ends proposals that nothing came of.
+// Of the members that were asked, who did not answer although it announces itself is asked again
+// after a while, longer each time.
 bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_ms, uint32_t *ready);
 
 // True when the message does not count: it is not understood, its sender has another release or
@@ -137,6 +142,9 @@ struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message
 
 // Members that announce themselves now, this board among them.
 uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t now_ms);
+
+// Members that are heard and only have not come yet, while this board announces itself.
+uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms);
 
 // A new view: everybody in it counts as heard now.
 void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms);

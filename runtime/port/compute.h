@@ -37,6 +37,8 @@ enum cn_arena {
     CN_ARENA_OUTPUTS,     // what an evaluation leaves for the host, one batch
     CN_ARENA_SECOND,      // the optimizer's second moment, same order as the weights
     CN_ARENA_BASE,        // the weights that a proximal term pulls to, same order
+    CN_ARENA_SHARE,       // the gradient of a share of the weights, once for all lanes
+    CN_ARENA_OWN,         // those weights, where the others are not here
     CN_ARENA_COUNT,
 };
 
@@ -88,8 +90,8 @@ enum cn_op {
     CN_OP_RESIZE,           // x                  y         struct cn_resize
     CN_OP_RESIZE_GRAD,      // dy                 dx
     CN_OP_RECURRENT,        // gates, weight, [bias], [first, first_cell]
-                            //                    y, saved  struct cn_recurrent
-    CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell]
+                            //                    y, saved, [last_cell]  struct cn_recurrent
+    CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell], [dlast_cell]
                             //                    dgates, [dhidden], [dfirst, dfirst_cell]
     CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
     CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]
@@ -342,7 +344,8 @@ enum cn_recurrent_kind {
 // with reset_after). The gradient gives dgates, before the functions, and for GRU dhidden: the
 // same, but as the product with the recurrent weight sees them, so that dweight = sum dhidden' h(t
 // - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates.
-// dfirst and dfirst_cell are of each sample. A port may lack GRU without reset_after.
+// dfirst, dfirst_cell, last_cell (the cell after the last step, hidden words) and dlast_cell are of
+// each sample; the last two are LSTM's. A port may lack GRU without reset_after.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;
@@ -395,9 +398,12 @@ struct cn_range {
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
+    // Of ports with host_memory only: the gradients are words of CN_ARENA_SHARE; the weights are of
+    // CN_ARENA_OWN, and base has the same places.
+    bool share, own;
 };
 
-#define CN_CALL_INPUTS 7
+#define CN_CALL_INPUTS 8
 #define CN_CALL_OUTPUTS 4
 
 struct cn_call {
@@ -544,4 +550,6 @@ struct cn_compute_ops {
 struct cn_compute {
     const struct cn_compute_ops *ops;
     uint32_t capability; // of a CUDA device, times 10; else 0
+    bool host_memory;    // what map shows stays valid, and the host may read and change parts that
+                         // no run uses at that time
 };

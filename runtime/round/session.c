@@ -47,6 +47,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
+        .stage = (uint32_t)config->job->parallel.stage + 1,
     };
 
     cn_trainer_close(session->trainer);
@@ -96,8 +97,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         return err;
     session->layout = &session->layout_own;
     cn_trainer_sample_shape(session->trainer, &shape);
-    session->weighted =
-        shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
+    session->weighted = shape.weighted;
     return cn_batch_init(&shape, config->job->batch, &session->batch);
 }
 
@@ -135,6 +135,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);
+    session->pending = (struct cn_reduced_step){0};
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -211,6 +212,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
+    cn_buffer_deinit(&session->part);
     free(session->spectrum);
     free(session->sets);
     cn_batch_deinit(&session->batch);
@@ -240,24 +242,29 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
-// All save, or all wait.
+// One member at least has it on disk, as a board alone does, before it is sent. Who could not store
+// it holds it in memory: its full disk does not stop the others.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
 {
-    float failed;
-    cn_err err;
+    float counts[2]; // members that could not store it, and all
+    bool stored;
+    cn_err saved, err;
 
     do {
-        err = cn_checkpoint_save(session->config.store, &session->held);
-        if (err)
-            cn_log(CN_LOG_WARN, "session", "the update cannot be stored: %s; trying again",
-                   cn_err_text(err));
-        failed = err ? 1 : 0;
-        err = cn_all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
+        saved = cn_checkpoint_save(session->config.store, &session->held);
+        counts[0] = saved ? 1 : 0;
+        counts[1] = 1;
+        err = cn_all_reduce(collective, CN_REDUCE_SUM, counts, 2);
         if (err)
             return err;
-        if (failed > 0 && is_stopped(session, DISK_RETRY_MS))
+        stored = counts[0] < counts[1];
+        if (saved)
+            cn_log(CN_LOG_WARN, "session", "the update cannot be stored by %s: %s; %s",
+                   session->config.settings->name, cn_err_text(saved),
+                   stored ? "another member has it" : "trying again");
+        if (!stored && is_stopped(session, DISK_RETRY_MS))
             return CN_ECANCELED;
-    } while (failed > 0);
+    } while (!stored);
     session->saved_ms = cn_platform_now_ms();
     return CN_OK;
 }
@@ -285,6 +292,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
         session->config.job->keep_optimizer)
         err = cn_session_gather(session, collective);
+    if (!err)
+        err = cn_session_bring_weights(session, collective);
     if (!err) {
         cn_session_fold(session);
         err = cn_session_encode(session, &frame);
@@ -310,21 +319,37 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     return cn_session_secure_outbox(session, collective);
 }
 
-cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
-                         const uint8_t accepted[CN_DIGEST_SIZE], double spare)
+// A decision may be of a later round than the one that is held.
+static void note_counted(struct cn_session *session, const struct cn_decision *decision,
+                         enum cn_outcome outcome)
+{
+    static const uint8_t nothing[CN_DIGEST_SIZE];
+    struct cn_counted *counted = &session->held.counted;
+
+    if (outcome == CN_OUTCOME_NOTHING || memcmp(decision->digest, nothing, CN_DIGEST_SIZE) == 0)
+        return;
+    *counted = (struct cn_counted){.round = decision->round, .own = outcome == CN_OUTCOME_COUNTED};
+    memcpy(counted->digest, decision->digest, CN_DIGEST_SIZE);
+}
+
+cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *decision)
 {
     struct cn_checkpoint *held = &session->held;
-    bool counts =
-        verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
-    struct cn_row residual = counts ? held->next_residual : held->change;
+    enum cn_outcome outcome = cn_round_outcome(decision, held->round, held->frame_digest);
+    bool waits = outcome == CN_OUTCOME_NOTHING;
+    struct cn_row residual = waits ? held->change : held->next_residual;
 
-    if (verdict != CN_VERDICT_REJECTED)
-        cn_rate_guard_add(&held->guard, verdict == CN_VERDICT_LATE ? -1 : spare);
+    if (decision->verdict != CN_VERDICT_REJECTED)
+        cn_rate_guard_add(&held->guard,
+                          decision->verdict == CN_VERDICT_LATE ? -1 : decision->spare);
     cn_row_deinit(&held->residual);
     held->residual = residual;
     held->residual_version = held->version;
-    cn_row_deinit(counts ? &held->change : &held->next_residual);
+    cn_row_deinit(waits ? &held->next_residual : &held->change);
     held->change = held->next_residual = (struct cn_row){0};
+    if (outcome == CN_OUTCOME_OTHER && held->rule.mode == CN_UPDATE_SKIP)
+        cn_session_forget_waiting(session); // that frame left all of the change out
+    note_counted(session, decision, outcome);
     free(held->frame);
     held->frame = NULL;
     held->frame_size = 0;
@@ -332,20 +357,38 @@ cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
     return cn_session_save(session, 0);
 }
 
-cn_err cn_session_abandon(struct cn_session *session, bool keep)
+static cn_err keep_change(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err;
+    cn_err err = cn_session_allocate(&held->weights, held->total);
+
+    if (!err)
+        err = cn_session_change(session, held->weights);
+    if (err)
+        return err;
+    cn_row_add(&held->residual, 0, held->total, held->weights);
+    cn_row_write(&held->residual, 0, held->total, held->weights);
+    held->residual_version = held->version;
+    return CN_OK;
+}
+
+cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *decision)
+{
+    struct cn_checkpoint *held = &session->held;
+    enum cn_outcome outcome = CN_OUTCOME_NOTHING;
+    cn_err err = CN_OK;
 
     cn_session_alike(session);
-    if (keep) {
-        err = cn_session_change(session, held->weights);
-        if (err)
-            return err;
-        cn_row_add(&held->residual, 0, held->total, held->weights);
-        cn_row_write(&held->residual, 0, held->total, held->weights);
-        held->residual_version = held->version;
-    }
+    if (decision)
+        outcome = cn_round_outcome(decision, held->round, held->frame_digest);
+    if (outcome != CN_OUTCOME_NOTHING)
+        cn_session_forget_waiting(session);
+    else if (decision)
+        err = keep_change(session);
+    if (err)
+        return err;
+    if (decision)
+        note_counted(session, decision, outcome);
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
     cn_session_release_optimizer(session);

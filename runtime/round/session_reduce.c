@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 
 #define WAIT_MS 1000
@@ -83,6 +84,36 @@ struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, floa
                                        .fingerprint = fingerprint};
 }
 
+cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_call *call,
+                       struct cn_work *work)
+{
+    cn_err err = cn_queue_post(reducer->queue, call, work);
+
+    if (!err)
+        reducer->newest = *work;
+    return err;
+}
+
+// This board's piece of a bucket, over its shards and then over the replicas.
+static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, float *data, size_t count)
+{
+    const struct cn_step_plan *plan = reducer->shares;
+    struct cn_collective_call call = cn_reducer_call(reducer, data, count, bucket + 1);
+    size_t first;
+    cn_err err;
+
+    call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    call.set = &plan->together;
+    err = cn_reducer_post(reducer, &call, &reducer->works[bucket]);
+    if (err || plan->alike.size < 2)
+        return err;
+    call.kind = CN_COLLECTIVE_ALL_REDUCE;
+    call.set = &plan->alike;
+    call.count = cn_reduce_share(count, plan->shards, plan->shard, &first);
+    call.data = data + first;
+    return cn_reducer_post(reducer, &call, &reducer->works[bucket]);
+}
+
 static void take(void *context, uint32_t bucket, float *data, size_t count)
 {
     struct cn_reducer *reducer = context;
@@ -90,7 +121,8 @@ static void take(void *context, uint32_t bucket, float *data, size_t count)
 
     if (reducer->err)
         return;
-    reducer->err = cn_queue_post(reducer->queue, &call, &reducer->works[bucket]);
+    reducer->err = reducer->shares ? post_shared(reducer, bucket, data, count)
+                                   : cn_reducer_post(reducer, &call, &reducer->works[bucket]);
     if (!reducer->err)
         reducer->posted = bucket + 1;
 }
@@ -98,12 +130,14 @@ static void take(void *context, uint32_t bucket, float *data, size_t count)
 void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink)
 {
     reducer->posted = 0;
+    reducer->newest = (struct cn_work){0};
+    reducer->waited_us = 0;
     reducer->err = CN_OK;
     *sink = (struct cn_trainer_sink){.ready = take, .context = reducer};
 }
 
 // A call that makes no progress is ended by the port, so this ends.
-static cn_err wait_for(struct cn_reducer *reducer, struct cn_work work)
+cn_err cn_reducer_wait(struct cn_reducer *reducer, struct cn_work work)
 {
     cn_err err;
 
@@ -138,7 +172,7 @@ cn_err cn_reducer_finish(struct cn_reducer *reducer)
     if (!err)
         err = reducer->err;
     if (!err && reducer->posted)
-        err = wait_for(reducer, reducer->works[reducer->posted - 1]);
+        err = cn_reducer_wait(reducer, reducer->works[reducer->posted - 1]);
     if (err)
         cn_reducer_cancel(reducer);
     return err;
@@ -146,10 +180,10 @@ cn_err cn_reducer_finish(struct cn_reducer *reducer)
 
 void cn_reducer_cancel(struct cn_reducer *reducer)
 {
-    if (!reducer->posted)
+    if (!reducer->newest.number)
         return;
     reducer->collective->ops->cancel(reducer->collective);
-    (void)wait_for(reducer, reducer->works[reducer->posted - 1]); // how it ended is known already
+    (void)cn_reducer_wait(reducer, reducer->newest); // how it ended is known already
 }
 
 void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *times)

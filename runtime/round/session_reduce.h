@@ -42,10 +42,13 @@ struct cn_reducer {
     bool measured;                  // rank 0 chooses the buckets from what calls take
     size_t bucket;                  // bytes
     enum cn_number wire;
+    const struct cn_step_plan *shares; // of a step with shards; NULL: all reduce all
     struct cn_bucket_tuner tuner;
 
     // Of this step.
-    uint32_t posted; // buckets
+    uint32_t posted;       // buckets
+    struct cn_work newest; // number 0: none
+    uint64_t waited_us;    // within the passes
     struct cn_work works[CN_TRAINER_BUCKETS];
     cn_err err; // of posting
 
@@ -61,6 +64,13 @@ void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink);
 
 // Hands over what the trainer did not tell of, and returns when all gradients are reduced.
 cn_err cn_reducer_finish(struct cn_reducer *reducer);
+
+// Hands over any other call of a step.
+cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_call *call,
+                       struct cn_work *work);
+
+// Returns when a call that was handed over has ended, and how.
+cn_err cn_reducer_wait(struct cn_reducer *reducer, struct cn_work work);
 
 // Ends the collective and returns when nothing uses the gradients any more.
 void cn_reducer_cancel(struct cn_reducer *reducer);

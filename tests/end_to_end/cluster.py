@@ -11,6 +11,7 @@ by their pid; the run directory is removed unless the test failed.
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -37,6 +38,7 @@ JOB = {
     "central": True,
     "held_out": "10 %",
     "model": "digits-cnn.onnx",
+    "loss": "cross_entropy",
     "rejoin": "2 s",
     "form": "10 s",
     "timeout": "10 s",
@@ -54,7 +56,7 @@ schema: cairn/job/v1
 name: digits
 model: {model}
 seed: {seed}
-loss: cross_entropy
+loss: {loss}
 data: {{set: digits, scale: 0.0625, mean: 0, held_out: {held_out}}}
 {central}
 train: {{batch: {batch}, local_steps: {local_steps}, learning_rate: {learning_rate}, momentum: {momentum}}}
@@ -320,6 +322,17 @@ class Cluster:
         while self.log(name).count(text) < count:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{name} did not say '{text}' {count} times in {timeout} s")
+            time.sleep(0.01)
+
+    def views(self, name, size):
+        """How often a board was in a group of so many."""
+        return len(re.findall(rf"rank \d+ of {size}\b", self.log(name)))
+
+    def wait_for_view(self, name, size, count=1, timeout=60):
+        deadline = time.monotonic() + timeout
+        while self.views(name, size) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} was not {count} times in a group of {size} within {timeout} s")
             time.sleep(0.01)
 
     # Results

@@ -39,6 +39,7 @@ struct cn_sim_node {
     uint64_t view_ms;
     uint64_t leave_at_ms; // 0: stays
     bool frozen;          // the process stands still
+    bool deaf;            // PREPAREs to it are lost
     uint32_t lost;        // by its own heartbeats, in this view
     uint64_t lost_ms;     // when
 };
@@ -57,8 +58,9 @@ struct cn_sim_group {
     uint32_t island;         // bit set of nodes cut off from the others
     uint32_t crash_permille; // for each node and second
     uint32_t min_members;
-    bool silent_rings; // do not notice that a member is gone
-    bool broken;       // a promise was broken; text says which
+    uint64_t rejoin_ms; // of processes that start; 0: CN_SIM_REJOIN_MS
+    bool silent_rings;  // do not notice that a member is gone
+    bool broken;        // a promise was broken; text says which
     char text[200];
 };
 

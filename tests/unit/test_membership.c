@@ -275,6 +275,22 @@ static void messages_survive_encoding(void **state)
     assert_int_equal(cn_membership_decode(bytes, size, 5, &back), CN_EFORMAT); // index 5
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(cn_membership_decode(bytes, cut, 6, &back), CN_EFORMAT);
+
+    memset(&message, 0, sizeof(message)); // field by field: padding is compared, too
+    message.type = CN_MEMBERSHIP_JOIN;
+    message.release = cn_membership_release();
+    message.stay.boot_id = 5;
+    message.stay.number = 6;
+    message.tag.run = 1ull << 60;
+    message.tag.round = 3;
+    message.tag.samples = 1ull << 40;
+    message.tag.counted_round = 2;
+    message.tag.counted_own = true;
+    memcpy(message.tag.counted, "counted.", CN_TAG_DIGEST_SIZE);
+    memcpy(message.tag.frame, "a frame.", CN_TAG_DIGEST_SIZE);
+    size = cn_membership_encode(&message, bytes);
+    assert_int_equal(cn_membership_decode(bytes, size, 6, &back), CN_OK);
+    assert_memory_equal(&back, &message, sizeof(back));
 }
 // Loss, delay, repetition, crashes and a split for some time, then a quiet network.
 static void run_storm(uint64_t seed)

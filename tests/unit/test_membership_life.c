@@ -135,6 +135,32 @@ static void heartbeats_of_another_epoch_are_no_sign_of_life(void **state)
     cn_sim_group_close(group);
 }
 
+// The survivors blame each other, since each saw the other close first; the dead one was heard just
+// before.
+static void a_dead_member_that_nobody_blames_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct cn_sim_group *group = create_watched(seed, 3);
+        uint32_t dead = (uint32_t)seed % 3;
+        uint64_t begun_ms;
+
+        group->rejoin_ms = 50;
+        for (uint32_t i = 0; i < 3; i++)
+            cn_sim_group_crash(group, i, 10);
+        cn_sim_group_run(group, 1500 + 10 * (seed % 25));
+        assert_true(cn_sim_group_agree(group, 7));
+        begun_ms = group->now_ms;
+        cn_sim_group_crash(group, dead, 100000);
+        cn_sim_group_leave(group, (dead + 1) % 3, (dead + 2) % 3);
+        cn_sim_group_leave(group, (dead + 2) % 3, (dead + 1) % 3);
+        while (!cn_sim_group_agree(group, 7 & ~(1u << dead)))
+            cn_sim_group_run(group, CN_SIM_TICK_MS);
+        assert_in_range(group->now_ms - begun_ms, 50, 300);
+        cn_sim_group_close(group);
+    }
+}
+
 static void a_member_that_said_bye_is_not_waited_for(void **state)
 {
     struct cn_sim_group *group = cn_sim_group_open(13, 3);
@@ -234,6 +260,30 @@ static void who_does_not_answer_a_prepare_is_waited_for_like_who_is_not_there(vo
     cn_sim_group_close(group);
 }
 
+// It announces itself all the time and never answers: the others get on, and write few numbers.
+static void a_member_that_never_answers_neither_stops_the_others_nor_wears_their_disk(void **state)
+{
+    struct cn_sim_group *group = cn_sim_group_open(18, 3);
+    uint64_t numbers;
+    size_t views;
+
+    (void)state;
+    group->nodes[2].deaf = true;
+    cn_sim_group_run(group, CN_SIM_FORM_MS + 1000);
+    assert_true(cn_sim_group_agree(group, 3));
+    views = group->view_count;
+    numbers = group->nodes[0].persisted_epoch / CN_GROUP_MAX;
+    assert_true(numbers <= 8);
+    cn_sim_group_run(group, 120000);
+    // Once in 16 s at the end: about 12 times in two minutes, two views each time.
+    assert_true(group->nodes[0].persisted_epoch / CN_GROUP_MAX - numbers <= 24);
+    assert_true(group->view_count - views <= 2 * 24);
+    group->nodes[2].deaf = false;
+    cn_sim_group_run(group, 18000);
+    assert_true(cn_sim_group_agree(group, 7));
+    cn_sim_group_close(group);
+}
+
 // Its JOIN was heard and it is there again soon: nobody goes on without it.
 static void a_member_may_restart_while_it_is_asked_to_be_ready(void **state)
 {
@@ -263,12 +313,14 @@ int main(void)
         cmocka_unit_test(a_suspicion_makes_the_others_ask_at_once),
         cmocka_unit_test(a_board_that_stood_still_accuses_nobody),
         cmocka_unit_test(heartbeats_of_another_epoch_are_no_sign_of_life),
+        cmocka_unit_test(a_dead_member_that_nobody_blames_is_not_waited_for),
         cmocka_unit_test(a_member_that_said_bye_is_not_waited_for),
         cmocka_unit_test(the_smaller_part_of_a_split_group_waits_below_min_members),
         cmocka_unit_test(a_board_whose_disk_is_full_does_not_lead_but_takes_part),
         cmocka_unit_test(a_board_whose_disk_is_full_trains_alone_when_nobody_else_is_there),
         cmocka_unit_test(leader_and_successor_may_die_while_they_prepare),
         cmocka_unit_test(who_does_not_answer_a_prepare_is_waited_for_like_who_is_not_there),
+        cmocka_unit_test(a_member_that_never_answers_neither_stops_the_others_nor_wears_their_disk),
         cmocka_unit_test(a_member_may_restart_while_it_is_asked_to_be_ready),
     };
 
