@@ -16,16 +16,15 @@ class Basic(nn.Module):
 
     expansion = 1
 
-    def __init__(self, inputs, width, stride, act=nn.ReLU):
+    def __init__(self, inputs, width, stride):
         super().__init__()
-        self.body = nn.Sequential(conv_bn(inputs, width, 3, stride, act=act), conv_bn(width, width, 3, act=None))
-        self.act = act()
+        self.body = nn.Sequential(conv_bn(inputs, width, 3, stride), conv_bn(width, width, 3, act=None))
         self.shortcut = nn.Sequential()
         if stride != 1 or inputs != width:
             self.shortcut = conv_bn(inputs, width, 1, stride, act=None)
 
     def forward(self, x):
-        return self.act(self.body(x) + self.shortcut(x))
+        return torch.relu(self.body(x) + self.shortcut(x))
 
 
 class Bottleneck(nn.Module):
@@ -45,14 +44,14 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, block, stem, widths, depths, classes=10, **more):
+    def __init__(self, block, stem, widths, depths, classes=10):
         super().__init__()
         self.stem = stem
         channels = widths[0]
         stages = []
         for i, (width, depth) in enumerate(zip(widths, depths)):
             for j in range(depth):
-                stages.append(block(channels, width, 2 if i and not j else 1, **more))
+                stages.append(block(channels, width, 2 if i and not j else 1))
                 channels = width * block.expansion
         self.stages = nn.Sequential(*stages)
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -66,8 +65,8 @@ def resnet8():
     return ResNet(Basic, conv_bn(3, 16, 3), (16, 32, 64), (1, 1, 1))
 
 
-def resnet20(act=nn.ReLU):
-    return ResNet(Basic, conv_bn(3, 16, 3, act=act), (16, 32, 64), (3, 3, 3), act=act)
+def resnet20():
+    return ResNet(Basic, conv_bn(3, 16, 3), (16, 32, 64), (3, 3, 3))
 
 
 def imagenet_stem():
@@ -85,11 +84,11 @@ def resnet50():
 class Inverted(nn.Module):
     """Sandler et al., 2018."""
 
-    def __init__(self, inputs, outputs, stride, expand, act):
+    def __init__(self, inputs, outputs, stride, expand):
         super().__init__()
         width = inputs * expand
-        layers = [conv_bn(inputs, width, 1, act=act)] if expand != 1 else []
-        layers += [conv_bn(width, width, 3, stride, groups=width, act=act),
+        layers = [conv_bn(inputs, width, 1, act=nn.ReLU6)] if expand != 1 else []
+        layers += [conv_bn(width, width, 3, stride, groups=width, act=nn.ReLU6),
                    conv_bn(width, outputs, 1, act=None)]
         self.body = nn.Sequential(*layers)
         self.residual = stride == 1 and inputs == outputs
@@ -99,7 +98,7 @@ class Inverted(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    def __init__(self, width=0.35, classes=10, dropout=0.0, act=nn.ReLU6):
+    def __init__(self, width=0.35, classes=10, dropout=0.0):
         super().__init__()
 
         def scaled(channels):
@@ -109,12 +108,12 @@ class MobileNetV2(nn.Module):
         rows = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
                 (6, 160, 3, 2), (6, 320, 1, 1))
         channels = scaled(32)
-        layers = [conv_bn(3, channels, 3, act=act)]
+        layers = [conv_bn(3, channels, 3, act=nn.ReLU6)]
         for expand, outputs, count, stride in rows:
             for i in range(count):
-                layers.append(Inverted(channels, scaled(outputs), stride if i == 0 else 1, expand, act))
+                layers.append(Inverted(channels, scaled(outputs), stride if i == 0 else 1, expand))
                 channels = scaled(outputs)
-        layers.append(conv_bn(channels, 1280, 1, act=act))
+        layers.append(conv_bn(channels, 1280, 1, act=nn.ReLU6))
         self.features = nn.Sequential(*layers)
         self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(1280, classes))
 
@@ -158,9 +157,6 @@ FAMILIES = {
     "resnet18": Family(resnet18, images(3, 64, 64), classes(10), batch=4, rate=0.01),
     "resnet50": Family(resnet50, images(3, 64, 64), classes(10), batch=4, rate=0.01),
     "mobilenetv2": Family(MobileNetV2, images(3, 32, 32), classes(10)),
-    # The same without kinks, where float32 can follow float64 closely.
-    "resnet20-smooth": Family(lambda: resnet20(nn.SiLU), images(3, 32, 32), classes(10)),
-    "mobilenetv2-smooth": Family(lambda: MobileNetV2(act=nn.SiLU), images(3, 32, 32), classes(10)),
     "cnn1d": Family(cnn1d, images(9, 128), classes(6), rate=0.01),
     "autoencoder": Family(Autoencoder, images(1, 28, 28), lambda count: torch.rand(count, 1, 28, 28), "mse"),
 }
