@@ -130,6 +130,11 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights);
 // Both start at 0 and count up with each step that is applied.
 void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates);
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
+
+// Of float16, what the next step starts with; zeros elsewhere. Zeros set nothing.
+struct cn_loss_scale cn_trainer_loss_scale(const struct cn_trainer *trainer);
+void cn_trainer_set_loss_scale(struct cn_trainer *trainer, struct cn_loss_scale scale);
+
 float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
 
 // The rate of the schedule is multiplied by this, 1 at first.

@@ -39,7 +39,8 @@ struct cn_trainer {
     uint64_t step;    // the next one of the schedule
     uint64_t updates; // of the optimizer's state
     struct cn_schedule_powers powers;
-    struct cn_hyper hyper; // what does not change
+    struct cn_hyper hyper; // what does not change, and the scale of the loss that is to be set
+    struct cn_loss_scale loss_scale;
     struct cn_layout layout;
     struct cn_sample_shape shape;
     size_t input_words[CN_INPUT_MAX], label_words; // of a sample

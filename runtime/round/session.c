@@ -148,6 +148,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     if (!err && cn_trainer_has_second(session->trainer))
         err = cn_trainer_set_second(session->trainer, held->second);
     cn_trainer_set_step(session->trainer, cn_session_steps_before(session), held->updates);
+    cn_trainer_set_loss_scale(session->trainer, held->loss_scale);
     return err;
 }
 
