@@ -24,7 +24,7 @@ struct cn_trainer_config {
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
-    uint32_t shards; // room for one of so many shares of the optimizer's state; 0: all
+    uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
     uint32_t stage; // of ZeRO, 1 to 3: with several shards there is room for a share of the
                     // gradients from 2 on, and of the weights with 3; 0 is 1
 };
@@ -110,8 +110,8 @@ void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float 
 void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *part,
                                     size_t first, size_t count, float *row);
 
-// Evaluations read these weights, borrowed until the weights are set again. In stage 3 there is no
-// other way to evaluate; in the others it is setting them.
+// Evaluations read these weights, borrowed until the weights are set again or NULL is lent. In
+// stage 3 there is no other way to evaluate; in the others it is setting them.
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights);
 
 // Host view of the weights until the next call here; not in stage 3. The caller may change them.
@@ -158,7 +158,8 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 #define CN_TRAINER_BUCKETS 64
 
 // Cuts the gradients into buckets of at least so many words, but for the last one, and at most
-// CN_TRAINER_BUCKETS; where there are shards they stay as they are. Takes memory; not within a step. Open leaves one bucket of all.
+// CN_TRAINER_BUCKETS; where there are shards they stay as they are. Takes memory; not within a
+// step. Open leaves one bucket of all.
 cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
 uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
 size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);

@@ -64,8 +64,7 @@ static void refuse(const struct cn_trainer_config *config, const struct cn_train
                 "training this model with a batch of %u needs at least %llu bytes (%s, %u samples "
                 "at a time%s), the limit is %llu",
                 config->batch, (unsigned long long)least->bytes,
-                cn_recompute_text(least->recompute), least->batch,
-                why,
+                cn_recompute_text(least->recompute), least->batch, why,
                 (unsigned long long)config->memory_limit);
 }
 

@@ -21,7 +21,7 @@ struct bucket {
 
 // Of a trainer that has gradients, and weights, a bucket at a time.
 struct sharded {
-    struct cn_bucket_plan plan; // of no buckets: all of them are whole
+    struct cn_bucket_plan plan;                    // of no buckets: all of them are whole
     struct cn_compute_program **train, **evaluate; // owned; by segment
     struct cn_compute_program *sums[CN_TRAINER_BUCKETS];
     const float *lent; // weights that an evaluation reads
@@ -68,9 +68,9 @@ struct cn_trainer {
     struct sharded sharded;
     struct cn_trainer_plan plan;
     bool clipped; // the share is scaled already
-    bool fresh;  // nothing was accumulated in this step
-    bool summed; // the first lane holds the whole gradient
-    bool mapped; // the caller may have changed it
+    bool fresh;   // nothing was accumulated in this step
+    bool summed;  // the first lane holds the whole gradient
+    bool mapped;  // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 

@@ -170,8 +170,7 @@ static cn_err free_slots(struct pass *pass, size_t segment)
     const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
     cn_err err = CN_OK;
 
-    while (!err && pass->taken < pass->reduced &&
-           plan->buckets[pass->taken].segment + 1 < segment)
+    while (!err && pass->taken < pass->reduced && plan->buckets[pass->taken].segment + 1 < segment)
         err = take_bucket(pass, pass->taken++);
     return err;
 }

@@ -48,6 +48,7 @@ struct cn_reducer {
     // Of this step.
     uint32_t posted;       // buckets
     struct cn_work newest; // number 0: none
+    uint64_t waited_us;    // within the passes
     struct cn_work works[CN_TRAINER_BUCKETS];
     cn_err err; // of posting
 
