@@ -97,8 +97,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         return err;
     session->layout = &session->layout_own;
     cn_trainer_sample_shape(session->trainer, &shape);
-    session->weighted =
-        shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
+    session->weighted = shape.weighted;
     return cn_batch_init(&shape, config->job->batch, &session->batch);
 }
 

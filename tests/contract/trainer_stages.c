@@ -13,7 +13,7 @@
 #include "runtime/port/platform.h"
 
 #define SAMPLES 12
-#define WORDS 64 // of a sample
+#define WORDS 32 // of a sample: characters, each with a label
 #define STEPS 3
 #define SUMS 1 // fingerprints
 #define GATHERS 1000
@@ -34,9 +34,9 @@ struct worker {
     struct cn_mapping model;
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
-    uint32_t begun; // exchanges that have not ended
-    float inputs[SAMPLES * WORDS];
-    int32_t labels[SAMPLES];
+    uint32_t begun;                // exchanges that have not ended
+    float inputs[SAMPLES * WORDS]; // the bits of int32
+    int32_t labels[SAMPLES * WORDS];
 };
 
 static void call(struct worker *worker, enum cn_collective_kind kind, const struct cn_set *set,
@@ -106,15 +106,15 @@ static void open_worker(struct worker *worker, struct rank *rank)
     assert_int_equal(cn_ranks_place(&all, trial.shards, rank->config.view.rank, &worker->ranks),
                      CN_OK);
     assert_int_equal(
-        cn_platform_map(CAIRN_TEST_DATA "/digits/digits-cnn.onnx", 1 << 20, &worker->model), CN_OK);
+        cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &worker->model), CN_OK);
     assert_int_equal(cn_onnx_open(worker->model.data, worker->model.size, NULL, &worker->onnx),
                      CN_OK);
     assert_int_equal(cn_trainer_open(worker->onnx, &config, NULL, &worker->trainer), CN_OK);
-    for (size_t i = 0; i < SAMPLES * WORDS; i++)
-        worker->inputs[i] =
-            (float)((i * 7919 + 31 * rank->config.view.rank) % (17 + rank->config.view.rank)) / 16;
-    for (int i = 0; i < SAMPLES; i++)
-        worker->labels[i] = (i + (int)rank->config.view.rank) % 10;
+    for (size_t i = 0; i < SAMPLES * WORDS; i++) {
+        worker->labels[i] = (int32_t)((i * 7919 + 31 * rank->config.view.rank) % 127);
+        if (i)
+            memcpy(&worker->inputs[i], &worker->labels[i - 1], sizeof(float));
+    }
 }
 
 static void close_worker(struct worker *worker)
@@ -130,7 +130,7 @@ static void take_pieces(struct worker *worker)
     uint32_t count = cn_trainer_bucket_count(worker->trainer);
     size_t first = 0;
 
-    assert_true(count > 1);
+    assert_true(count > 2);
     for (uint32_t b = 0; b < count; b++) {
         size_t words = cn_trainer_bucket_words(worker->trainer, b);
 
@@ -193,7 +193,7 @@ static void step(struct worker *worker, uint32_t number)
 
         if (!idle)
             batches[i] = (struct cn_batch){.inputs = worker->inputs + first * WORDS,
-                                           .labels = worker->labels + first,
+                                           .labels = worker->labels + first * WORDS,
                                            .count = 7};
     }
     if (trial.stage < 2)
@@ -204,7 +204,7 @@ static void step(struct worker *worker, uint32_t number)
                                                       &metrics, &exchange, i + 1 == trial.passes),
                          CN_OK);
     assert_int_equal(worker->begun, 0);
-    all = 7.0 * (trial.passes * worker->rank->config.view.size - trial.idle);
+    all = 7.0 * WORDS * (trial.passes * worker->rank->config.view.size - trial.idle);
     if (trial.stage >= 2 && trial.clip > 0)
         clip(worker, all);
     assert_int_equal(cn_trainer_apply(worker->trainer, all), CN_OK);

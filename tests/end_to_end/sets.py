@@ -265,7 +265,7 @@ def every_stage_of_shards_changes_no_bit(build):
 
 @scenario
 def shards_of_gradients_add_up_micro_batches(build):
-    settings = {**SHARDED, "batch": "16, accumulate: 3", "momentum": "0.9"}
+    settings = {**SHARDED, "batch": "16, accumulate: 3", "momentum": "0.9", "learning_rate": 0.05}
     found = []
     for extra in ("", "parallel: {shard: 2, stage: 2}", "parallel: {shard: 2, stage: 3}"):
         with Cluster(build, TWO, **settings, extra=extra) as cluster:
