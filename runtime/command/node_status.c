@@ -78,7 +78,7 @@ static void print_group(const cJSON *group)
         printf("            sums over %s, %s\n", text(group, "backend"),
                cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted");
     if (has(group, "slowest"))
-        printf("            %s is waited for: it %s\n", text(group, "slowest"),
+        printf("            %s is slow: it %s\n", text(group, "slowest"),
                text(group, "slowest_why"));
 }
 

@@ -67,8 +67,9 @@ cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
         cn_log(CN_LOG_ERROR, "session", "with %u shards: %s", shards, diag.lines[i]);
     if (!err && session->reducer)
         session->reducer->trainer = session->trainer;
-    if (!err && session->reducer && session->reducer->bucket)
-        err = cn_trainer_set_buckets(session->trainer, session->reducer->bucket / sizeof(float));
+    if (!err && session->reducer && session->reducer->choice.bucket)
+        err = cn_trainer_set_buckets(session->trainer,
+                                     session->reducer->choice.bucket / sizeof(float));
     if (!err)
         return CN_OK;
     session->state_shards = before;

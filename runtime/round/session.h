@@ -91,6 +91,7 @@ struct cn_session {
     uint32_t state_shards; // that the trainer has room for one of
     bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
     struct cn_step_split split;
+    struct cn_slow slow; // why this board may be slow; set by the caller, told with each vote
     struct cn_reducer *reducer; // owned; between join and leave in a group of several
 };
 

@@ -96,10 +96,33 @@ static void follow(double *average, double value)
 // What the members tell each other once they hold the reduced gradients: all that the optimizer
 // needs besides, and whether it is to run. Who has the sums of a step knows that every member has
 // its gradients, so either all survivors can apply it or none has. Behind these come the
-// milliseconds for which each rank computed.
-enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, STORE, BUCKET, TRACED, COMPUTED };
+// milliseconds for which each rank computed, and then why each may be slow.
+enum vote {
+    SAMPLES,
+    WEIGHT,
+    LOSS,
+    DIVERGED,
+    KNOCKED,
+    ABANDON,
+    STORE,
+    BUCKET,
+    WINDOW,
+    TRACED,
+    COMPUTED
+};
 
-#define VOTES (COMPUTED + CN_GROUP_MAX)
+#define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
+
+// Buckets are whole kibibytes, which a float holds exactly up to 16 GiB.
+static void choose_buckets(struct cn_session *session, const struct cn_step_times *times,
+                           float sums[VOTES])
+{
+    struct cn_bucket_choice choice =
+        cn_reducer_choose(session->reducer, times, session->plan.micro);
+
+    sums[BUCKET] = (float)(choice.bucket >> 10);
+    sums[WINDOW] = (float)choice.window;
+}
 
 static cn_err vote(struct cn_session *session, struct cn_collective *collective,
                    struct cn_step_flags *flags, struct cn_step_times *times, float sums[VOTES])
@@ -113,9 +136,10 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
     if (reducer && rank == 0 && session->plan.trains)
-        sums[BUCKET] = (float)(cn_reducer_choose(reducer, times) >> 10);
+        choose_buckets(session, times, sums);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + size);
+    sums[COMPUTED + size + rank] = cn_slow_pack(session->slow);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + 2 * size);
     if (err)
         return err;
     times->voted = cn_platform_now_us();
@@ -174,6 +198,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     for (uint32_t r = 0; session->reducer && r < session->reducer->size; r++) {
         follow(&split->member_ms[r], (double)sums[COMPUTED + r]);
         slowest = fmax(slowest, (double)sums[COMPUTED + r]);
+        split->slow[r] = cn_slow_unpack(sums[COMPUTED + session->reducer->size + r]);
     }
     rest = 1e-3 * (double)(times->voted - times->computed);
     slowest = fmin(fmax(slowest - own, 0), rest);
@@ -184,12 +209,15 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
 }
 
 // Also after a step that was not applied: the others do.
-static cn_err tune(struct cn_session *session, const struct cn_step_times *times, size_t bucket)
+static cn_err tune(struct cn_session *session, const struct cn_step_times *times,
+                   const float sums[VOTES])
 {
-    if (!session->reducer || !bucket)
+    const struct cn_bucket_choice choice = {(size_t)sums[BUCKET] << 10, (uint32_t)sums[WINDOW]};
+
+    if (!session->reducer || !choice.bucket || !choice.window)
         return CN_OK;
     cn_reducer_measure(session->reducer, times);
-    return cn_session_set_bucket(session, bucket);
+    return cn_reducer_use(session->reducer, &choice);
 }
 
 static cn_err apply(struct cn_session *session, struct cn_collective *collective,
@@ -232,6 +260,6 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
         err = cn_session_trace(session, &times);
     if (err)
         return err;
-    err = tune(session, &times, (size_t)sums[BUCKET] << 10);
+    err = tune(session, &times, sums);
     return err || !(sums[STORE] > 0) ? err : cn_session_store(session, collective);
 }
