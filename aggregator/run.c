@@ -2,38 +2,15 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "aggregator/admission.h"
 #include "aggregator/merge.h"
+#include "aggregator/run_private.h"
 #include "aggregator/selection.h"
 #include "runtime/base/log.h"
 
-#define RETRY_MS 3000    // after a merge that failed
-#define INVITE_MS 500    // between looks for more groups
-#define REJECTED_TOLD 20 // updates of a round
-
-struct cn_run {
-    struct cn_run_config config;
-    enum cn_run_phase phase;
-    uint32_t round;          // OPEN, CLOSING: of the ledger; else the next one
-    uint32_t accepted;       // contributions to it
-    uint32_t rejected;       // updates, since it was opened
-    uint32_t selected;       // groups invited to it
-    uint32_t wanted;         // groups to invite; grows when a deadline passes
-    uint64_t deadline_ms;    // clock; OPEN
-    uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups, 0: not yet
-    uint64_t retry_ms;       // clock; CLOSING: not before
-    uint64_t invite_ms;      // clock; OPEN: looks for more groups then
-    uint32_t measured;       // newest version whose evaluation was started
-    bool measured_any;
-    uint64_t base_in, base_out; // traffic of earlier processes
-    bool waiting_told, trouble_told;
-    const char *end_reason;
-    struct cn_progress progress;
-};
+#define RETRY_MS 3000 // after a merge that failed
+#define INVITE_MS 500 // between looks for more groups
 
 static uint32_t newest_version(const struct cn_run *run)
 {
@@ -100,6 +77,7 @@ static cn_err invite(struct cn_run *run, uint64_t now_ms)
 static cn_err open_round(struct cn_run *run, uint64_t now_ms)
 {
     cn_err err = cn_ledger_open_round(run->config.ledger, run->round);
+
     if (!err)
         err = begin_open(run, now_ms);
     if (!err)
@@ -125,6 +103,7 @@ static void tell_waiting(struct cn_run *run, uint32_t live)
 static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 {
     size_t enrolled = 0;
+
     cn_roster_groups(run->config.roster, &enrolled);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
     if (live < run->config.job->quorum) {
@@ -145,6 +124,7 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 static cn_err begin_closing(struct cn_run *run)
 {
     cn_err err = cn_ledger_close_round(run->config.ledger, run->round);
+
     if (err)
         return err;
     run->phase = CN_RUN_CLOSING;
@@ -157,6 +137,7 @@ static cn_err begin_closing(struct cn_run *run)
 static void extend(struct cn_run *run, uint64_t now_ms)
 {
     const struct cn_job *job = run->config.job;
+
     cn_log(CN_LOG_WARN, "run",
            "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
            " updates at its deadline: extended by %" PRIu64 " s",
@@ -190,6 +171,7 @@ static cn_err merge(struct cn_run *run)
     struct cn_model next = {0};
     uint64_t bytes_in, bytes_out;
     cn_err err = cn_merge_round(&config, cn_model_store_newest(run->config.models), &next);
+
     if (!err) {
         read_traffic(run, &bytes_in, &bytes_out);
         err = cn_model_store_add(run->config.models, &next, bytes_in, bytes_out);
@@ -210,6 +192,7 @@ static cn_err advance(struct cn_run *run)
 {
     uint32_t first = run->round > 2 ? run->round - 2 : 0;
     cn_err err = cn_score_progress(run->config.ledger, run->config.job, first, &run->progress);
+
     if (err)
         return err;
     const char *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
@@ -260,6 +243,7 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
 static bool result_decides(const struct cn_run *run)
 {
     const struct cn_job *job = run->config.job;
+
     return job->target_accuracy > 0 || job->patience > 0 || newest_version(run) >= job->rounds;
 }
 
@@ -268,6 +252,7 @@ static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
     const struct cn_run_measure *measure = run->config.measure;
     struct cn_ledger_metrics metrics;
+
     *idle = true;
     if (!measure)
         return CN_OK;
@@ -291,6 +276,7 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
     const struct cn_run_measure *measure = run->config.measure;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
     struct cn_ledger_version version;
+
     *started = false;
     if (!measure || (run->measured_any && run->measured == newest->number))
         return CN_OK;
@@ -308,6 +294,7 @@ static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
 {
     bool idle, started;
     cn_err err = take_result(run, now_ms, &idle);
+
     if (err || !idle)
         return err;
     err = measure_newest(run, now_ms, &started);
@@ -322,6 +309,7 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
 {
     struct cn_ledger_round round = {0};
     cn_err err = cn_ledger_newest_round(run->config.ledger, &round);
+
     if (err && err != CN_ENOTFOUND)
         return err;
     bool under_way = !err && round.state != CN_LEDGER_MERGED;
@@ -378,6 +366,7 @@ cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
 {
     bool idle;
     cn_err err;
+
     switch (run->phase) {
     case CN_RUN_GATHER:
         err = take_result(run, now_ms, &idle);
@@ -408,193 +397,4 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
     read_traffic(run, &state->bytes_in, &state->bytes_out);
-}
-
-// --- what boards hear ---
-
-static enum cn_round_state round_state(const struct cn_run *run)
-{
-    if (run->phase == CN_RUN_ENDED)
-        return CN_ROUND_ENDED;
-    return run->phase == CN_RUN_OPEN ? CN_ROUND_OPEN : CN_ROUND_CLOSING;
-}
-
-cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
-                       struct cn_round_info *info)
-{
-    const struct cn_model *newest = cn_model_store_newest(run->config.models);
-    const struct cn_ledger_identity *identity = cn_ledger_identity(run->config.ledger);
-    struct cn_ledger_outcome outcome;
-    *info = (struct cn_round_info){
-        .run = identity->run,
-        .lineage = identity->lineage,
-        .state = round_state(run),
-        .round = run->round,
-        .version = newest->number,
-        .version_size = newest->size,
-        .delta_size = newest->delta_size,
-    };
-    if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
-        info->remaining_ms = run->deadline_ms - now_ms;
-    memcpy(info->version_digest, newest->digest, CN_DIGEST_SIZE);
-    memcpy(info->parent, newest->parent, CN_DIGEST_SIZE);
-    memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
-    const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
-    uint32_t served = found ? found->served : newest->number;
-    cn_model_store_chain(run->config.models, served, &info->chain);
-    cn_model_store_snapshot(run->config.models, served, &info->snapshot);
-    cn_err err = CN_OK;
-    if (run->phase == CN_RUN_OPEN)
-        err = cn_ledger_is_selected(run->config.ledger, run->round, group, &info->invited);
-    if (!err)
-        err = cn_ledger_outcome(run->config.ledger, group, &outcome);
-    if (err)
-        return err;
-    info->decided_round = outcome.round;
-    info->decided_accepted = outcome.accepted;
-    memcpy(info->decided_digest, outcome.digest, CN_DIGEST_SIZE);
-    return CN_OK;
-}
-
-static void decide(struct cn_upload_status *status, enum cn_verdict verdict, const char *reason)
-{
-    status->decided = true;
-    status->verdict = verdict;
-    snprintf(status->reason, sizeof(status->reason), "%s", reason);
-}
-
-// A contribution that is there decides: the same frame again is the same answer.
-static cn_err judge_against_accepted(struct cn_run *run, const char *group,
-                                     const struct cn_declare_request *declared,
-                                     struct cn_upload_status *status)
-{
-    struct cn_ledger_contribution accepted;
-    cn_err err = cn_ledger_find_contribution(run->config.ledger, declared->round, group, &accepted);
-    if (err)
-        return err == CN_ENOTFOUND ? CN_OK : err;
-    memcpy(status->accepted, accepted.digest, CN_DIGEST_SIZE);
-    if (memcmp(accepted.digest, declared->digest, CN_DIGEST_SIZE) == 0)
-        decide(status, CN_VERDICT_ACCEPTED, "");
-    else
-        decide(status, CN_VERDICT_REJECTED, "another update of this group counts for the round");
-    return CN_OK;
-}
-
-static void judge_round(const struct cn_run *run, const struct cn_declare_request *declared,
-                        bool invited, struct cn_upload_status *status)
-{
-    // Exactly a quorum counts, also when several complete before the round is closed.
-    bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
-    bool awaited = run->phase == CN_RUN_GATHER;
-    const struct cn_model *newest = cn_model_store_newest(run->config.models);
-    if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
-        decide(status, CN_VERDICT_LATE, "the round is over");
-    else if (declared->round > run->round || awaited)
-        decide(status, CN_VERDICT_REJECTED, "the round is not open yet");
-    else if (!invited)
-        decide(status, CN_VERDICT_REJECTED, "the group is not invited to this round");
-    else if (memcmp(declared->base, newest->digest, CN_DIGEST_SIZE) != 0)
-        decide(status, CN_VERDICT_REJECTED, "the update is relative to another version");
-}
-
-cn_err cn_run_judge(struct cn_run *run, const char *group,
-                    const struct cn_declare_request *declared, struct cn_upload_status *status)
-{
-    bool invited;
-    memset(status, 0, sizeof(*status));
-    bool measures = declared->run == CN_RUN_MEASUREMENT;
-    if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
-        decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
-    if (measures || status->decided)
-        return CN_OK;
-    cn_err err = judge_against_accepted(run, group, declared, status);
-    if (err || status->decided)
-        return err;
-    err = cn_ledger_is_selected(run->config.ledger, declared->round, group, &invited);
-    if (!err)
-        judge_round(run, declared, invited, status);
-    return err;
-}
-
-static void describe_contribution(const struct cn_upload *upload, uint64_t weight,
-                                  struct cn_ledger_contribution *contribution)
-{
-    const struct cn_declare_request *declared = &upload->declared;
-    *contribution = (struct cn_ledger_contribution){
-        .round = declared->round,
-        .size = declared->size,
-        .weight = weight,
-        .held_out_loss = declared->held_out_loss,
-        .held_out_correct = declared->held_out_correct,
-        .held_out_count = declared->held_out_count,
-        .measures = declared->measures,
-        .train_loss = declared->train_loss,
-    };
-    memcpy(contribution->digest, declared->digest, CN_DIGEST_SIZE);
-    snprintf(contribution->group, sizeof(contribution->group), "%s", upload->group);
-    snprintf(contribution->board, sizeof(contribution->board), "%s", upload->board);
-}
-
-// File first, then ledger, then the answer: what was acknowledged is durable.
-static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weight,
-                     struct cn_upload_status *status)
-{
-    struct cn_ledger_contribution contribution;
-    describe_contribution(upload, weight, &contribution);
-    cn_err err = cn_spool_keep(run->config.spool, upload);
-    if (!err)
-        err = cn_ledger_accept(run->config.ledger, &contribution);
-    if (err)
-        return err;
-    run->accepted++;
-    memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
-    decide(status, CN_VERDICT_ACCEPTED, "");
-    cn_log(CN_LOG_DEBUG, "run",
-           "round %" PRIu32 ": accepted %" PRIu64 " bytes of %s, %" PRIu64 " samples",
-           contribution.round, contribution.size, contribution.group, weight);
-    return CN_OK;
-}
-
-static void reject(struct cn_run *run, struct cn_upload *upload, const char *reason,
-                   struct cn_upload_status *status)
-{
-    // A board that only sends rubbish must not fill the log.
-    enum cn_log_level level = run->rejected++ < REJECTED_TOLD ? CN_LOG_WARN : CN_LOG_DEBUG;
-    cn_log(level, "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
-           upload->board, reason);
-    decide(status, CN_VERDICT_REJECTED, reason);
-    cn_spool_drop(run->config.spool, upload);
-}
-
-cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upload_status *status)
-{
-    cn_err err = cn_run_judge(run, upload->group, &upload->declared, status);
-    if (err || status->decided) {
-        cn_spool_drop(run->config.spool, upload);
-        return err;
-    }
-    if (upload->declared.run == CN_RUN_MEASUREMENT) {
-        reject(run, upload, "a measurement, of which nothing is kept", status);
-        return CN_OK;
-    }
-    uint8_t *frame;
-    err = cn_spool_read(run->config.spool, upload, &frame);
-    if (err) {
-        if (err != CN_EAGAIN)
-            cn_spool_drop(run->config.spool, upload);
-        return err;
-    }
-    struct cn_diag diag;
-    uint64_t weight = 0;
-    cn_diag_init(&diag);
-    err = cn_admission_check(cn_model_store_layout(run->config.models), upload, frame, &diag,
-                             &weight);
-    free(frame);
-    if (err) {
-        reject(run, upload, diag.count ? cn_diag_first(&diag) : cn_err_text(err), status);
-        return CN_OK;
-    }
-    weight = cn_admission_cap(run->config.job,
-                              cn_roster_find_group(run->config.roster, upload->group), weight);
-    return record(run, upload, weight, status);
 }

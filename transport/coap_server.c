@@ -9,226 +9,35 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "transport/bucket.h"
 #include "transport/coap_common.h"
+#include "transport/coap_sessions.h"
 #include "transport/route.h"
-#include "transport/security.h"
 
 #define PATH_SIZE 256
-#define IDLE_S 300 // a session without traffic ends
-#define BUCKETS 256
-#define ECHO_SIZE 8
-#define AMPLIFICATION 3      // of what came from an address that is not proven
-#define NO_SUCCESS 2         // No-Response: no interest in class 2 (RFC 7967, 2)
-#define STREAM_WAIT_MS 10000 // from a TCP connection to its first request
-#define FULL_S 30            // when to come back if all sessions are taken
-#define LIMIT_S 2            // or after too many requests
-
-// Every board that was ever heard; enrolment bounds their number.
-struct board {
-    struct board *next;
-    char name[CN_NAME_SIZE];
-    struct cn_bucket requests, bulk;
-};
-
-// A session over TCP from its connection on, any other from its first request on, to libcoap's end
-// of it.
-struct session {
-    struct session *next;
-    coap_session_t *coap;
-    struct board *board; // NULL before the first request
-    uint64_t since_ms;
-    bool closing;
-    // After its address changed (RFC 9146), until the board has shown that it gets what is sent
-    // there by repeating the echo (RFC 9175, 2.3), no answer goes there that is much larger than
-    // its request.
-    coap_address_t proven, claimed;
-    uint8_t echo[ECHO_SIZE];
-};
+#define IDLE_S 300      // a session without traffic ends
+#define AMPLIFICATION 3 // of what came from an address that is not proven
+#define NO_SUCCESS 2    // No-Response: no interest in class 2 (RFC 7967, 2)
+#define FULL_S 30       // when to come back if all sessions are taken
+#define LIMIT_S 2       // or after too many requests
 
 struct cn_coap_server {
     struct cn_coap_server_config config; // listen is not kept
     coap_context_t *coap;
-    struct session *sessions;
-    struct board *boards[BUCKETS];
-    struct cn_coap_server_stats stats;
-    bool closing;     // some session is
-    uint32_t waiting; // sessions over TCP without a request
-    uint8_t key[CN_KEY_SIZE];
-    coap_bin_const_t key_view;
-    struct cn_coap_reply reply; // of the handler at work
+    struct cn_coap_sessions sessions;
+    struct cn_coap_server_stats stats; // but for sessions
+    struct cn_coap_reply reply;        // of the handler at work
 };
-
-static struct board **board_slot(const struct cn_coap_server *server, const char *name)
-{
-    uint32_t hash = 2166136261u; // FNV-1a
-    struct board **slot;
-
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (uint8_t)*c) * 16777619u;
-    slot = (struct board **)&server->boards[hash % BUCKETS];
-    while (*slot && strcmp((*slot)->name, name) != 0)
-        slot = &(*slot)->next;
-    return slot;
-}
-
-static struct board *get_board(struct cn_coap_server *server, const char *name)
-{
-    struct board **slot = board_slot(server, name);
-
-    if (!*slot) {
-        *slot = calloc(1, sizeof(**slot));
-        if (*slot)
-            snprintf((*slot)->name, sizeof((*slot)->name), "%s", name);
-    }
-    return *slot;
-}
-
-static bool has_session(const struct cn_coap_server *server, const char *board)
-{
-    for (const struct session *session = server->sessions; session; session = session->next) {
-        if (session->board && strcmp(session->board->name, board) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool read_identity(const coap_bin_const_t *identity, char board[CN_NAME_SIZE])
-{
-    if (!identity || identity->length >= CN_NAME_SIZE || memchr(identity->s, 0, identity->length))
-        return false;
-    memcpy(board, identity->s, identity->length);
-    board[identity->length] = 0;
-    return cn_name_valid(board);
-}
-
-// Handshake: the key of an identity. An identity without a key gets a random one, so that its
-// handshake goes on and fails exactly as with a wrong key.
-static const coap_bin_const_t *choose_key(coap_bin_const_t *identity, coap_session_t *coap,
-                                          void *context)
-{
-    struct cn_coap_server *server = context;
-    char board[CN_NAME_SIZE];
-    cn_err err = CN_EAUTH;
-
-    (void)coap;
-    if (read_identity(identity, board))
-        err = server->config.find_key(server->config.context, board, server->key);
-    if (err && cn_crypto_random(server->key, sizeof(server->key)))
-        return NULL;
-    return &server->key_view;
-}
-
-static struct session *add_session(struct cn_coap_server *server, coap_session_t *coap)
-{
-    struct session *session = calloc(1, sizeof(*session));
-
-    if (!session)
-        return NULL;
-    session->coap = coap;
-    session->since_ms = cn_platform_now_ms();
-    session->proven = session->claimed = *coap_session_get_addr_remote(coap);
-    session->next = server->sessions;
-    server->sessions = session;
-    coap_session_set_app_data(coap, session);
-    return session;
-}
-
-static void mark_closing(struct cn_coap_server *server, struct session *session)
-{
-    session->closing = true;
-    server->closing = true;
-}
-
-// Makes the session that of a board. False when it must not be served.
-static bool admit_board(struct cn_coap_server *server, struct session **session,
-                        coap_session_t *coap, const char *name)
-{
-    struct board *board;
-
-    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
-    if (server->config.find_key(server->config.context, name, server->key))
-        return false;
-    cn_coap_server_drop(server, name);
-    board = get_board(server, name);
-    if (board && !*session)
-        *session = add_session(server, coap);
-    else if (board)
-        server->waiting--;
-    if (!board || !*session)
-        return false;
-    (*session)->board = board;
-    server->stats.sessions++;
-    return true;
-}
-
-// The session behind a request, or NULL when it must not be served. The newest session of a board
-// ends the others. full: there is no room for one more board.
-static struct session *admit(struct cn_coap_server *server, coap_session_t *coap, bool *full)
-{
-    struct session *session = coap_session_get_app_data(coap);
-    coap_tls_library_t library;
-    char name[CN_NAME_SIZE];
-
-    *full = false;
-    if (!read_identity(coap_session_get_psk_identity(coap), name) ||
-        cn_security_check_suite(coap_session_get_tls(coap, &library)) ||
-        (session && session->closing))
-        return NULL;
-    if (session && session->board) {
-        if (strcmp(session->board->name, name) == 0)
-            return session;
-        mark_closing(server, session); // the same address shook hands anew, as another board
-        return NULL;
-    }
-    *full = server->stats.sessions >= server->config.sessions_max && !has_session(server, name);
-    return !*full && admit_board(server, &session, coap, name) ? session : NULL;
-}
-
-// Connections over TCP that ask for nothing are bounded here, those over UDP by libcoap: it makes
-// no session before the cookie, and counts handshakes.
-static void take_connection(struct cn_coap_server *server, coap_session_t *coap)
-{
-    struct session *oldest = NULL;
-
-    if (!add_session(server, coap))
-        return; // its first request adds it
-    if (++server->waiting <= server->config.handshakes_max)
-        return;
-    for (struct session *session = server->sessions; session; session = session->next) {
-        if (!session->board && !session->closing)
-            oldest = session; // new ones come first
-    }
-    if (oldest)
-        mark_closing(server, oldest);
-}
-
-static void forget_session(struct cn_coap_server *server, struct session *session)
-{
-    struct session **link = &server->sessions;
-
-    while (*link && *link != session)
-        link = &(*link)->next;
-    if (*link)
-        *link = session->next;
-    coap_session_set_app_data(session->coap, NULL);
-    if (session->board)
-        server->stats.sessions--;
-    else
-        server->waiting--;
-    free(session);
-}
 
 static int on_event(coap_session_t *coap, coap_event_t event)
 {
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
-    struct session *session = coap_session_get_app_data(coap);
+    struct cn_coap_session *session = coap_session_get_app_data(coap);
 
     if (event == COAP_EVENT_SERVER_SESSION_NEW && coap_session_get_proto(coap) == COAP_PROTO_TLS &&
         !session)
-        take_connection(server, coap);
+        cn_coap_sessions_connected(&server->sessions, coap);
     else if (event == COAP_EVENT_SERVER_SESSION_DEL && session)
-        forget_session(server, session);
+        cn_coap_sessions_forget(&server->sessions, session);
     return 0;
 }
 
@@ -254,34 +63,11 @@ static bool wants_reply(const coap_pdu_t *pdu)
            !(coap_decode_var_bytes(coap_opt_value(option), coap_opt_length(option)) & NO_SUCCESS);
 }
 
-// Whether the board is known to receive what is sent to where its request came from.
-static bool is_proven(struct session *session, const coap_pdu_t *pdu)
-{
-    const coap_address_t *address = coap_session_get_addr_remote(session->coap);
-    coap_opt_iterator_t iterator;
-    coap_opt_t *option;
-
-    if (coap_address_equals(address, &session->proven))
-        return true;
-    if (!coap_address_equals(address, &session->claimed)) {
-        // Without a random number nothing is proven, and the next request tries again.
-        if (!cn_crypto_random(session->echo, sizeof(session->echo)))
-            session->claimed = *address;
-        return false;
-    }
-    option = coap_check_option(pdu, COAP_OPTION_ECHO, &iterator);
-    if (!option || coap_opt_length(option) != ECHO_SIZE ||
-        memcmp(coap_opt_value(option), session->echo, ECHO_SIZE) != 0)
-        return false;
-    session->proven = *address;
-    return true;
-}
-
-static void ask_for_proof(struct cn_coap_server *server, const struct session *session,
+static void ask_for_proof(struct cn_coap_server *server, const struct cn_coap_session *session,
                           coap_pdu_t *response)
 {
     cn_coap_reply_error(&server->reply, CN_COAP_UNAUTHORIZED, "new address");
-    coap_add_option(response, COAP_OPTION_ECHO, ECHO_SIZE, session->echo);
+    coap_add_option(response, COAP_OPTION_ECHO, CN_COAP_ECHO_SIZE, session->echo);
 }
 
 static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
@@ -307,16 +93,16 @@ static bool is_bulk(const struct cn_coap_server *server, const coap_pdu_t *pdu, 
     return route && route->bulk;
 }
 
-static bool within_limits(const struct cn_coap_server *server, struct board *board, size_t size,
-                          bool bulk)
+static bool within_limits(const struct cn_coap_server *server, struct cn_coap_board *board,
+                          size_t size, bool bulk)
 {
     return cn_bucket_take(bulk ? &board->bulk : &board->requests,
                           bulk ? (double)server->config.bulk_per_s : server->config.requests_per_s,
                           bulk ? (double)size : 1, cn_platform_now_ms());
 }
 
-static void handle(struct cn_coap_server *server, struct session *session, const coap_pdu_t *pdu,
-                   struct cn_coap_request *request)
+static void handle(struct cn_coap_server *server, struct cn_coap_session *session,
+                   const coap_pdu_t *pdu, struct cn_coap_request *request)
 {
     bool stream = coap_session_get_proto(session->coap) == COAP_PROTO_TLS;
     size_t size = cn_coap_message_size(pdu);
@@ -357,7 +143,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
 {
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
     bool full;
-    struct session *session = admit(server, coap, &full);
+    struct cn_coap_session *session = cn_coap_sessions_admit(&server->sessions, coap, &full);
     struct cn_coap_request request = {.wants_reply = wants_reply(pdu)};
     bool proven;
 
@@ -367,7 +153,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
         turn_away(server, response);
     if (!session)
         return; // the code stays 0.00 if it is not set: no answer
-    proven = is_proven(session, pdu);
+    proven = cn_coap_session_is_proven(session, pdu);
     handle(server, session, pdu, &request);
     if (server->reply.code == CN_COAP_SILENT)
         return;
@@ -465,16 +251,15 @@ static cn_err listen_at(struct cn_coap_server *server, const char *text)
 static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_config *config)
 {
     coap_dtls_spsk_t keys = {.version = COAP_DTLS_SPSK_SETUP_VERSION,
-                             .validate_id_call_back = choose_key,
-                             .id_call_back_arg = server};
+                             .validate_id_call_back = cn_coap_sessions_choose_key,
+                             .id_call_back_arg = &server->sessions};
     cn_err err;
 
-    server->key_view = (coap_bin_const_t){.length = CN_KEY_SIZE, .s = server->key};
-    // libcoap wants a default key; choose_key answers for every identity, so it is never used.
-    err = cn_crypto_random(server->key, sizeof(server->key));
+    err = cn_coap_sessions_init(&server->sessions, &server->config);
     if (err)
         return err;
-    keys.psk_info.key = server->key_view;
+    // libcoap wants a default key; every identity is answered for, so it is never used.
+    keys.psk_info.key = server->sessions.key_view;
     keys.psk_info.hint = (coap_bin_const_t){.length = 5, .s = (const uint8_t *)"cairn"};
     cn_coap_start();
     server->coap = coap_new_context(NULL);
@@ -522,53 +307,17 @@ void cn_coap_server_close(struct cn_coap_server *server)
         return;
     if (server->coap)
         coap_free_context(server->coap);
-    for (size_t i = 0; i < BUCKETS; i++) {
-        struct board *next;
-
-        for (struct board *board = server->boards[i]; board; board = next) {
-            next = board->next;
-            free(board);
-        }
-    }
-    cn_crypto_wipe(server->key, sizeof(server->key));
+    cn_coap_sessions_deinit(&server->sessions);
     free(server);
-}
-
-// Not done in drop: libcoap may be in the middle of a request of that session.
-static void close_marked(struct cn_coap_server *server)
-{
-    struct session *next;
-
-    if (!server->closing)
-        return;
-    server->closing = false;
-    for (struct session *session = server->sessions; session; session = next) {
-        next = session->next;
-        if (session->closing)
-            coap_session_disconnected(session->coap, COAP_NACK_RST);
-    }
-}
-
-static void expire_connections(struct cn_coap_server *server)
-{
-    uint64_t now_ms = cn_platform_now_ms();
-
-    if (!server->waiting)
-        return;
-    for (struct session *session = server->sessions; session; session = session->next) {
-        if (!session->board && !session->closing && now_ms - session->since_ms >= STREAM_WAIT_MS)
-            mark_closing(server, session);
-    }
 }
 
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
 {
-    expire_connections(server);
-    close_marked(server);
+    cn_coap_sessions_tidy(&server->sessions);
     if (coap_io_process(server->coap, timeout_ms ? timeout_ms : COAP_IO_NO_WAIT) < 0)
         return CN_EIO;
     cn_coap_drain(server->coap);
-    close_marked(server);
+    cn_coap_sessions_tidy(&server->sessions);
     return CN_OK;
 }
 
@@ -588,13 +337,11 @@ void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix)
 
 void cn_coap_server_drop(struct cn_coap_server *server, const char *board)
 {
-    for (struct session *session = server->sessions; session; session = session->next) {
-        if (session->board && strcmp(session->board->name, board) == 0)
-            mark_closing(server, session);
-    }
+    cn_coap_sessions_drop(&server->sessions, board);
 }
 
 void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats)
 {
     *stats = server->stats;
+    stats->sessions = server->sessions.count;
 }

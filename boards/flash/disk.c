@@ -9,26 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/text_file.h"
+
 #define PATH_SIZE 4352 // PATH_MAX and a name
-
-// The first line of a file of sysfs, without spaces at its end.
-static bool read_line(const char *folder, const char *name, char *text, size_t size)
-{
-    char path[PATH_SIZE + 128];
-    FILE *file;
-    bool got;
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    file = fopen(path, "re");
-    got = file && fgets(text, (int)size, file);
-    if (!got)
-        text[0] = '\0';
-    for (size_t i = strlen(text); i > 0 && isspace((unsigned char)text[i - 1]); i--)
-        text[i - 1] = '\0';
-    if (file)
-        fclose(file);
-    return got;
-}
 
 static bool has(const char *folder, const char *name)
 {
@@ -103,7 +86,7 @@ static void find_use(const char *root, const char *folder, const char *name, str
 
     if (device->use[0])
         return;
-    if (read_line(folder, "dev", number, sizeof(number)) &&
+    if (cn_text_file_line(folder, "dev", number, sizeof(number)) &&
         find_mount(root, number, what, sizeof(what)))
         snprintf(device->use, sizeof(device->use), "%s is mounted from %.63s", what, name);
     else if (is_swap(root, name))
@@ -136,9 +119,9 @@ static bool is_removable(const char *folder)
 {
     char text[32];
 
-    if (read_line(folder, "removable", text, sizeof(text)) && strcmp(text, "1") == 0)
+    if (cn_text_file_line(folder, "removable", text, sizeof(text)) && strcmp(text, "1") == 0)
         return true;
-    if (read_line(folder, "device/type", text, sizeof(text)) && strcmp(text, "SD") == 0)
+    if (cn_text_file_line(folder, "device/type", text, sizeof(text)) && strcmp(text, "SD") == 0)
         return true;
     return strstr(folder, "/usb") != NULL;
 }
@@ -156,11 +139,12 @@ bool cn_disk_examine(const char *root, unsigned major, unsigned minor, struct cn
     snprintf(device->name, sizeof(device->name), "%.63s", strrchr(folder, '/') + 1);
     device->partition = has(folder, "partition");
     device->removable = is_removable(folder);
-    device->read_only = read_line(folder, "ro", text, sizeof(text)) && strcmp(text, "0") != 0;
-    if (read_line(folder, "size", text, sizeof(text)))
+    device->read_only =
+        cn_text_file_line(folder, "ro", text, sizeof(text)) && strcmp(text, "0") != 0;
+    if (cn_text_file_line(folder, "size", text, sizeof(text)))
         device->size = strtoull(text, NULL, 10) * 512; // of 512 bytes, whatever the device's own
-    if (!read_line(folder, "device/model", device->model, sizeof(device->model)))
-        read_line(folder, "device/name", device->model, sizeof(device->model));
+    if (!cn_text_file_line(folder, "device/model", device->model, sizeof(device->model)))
+        cn_text_file_line(folder, "device/name", device->model, sizeof(device->model));
     find_uses(root, folder, device);
     free(folder);
     return true;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/text_file.h"
 #include "runtime/base/words.h"
 #include "runtime/port/sensors.h"
 
@@ -28,27 +29,12 @@ struct cn_sensors {
     bool has_ticks;
 };
 
-static bool read_text(const char *folder, const char *name, char *text, size_t size)
-{
-    char path[PATH_SIZE];
-    FILE *file;
-    bool got;
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    file = fopen(path, "re");
-    got = file && fgets(text, (int)size, file);
-    if (file)
-        fclose(file);
-    text[got ? strcspn(text, "\n") : 0] = '\0';
-    return got;
-}
-
 // Some drivers fail while the device sleeps, some give no number: both are no value.
 static bool read_number(const char *folder, const char *name, int64_t *value)
 {
     char text[64], *end;
 
-    if (!read_text(folder, name, text, sizeof(text)))
+    if (!cn_text_file_line(folder, name, text, sizeof(text)))
         return false;
     *value = strtoll(text, &end, 10);
     return end != text && *end == '\0';
@@ -94,9 +80,9 @@ static void read_zone(const struct cn_sensors *sensors, const char *folder, void
     char type[sizeof(reading->zone)];
     int64_t value;
 
-    if (!read_text(folder, "type", type, sizeof(type)) || !is_listed(sensors->zones, type) ||
-        !read_number(folder, "temp", &value) || value < TEMPERATURE_MIN_MC ||
-        value > TEMPERATURE_MAX_MC)
+    if (!cn_text_file_line(folder, "type", type, sizeof(type)) ||
+        !is_listed(sensors->zones, type) || !read_number(folder, "temp", &value) ||
+        value < TEMPERATURE_MIN_MC || value > TEMPERATURE_MAX_MC)
         return;
     if (reading->has_temperature && value <= reading->temperature_mc)
         return;
@@ -113,7 +99,7 @@ static void read_cooling(const struct cn_sensors *sensors, const char *folder, v
     int64_t state;
 
     (void)sensors;
-    if (read_text(folder, "type", type, sizeof(type)) && !strcasestr(type, "fan") &&
+    if (cn_text_file_line(folder, "type", type, sizeof(type)) && !strcasestr(type, "fan") &&
         strcmp(type, "TCC Offset") != 0 && read_number(folder, "cur_state", &state) && state > 0)
         reading->throttled = true;
 }
@@ -143,11 +129,11 @@ static void label_of(const char *folder, unsigned channel, char label[64])
     char name[32];
 
     snprintf(name, sizeof(name), "power%u_label", channel);
-    if (read_text(folder, name, label, 64))
+    if (cn_text_file_line(folder, name, label, 64))
         return;
     snprintf(name, sizeof(name), "in%u_label", channel);
-    if (!read_text(folder, name, label, 64) && channel == 1)
-        read_text(folder, "name", label, 64);
+    if (!cn_text_file_line(folder, name, label, 64) && channel == 1)
+        cn_text_file_line(folder, "name", label, 64);
 }
 
 struct rail {
@@ -211,7 +197,7 @@ static void read_firmware(const struct cn_sensors *sensors, struct cn_reading *r
     if (glob(pattern, 0, NULL, &found) == 0) {
         char text[32];
 
-        if (read_text(found.gl_pathv[0], "get_throttled", text, sizeof(text)) &&
+        if (cn_text_file_line(found.gl_pathv[0], "get_throttled", text, sizeof(text)) &&
             (strtoul(text, NULL, 16) & 15))
             reading->throttled = true;
         globfree(&found);
@@ -270,13 +256,13 @@ static bool read_ticks(const struct cn_sensors *sensors, uint64_t *busy, uint64_
     const char *end;
 
     snprintf(folder, sizeof(folder), "%s/proc", sensors->root);
-    if (!read_text(folder, "stat", text, sizeof(text)) ||
+    if (!cn_text_file_line(folder, "stat", text, sizeof(text)) ||
         sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
                &t[4], &t[5], &t[6], &t[7]) < 4)
         return false;
     *busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
     *total = *busy + t[3] + t[4];
-    if (!read_text(folder, "self/stat", text, sizeof(text)))
+    if (!cn_text_file_line(folder, "self/stat", text, sizeof(text)))
         return false;
     end = strrchr(text, ')'); // the name before it may hold anything
     if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,

@@ -548,6 +548,7 @@ static void configure(struct tcp *tcp, const struct cn_collective_config *config
         .epoch = config->view.epoch,
         .handshake_ms = HANDSHAKE_MS,
         .silence_ms = config->progress_timeout_ms,
+        .aes = cn_pair_has_aes(),
     };
 }
 

@@ -15,6 +15,7 @@
 // different threads may use different pairs.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,9 +36,14 @@ struct cn_pair_config {
     uint64_t epoch;        // both sides must agree
     uint32_t handshake_ms; // from connect or accept to the end of the hellos
     uint32_t silence_ms;   // the kernel gives up on an unacknowledged peer
+    bool aes;              // as cn_pair_has_aes: AES-128-GCM is listed, before ChaCha20-Poly1305
 };
 
 struct cn_pair;
+
+// This processor has instructions for AES and for carry-less products. Not with CAIRN_CPU_PLAIN in
+// the environment, so that tests reach the other cipher.
+bool cn_pair_has_aes(void);
 
 // Listens at "host:port"; a host that is none of this machine's addresses means all of
 // them. Close the descriptor with close(2).
@@ -57,6 +63,9 @@ uint32_t cn_pair_member(const struct cn_pair *pair);
 
 // What the other side's hello said; 0 before it arrived. After CN_ESTALE it tells who is behind.
 uint64_t cn_pair_peer_epoch(const struct cn_pair *pair);
+
+// The suite that both sides agreed on, as "TLS1-3-AES-128-GCM-SHA256"; after the handshake.
+const char *cn_pair_cipher(const struct cn_pair *pair);
 
 int cn_pair_descriptor(const struct cn_pair *pair);
 

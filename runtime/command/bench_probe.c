@@ -1,11 +1,11 @@
 #include "runtime/command/bench_probe.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/random.h"
+#include "runtime/command/link_pump.h"
 #include "runtime/engine/export.h"
 #include "runtime/engine/onnx.h"
 #include "runtime/port/crypto.h"
@@ -82,8 +82,10 @@ static cn_err take_fetched(struct trial *trial, const struct cn_link_event *even
     return err ? err : trial->link->ops->watch(trial->link, true);
 }
 
-static cn_err take_event(struct trial *trial, const struct cn_link_event *event)
+static cn_err take_event(void *context, const struct cn_link_event *event)
 {
+    struct trial *trial = context;
+
     switch (event->type) {
     case CN_LINK_REGISTERED:
         return take_manifest(trial, event->manifest);
@@ -109,23 +111,15 @@ static cn_err take_event(struct trial *trial, const struct cn_link_event *event)
 static cn_err wait_for_end(struct trial *trial)
 {
     uint64_t until_ms = cn_platform_now_ms() + LIMIT_MS;
+    cn_err err = CN_OK;
 
-    while (trial->step != STEP_DONE) {
-        struct pollfd ready = {.fd = trial->link->ops->descriptor(trial->link), .events = POLLIN};
-        struct cn_link_event event;
-        cn_err err;
-
-        // With the model here, what was measured by now is better than nothing.
+    // With the model here, what was measured by the end is better than nothing.
+    while (!err && trial->step != STEP_DONE) {
         if (cn_platform_now_ms() >= until_ms)
             return trial->step > STEP_GRAPH ? CN_OK : CN_ETIMEOUT;
-        poll(&ready, 1, POLL_MS);
-        while (!(err = trial->link->ops->poll(trial->link, &event)))
-            if ((err = take_event(trial, &event)))
-                return err;
-        if (err != CN_EAGAIN)
-            return err;
+        err = cn_link_pump(trial->link, POLL_MS, take_event, trial);
     }
-    return CN_OK;
+    return err;
 }
 
 static cn_err enlist(const struct cn_settings *settings, struct cn_link *link)

@@ -86,8 +86,7 @@ bool cn_command_is_sysroot(const char *directory)
     return false;
 }
 
-// Whether the device is there. What it needs while it is open is given back.
-static bool opens(const struct cn_compute_ops *ops)
+bool cn_command_has_device(const struct cn_compute_ops *ops)
 {
     const struct cn_compute_config config = {.threads = 1};
     struct cn_compute *device;
@@ -105,14 +104,14 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports, en
 
     // The last one is the processor, which is always there.
     if (device == CN_DEVICE_AUTO) {
-        while (ops[1] && !opens(*ops))
+        while (ops[1] && !cn_command_has_device(*ops))
             ops++;
         return *ops;
     }
     for (; *ops; ops++) {
         if (strcmp((*ops)->name, wanted) != 0)
             continue;
-        if (!ops[1] || opens(*ops))
+        if (!ops[1] || cn_command_has_device(*ops))
             return *ops;
         fprintf(stderr,
                 "error: device: %s does not work here (the line above says why; if there "

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/text_file.h"
 #include "runtime/command/board_find.h"
 #include "runtime/command/selftest.h"
 #include "runtime/port/platform.h"
@@ -18,22 +19,6 @@
 
 #define GIB (1024.0 * 1024 * 1024)
 #define PATH_SIZE 1024
-
-// The first line of a file below sysroot; false when there is none.
-static bool read_line(const char *sysroot, const char *name, char *line, size_t size)
-{
-    char path[PATH_SIZE];
-    FILE *file;
-    bool got;
-
-    snprintf(path, sizeof(path), "%s%s", sysroot, name);
-    file = fopen(path, "re");
-    got = file && fgets(line, (int)size, file);
-    if (file)
-        fclose(file);
-    line[got ? strcspn(line, "\n") : 0] = '\0';
-    return got;
-}
 
 // "model name" of x86, or nothing: ARM's kernel gives numbers only.
 static void add_processor(const char *sysroot, cJSON *system)
@@ -127,8 +112,8 @@ static void add_line(cJSON *object, const char *sysroot, const char *key, const 
 {
     char line[256];
 
-    cJSON_AddStringToObject(object, key,
-                            read_line(sysroot, path, line, sizeof(line)) ? line : "not there");
+    cJSON_AddStringToObject(
+        object, key, cn_text_file_line(sysroot, path, line, sizeof(line)) ? line : "not there");
 }
 
 void cn_selftest_gpu(const struct cn_selftest *test, cJSON *report)

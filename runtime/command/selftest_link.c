@@ -1,10 +1,10 @@
 // selftest_link.c - registers at the aggregator as a node does, and fetches the newest version.
 //
 // A board has one session: with a node running, the test would end its session, so it is left out.
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/command/link_pump.h"
 #include "runtime/command/selftest.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
@@ -40,8 +40,10 @@ static cn_err fetch(struct trial *trial, const struct cn_round_info *round)
     return trial->link->ops->fetch(trial->link, round->version_digest, trial->size, VERSION_MAX);
 }
 
-static cn_err take_event(struct trial *trial, const struct cn_link_event *event)
+static cn_err take_event(void *context, const struct cn_link_event *event)
 {
+    struct trial *trial = context;
+
     switch (event->type) {
     case CN_LINK_REGISTERED:
         trial->registered = true;
@@ -70,16 +72,8 @@ static cn_err wait_for_answers(struct trial *trial)
     uint64_t until_ms = cn_platform_now_ms() + LIMIT_MS;
     cn_err err = CN_OK;
 
-    while (!err && !trial->fetched && !trial->refused && cn_platform_now_ms() < until_ms) {
-        struct pollfd ready = {.fd = trial->link->ops->descriptor(trial->link), .events = POLLIN};
-        struct cn_link_event event;
-
-        poll(&ready, 1, POLL_MS);
-        while (!(err = trial->link->ops->poll(trial->link, &event)))
-            if ((err = take_event(trial, &event)))
-                return err;
-        err = err == CN_EAGAIN ? CN_OK : err;
-    }
+    while (!err && !trial->fetched && !trial->refused && cn_platform_now_ms() < until_ms)
+        err = cn_link_pump(trial->link, POLL_MS, take_event, trial);
     return err ? err : trial->registered ? CN_OK : trial->refused ? CN_EAUTH : CN_ETIMEOUT;
 }
 

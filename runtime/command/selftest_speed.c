@@ -85,18 +85,6 @@ static cn_err train_on(const struct cn_compute_ops *ops, const uint8_t *model, s
     return CN_OK;
 }
 
-// Whether a device is there.
-static bool is_there(const struct cn_compute_ops *ops)
-{
-    const struct cn_compute_config config = {.threads = 1};
-    struct cn_compute *device;
-
-    if (ops->open(&config, &device))
-        return false;
-    ops->close(device);
-    return true;
-}
-
 static cn_err train_everywhere(const struct cn_selftest *test, const uint8_t *model, size_t size,
                                cJSON *report)
 {
@@ -109,7 +97,7 @@ static cn_err train_everywhere(const struct cn_selftest *test, const uint8_t *mo
         cJSON *object = cJSON_AddObjectToObject(training, (*ops)->name);
         cn_err failed;
 
-        if (!is_there(*ops)) {
+        if (!cn_command_has_device(*ops)) {
             cJSON_AddStringToObject(object, "error", "no such device works here");
             continue;
         }

@@ -40,26 +40,6 @@ struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message
     return message->stays[rank_of(message->members, index)];
 }
 
-static int compare_numbers(uint64_t a, uint64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-static int compare_tags(const struct cn_state_tag *a, const struct cn_state_tag *b)
-{
-    int order = compare_numbers(a->lineage, b->lineage);
-
-    if (!order)
-        order = compare_numbers(a->run, b->run);
-    if (!order)
-        order = compare_numbers(a->round, b->round);
-    if (!order)
-        order = compare_numbers(a->phase, b->phase);
-    if (!order)
-        order = compare_numbers(a->step, b->step);
-    return order;
-}
-
 static uint32_t remaining_ms(uint64_t until_ms, uint64_t now_ms)
 {
     uint64_t left = until_ms > now_ms ? until_ms - now_ms : 0;
@@ -209,6 +189,7 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
         membership->highest = commit->epoch;
     membership->expected = commit->members;
     membership->member = membership->had_view = membership->view_is_new = true;
+    membership->few_told = false;
     membership->proposal = (struct proposal){0};
     membership->knocked = false;
     membership->view_ms = now_ms;
@@ -230,21 +211,16 @@ static void commit_view(struct cn_membership *membership, uint32_t members, uint
     struct cn_membership_message commit = {
         .type = CN_MEMBERSHIP_COMMIT, .members = members, .epoch = prepare->epoch};
     uint32_t self = membership->config.self;
-    const struct cn_state_tag *newest = NULL;
+    const struct cn_state_tag *tags[CN_GROUP_MAX];
+    uint32_t rank = 0;
 
-    for (uint32_t i = 0, rank = 0; i < membership->config.count; i++) {
-        const struct other *other = &membership->others[i];
-        const struct cn_state_tag *tag = i == self ? &membership->tag : &other->join.tag;
-
+    for (uint32_t i = 0; i < membership->config.count; i++) {
         if (!(members & cn_membership_bit(i)))
             continue;
         commit.stays[rank] = cn_membership_stay_of(prepare, i);
-        if (!newest || compare_tags(tag, newest) > 0) {
-            newest = tag;
-            commit.source = rank;
-        }
-        rank++;
+        tags[rank++] = i == self ? &membership->tag : &membership->others[i].join.tag;
     }
+    commit.source = cn_state_tag_choose(tags, rank);
     enter_view(membership, &commit, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++)
         membership->others[i].owes_commit = i != self && members & cn_membership_bit(i);
@@ -294,18 +270,6 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
         cn_membership_propose(membership, forming, now_ms);
 }
 
-// A member of another job must not take part, and is not waited for.
-static bool has_other_job(struct cn_membership *membership, struct other *other,
-                          const struct cn_membership_message *message)
-{
-    bool differs = memcmp(message->job, membership->config.job, CN_DIGEST_SIZE) != 0;
-
-    if (!differs)
-        other->refusal_told = false;
-    other->refused = differs;
-    return differs;
-}
-
 static bool is_late(const struct other *other, struct cn_stay stay)
 {
     return stay.boot_id == other->join.stay.boot_id && stay.number < other->join.stay.number;
@@ -318,7 +282,7 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
 
     if (is_late(other, join->stay))
         return;
-    if (has_other_job(membership, other, join)) {
+    if (cn_membership_refuse_job(membership, from, join)) {
         other->owes_busy = membership->member; // so that it learns of the difference as well
         return;
     }
@@ -347,7 +311,7 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
 {
     struct other *other = &membership->others[from];
 
-    if (has_other_job(membership, other, busy))
+    if (cn_membership_refuse_job(membership, from, busy))
         return;
     other->seen = SEEN_BUSY;
     other->seen_ms = other->present_ms = now_ms;
@@ -406,9 +370,14 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
                            const uint8_t *message, size_t size, uint64_t now_ms)
 {
     struct cn_membership_message decoded;
+    cn_err err;
 
-    if (member >= membership->config.count || member == membership->config.self ||
-        cn_membership_decode(message, size, membership->config.count, &decoded) ||
+    if (member >= membership->config.count || member == membership->config.self)
+        return;
+    err = cn_membership_decode(message, size, membership->config.count, &decoded);
+    if (err && err != CN_ENOTSUP)
+        return;
+    if (cn_membership_refuse(membership, member, &decoded, !err, now_ms) ||
         decoded.epoch / EPOCH_LEAP > membership->highest / EPOCH_LEAP + 1)
         return;
     if (decoded.epoch > membership->highest)
@@ -560,18 +529,16 @@ bool cn_membership_knocked(const struct cn_membership *membership)
     return membership->knocked;
 }
 
-bool cn_membership_refused(struct cn_membership *membership, uint32_t *member)
+bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present)
 {
-    for (uint32_t i = 0; i < membership->config.count; i++) {
-        struct other *other = &membership->others[i];
+    uint32_t forming = cn_membership_forming(membership, now_ms);
 
-        if (!other->refused || other->refusal_told)
-            continue;
-        other->refusal_told = true;
-        *member = i;
-        return true;
-    }
-    return false;
+    *present = (uint32_t)__builtin_popcount(forming);
+    if (membership->member || membership->few_told || enough(membership, forming) ||
+        now_ms < membership->wait_until_ms)
+        return false;
+    membership->few_told = true;
+    return true;
 }
 
 void cn_membership_unable(struct cn_membership *membership, uint64_t now_ms)

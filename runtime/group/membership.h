@@ -13,7 +13,7 @@
 // The leader is part of the epoch: leader = epoch % CN_GROUP_MAX. So two leaders cannot issue the
 // same epoch, and no two views of one epoch exist. DESIGN.md has the messages and the reasons.
 //
-// The state tag says how new a member's training state is; the view names the source to heal from.
+// The state tag says what training state a member has; the view names the source to heal from.
 // Threading: none.
 #pragma once
 
@@ -21,17 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/group/state_tag.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/peer_link.h"
-
-// Ordered: a larger tag is newer state. Compare field by field.
-struct cn_state_tag {
-    uint32_t lineage;
-    uint64_t run;
-    uint32_t round;
-    uint32_t phase; // enum cn_phase
-    uint32_t step;
-};
 
 struct cn_membership_config {
     uint32_t self, count;        // index in the member list, members
@@ -44,7 +36,7 @@ struct cn_membership_config {
 
 struct cn_membership_view {
     struct cn_view view;
-    uint32_t source; // rank whose state is the newest; all others take it
+    uint32_t source; // rank whose state the group goes on with; all others take it
 };
 
 struct cn_membership;
@@ -99,9 +91,18 @@ void cn_membership_hurry(struct cn_membership *membership);
 // others hear does not matter: the leader hears it too, or cannot take it in.
 bool cn_membership_knocked(const struct cn_membership *membership);
 
-// True once for each member that was found to have another job: print it and go on without that
-// one.
+// True once for each member that is refused for a reason: it has another job or another release, or
+// two boards have its name. Say so and go on without it.
 bool cn_membership_refused(struct cn_membership *membership, uint32_t *member);
+
+// Why a member is refused, in words that name it.
+#define CN_REFUSAL_SIZE 160
+void cn_membership_explain(const struct cn_membership *membership, const struct cn_member *members,
+                           uint32_t member, char *text, size_t size);
+
+// True once when fewer members than min_members are there and nobody else is waited for: present is
+// how many. Again after a view.
+bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present);
 
 // The member that leads the epoch, or UINT32_MAX while the group forms.
 uint32_t cn_membership_leader(const struct cn_membership *membership);

@@ -21,6 +21,22 @@ struct watched {
     bool owes_probe, owes_beat, owes_suspect; // messages to send to it
 };
 
+// Why a member takes no part.
+enum cn_refusal {
+    CN_REFUSAL_NONE,
+    CN_REFUSAL_JOB,     // or run
+    CN_REFUSAL_RELEASE, // of Cairn
+    CN_REFUSAL_TWINS,   // two boards have its name
+};
+
+// A process, by its JOINs.
+struct boot {
+    uint64_t id; // 0: none
+    uint64_t first_ms, last_ms;
+    uint32_t stay;    // the last one
+    uint64_t stay_ms; // when that began
+};
+
 // What is known of one member; for this board itself only the fields of its own JOIN.
 struct other {
     enum seen seen;
@@ -28,7 +44,11 @@ struct other {
     uint64_t present_ms;               // last sign of it, views included
     bool lively;                       // that sign was a message of its own, and it is not lost
     struct cn_membership_message join; // the last one
-    bool refused, refusal_told;
+    enum cn_refusal refused;
+    bool refusal_told;
+    uint16_t release;     // that it runs, if that is why
+    struct boot boots[2]; // the last ones of that name
+    uint64_t twins_until_ms;
     bool owes_busy, owes_commit; // messages to send to it
     uint64_t next_ms;            // next JOIN or beacon to it
     uint32_t unopened;           // rings in a row that failed because of it
@@ -59,6 +79,7 @@ struct cn_membership {
     bool knocked;
     bool had_view;
     bool hurried;             // nobody is waited for any more
+    bool few_told;            // that there are fewer than min_members
     bool unopened;            // the ring of the view failed: told by unreachable
     uint32_t expected;        // members that are waited for
     uint64_t unable_until_ms; // to lead
@@ -98,6 +119,16 @@ bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index
 // True when the leader has asked long enough, or all have answered: ready are the members of the
 // view, and the proposal is over. Ends proposals that nothing came of.
 bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_ms, uint32_t *ready);
+
+// True when the message does not count: it is not understood, its sender has another release or
+// shares its name with another board.
+bool cn_membership_refuse(struct cn_membership *membership, uint32_t from,
+                          const struct cn_membership_message *message, bool understood,
+                          uint64_t now_ms);
+
+// A member of another job must not take part, and is not waited for. JOIN or BUSY.
+bool cn_membership_refuse_job(struct cn_membership *membership, uint32_t from,
+                              const struct cn_membership_message *message);
 
 bool cn_membership_same_stay(struct cn_stay a, struct cn_stay b);
 

@@ -26,6 +26,25 @@ uint32_t cn_membership_leader(const struct cn_membership *membership)
     return membership->member ? (uint32_t)(membership->commit.epoch % CN_EPOCH_STRIDE) : UINT32_MAX;
 }
 
+void cn_membership_explain(const struct cn_membership *membership, const struct cn_member *members,
+                           uint32_t member, char *text, size_t size)
+{
+    const struct other *other = &membership->others[member];
+    uint16_t own = cn_membership_release();
+    const char *name = members[member].name;
+    size_t used = 0;
+
+    if (other->refused == CN_REFUSAL_TWINS)
+        print(text, size, &used, "two boards call themselves %s, one is to be at %s", name,
+              members[member].address);
+    else if (other->refused == CN_REFUSAL_RELEASE)
+        print(text, size, &used, "%s runs release %u.%u.%u, this board %u.%u.%u", name,
+              other->release >> 12, other->release >> 6 & 63, other->release & 63, own >> 12,
+              own >> 6 & 63, own & 63);
+    else
+        print(text, size, &used, "%s works on another job or run", name);
+}
+
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,
                             uint64_t now_ms, char *text, size_t size)
 {
@@ -33,6 +52,7 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
         membership->member ? membership->commit.members : cn_membership_forming(membership, now_ms);
     uint64_t leader = membership->member ? membership->commit.epoch % CN_EPOCH_STRIDE : UINT64_MAX;
     const char *separator = " ";
+    char why[CN_REFUSAL_SIZE];
     size_t used = 0;
 
     print(text, size, &used, membership->member ? "epoch %llu:" : "forming after epoch %llu:",
@@ -50,9 +70,10 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
 
         if (present & cn_membership_bit(i))
             continue;
-        if (other->refused)
-            print(text, size, &used, "%s%s has another job", separator, members[i].name);
-        else if (now_ms < other->shunned_until_ms)
+        if (other->refused) {
+            cn_membership_explain(membership, members, i, why, sizeof(why));
+            print(text, size, &used, "%s%s", separator, why);
+        } else if (now_ms < other->shunned_until_ms)
             print(text, size, &used, "%s%s cannot be reached at %s", separator, members[i].name,
                   members[i].address);
         else if (!membership->member && other->seen == SEEN_BUSY)

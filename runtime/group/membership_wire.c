@@ -4,6 +4,7 @@
 
 // Offsets, DESIGN.md.
 enum {
+    RELEASE_AT = 2,
     EPOCH_AT = 4,
     MEMBERS_AT = 12,
     HEAD_SIZE = 16,
@@ -18,7 +19,11 @@ enum {
     JOIN_STEP_AT = 52,
     JOIN_JOB_AT = 56,
     JOIN_FLAGS_AT = JOIN_JOB_AT + CN_DIGEST_SIZE,
-    JOIN_SIZE = JOIN_FLAGS_AT + 4,
+    JOIN_SAMPLES_AT = JOIN_FLAGS_AT + 4,
+    JOIN_COUNTED_ROUND_AT = JOIN_SAMPLES_AT + 8,
+    JOIN_COUNTED_AT = JOIN_COUNTED_ROUND_AT + 4,
+    JOIN_FRAME_AT = JOIN_COUNTED_AT + CN_TAG_DIGEST_SIZE,
+    JOIN_SIZE = JOIN_FRAME_AT + CN_TAG_DIGEST_SIZE,
 
     READY_BOOT_AT = 16,
     READY_STAY_AT = 24,
@@ -40,9 +45,15 @@ enum {
 };
 
 #define WANTS_SIGN 1u // flag of a HEARTBEAT
-#define UNABLE 1u     // flag of a JOIN
+#define UNABLE 1u     // flags of a JOIN
+#define COUNTED_OWN 2u
 
 _Static_assert(COMMIT_STAYS_AT + STAY_SIZE * CN_GROUP_MAX <= CN_PEER_MESSAGE_MAX, "one message");
+
+uint16_t cn_membership_release(void)
+{
+    return CAIRN_MAJOR << 12 | CAIRN_MINOR << 6 | CAIRN_PATCH;
+}
 
 static uint32_t count_members(uint32_t members)
 {
@@ -60,7 +71,12 @@ static size_t encode_join(const struct cn_membership_message *from, uint8_t *to)
     cn_put_u32(to + JOIN_PHASE_AT, from->tag.phase);
     cn_put_u32(to + JOIN_STEP_AT, from->tag.step);
     memcpy(to + JOIN_JOB_AT, from->job, CN_DIGEST_SIZE);
-    cn_put_u32(to + JOIN_FLAGS_AT, from->unable ? UNABLE : 0);
+    cn_put_u32(to + JOIN_FLAGS_AT,
+               (from->unable ? UNABLE : 0) | (from->tag.counted_own ? COUNTED_OWN : 0));
+    cn_put_u64(to + JOIN_SAMPLES_AT, from->tag.samples);
+    cn_put_u32(to + JOIN_COUNTED_ROUND_AT, from->tag.counted_round);
+    memcpy(to + JOIN_COUNTED_AT, from->tag.counted, CN_TAG_DIGEST_SIZE);
+    memcpy(to + JOIN_FRAME_AT, from->tag.frame, CN_TAG_DIGEST_SIZE);
     return JOIN_SIZE;
 }
 
@@ -81,7 +97,7 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
 {
     message[0] = (uint8_t)from->type;
     message[1] = CN_MEMBERSHIP_PROTOCOL;
-    cn_put_u16(message + 2, 0);
+    cn_put_u16(message + RELEASE_AT, cn_membership_release());
     cn_put_u64(message + EPOCH_AT, from->epoch);
     cn_put_u32(message + MEMBERS_AT, from->members);
     if (from->type == CN_MEMBERSHIP_JOIN)
@@ -108,9 +124,9 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
 
 static cn_err decode_join(const uint8_t *from, size_t size, struct cn_membership_message *to)
 {
-    if (size != JOIN_SIZE || cn_get_u32(from + JOIN_FLAGS_AT) > UNABLE)
+    if (size != JOIN_SIZE || cn_get_u32(from + JOIN_FLAGS_AT) > (UNABLE | COUNTED_OWN))
         return CN_EFORMAT;
-    to->unable = cn_get_u32(from + JOIN_FLAGS_AT) != 0;
+    to->unable = (cn_get_u32(from + JOIN_FLAGS_AT) & UNABLE) != 0;
     to->stay.boot_id = cn_get_u64(from + JOIN_BOOT_AT);
     to->stay.number = cn_get_u32(from + JOIN_STAY_AT);
     to->patience_ms = cn_get_u32(from + JOIN_PATIENCE_AT);
@@ -119,6 +135,11 @@ static cn_err decode_join(const uint8_t *from, size_t size, struct cn_membership
     to->tag.round = cn_get_u32(from + JOIN_ROUND_AT);
     to->tag.phase = cn_get_u32(from + JOIN_PHASE_AT);
     to->tag.step = cn_get_u32(from + JOIN_STEP_AT);
+    to->tag.samples = cn_get_u64(from + JOIN_SAMPLES_AT);
+    to->tag.counted_round = cn_get_u32(from + JOIN_COUNTED_ROUND_AT);
+    to->tag.counted_own = (cn_get_u32(from + JOIN_FLAGS_AT) & COUNTED_OWN) != 0;
+    memcpy(to->tag.counted, from + JOIN_COUNTED_AT, CN_TAG_DIGEST_SIZE);
+    memcpy(to->tag.frame, from + JOIN_FRAME_AT, CN_TAG_DIGEST_SIZE);
     memcpy(to->job, from + JOIN_JOB_AT, CN_DIGEST_SIZE);
     return CN_OK;
 }
@@ -178,8 +199,11 @@ cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
                             struct cn_membership_message *to)
 {
     memset(to, 0, sizeof(*to));
-    if (size < HEAD_SIZE || message[1] != CN_MEMBERSHIP_PROTOCOL)
+    if (size < HEAD_SIZE)
         return CN_EFORMAT;
+    to->release = cn_get_u16(message + RELEASE_AT);
+    if (message[1] != CN_MEMBERSHIP_PROTOCOL)
+        return CN_ENOTSUP;
     to->epoch = cn_get_u64(message + EPOCH_AT);
     to->members = cn_get_u32(message + MEMBERS_AT);
     if (count < CN_GROUP_MAX ? to->members >> count : to->members >> CN_GROUP_MAX)

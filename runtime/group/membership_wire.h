@@ -6,7 +6,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/group/membership.h"
 
-#define CN_MEMBERSHIP_PROTOCOL 2
+#define CN_MEMBERSHIP_PROTOCOL 3
 
 enum cn_membership_type {
     CN_MEMBERSHIP_JOIN = 1,
@@ -28,6 +28,7 @@ struct cn_stay {
 
 struct cn_membership_message {
     enum cn_membership_type type;
+    uint16_t release; // of Cairn, by the sender
     uint64_t epoch;   // JOIN: highest accepted; PREPARE, READY, COMMIT: new; others: current
     uint32_t members; // bit per index. JOIN: expected; others: of the view
     // JOIN, READY and BYE
@@ -49,9 +50,14 @@ struct cn_membership_message {
     uint32_t accused; // index
 };
 
+// This release, as messages carry it: 4 bits of the major number, 6 of the minor one, 6 of the
+// patch.
+uint16_t cn_membership_release(void);
+
 // message holds CN_PEER_MESSAGE_MAX bytes. Returns the size.
 size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *message);
 
-// count is the number of configured members; an index outside of it is CN_EFORMAT.
+// count is the number of configured members; an index outside of it is CN_EFORMAT. CN_ENOTSUP:
+// another protocol, of which only the release is known.
 cn_err cn_membership_decode(const uint8_t *message, size_t size, uint32_t count,
                             struct cn_membership_message *to);

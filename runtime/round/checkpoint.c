@@ -6,10 +6,11 @@
 
 #include "runtime/port/crypto.h"
 
-#define HEADER_SIZE 344
+#define HEADER_SIZE 384
+#define HEADER_SIZE_3 344 // of version 3, which knows nothing of counted updates
 #define ARRAY_COUNT 7
 
-static const uint8_t magic[8] = "cairnck3"; // the digit is CN_CHECKPOINT_VERSION
+static const uint8_t magic[8] = "cairnck4"; // the digit is CN_CHECKPOINT_VERSION
 #define HALVES 0x38u // arrays that may be in bfloat16: the residual and its successors
 
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
@@ -91,9 +92,9 @@ static double get_double(const uint8_t *from)
     return value;
 }
 
-// The encoded size. CN_ERANGE when it does not fit.
-static cn_err total_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
-                         size_t *size)
+// The encoded size behind the header. CN_ERANGE when it does not fit.
+static cn_err body_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
+                        size_t *size)
 {
     size_t widths = sizeof(float) * (size_t)__builtin_popcount(presence) -
                     (halves ? sizeof(uint16_t) * (size_t)__builtin_popcount(presence & HALVES) : 0);
@@ -102,7 +103,7 @@ static cn_err total_size(uint32_t presence, size_t total, bool halves, size_t fr
     if (err)
         return err;
     if (__builtin_add_overflow(*size, frame_size, size) ||
-        __builtin_add_overflow(*size, HEADER_SIZE + CN_DIGEST_SIZE, size))
+        __builtin_add_overflow(*size, CN_DIGEST_SIZE, size) || *size > SIZE_MAX - HEADER_SIZE)
         return CN_ERANGE;
     return CN_OK;
 }
@@ -149,6 +150,9 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
         header[312 + 2 * s] = (uint8_t)checkpoint->micro[s];
         header[313 + 2 * s] = (uint8_t)(checkpoint->micro[s] >> 8);
     }
+    cn_put_u32(header + 344, checkpoint->counted.round);
+    cn_put_u32(header + 348, checkpoint->counted.own);
+    memcpy(header + 352, checkpoint->counted.digest, CN_DIGEST_SIZE);
 }
 
 // Where encoded bytes go: a buffer, or a file of a store.
@@ -187,10 +191,11 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     if ((presence & required) != required ||
         (has_frame && (!checkpoint->frame || !checkpoint->frame_size)))
         return CN_EINVAL;
-    err = total_size(presence, checkpoint->total, halves, has_frame ? checkpoint->frame_size : 0,
-                     &size);
+    err = body_size(presence, checkpoint->total, halves, has_frame ? checkpoint->frame_size : 0,
+                    &size);
     if (err)
         return err;
+    size += HEADER_SIZE;
     cn_sha256_init(&sink->sha);
     put_header(checkpoint, counter, presence, size, header);
     err = sink_put(sink, header, sizeof(header));
@@ -216,6 +221,14 @@ cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_bu
     if (err)
         out->size = start;
     return err;
+}
+
+// 0 for another version.
+static size_t header_size(const uint8_t *bytes)
+{
+    if (memcmp(bytes, magic, sizeof(magic) - 1) != 0)
+        return 0;
+    return bytes[7] == magic[7] ? HEADER_SIZE : bytes[7] == '3' ? HEADER_SIZE_3 : 0;
 }
 
 static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
@@ -251,6 +264,11 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
     memcpy(checkpoint->frame_digest, header + 232, CN_DIGEST_SIZE);
+    if (header_size(header) < HEADER_SIZE)
+        return;
+    checkpoint->counted.round = cn_get_u32(header + 344);
+    checkpoint->counted.own = cn_get_u32(header + 348) != 0;
+    memcpy(checkpoint->counted.digest, header + 352, CN_DIGEST_SIZE);
 }
 
 // Phase, arrays, and sizes that are within the limits and make up exactly size bytes.
@@ -272,7 +290,8 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) > 1) {
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) > 1 ||
+        (header_size(bytes) == HEADER_SIZE && cn_get_u32(bytes + 348) > 1)) {
         cn_diag_add(diag,
                     "checkpoint: mode %" PRIu32 ", residual %" PRIu32
                     " or what is not in use, expected 0 to 7 and 0 or 1",
@@ -286,8 +305,8 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     total, frame_size, total_limit, frame_limit);
         return CN_ERANGE;
     }
-    if (total_size(presence, (size_t)total, halves, (size_t)frame_size, &expected) ||
-        expected != size || cn_get_u64(bytes + 8) != size) {
+    if (body_size(presence, (size_t)total, halves, (size_t)frame_size, &expected) ||
+        expected != size - header_size(bytes) || cn_get_u64(bytes + 8) != size) {
         cn_diag_add(diag, "checkpoint: %zu bytes, expected another number", size);
         return CN_EFORMAT;
     }
@@ -302,8 +321,9 @@ static cn_err check(const uint8_t *bytes, size_t size, size_t total_limit, size_
     uint64_t frame_size;
     cn_err err;
 
-    if (size < HEADER_SIZE + CN_DIGEST_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
-        cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version 2 or %d",
+    if (size < HEADER_SIZE_3 + CN_DIGEST_SIZE || !header_size(bytes) ||
+        size < header_size(bytes) + CN_DIGEST_SIZE) {
+        cn_diag_add(diag, "checkpoint: %zu bytes that do not start like one of version 3 or %d",
                     size, CN_CHECKPOINT_VERSION);
         return CN_EFORMAT;
     }
@@ -354,7 +374,7 @@ static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint
     bool halves = cn_get_u32(bytes + 300) != 0;
     void *arrays[ARRAY_COUNT] = {0};
     uint32_t presence = cn_get_u32(bytes + 68);
-    size_t position = HEADER_SIZE;
+    size_t position = header_size(bytes);
     void *taken;
     cn_err err = CN_OK;
 
@@ -397,8 +417,9 @@ static size_t file_limit(size_t total_limit, size_t frame_limit)
 {
     size_t size;
 
-    return total_size((1u << ARRAY_COUNT) - 1, total_limit, false, frame_limit, &size) ? SIZE_MAX
-                                                                                       : size;
+    return body_size((1u << ARRAY_COUNT) - 1, total_limit, false, frame_limit, &size)
+               ? SIZE_MAX
+               : HEADER_SIZE + size;
 }
 
 // A disk may fail once and then read the same file well, so that is tried before a slot is given

@@ -16,13 +16,20 @@
 #include "runtime/update/rate.h"
 #include "runtime/update/row.h"
 
-#define CN_CHECKPOINT_VERSION 3
+#define CN_CHECKPOINT_VERSION 4
 
 enum cn_phase {
     CN_PHASE_EMPTY, // nothing but the run is known; no arrays
     CN_PHASE_BASE,  // base is installed, waiting for a round
     CN_PHASE_TRAIN, // in a round, step steps are done
     CN_PHASE_SEND,  // the round's frame is in the outbox; its outcome is not known
+};
+
+// The newest update of the group that the aggregator is known to have counted.
+struct cn_counted {
+    uint32_t round; // 0: none
+    bool own;       // it was made of this state; else of another one, as after a split of the LAN
+    uint8_t digest[CN_DIGEST_SIZE];
 };
 
 struct cn_checkpoint {
@@ -55,6 +62,7 @@ struct cn_checkpoint {
     uint32_t steps;
     struct cn_rate_guard guard;
     uint32_t residual_version; // base of the last round that the residual is of
+    struct cn_counted counted;
 
     // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;

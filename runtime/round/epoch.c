@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/epoch_heal.h"
 #include "runtime/round/round.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"
@@ -19,12 +20,12 @@
 
 enum command_kind {
     COMMAND_IDLE,
-    COMMAND_BASE,  // .number, .digest, .size, .delta; the bytes follow
-    COMMAND_BEGIN, // .order
-    COMMAND_STEPS, // train the rest of the round and fill the outbox; .size is that of a bucket,
-                   // .number the wire
-    COMMAND_ABANDON,
-    COMMAND_DECIDE, // .number is the verdict, .digest what was accepted, .spare
+    COMMAND_BASE,    // .number, .digest, .size, .delta; the bytes follow
+    COMMAND_BEGIN,   // .order, whose .newest travels as size and digest
+    COMMAND_STEPS,   // train the rest of the round and fill the outbox; .size is that of a bucket,
+                     // .number the wire
+    COMMAND_ABANDON, // as DECIDE
+    COMMAND_DECIDE,  // .number is the verdict, .size the round of what counts, .digest, .spare
     COMMAND_END,
     COMMAND_REFORM, // a member outside knocks
     COMMAND_RESET,  // another run
@@ -73,6 +74,8 @@ static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *comma
     command->order.steps = cn_get_u32(bytes + 48);
     memcpy(&command->order.rule.density, bytes + 56, 8);
     memcpy(&command->spare, bytes + 64, 8);
+    command->order.newest.round = (uint32_t)command->size;
+    memcpy(command->order.newest.digest, command->digest, CN_DIGEST_SIZE);
 }
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
@@ -87,7 +90,14 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
                                                                                : held->round,
         .phase = (uint32_t)held->phase,
         .step = held->phase == CN_PHASE_TRAIN ? held->step : held->version,
+        .counted_round = held->counted.round,
+        .counted_own = held->counted.own,
     };
+    memcpy(tag->counted, held->counted.digest, CN_TAG_DIGEST_SIZE);
+    if (held->phase == CN_PHASE_TRAIN || held->phase == CN_PHASE_SEND)
+        tag->samples = held->samples;
+    if (held->phase == CN_PHASE_SEND)
+        memcpy(tag->frame, held->frame_digest, CN_TAG_DIGEST_SIZE);
 }
 
 static void tell_progress(struct cn_epoch *epoch)
@@ -103,43 +113,6 @@ static void tell_progress(struct cn_epoch *epoch)
 
     cn_session_tell(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);
-}
-
-// The member with the newest state gives it to all.
-static cn_err heal(struct cn_epoch *epoch)
-{
-    struct cn_session *session = epoch->session;
-    struct cn_collective *collective = epoch->collective;
-    uint32_t source = epoch->view.source;
-    bool giving = epoch->view.view.rank == source;
-    struct cn_buffer state;
-    uint8_t header[8] = {0};
-    uint64_t size;
-    cn_err err;
-
-    if (epoch->view.view.size == 1)
-        return CN_OK;
-    cn_buffer_init(&state, cn_session_state_limit(session));
-    err = giving ? cn_session_snapshot(session) : CN_OK;
-    if (!err && giving)
-        err = cn_checkpoint_encode(&session->held, &state);
-    if (err)
-        goto release;
-    cn_put_u64(header, state.size);
-    err = cn_broadcast(collective, source, header, sizeof(header));
-    if (err)
-        goto release;
-    size = cn_get_u64(header);
-    err = size > state.limit ? CN_ERANGE : cn_buffer_resize(&state, (size_t)size);
-    if (err)
-        goto release;
-    err = cn_broadcast(collective, source, state.data, state.size);
-    if (!err && !giving)
-        err = cn_session_take(session, state.data, state.size);
-
-release:
-    cn_buffer_deinit(&state);
-    return err;
 }
 
 // The leader's part: what comes next.
@@ -237,13 +210,16 @@ static cn_err want_upload(struct cn_epoch *epoch)
 }
 
 static void plan_begin(struct cn_epoch *epoch, const struct cn_round_info *news,
-                       struct command *command)
+                       const struct cn_decision *newest, struct command *command)
 {
     struct cn_link_measure link;
 
     cn_mailbox_link(epoch->box, &link);
     command->kind = COMMAND_BEGIN;
     cn_session_plan(epoch->session, news->round, &link, news->remaining_ms, &command->order);
+    command->order.newest = *newest;
+    command->size = newest->round;
+    memcpy(command->digest, newest->digest, CN_DIGEST_SIZE);
 }
 
 // The share of the round's deadline that is left; 0 for a round that is no longer open.
@@ -258,11 +234,27 @@ static double spare_of(struct cn_epoch *epoch)
     return (double)news.remaining_ms / (double)deadline_ms;
 }
 
-static void plan_decision(struct command *command, enum cn_verdict verdict, const uint8_t *accepted)
+static void plan_decision(struct cn_epoch *epoch, enum command_kind kind,
+                          const struct cn_decision *decision, struct command *command)
 {
-    command->kind = COMMAND_DECIDE;
-    command->number = (uint32_t)verdict;
-    memcpy(command->digest, accepted, CN_DIGEST_SIZE);
+    command->kind = kind;
+    command->number = (uint32_t)decision->verdict;
+    command->size = decision->round;
+    memcpy(command->digest, decision->digest, CN_DIGEST_SIZE);
+    command->spare = spare_of(epoch);
+}
+
+// What the receipt of the outbox says. A refusal names the update that counts in its place.
+static void plan_receipt(struct cn_epoch *epoch, const struct cn_errand_answer *answer,
+                         struct command *command)
+{
+    static const uint8_t nothing[CN_DIGEST_SIZE];
+    struct cn_decision decision = {.verdict = answer->verdict};
+
+    if (memcmp(answer->accepted, nothing, CN_DIGEST_SIZE) != 0)
+        decision.round = epoch->session->held.round;
+    memcpy(decision.digest, answer->accepted, CN_DIGEST_SIZE);
+    plan_decision(epoch, COMMAND_DECIDE, &decision, command);
 }
 
 static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
@@ -270,8 +262,7 @@ static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
     struct cn_errand_answer answer;
 
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_UPLOAD, &answer)) {
-        plan_decision(command, answer.verdict, answer.accepted);
-        command->spare = spare_of(epoch);
+        plan_receipt(epoch, &answer, command);
         free(answer.data);
     } else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD)) {
         return want_upload(epoch);
@@ -300,7 +291,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_FETCH:
         return plan_fetch(epoch, &news, command);
     case CN_DO_BEGIN:
-        plan_begin(epoch, &news, command);
+        plan_begin(epoch, &news, &plan.decision, command);
         return CN_OK;
     case CN_DO_STEP:
         command->kind = COMMAND_STEPS;
@@ -308,14 +299,13 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
         command->number = (uint32_t)epoch->session->config.settings->group.wire;
         return CN_OK;
     case CN_DO_ABANDON:
-        command->kind = COMMAND_ABANDON;
+        plan_decision(epoch, COMMAND_ABANDON, &plan.decision, command);
         return CN_OK;
     case CN_DO_SEND:
         return plan_send(epoch, command);
     case CN_DO_DECIDE:
         cn_mailbox_drop_errand(epoch->box); // its receipt is not needed any more
-        plan_decision(command, plan.verdict, plan.accepted);
-        command->spare = spare_of(epoch);
+        plan_decision(epoch, COMMAND_DECIDE, &plan.decision, command);
         return CN_OK;
     case CN_DO_END:
         command->kind = COMMAND_END;
@@ -397,7 +387,7 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
         "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
         "given up (a lower learning_rate helps)",
         session->held.round, session->held.step);
-    return cn_session_abandon(session, false);
+    return cn_session_abandon(session, NULL);
 }
 
 static void say_version(const struct cn_session *session)
@@ -453,23 +443,63 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     return err;
 }
 
+static cn_err get_decision(const struct command *command, struct cn_decision *decision)
+{
+    if (command->number > CN_VERDICT_LATE || command->size > UINT32_MAX)
+        return CN_EFORMAT;
+    *decision = (struct cn_decision){.verdict = (enum cn_verdict)command->number,
+                                     .round = (uint32_t)command->size,
+                                     .spare = command->spare};
+    memcpy(decision->digest, command->digest, CN_DIGEST_SIZE);
+    return CN_OK;
+}
+
+static void say_other(const struct cn_session *session)
+{
+    cn_log(CN_LOG_WARN, "epoch",
+           "round %u: another part of the group has delivered it: the steps done here do not count "
+           "again",
+           session->held.round);
+}
+
 static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
 {
     static const char *const verdicts[] = {"accepted", "rejected", "late"};
+    struct cn_session *session = epoch->session;
+    const struct cn_checkpoint *held = &session->held;
+    struct cn_decision decision;
+    cn_err err = held->phase == CN_PHASE_SEND ? get_decision(command, &decision) : CN_EFORMAT;
 
-    if (command->number > CN_VERDICT_LATE || epoch->session->held.phase != CN_PHASE_SEND)
-        return CN_EFORMAT;
-    cn_log(command->number == CN_VERDICT_ACCEPTED ? CN_LOG_INFO : CN_LOG_WARN, "epoch",
-           "round %u: update of %zu bytes %s", epoch->session->held.round,
-           epoch->session->held.frame_size, verdicts[command->number]);
-    return cn_session_decide(epoch->session, (enum cn_verdict)command->number, command->digest,
-                             command->spare);
+    if (err)
+        return err;
+    if (cn_round_outcome(&decision, held->round, held->frame_digest) == CN_OUTCOME_OTHER)
+        say_other(session);
+    else
+        cn_log(decision.verdict == CN_VERDICT_ACCEPTED ? CN_LOG_INFO : CN_LOG_WARN, "epoch",
+               "round %u: update of %zu bytes %s", held->round, held->frame_size,
+               verdicts[decision.verdict]);
+    return cn_session_decide(session, &decision);
+}
+
+static cn_err do_abandon(struct cn_epoch *epoch, const struct command *command)
+{
+    struct cn_session *session = epoch->session;
+    const struct cn_checkpoint *held = &session->held;
+    struct cn_decision decision;
+    cn_err err = held->phase == CN_PHASE_TRAIN ? get_decision(command, &decision) : CN_EFORMAT;
+
+    if (!err)
+        err = cn_session_catch_up(session, epoch->collective);
+    if (err)
+        return err;
+    if (cn_round_outcome(&decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING)
+        say_other(session);
+    return cn_session_abandon(session, &decision);
 }
 
 static cn_err obey(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
-    cn_err err;
 
     switch (command->kind) {
     case COMMAND_IDLE:
@@ -489,10 +519,7 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
         cn_session_set_wire(session, (enum cn_number)command->number);
         return do_steps(epoch, (size_t)command->size);
     case COMMAND_ABANDON:
-        if (session->held.phase != CN_PHASE_TRAIN)
-            return CN_EFORMAT;
-        err = cn_session_catch_up(session, epoch->collective);
-        return err ? err : cn_session_abandon(session, true);
+        return do_abandon(epoch, command);
     case COMMAND_DECIDE:
         return do_decide(epoch, command);
     case COMMAND_REFORM:
@@ -531,7 +558,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     session->seat = epoch->view.view.ranks[epoch->view.view.rank];
     err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
-        err = heal(epoch);
+        err = cn_epoch_heal(epoch);
     if (!err)
         err = cn_session_enter(session, epoch->collective, &epoch->view.view);
     if (!err && session->held.phase == CN_PHASE_SEND)

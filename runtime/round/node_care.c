@@ -119,6 +119,11 @@ cn_err cn_node_care_init(struct cn_node_care *care, const struct cn_settings *se
     cn_hooks_init(&care->hooks, settings);
     cn_care_file_load(store, &care->memory);
     set_mode(care, sysroot);
+    if (!cn_node_care_clock_s())
+        cn_log(
+            CN_LOG_WARN, "care",
+            "%s: the clock was never set; training does not need it, limits by the hour or day do",
+            settings->name);
     return cn_sensors_open(sysroot, from->zones, from->power_sensors, &care->sensors);
 }
 

@@ -1,9 +1,12 @@
 #include "runtime/round/node_group.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/round/epoch_file.h"
+
+#define MEMBERS_SIZE 256 // of a line about them; cut there
 
 cn_err cn_node_group_init(struct cn_node_group *group, const struct cn_settings *settings,
                           struct cn_store *store)
@@ -50,7 +53,8 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
     err =
         open(settings->listen, group->members, settings->member_count, group->self, &group->peers);
     if (err)
-        cn_log(CN_LOG_ERROR, "node", "group.listen %s: %s", settings->listen, cn_err_text(err));
+        cn_log(CN_LOG_ERROR, "node", "%s cannot use group.listen %s: %s",
+               group->members[group->self].name, settings->listen, cn_err_text(err));
     return err;
 }
 
@@ -130,17 +134,38 @@ static cn_err save_epoch(struct cn_node_group *group, uint64_t epoch)
     return err;
 }
 
+// "; without board-3, board-4", or nothing.
+static void name_absent(const struct cn_node_group *group, const struct cn_view *view, char *text,
+                        size_t size)
+{
+    const char *separator = "; without ";
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0, rank = 0; i < group->settings->member_count && used < size; i++) {
+        if (rank < view->size && view->ranks[rank] == i) {
+            rank++;
+            continue;
+        }
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", separator, group->members[i].name);
+        separator = ", ";
+    }
+}
+
 // The epoch is on disk before a leader's COMMITs leave this board, and before work in it begins.
 static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
                      const struct cn_membership_view *view)
 {
     cn_err err = save_epoch(group, view->view.epoch);
+    char absent[MEMBERS_SIZE];
 
     if (err)
         cn_log(CN_LOG_WARN, "group", "epoch %llu is not on disk: %s",
                (unsigned long long)view->view.epoch, cn_err_text(err));
-    cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u", (unsigned long long)view->view.epoch,
-           view->view.rank, view->view.size);
+    name_absent(group, &view->view, absent, sizeof(absent));
+    cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u%s",
+           (unsigned long long)view->view.epoch, view->view.rank, view->view.size, absent);
     group->leads = view->view.rank == 0;
     cn_mailbox_put_view(box, view);
 }
@@ -176,12 +201,26 @@ static bool persist(struct cn_node_group *group, uint64_t now_ms)
 
 static void tell_refused(struct cn_node_group *group)
 {
+    char why[CN_REFUSAL_SIZE];
     uint32_t member;
 
-    while (cn_membership_refused(group->membership, &member))
-        cn_log(CN_LOG_ERROR, "group",
-               "%s works on another job or run: it is left out until it has the same",
+    while (cn_membership_refused(group->membership, &member)) {
+        cn_membership_explain(group->membership, group->members, member, why, sizeof(why));
+        cn_log(CN_LOG_ERROR, "group", "%s: %s is left out until that ends", why,
                group->members[member].name);
+    }
+}
+
+static void tell_few(struct cn_node_group *group, uint64_t now_ms)
+{
+    char members[MEMBERS_SIZE];
+    uint32_t present;
+
+    if (!cn_membership_few(group->membership, now_ms, &present))
+        return;
+    cn_membership_describe(group->membership, group->members, now_ms, members, sizeof(members));
+    cn_log(CN_LOG_WARN, "group", "waiting: %u of group.min_members %u are there; %s", present,
+           group->settings->min_members, members);
 }
 
 static void abort_epoch(struct cn_node_group *group, struct cn_mailbox *box)
@@ -220,6 +259,7 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
         send_due(group, now_ms);
     }
     tell_refused(group);
+    tell_few(group, now_ms);
     abort_epoch(group, box);
     cn_mailbox_put_knock(box, group->leads && cn_membership_knocked(group->membership));
     return changed;

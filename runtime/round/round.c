@@ -27,19 +27,38 @@ static bool round_is_over(const struct cn_checkpoint *held, const struct cn_roun
     return news->round > held->round || news->state == CN_ROUND_ENDED;
 }
 
+static void plan_decision(const struct cn_checkpoint *held, const struct cn_round_info *news,
+                          struct cn_decision *decision)
+{
+    decision->verdict = CN_VERDICT_LATE;
+    if (news->decided_round == held->round)
+        decision->verdict = news->decided_accepted ? CN_VERDICT_ACCEPTED : CN_VERDICT_REJECTED;
+    if (news->decided_round < held->round ||
+        (news->decided_round == held->round && !news->decided_accepted))
+        return;
+    decision->round = news->decided_round;
+    if (news->decided_accepted)
+        memcpy(decision->digest, news->decided_digest, CN_DIGEST_SIZE);
+}
+
 static void plan_outbox(const struct cn_checkpoint *held, const struct cn_round_info *news,
                         struct cn_round_plan *plan)
 {
-    if (news && news->decided_round == held->round) {
-        plan->action = CN_DO_DECIDE;
-        plan->verdict = news->decided_accepted ? CN_VERDICT_ACCEPTED : CN_VERDICT_REJECTED;
-        memcpy(plan->accepted, news->decided_digest, CN_DIGEST_SIZE);
-    } else if (news && round_is_over(held, news)) {
-        plan->action = CN_DO_DECIDE;
-        plan->verdict = CN_VERDICT_LATE;
-    } else {
-        plan->action = CN_DO_SEND;
-    }
+    plan->action = CN_DO_SEND;
+    if (!news || (news->decided_round != held->round && !round_is_over(held, news)))
+        return;
+    plan->action = CN_DO_DECIDE;
+    plan_decision(held, news, &plan->decision);
+}
+
+enum cn_outcome cn_round_outcome(const struct cn_decision *decision, uint32_t round,
+                                 const uint8_t frame_digest[CN_DIGEST_SIZE])
+{
+    if (decision->round < round || round == 0)
+        return CN_OUTCOME_NOTHING;
+    return decision->round == round && same_digest(decision->digest, frame_digest)
+               ? CN_OUTCOME_COUNTED
+               : CN_OUTCOME_OTHER;
 }
 
 void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info *news,
@@ -58,9 +77,17 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
     case CN_PHASE_BASE:
         if (news)
             plan->action = idle_action(held, news);
+        if (plan->action == CN_DO_BEGIN && news->decided_accepted) {
+            plan->decision.round = news->decided_round;
+            memcpy(plan->decision.digest, news->decided_digest, CN_DIGEST_SIZE);
+        }
         return;
     case CN_PHASE_TRAIN:
-        plan->action = news && round_is_over(held, news) ? CN_DO_ABANDON : CN_DO_STEP;
+        plan->action = CN_DO_STEP;
+        if (!news || !round_is_over(held, news))
+            return;
+        plan->action = CN_DO_ABANDON;
+        plan_decision(held, news, &plan->decision);
         return;
     case CN_PHASE_SEND:
         plan_outbox(held, news, plan);

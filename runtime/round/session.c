@@ -311,21 +311,37 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     return cn_session_secure_outbox(session, collective);
 }
 
-cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
-                         const uint8_t accepted[CN_DIGEST_SIZE], double spare)
+// A decision may be of a later round than the one that is held.
+static void note_counted(struct cn_session *session, const struct cn_decision *decision,
+                         enum cn_outcome outcome)
+{
+    static const uint8_t nothing[CN_DIGEST_SIZE];
+    struct cn_counted *counted = &session->held.counted;
+
+    if (outcome == CN_OUTCOME_NOTHING || memcmp(decision->digest, nothing, CN_DIGEST_SIZE) == 0)
+        return;
+    *counted = (struct cn_counted){.round = decision->round, .own = outcome == CN_OUTCOME_COUNTED};
+    memcpy(counted->digest, decision->digest, CN_DIGEST_SIZE);
+}
+
+cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *decision)
 {
     struct cn_checkpoint *held = &session->held;
-    bool counts =
-        verdict == CN_VERDICT_ACCEPTED && memcmp(accepted, held->frame_digest, CN_DIGEST_SIZE) == 0;
-    struct cn_row residual = counts ? held->next_residual : held->change;
+    enum cn_outcome outcome = cn_round_outcome(decision, held->round, held->frame_digest);
+    bool waits = outcome == CN_OUTCOME_NOTHING;
+    struct cn_row residual = waits ? held->change : held->next_residual;
 
-    if (verdict != CN_VERDICT_REJECTED)
-        cn_rate_guard_add(&held->guard, verdict == CN_VERDICT_LATE ? -1 : spare);
+    if (decision->verdict != CN_VERDICT_REJECTED)
+        cn_rate_guard_add(&held->guard,
+                          decision->verdict == CN_VERDICT_LATE ? -1 : decision->spare);
     cn_row_deinit(&held->residual);
     held->residual = residual;
     held->residual_version = held->version;
-    cn_row_deinit(counts ? &held->change : &held->next_residual);
+    cn_row_deinit(waits ? &held->next_residual : &held->change);
     held->change = held->next_residual = (struct cn_row){0};
+    if (outcome == CN_OUTCOME_OTHER && held->rule.mode == CN_UPDATE_SKIP)
+        cn_session_forget_waiting(session); // that frame left all of the change out
+    note_counted(session, decision, outcome);
     free(held->frame);
     held->frame = NULL;
     held->frame_size = 0;
@@ -333,20 +349,36 @@ cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
     return cn_session_save(session, 0);
 }
 
-cn_err cn_session_abandon(struct cn_session *session, bool keep)
+static cn_err keep_change(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err;
+    cn_err err = cn_session_change(session, held->weights);
+
+    if (err)
+        return err;
+    cn_row_add(&held->residual, 0, held->total, held->weights);
+    cn_row_write(&held->residual, 0, held->total, held->weights);
+    held->residual_version = held->version;
+    return CN_OK;
+}
+
+cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *decision)
+{
+    struct cn_checkpoint *held = &session->held;
+    enum cn_outcome outcome = CN_OUTCOME_NOTHING;
+    cn_err err = CN_OK;
 
     cn_session_alike(session);
-    if (keep) {
-        err = cn_session_change(session, held->weights);
-        if (err)
-            return err;
-        cn_row_add(&held->residual, 0, held->total, held->weights);
-        cn_row_write(&held->residual, 0, held->total, held->weights);
-        held->residual_version = held->version;
-    }
+    if (decision)
+        outcome = cn_round_outcome(decision, held->round, held->frame_digest);
+    if (outcome != CN_OUTCOME_NOTHING)
+        cn_session_forget_waiting(session);
+    else if (decision)
+        err = keep_change(session);
+    if (err)
+        return err;
+    if (decision)
+        note_counted(session, decision, outcome);
     held->phase = CN_PHASE_BASE;
     release(&held->weights);
     cn_session_release_optimizer(session);

@@ -17,6 +17,7 @@
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/progress.h"
+#include "runtime/round/round.h"
 
 struct cn_timeline;
 
@@ -131,6 +132,9 @@ struct cn_round_order {
     uint32_t round;
     uint32_t steps;
     struct cn_update_rule rule;
+    // The group's newest update that counts; .round 0: none. Was it made by another part of the
+    // group, then what waits here is in it: the residual is emptied.
+    struct cn_decision newest;
 };
 
 // The order for a round: that of the job, or with CN_UPDATE_AUTO what fits into remaining_ms over
@@ -184,14 +188,15 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
 // CN_ECANCELED.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
 
-// The outcome of the outbox: the residual takes what was not accepted. spare is the share of the
-// deadline that was left. Durable.
-cn_err cn_session_decide(struct cn_session *session, enum cn_verdict verdict,
-                         const uint8_t accepted[CN_DIGEST_SIZE], double spare);
+// The outcome of the outbox. The residual takes all of the change where nothing of it counts, and
+// what the frame left out where it counts or another one in its place: no step counts twice.
+// Durable.
+cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *decision);
 
-// Gives a begun round up. keep: what was trained so far goes into the residual; a member that
-// looked on has caught up before. Durable.
-cn_err cn_session_abandon(struct cn_session *session, bool keep);
+// Gives a begun round up: what was trained so far goes into the residual unless another part of the
+// group has delivered it (then the residual is empty), or decision is NULL (then it stays as it
+// was). A member that looked on has caught up before. Durable.
+cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *decision);
 
 // Saves when the last save is older than interval_ms. A full disk is a warning: the stored state
 // stays.

@@ -143,6 +143,22 @@ static void decay_residual(struct cn_session *session)
            100 * (double)kept);
 }
 
+void cn_session_forget_waiting(struct cn_session *session)
+{
+    const struct cn_layout *layout = session->layout;
+    struct cn_row *residual = &session->held.residual;
+    bool local = session->config.job->statistics == CN_STATISTICS_LOCAL;
+
+    for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (!local || tensor->class != CN_TENSOR_STAT)
+            memset((uint8_t *)residual->data + tensor->offset * cn_row_width(residual), 0,
+                   tensor->count * cn_row_width(residual));
+    }
+    session->held.residual_version = session->held.version;
+}
+
 void cn_session_localize(const struct cn_session *session, float *weights)
 {
     const struct cn_layout *layout = session->layout;
@@ -199,6 +215,24 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     return cn_trainer_get_second(session->trainer, held->second);
 }
 
+// The residual of a board whose group has delivered an update without it was a part of that.
+static void note_newest(struct cn_session *session, const struct cn_decision *newest)
+{
+    struct cn_checkpoint *held = &session->held;
+    bool own = memcmp(newest->digest, held->frame_digest, CN_DIGEST_SIZE) == 0;
+
+    if (newest->round <= held->counted.round)
+        return;
+    held->counted = (struct cn_counted){.round = newest->round, .own = own};
+    memcpy(held->counted.digest, newest->digest, CN_DIGEST_SIZE);
+    if (own || !held->round) // or nothing can wait yet
+        return;
+    cn_log(CN_LOG_WARN, "session",
+           "another part of the group has delivered round %u: what waited here is in it",
+           newest->round);
+    cn_session_forget_waiting(session);
+}
+
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order)
 {
     struct cn_checkpoint *held = &session->held;
@@ -206,6 +240,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
 
     if (!is_possible(session, order))
         return CN_EFORMAT;
+    note_newest(session, &order->newest);
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
     err = cn_session_take_shards(session, order->round);

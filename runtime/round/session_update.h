@@ -10,6 +10,9 @@ uint64_t cn_session_steps_before(const struct cn_session *session);
 // Opens the trainer anew, with room for a share of the optimizer's state.
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards);
 
+// Empties the residual of what waits to be sent; local statistics stay.
+void cn_session_forget_waiting(struct cn_session *session);
+
 // A row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
 cn_err cn_session_allocate_residual(struct cn_session *session);

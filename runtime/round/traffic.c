@@ -1,19 +1,15 @@
 #include "runtime/round/traffic.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
-#include "runtime/port/crypto.h"
+#include "runtime/round/small_file.h"
 
 #define FILE_NAME "traffic"
-#define BODY_SIZE 32
-#define FILE_SIZE (BODY_SIZE + 4)
+#define BODY_SIZE 24
 #define DAY_MS UINT64_C(86400000)
 #define PARTS 100
 
-static const uint8_t magic[8] = "cairntr1"; // the digit is the version
+static const char magic[] = "cairntr1"; // the digit is the version
 
 void cn_traffic_count(struct cn_traffic *traffic, uint64_t bytes, uint64_t now_ms)
 {
@@ -62,46 +58,34 @@ uint64_t cn_traffic_update_max(const struct cn_traffic *traffic,
 
 void cn_traffic_load(struct cn_store *store, uint64_t clock_s, struct cn_traffic *traffic)
 {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    cn_err err = store->ops->load(store, FILE_NAME, FILE_SIZE, &bytes, &size);
+    uint8_t body[BODY_SIZE];
+    uint64_t stored_s;
 
     *traffic = (struct cn_traffic){0};
-    if (err == CN_ENOTFOUND)
+    if (!cn_small_file_load(store, FILE_NAME, magic, "the bytes of today begin anew", body,
+                            sizeof(body)))
         return;
-    if (!err && size == FILE_SIZE && memcmp(bytes, magic, sizeof(magic)) == 0 &&
-        cn_get_u32(bytes + BODY_SIZE) == cn_crc32c(0, bytes, BODY_SIZE) &&
-        cn_get_u64(bytes + 8) <= DAY_MS) {
-        uint64_t stored_s = cn_get_u64(bytes + 24);
-
-        traffic->elapsed_ms = cn_get_u64(bytes + 8);
-        traffic->used = traffic->stored = cn_get_u64(bytes + 16);
-        traffic->begun = traffic->used > 0;
-        if (clock_s && stored_s && clock_s > stored_s)
-            traffic->elapsed_ms += (clock_s - stored_s) * 1000;
-    } else {
-        cn_log(CN_LOG_WARN, "traffic",
-               "the file '%s' cannot be used (%s); the bytes of today begin anew", FILE_NAME,
-               cn_err_text(err ? err : CN_EFORMAT));
-    }
-    free(bytes);
+    traffic->elapsed_ms = cn_get_u64(body) < DAY_MS ? cn_get_u64(body) : DAY_MS;
+    traffic->used = traffic->stored = cn_get_u64(body + 8);
+    traffic->begun = traffic->used > 0;
+    stored_s = cn_get_u64(body + 16);
+    if (clock_s && stored_s && clock_s > stored_s)
+        traffic->elapsed_ms += (clock_s - stored_s) * 1000;
 }
 
 void cn_traffic_save(struct cn_store *store, const struct cn_traffic_rules *rules, uint64_t clock_s,
                      bool now, struct cn_traffic *traffic)
 {
-    uint8_t bytes[FILE_SIZE];
+    uint8_t body[BODY_SIZE];
     cn_err err;
 
     if (!rules->day_bytes || traffic->used == traffic->stored ||
         (!now && traffic->used - traffic->stored < rules->day_bytes / PARTS))
         return;
-    memcpy(bytes, magic, sizeof(magic));
-    cn_put_u64(bytes + 8, traffic->elapsed_ms < DAY_MS ? traffic->elapsed_ms : DAY_MS);
-    cn_put_u64(bytes + 16, traffic->used);
-    cn_put_u64(bytes + 24, clock_s);
-    cn_put_u32(bytes + BODY_SIZE, cn_crc32c(0, bytes, BODY_SIZE));
-    err = cn_store_replace(store, FILE_NAME, bytes, sizeof(bytes));
+    cn_put_u64(body, traffic->elapsed_ms < DAY_MS ? traffic->elapsed_ms : DAY_MS);
+    cn_put_u64(body + 8, traffic->used);
+    cn_put_u64(body + 16, clock_s);
+    err = cn_small_file_save(store, FILE_NAME, magic, body, sizeof(body));
     if (err)
         cn_log(CN_LOG_WARN, "traffic", "the bytes of today are not stored: %s", cn_err_text(err));
     else

@@ -72,9 +72,9 @@ static void fill_batch(struct cn_batch *batch, const struct cn_sample_shape *sha
 
         memcpy(&batch->inputs[i], &token, sizeof(token));
     }
-    for (size_t i = 0; batch->labels && i < count * shape->rows; i++)
+    for (size_t i = 0; i < count * shape->rows; i++)
         batch->labels[i] = (int32_t)(i % shape->outputs);
-    for (size_t i = 0; batch->targets && i < count * shape->outputs; i++)
+    for (size_t i = 0; shape->loss != CN_LOSS_CROSS_ENTROPY && i < count * shape->outputs; i++)
         batch->targets[i] = (float)(i % 7) / 7;
 }
 

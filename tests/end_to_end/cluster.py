@@ -253,14 +253,15 @@ class Cluster:
 
     # Processes
 
-    def start(self, name, *options):
+    def start(self, name, *options, environment=None):
         if name == "gateway":
             arguments = [self.aggregator, "run", *options, "gateway.yaml"]
         else:
             arguments = [self.node, "run", "--until-end", *options, f"{name}.yaml"]
         log = open(self.path("logs", f"{name}.log"), "ab")
         self.processes[name] = subprocess.Popen(
-            self.enter(name) + arguments, cwd=self.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.enter(name) + arguments, cwd=self.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})})
         log.close()
         return self.processes[name]
 

@@ -4,10 +4,12 @@
         lan.start_all()
         lan.cut("board-2")             # its link goes down: no RST, no FIN, nothing
         lan.split(["board-3"])         # to a bridge of its own, until lan.merge()
+        lan.part(["board-1"], ["board-2"])  # cannot reach each other, but the gateway; until lan.join()
 
 Needs the right to make namespaces; main() returns 77, which ctest reads as skipped, without it.
 """
 
+import itertools
 import os
 import signal
 import subprocess
@@ -37,6 +39,7 @@ class Lan(Cluster):
         self.names = ["gateway", *self.boards]
         self.hosts = {name: f"10.77.0.{index + 1}" for index, name in enumerate(self.names)}
         self.switch = self.space("switch")
+        self.parted = []
 
     def space(self, name):
         return f"cn{os.getpid()}{name}"
@@ -97,6 +100,18 @@ class Lan(Cluster):
     def merge(self):
         for name in self.names:
             self.mend(name)
+
+    def part(self, some, others):
+        """Frames from one to the other go to an address that nobody has."""
+        for name, other in [*itertools.product(some, others), *itertools.product(others, some)]:
+            ip("-n", self.space(name), "neighbour", "replace", self.hosts[other], "lladdr", "02:00:00:00:00:01",
+               "dev", "lan", "nud", "permanent")
+            self.parted.append((name, other))
+
+    def join(self):
+        for name, other in self.parted:
+            ip("-n", self.space(name), "neighbour", "delete", self.hosts[other], "dev", "lan")
+        self.parted = []
 
     def pid(self, name):
         return self.processes[name].pid  # ip exec's itself away

@@ -43,7 +43,7 @@ def a_round_is_resumed_with_the_same_order(build):
         # Planned once, though the group was killed in it.
         assert cluster.log("board-1").count("round 2: topk") == 1
         with open(cluster.path("state", "board-1", "checkpoint.a"), "rb") as file:
-            assert file.read(8) == b"cairnck3"  # with a residual in halves
+            assert file.read(8) == b"cairnck4"  # with a residual in halves
         models = {cluster.current_model(board) for board in cluster.boards}
         assert len(models) == 1
         cluster.replay()

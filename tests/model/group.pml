@@ -40,8 +40,13 @@
 /* A training state: how far it is (the tag), and which result its last step has. Two runs of a step count as two
  * results, also where the code would get the same bits twice. */
 typedef Training {
-    byte step, result
+    byte step, result;
+    byte fate                /* of the round's steps, once it is decided: below */
 };
+
+#define OWN 1                /* the update that counts was made of them */
+#define OTHER 2              /* another one counts, with the steps that both share */
+#define PENDING 3            /* none counts: they wait in the residual, for the next round */
 
 typedef Member {
     bool member;             /* else it announces itself */
@@ -66,6 +71,8 @@ Member m[N];
 Commit commit[NUMBERS];
 byte failures, vetoes, epochs;
 byte accepted;               /* by the aggregator: the result that the round's update has, or 0 */
+bool over;                   /* it has closed the round without one */
+bool delivered;              /* steps of the round are in an update that counts */
 
 hidden byte k, j, e, best, all, any; /* of no use between two moves: not part of a state */
 hidden byte names[2 * N + 2];
@@ -74,7 +81,8 @@ hidden byte names[2 * N + 2];
 
 inline copy_state(to, from) {
     to.step = from.step;
-    to.result = from.result
+    to.result = from.result;
+    to.fate = from.fate
 }
 
 /* Results are only told apart, so they are numbered in the order in which they are found. */
@@ -135,7 +143,7 @@ inline crash(i) {
     copy_state(m[i].now, m[i].saved);
     if
     :: failures == F ->
-        for (k : 0 .. N - 1) { m[k].saved.step = 0; m[k].saved.result = 0; m[k].disk_epoch = 0 }
+        for (k : 0 .. N - 1) { m[k].saved.step = 0; m[k].saved.result = 0; m[k].saved.fate = 0; m[k].disk_epoch = 0 }
     :: else
     fi;
     rename_results()
@@ -164,26 +172,40 @@ inline enter(i, number, members, from) {
     }
 }
 
-/* Who has answered READY in this stay is in; the source is the newest state, the lowest of equal ones. */
+/* A state of the counted lineage, as a member of the view can know: by its fate, or by that of another member. */
+#define KNOWS(k) (m[k].now.fate == OWN || m[k].now.fate == OTHER)
+#define COUNTED(k) (m[k].now.fate == OWN || (any && m[k].now.step == SEND && m[k].now.result == accepted))
+#define BETTER(k, best) (COUNTED(k) > COUNTED(best) || (COUNTED(k) == COUNTED(best) && \
+    (m[k].now.step > m[best].now.step || (m[k].now.step == m[best].now.step && k < best))))
+
+/* Who has answered READY in this stay is in; the source is the newest state of the counted lineage if one is there,
+ * the lowest of equal ones. */
 inline send_commit(i) {
     all = BIT(i);
+    any = KNOWS(i);
+    for (k : 0 .. N - 1) {
+        if
+        :: k != i && !m[k].member && m[k].epoch < m[i].proposal -> all = all | BIT(k); any = any | KNOWS(k)
+        :: true
+        fi
+    }
     best = i;
     for (k : 0 .. N - 1) {
         if
-        :: k != i && !m[k].member && m[k].epoch < m[i].proposal ->
-            all = all | BIT(k);
+        :: k != i && (all & BIT(k)) ->
             if
 #ifdef NO_NEWEST
             :: best = k
             :: true
 #else
-            :: m[k].now.step > m[best].now.step || (m[k].now.step == m[best].now.step && k < best) -> best = k
+            :: BETTER(k, best) -> best = k
             :: else
 #endif
             fi
-        :: true
+        :: else
         fi
     }
+    any = 0;
     e = m[i].proposal;
     if
     :: all != BIT(i) ->
@@ -256,7 +278,8 @@ inline returned(i) {
     for (k : 0 .. N - 1) {
         if
         :: m[k].member && m[k].epoch == m[i].epoch && m[k].calls == m[i].calls ->
-            assert(m[k].now.step == m[i].now.step && m[k].now.result == m[i].now.result)
+            assert(m[k].now.step == m[i].now.step && m[k].now.result == m[i].now.result &&
+                   m[k].now.fate == m[i].now.fate)
         :: else
         fi
     }
@@ -265,7 +288,9 @@ inline returned(i) {
 /* The collective opens, and the source gives its state to all. */
 inline heal(i) {
     best = m[i].source;
-    assert(m[best].now.step >= m[i].now.step); /* what a member of the view holds is not lost */
+    /* What a member of the view holds is not lost, unless another lineage counts; that one is not lost. */
+    assert(m[best].now.step >= m[i].now.step || m[i].now.fate == OTHER);
+    assert(m[i].now.fate != OWN || m[best].now.fate == OWN);
     copy_state(m[i].now, m[best].now);
     save(i);
     rename_results();
@@ -287,16 +312,17 @@ inline apply(i) {
     any = 0
 }
 
-inline give_up(i) {
+inline give_up(i, what) {
     m[i].now.step = BASE;
     m[i].now.result = 0;
+    m[i].now.fate = what;
     save(i)
 }
 
 /* A member whose loss is not finite is the only one that knows. */
 inline finish_step(i, refused) {
     if
-    :: refused -> give_up(i)
+    :: refused -> give_up(i, 0)
     :: else -> apply(i)
     fi;
     m[i].summed = false;
@@ -341,16 +367,51 @@ inline send_update(i) {
     assert(accepted == 0 || accepted == m[i].now.result);
 #endif
     accepted = (accepted != 0 -> accepted : m[i].now.result);
+    delivered = true;
     rename_results()
 }
 
-inline decide(i) {
-#ifdef ONCE
-    assert(m[i].now.result == accepted);
+#ifdef NO_LINEAGE
+#define LEFT PENDING
+#else
+#define LEFT OTHER
 #endif
-    give_up(i);
+
+inline decide(i) {
+    if
+    :: accepted == 0 -> give_up(i, PENDING)
+    :: accepted != 0 && m[i].now.result == accepted -> give_up(i, OWN)
+    :: else -> give_up(i, LEFT)
+    fi;
     rename_results();
     returned(i)
+}
+
+/* The next round, in one move: its update has what waits, unless the news says that another part has delivered it.
+ * All who share the state know. */
+inline deliver(i) {
+#ifndef NO_LINEAGE
+    if
+    :: !delivered ->
+#endif
+    assert(!delivered); /* no step counts twice */
+    delivered = true;
+    for (k : 0 .. N - 1) {
+        if
+        :: m[k].member && m[k].epoch == m[i].epoch && m[k].now.fate == PENDING -> m[k].now.fate = OWN; save(k)
+        :: else
+        fi
+    }
+#ifndef NO_LINEAGE
+    :: else ->
+        for (k : 0 .. N - 1) {
+            if
+            :: m[k].member && m[k].epoch == m[i].epoch && m[k].now.fate == PENDING -> m[k].now.fate = OTHER; save(k)
+            :: else
+            fi
+        }
+    fi
+#endif
 }
 
 #define DOES_STEP(i) (m[i].calls > 0 && m[i].now.step < SEND)
@@ -370,8 +431,9 @@ end:
         if :: ALONE(i) && m[i].now.step == SEND -> secure(i) :: else fi }
     :: atomic { RETURNS(i) && DOES_STEP(i) && m[i].summed -> vote(i) }
     :: atomic { RETURNS(i) && SENDS(i) && !m[i].secured -> secure(i) }
-    :: atomic { RETURNS(i) && SENDS(i) && m[i].secured && accepted != 0 -> decide(i) }
-    :: atomic { m[i].secured && SENDS(i) && SPEAKS(i) && accepted != m[i].now.result -> send_update(i) }
+    :: atomic { RETURNS(i) && SENDS(i) && m[i].secured && (accepted != 0 || over) -> decide(i) }
+    :: atomic { RETURNS(i) && m[i].calls > 0 && SPEAKS(i) && m[i].now.fate == PENDING -> deliver(i) }
+    :: atomic { m[i].secured && SENDS(i) && SPEAKS(i) && !over && accepted != m[i].now.result -> send_update(i) }
 
     /* or fails: a member is lost or believed to be, or was frozen, or knocks. */
     :: atomic { m[i].member -> begin_stay(i) }
@@ -383,5 +445,7 @@ end:
 init {
     atomic {
         for (k : 0 .. N - 1) { run Run(k) }
-    }
+    };
+end:
+    atomic { accepted == 0 -> over = true } /* at any moment, or never */
 }

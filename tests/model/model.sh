@@ -53,4 +53,4 @@ breaks NO_STAY 'now.step>='
 breaks NO_NEWEST 'now.step>='
 breaks NO_VOTE 'now.result=='
 breaks NO_FENCE 'accepted=='
-breaks ONCE 'result==accepted' # a limit of the protocol: README.md
+breaks NO_LINEAGE '!(delivered)'

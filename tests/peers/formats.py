@@ -202,7 +202,7 @@ MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
 MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
        "send": {"optimizer", "residual"}}
-CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIIQ32s")
+CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIIQ32sII32s")
 
 
 class Checkpoint(NamedTuple):
@@ -239,7 +239,10 @@ class Checkpoint(NamedTuple):
     residual_version: int
     halves: int
     cursor: int
-    zeros: bytes
+    micro: bytes
+    counted_round: int
+    counted_own: int
+    counted: bytes
     frame: bytes = b""
 
 
@@ -252,8 +255,8 @@ def get_array(data, count):
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse(found.magic != b"cairnck3" or found.size != len(data), "magic or size of a checkpoint")
-    refuse(found.halves > 1 or any(found.zeros), "what is not in use")
+    refuse(found.magic != b"cairnck4" or found.size != len(data), "magic or size of a checkpoint")
+    refuse(found.halves > 1 or found.counted_own > 1, "what is not in use")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
     phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]

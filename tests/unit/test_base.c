@@ -1,16 +1,20 @@
-// Bytes, names and random numbers.
+// Bytes, names, random numbers and lines of files.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/diag.h"
 #include "runtime/base/name.h"
 #include "runtime/base/random.h"
+#include "runtime/base/text_file.h"
 
 static void hex_takes_exactly_the_digits_it_needs(void **state)
 {
@@ -96,6 +100,28 @@ static void diagnostics_count_beyond_what_they_keep(void **state)
     cn_diag_add(NULL, "dropped");
 }
 
+static void the_first_line_of_a_file_comes_without_its_end(void **state)
+{
+    char folder[] = "/tmp/cairn-base-XXXXXX", path[64], line[6];
+    FILE *file;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/temp", folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("42 \t\n43\n", file);
+    fclose(file);
+    assert_true(cn_text_file_line(folder, "temp", line, sizeof(line)));
+    assert_string_equal(line, "42");
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(cn_text_file_line(folder, "temp", line, sizeof(line)));
+    assert_string_equal(line, "");
+    assert_false(cn_text_file_line(folder, "none", line, sizeof(line)));
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +131,7 @@ int main(void)
         cmocka_unit_test(philox_gives_its_known_answers),
         cmocka_unit_test(a_permutation_hits_each_position_once),
         cmocka_unit_test(diagnostics_count_beyond_what_they_keep),
+        cmocka_unit_test(the_first_line_of_a_file_comes_without_its_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,7 +153,7 @@ static void a_member_with_another_job_is_refused_and_not_waited_for(void **state
     assert_int_equal(member, 1);
     assert_false(cn_membership_refused(group->nodes[0].membership, &member)); // told once
     cn_membership_describe(group->nodes[0].membership, names, group->now_ms, text, sizeof(text));
-    assert_string_equal(text, "epoch 32: a (leads), c; b has another job");
+    assert_string_equal(text, "epoch 32: a (leads), c; b works on another job or run");
     cn_sim_group_run(group, 3000);
     assert_false(cn_membership_knocked(group->nodes[0].membership));
     cn_sim_group_close(group);
@@ -249,6 +249,8 @@ static void messages_of_any_size_and_content_are_safe(void **state)
         for (size_t k = 0; k < size; k++)
             bytes[k] = (uint8_t)(k == 1 ? CN_MEMBERSHIP_PROTOCOL
                                         : cn_sim_group_draw(group, k < 16 && k > 3 ? 2 : 4));
+        if (size >= 4)
+            cn_put_u16(bytes + 2, cn_membership_release());
         cn_membership_receive(group->nodes[0].membership, cn_sim_group_draw(group, 4), bytes, size,
                               group->now_ms);
     }
@@ -258,6 +260,7 @@ static void messages_of_any_size_and_content_are_safe(void **state)
 static void messages_survive_encoding(void **state)
 {
     struct cn_membership_message message = {.type = CN_MEMBERSHIP_COMMIT,
+                                            .release = cn_membership_release(),
                                             .epoch = 1234567890123ull,
                                             .members = 0x2d,
                                             .source = 3,
@@ -272,6 +275,22 @@ static void messages_survive_encoding(void **state)
     assert_int_equal(cn_membership_decode(bytes, size, 5, &back), CN_EFORMAT); // index 5
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(cn_membership_decode(bytes, cut, 6, &back), CN_EFORMAT);
+
+    memset(&message, 0, sizeof(message)); // field by field: padding is compared, too
+    message.type = CN_MEMBERSHIP_JOIN;
+    message.release = cn_membership_release();
+    message.stay.boot_id = 5;
+    message.stay.number = 6;
+    message.tag.run = 1ull << 60;
+    message.tag.round = 3;
+    message.tag.samples = 1ull << 40;
+    message.tag.counted_round = 2;
+    message.tag.counted_own = true;
+    memcpy(message.tag.counted, "counted.", CN_TAG_DIGEST_SIZE);
+    memcpy(message.tag.frame, "a frame.", CN_TAG_DIGEST_SIZE);
+    size = cn_membership_encode(&message, bytes);
+    assert_int_equal(cn_membership_decode(bytes, size, 6, &back), CN_OK);
+    assert_memory_equal(&back, &message, sizeof(back));
 }
 // Loss, delay, repetition, crashes and a split for some time, then a quiet network.
 static void run_storm(uint64_t seed)

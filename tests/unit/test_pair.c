@@ -86,7 +86,7 @@ static void both_sides_know_each_other_after_the_handshake(void **state)
     tear_down(&fixture);
 }
 
-static void a_stream_arrives_unchanged_in_both_directions(void **state)
+static void pass_a_stream_in_both_directions(bool aes)
 {
     struct fixture fixture;
     cn_err errs[2];
@@ -94,11 +94,11 @@ static void a_stream_arrives_unchanged_in_both_directions(void **state)
     uint8_t *in[2] = {malloc(STREAM_SIZE), malloc(STREAM_SIZE)};
     size_t sent[2] = {0}, received[2] = {0};
 
-    (void)state;
     assert_true(out && in[0] && in[1]);
     for (size_t i = 0; i < STREAM_SIZE; i++)
         out[i] = (uint8_t)(i * 2654435761u >> 13);
     set_up(&fixture);
+    fixture.configs[0].aes = fixture.configs[1].aes = aes;
     shake(&fixture, errs);
     while (received[0] < STREAM_SIZE || received[1] < STREAM_SIZE) {
         for (int i = 0; i < 2; i++) {
@@ -121,6 +121,34 @@ static void a_stream_arrives_unchanged_in_both_directions(void **state)
     free(out);
     free(in[0]);
     free(in[1]);
+}
+
+static void a_stream_arrives_unchanged_in_both_directions(void **state)
+{
+    (void)state;
+    pass_a_stream_in_both_directions(false);
+    pass_a_stream_in_both_directions(true);
+}
+
+static void aes_is_used_where_both_sides_have_instructions_for_it(void **state)
+{
+    (void)state;
+    for (int has = 0; has < 4; has++) {
+        const char *suite =
+            has == 3 ? "TLS1-3-AES-128-GCM-SHA256" : "TLS1-3-CHACHA20-POLY1305-SHA256";
+        struct fixture fixture;
+        cn_err errs[2];
+
+        set_up(&fixture);
+        fixture.configs[0].aes = has & 1;
+        fixture.configs[1].aes = has & 2;
+        shake(&fixture, errs);
+        assert_int_equal(errs[0], CN_OK);
+        assert_int_equal(errs[1], CN_OK);
+        assert_string_equal(cn_pair_cipher(fixture.pairs[0]), suite);
+        assert_string_equal(cn_pair_cipher(fixture.pairs[1]), suite);
+        tear_down(&fixture);
+    }
 }
 
 static void a_wrong_key_is_refused_on_both_sides(void **state)
@@ -223,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_know_each_other_after_the_handshake),
         cmocka_unit_test(a_stream_arrives_unchanged_in_both_directions),
+        cmocka_unit_test(aes_is_used_where_both_sides_have_instructions_for_it),
         cmocka_unit_test(a_wrong_key_is_refused_on_both_sides),
         cmocka_unit_test(an_unknown_name_is_refused_on_both_sides),
         cmocka_unit_test(another_epoch_is_stale_and_both_sides_learn_whose),

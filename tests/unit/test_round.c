@@ -158,16 +158,55 @@ static void the_outbox_is_decided_by_what_the_aggregator_recorded(void **state)
     memset(news.decided_digest, 'd', CN_DIGEST_SIZE);
     cn_round_next(&held, &news, &plan);
     assert_int_equal(plan.action, CN_DO_DECIDE);
-    assert_int_equal(plan.verdict, CN_VERDICT_ACCEPTED);
-    assert_memory_equal(plan.accepted, news.decided_digest, CN_DIGEST_SIZE);
+    assert_int_equal(plan.decision.verdict, CN_VERDICT_ACCEPTED);
+    assert_int_equal(plan.decision.round, 4);
+    assert_memory_equal(plan.decision.digest, news.decided_digest, CN_DIGEST_SIZE);
     news.decided_accepted = false;
     cn_round_next(&held, &news, &plan);
-    assert_int_equal(plan.verdict, CN_VERDICT_REJECTED);
+    assert_int_equal(plan.decision.verdict, CN_VERDICT_REJECTED);
+    assert_int_equal(plan.decision.round, 0);
 
     news = news_of(CN_ROUND_OPEN, 5);
     cn_round_next(&held, &news, &plan);
     assert_int_equal(plan.action, CN_DO_DECIDE);
-    assert_int_equal(plan.verdict, CN_VERDICT_LATE);
+    assert_int_equal(plan.decision.verdict, CN_VERDICT_LATE);
+    assert_int_equal(plan.decision.round, 0);
+}
+
+// What a board has trained in round 4, when the round is over and it hears of the group's newest
+// update that was decided on.
+static void what_another_part_of_the_group_delivered_is_not_sent_again(void **state)
+{
+    static const struct {
+        uint32_t decided;
+        bool accepted;
+        uint8_t digest;
+        enum cn_outcome outcome;
+    } cases[] = {
+        {3, true, 'd', CN_OUTCOME_NOTHING}, // of the round before: nobody has delivered
+        {4, true, 'd', CN_OUTCOME_COUNTED}, // the own frame
+        {4, true, 'e', CN_OUTCOME_OTHER},   // after a split of the LAN
+        {4, false, 0, CN_OUTCOME_NOTHING},  // the round ended without one
+        {6, true, 'e', CN_OUTCOME_OTHER},   // others have gone on for two rounds,
+        {6, false, 0, CN_OUTCOME_OTHER},    // with what they share with this board
+    };
+    uint8_t own[CN_DIGEST_SIZE];
+
+    (void)state;
+    memset(own, 'd', sizeof(own));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (enum cn_phase phase = CN_PHASE_TRAIN; phase <= CN_PHASE_SEND; phase++) {
+            struct cn_checkpoint held = holding(phase, 4);
+            struct cn_round_info news = news_of(CN_ROUND_OPEN, 7);
+            struct cn_round_plan plan;
+
+            news.decided_round = cases[i].decided;
+            news.decided_accepted = cases[i].accepted;
+            memset(news.decided_digest, cases[i].digest, CN_DIGEST_SIZE);
+            cn_round_next(&held, &news, &plan);
+            assert_int_equal(plan.action, phase == CN_PHASE_SEND ? CN_DO_DECIDE : CN_DO_ABANDON);
+            assert_int_equal(cn_round_outcome(&plan.decision, 4, own), cases[i].outcome);
+        }
 }
 
 static void a_finished_run_ends_the_group_once_it_has_the_last_version(void **state)
@@ -314,6 +353,7 @@ int main(void)
         cmocka_unit_test(an_older_version_is_not_taken_back),
         cmocka_unit_test(another_run_or_a_higher_lineage_resets),
         cmocka_unit_test(the_outbox_is_decided_by_what_the_aggregator_recorded),
+        cmocka_unit_test(what_another_part_of_the_group_delivered_is_not_sent_again),
         cmocka_unit_test(a_board_that_missed_versions_takes_the_deltas_in_turn),
         cmocka_unit_test(a_snapshot_is_taken_when_it_and_what_follows_are_fewer_bytes),
         cmocka_unit_test(a_snapshot_without_its_deltas_is_not_taken),

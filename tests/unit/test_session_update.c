@@ -151,6 +151,17 @@ static const struct cn_tensor_info *find(const struct world *world, const char *
     return NULL;
 }
 
+// An update of a round counts, with that digest; of none for round 0.
+static void decide(struct world *world, enum cn_verdict verdict, uint32_t round,
+                   const uint8_t *digest)
+{
+    struct cn_decision decision = {.verdict = verdict, .round = round};
+
+    if (round)
+        memcpy(decision.digest, digest, CN_DIGEST_SIZE);
+    assert_int_equal(cn_session_decide(world->session, &decision), CN_OK);
+}
+
 static void the_first_rounds_send_more(void **state)
 {
     static const double expected[] = {0.25, 0.1, 0.04, 0.016, 0.01, 0.01};
@@ -196,7 +207,7 @@ static void a_stale_residual_counts_less_for_each_version_more(void **state)
         assert_true(fabsf(left - cases[i].left) < 1e-6f);
         // It decays once for what it missed, not again in the next round.
         assert_int_equal(held->residual_version, cases[i].missed > 3 ? held->version : 2);
-        assert_int_equal(cn_session_abandon(world->session, false), CN_OK);
+        assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
     }
 }
 
@@ -240,8 +251,7 @@ static void momentum_of_what_was_sent_is_forgotten(void **state)
     assert_true(forgotten > 200 && kept > 2000);
     kept = 0;
     world->job.up.mode = CN_UPDATE_Q8; // dense modes keep all of it
-    assert_int_equal(cn_session_decide(world->session, CN_VERDICT_LATE, held->base_digest, 0),
-                     CN_OK);
+    decide(world, CN_VERDICT_LATE, 0, held->base_digest);
     train(world, 2);
     for (size_t i = 0; i < held->total; i++)
         kept += held->optimizer[i] != 0;
@@ -277,14 +287,13 @@ static void shared_statistics_travel_and_local_ones_stay(void **state)
     assert_true(biased);
     cn_row_read(&held->next_residual, mean->offset, 1, &before);
     assert_true(before != 0);
-    assert_int_equal(cn_session_decide(world->session, CN_VERDICT_ACCEPTED, held->frame_digest, 0),
-                     CN_OK);
+    decide(world, CN_VERDICT_ACCEPTED, 1, held->frame_digest);
 
     // The next round begins with the group's own, though its version has others.
     begin(world, 2);
     after = held->weights[mean->offset];
     assert_true(after == held->base[mean->offset] + before);
-    assert_int_equal(cn_session_abandon(world->session, false), CN_OK);
+    assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
 
     world->job.statistics = CN_STATISTICS_SHARED;
     train(world, 3);
@@ -325,10 +334,128 @@ static void a_residual_in_halves_keeps_what_was_left_out(void **state)
 
             assert_true(fabsf(waiting[i] - left) <= fabsf(left) / 256);
         }
-        assert_int_equal(
-            cn_session_decide(world->session, CN_VERDICT_ACCEPTED, held->frame_digest, 0), CN_OK);
+        decide(world, CN_VERDICT_ACCEPTED, round, held->frame_digest);
     }
     free(sent);
+}
+
+// What the residual is after a round: what the frame left out, all of the change, or nothing.
+enum left { LEFT_OUT, ALL, NOTHING };
+
+static void expect_left(struct world *world, enum left left, const float *left_out,
+                        const float *change)
+{
+    const struct cn_checkpoint *held = &world->session->held;
+    float value;
+
+    for (size_t i = 0; i < held->total; i++) {
+        cn_row_read(&held->residual, i, 1, &value);
+        assert_true(value == (left == NOTHING ? 0 : left == ALL ? change[i] : left_out[i]));
+    }
+}
+
+static void a_step_that_another_part_of_the_group_delivered_does_not_count_again(void **state)
+{
+    static const struct {
+        enum cn_update_mode mode;
+        enum cn_verdict verdict;
+        uint32_t after; // rounds later than this one is the one that was decided
+        uint8_t digest; // of what counts; 0 for nothing, 1 for the own frame
+        enum left left;
+    } cases[] = {
+        {CN_UPDATE_Q8, CN_VERDICT_ACCEPTED, 0, 1, LEFT_OUT},
+        {CN_UPDATE_Q8, CN_VERDICT_REJECTED, 0, 0, ALL},
+        {CN_UPDATE_Q8, CN_VERDICT_LATE, 0, 0, ALL},
+        {CN_UPDATE_Q8, CN_VERDICT_REJECTED, 0, 'x', LEFT_OUT},
+        {CN_UPDATE_Q8, CN_VERDICT_ACCEPTED, 0, 'x', LEFT_OUT},
+        {CN_UPDATE_Q8, CN_VERDICT_LATE, 2, 'x', LEFT_OUT},
+        {CN_UPDATE_SKIP, CN_VERDICT_ACCEPTED, 0, 1, ALL},
+        {CN_UPDATE_SKIP, CN_VERDICT_REJECTED, 0, 'x', NOTHING},
+    };
+    struct world *world = *state;
+    uint32_t counted = 0;
+
+    open_session(world);
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cn_checkpoint *held = &world->session->held;
+        float *rows = calloc(2 * held->total, sizeof(*rows));
+        uint32_t round = 10 * i + 1;
+        uint8_t digest[CN_DIGEST_SIZE];
+
+        world->job.up.mode = cases[i].mode;
+        train(world, round);
+        cn_row_read(&held->next_residual, 0, held->total, rows);
+        cn_row_read(&held->change, 0, held->total, rows + held->total);
+        memset(digest, cases[i].digest, sizeof(digest));
+        if (cases[i].digest == 1)
+            memcpy(digest, held->frame_digest, CN_DIGEST_SIZE);
+        decide(world, cases[i].verdict, cases[i].digest ? round + cases[i].after : 0, digest);
+        expect_left(world, cases[i].left, rows, rows + held->total);
+        counted = cases[i].digest ? round + cases[i].after : counted;
+        assert_int_equal(held->counted.round, counted);
+        if (cases[i].digest)
+            assert_int_equal(held->counted.own, cases[i].digest == 1);
+        free(rows);
+    }
+}
+
+static void a_residual_that_another_part_of_the_group_delivered_is_emptied(void **state)
+{
+    struct world *world = *state;
+    const struct cn_link_measure link = {0};
+    struct cn_round_order order;
+    struct cn_checkpoint *held;
+    float one = 1, left;
+
+    open_session(world);
+    held = &world->session->held;
+    train(world, 1);
+    decide(world, CN_VERDICT_ACCEPTED, 1, held->frame_digest);
+    for (uint32_t other = 0; other < 2; other++) {
+        cn_row_write(&held->residual, 5, 1, &one);
+        cn_session_plan(world->session, 2 + other, &link, 60000, &order);
+        order.newest.round = 1 + other; // its own update, then one that it knows nothing of
+        memcpy(order.newest.digest, held->frame_digest, CN_DIGEST_SIZE);
+        order.newest.digest[0] ^= (uint8_t)other;
+        assert_int_equal(cn_session_begin(world->session, &order), CN_OK);
+        cn_row_read(&held->residual, 5, 1, &left);
+        assert_true(left == (other ? 0 : 1));
+        assert_int_equal(held->counted.round, 1 + other);
+        assert_int_equal(held->counted.own, !other);
+        assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
+    }
+}
+
+static void a_round_given_up_waits_unless_another_part_of_the_group_delivered_it(void **state)
+{
+    struct cn_decision decision = {.verdict = CN_VERDICT_LATE};
+    struct world *world = *state;
+    struct cn_checkpoint *held;
+    struct cn_step_flags flags = {0};
+    size_t waiting = 0;
+    float value;
+
+    open_session(world);
+    held = &world->session->held;
+    begin(world, 1);
+    assert_int_equal(cn_session_step(world->session, world->alone, &flags), CN_OK);
+    assert_int_equal(cn_session_abandon(world->session, &decision), CN_OK);
+    for (size_t i = 0; i < held->total; i++) {
+        cn_row_read(&held->residual, i, 1, &value);
+        waiting += value != 0;
+    }
+    assert_true(waiting > held->total / 2);
+    begin(world, 2);
+    assert_int_equal(cn_session_step(world->session, world->alone, &flags), CN_OK);
+    decision.round = 2;
+    memset(decision.digest, 'x', CN_DIGEST_SIZE);
+    assert_int_equal(cn_session_abandon(world->session, &decision), CN_OK);
+    for (size_t i = 0; i < held->total; i++) {
+        cn_row_read(&held->residual, i, 1, &value);
+        assert_true(value == 0);
+    }
+    assert_int_equal(held->counted.round, 2);
+    assert_false(held->counted.own);
 }
 
 int main(void)
@@ -340,6 +467,9 @@ int main(void)
         TEST(momentum_of_what_was_sent_is_forgotten),
         TEST(shared_statistics_travel_and_local_ones_stay),
         TEST(a_residual_in_halves_keeps_what_was_left_out),
+        TEST(a_step_that_another_part_of_the_group_delivered_does_not_count_again),
+        TEST(a_residual_that_another_part_of_the_group_delivered_is_emptied),
+        TEST(a_round_given_up_waits_unless_another_part_of_the_group_delivered_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,80 @@
+"""A group whose LAN is split while each part still reaches the gateway: both train on, one counts.
+
+    split.py BUILD [SCENARIO...]
+"""
+
+import functools
+import os
+import sqlite3
+import sys
+import time
+
+from lan import Lan, run
+
+LEFT, RIGHT = ["board-1", "board-2"], ["board-3", "board-4"]
+FOUR = {"lab": LEFT + RIGHT}
+STEPS, BATCH = 40, 32
+JOB = {"rounds": 14, "local_steps": STEPS, "batch": BATCH, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s",
+       "quorum": 1, "mixed": True}
+
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def counted(lan):
+    """Samples that the ledger has of each round."""
+    with sqlite3.connect(lan.path("state", "gateway", "ledger.sqlite")) as ledger:
+        return dict(ledger.execute("SELECT round, weight FROM contribution"))
+
+
+def state_of(lan, board):
+    """The newest state on its disk without what differs from board to board: counter, epoch, digest (CHECKPOINT.md)."""
+    states = []
+    for slot in ("checkpoint.a", "checkpoint.b"):
+        with open(lan.path("state", board, slot), "rb") as file:
+            states.append(file.read())
+    newest = max(states, key=lambda state: int.from_bytes(state[16:24], "little"))
+    return newest[24:56] + newest[64:-32]
+
+
+@scenario
+def both_parts_finish_a_round_and_one_lineage_stays(build):
+    with Lan(build, FOUR, **JOB) as lan:
+        lan.start_all()
+        lan.wait_for_line("board-1", "version 2: held-out")
+        lan.part(LEFT, RIGHT)
+        for name in FOUR["lab"]:
+            lan.wait_for_line(name, "of 2")
+        apart = counted(lan)
+        gave_up = "another part of the group has delivered it"
+        deadline = time.monotonic() + 60
+        while not any(lan.log(name).count(gave_up) > 1 for name in FOUR["lab"]):
+            assert time.monotonic() < deadline, "no part gave a round up"
+            time.sleep(0.05)
+        together = {name: lan.log(name).count("of 4") for name in FOUR["lab"]}
+        lan.join()
+        for name, count in together.items():
+            lan.wait_for_line(name, "of 4", count + 1)
+        merged = counted(lan)
+        lan.wait_for_end(180)
+        lan.replay()
+
+        samples, whole = counted(lan), STEPS * BATCH * 4
+        rounds = set(merged) - set(apart)
+        assert all(weight <= whole for weight in samples.values()), f"more samples than there are: {samples}"
+        assert any(weight < whole for number, weight in samples.items() if number in rounds), "no part counted alone"
+        assert samples[max(samples)] == whole, "the last round was not that of all"
+        models = {lan.current_model(name) for name in FOUR["lab"]}
+        assert len(models) == 1, "the boards hold different models"
+        assert len({state_of(lan, name) for name in FOUR["lab"]}) == 1, "the boards hold different states"
+        lost = sum(lan.log(name).count(gave_up) for name in FOUR["lab"])
+        return f"{len(rounds)} rounds apart, {lost} given up by a board"
+
+
+if __name__ == "__main__":
+    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
+    sys.exit(run(bound, sys.argv[2:]))
