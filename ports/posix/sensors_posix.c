@@ -212,9 +212,10 @@ static void read_battery(const struct cn_sensors *sensors, const char *folder, v
     int64_t percent;
 
     (void)sensors;
-    if (!read_text(folder, "type", text, sizeof(text)) || strcmp(text, "Battery") != 0 ||
-        (read_text(folder, "scope", text, sizeof(text)) && strcmp(text, "Device") == 0) ||
-        !read_text(folder, "status", text, sizeof(text)) || strcmp(text, "Discharging") != 0)
+    if (!cn_text_file_line(folder, "type", text, sizeof(text)) || strcmp(text, "Battery") != 0 ||
+        (cn_text_file_line(folder, "scope", text, sizeof(text)) && strcmp(text, "Device") == 0) ||
+        !cn_text_file_line(folder, "status", text, sizeof(text)) ||
+        strcmp(text, "Discharging") != 0)
         return;
     reading->on_battery = true;
     if (read_number(folder, "capacity", &percent) && percent >= 0 && percent <= 100)
