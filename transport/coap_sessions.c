@@ -57,7 +57,8 @@ static struct cn_coap_board *get_board(struct cn_coap_sessions *sessions, const 
 
 static bool has_session(const struct cn_coap_sessions *sessions, const char *board)
 {
-    for (const struct cn_coap_session *session = sessions->first; session; session = session->next) {
+    for (const struct cn_coap_session *session = sessions->first; session;
+         session = session->next) {
         if (session->board && strcmp(session->board->name, board) == 0)
             return true;
     }
@@ -139,7 +140,8 @@ static bool admit_board(struct cn_coap_sessions *sessions, struct cn_coap_sessio
     return true;
 }
 
-struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions, coap_session_t *coap, bool *full)
+struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions,
+                                               coap_session_t *coap, bool *full)
 {
     struct cn_coap_session *session = coap_session_get_app_data(coap);
     coap_tls_library_t library;

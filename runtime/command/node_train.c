@@ -183,7 +183,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     cn_err err;
 
     cn_diag_init(&diag);
-    config.compute = cn_command_compute(ports, settings->device);
+    config.compute = cn_command_compute(ports, settings);
     if (!config.compute)
         return CN_EXIT_FAILED;
     err = cn_platform_map(settings->model, CN_ONNX_FILE_MAX, &model);

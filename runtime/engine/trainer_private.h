@@ -51,9 +51,10 @@ struct cn_trainer {
     size_t flat_count;
     size_t state_first, state_count, state_room; // values whose optimizer state is here
     struct cn_trainer_plan plan;
-    bool fresh;  // nothing was accumulated in this step
-    bool summed; // the first lane holds the whole gradient
-    bool mapped; // the caller may have changed it
+    uint64_t plain; // bytes of the first plan: as it is, the whole batch at a time
+    bool fresh;     // nothing was accumulated in this step
+    bool summed;    // the first lane holds the whole gradient
+    bool mapped;    // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 

@@ -35,6 +35,7 @@ struct cn_progress {
     const char *backend; // "tcp", "nccl"; NULL while the group forms
     bool encrypted;      // what large sums travel over
     char train[128];     // members that train; "" where the job names no sets
+    char layout[320];    // what "parallel: auto" chose, and why; "" without it
     struct cn_scores scores;
     double step_ms;       // of a local step, a moving average; 0: not measured
     double samples_per_s; // of this board

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/round/session_reduce.h"
+#include "runtime/round/session_sets.h"
 
 #define SLOW 1.25 // times what the others take
 
@@ -113,6 +114,8 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     progress->samples_per_s =
         session->step_s > 0 ? job->batch * (double)session->plan.micro / session->step_s : 0;
     memcpy(progress->train, session->plan.names, sizeof(progress->train));
+    if (session->sets)
+        memcpy(progress->layout, session->sets->why, sizeof(progress->layout));
     progress->memory = cn_trainer_memory(session->trainer);
     progress->update_bytes = session->update_bytes;
     progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;

@@ -11,11 +11,19 @@
 // samples by (round, step), of shared ones by what the group has drawn.
 static uint64_t first_batch(const struct cn_session *session)
 {
+    const struct cn_settings *settings = session->config.settings;
+    const struct cn_step_plan *plan = &session->plan;
+    uint64_t drawn = session->held.cursor + session->since.cursor;
+    uint64_t members = settings->gpu_count ? settings->gpu_count : 1; // with the same files
+    uint64_t place = settings->gpu_place;
+
     if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
-        return session->held.cursor + session->since.cursor + session->plan.before;
+        return drawn + plan->before;
+    if (cn_session_is_automatic(session)) // steps differ in their number
+        return drawn * members + place * plan->total;
     if (session->config.job->parallel.balance) // room for as many as a board could get
-        return cn_session_steps_before(session) * session->plan.total;
-    return cn_session_steps_before(session) * session->plan.micro;
+        return (cn_session_steps_before(session) * members + place) * plan->total;
+    return (cn_session_steps_before(session) * members + place) * plan->micro;
 }
 
 // The last micro-batch tells the sink, if any, of what is finished.

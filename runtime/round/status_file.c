@@ -110,6 +110,8 @@ static void add_group(cJSON *json, const struct cn_status_file *status)
     add_count(group, "size", progress->size);
     if (progress->train[0])
         cJSON_AddStringToObject(group, "train", progress->train);
+    if (progress->layout[0])
+        cJSON_AddStringToObject(group, "auto", progress->layout);
     if (status->leader[0])
         cJSON_AddStringToObject(group, "leader", status->leader);
     if (progress->size > 1 && progress->backend) {

@@ -1,4 +1,5 @@
-// clock_1970.c - for LD_PRELOAD: a board without a battery for its clock, to which nobody has told the date.
+// clock_1970.c - for LD_PRELOAD: a board without a battery for its clock, to which nobody has told
+// the date.
 #include <dlfcn.h>
 #include <sys/time.h>
 #include <time.h>

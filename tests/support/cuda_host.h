@@ -24,6 +24,7 @@ struct cuda_host_settings {
     bool no_blas, no_dnn;  // libraries that are missing
     bool no_capture;       // a graph cannot be captured
     bool no_device;        // the driver is there, the GPU is not
+    int devices;           // 0: 1
     int driver_version;    // 0: 13000
     int capability;        // 0: 87
     uint32_t block;        // threads of a block; 0: 64

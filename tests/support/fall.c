@@ -1,8 +1,9 @@
 // fall.c - for LD_PRELOAD: the process dies inside of one of its calls, as by kill -9.
 //
-//   CAIRN_FALL=CALL:NUMBER:FILE   send: behind half of the bytes of this send to a stream; recv: when something came
-//                                 from one; datagram: before this one is sent; fsync: before it. FILE takes the stack,
-//                                 as glibc prints it.
+//   CAIRN_FALL=CALL:NUMBER:FILE   send: behind half of the bytes of this send to a stream; recv:
+//   when something came
+//                                 from one; datagram: before this one is sent; fsync: before it.
+//                                 FILE takes the stack, as glibc prints it.
 //
 // Owner of nothing, no state but the count; any thread may fall.
 #include <dlfcn.h>
