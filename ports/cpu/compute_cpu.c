@@ -79,6 +79,7 @@ static cn_err cpu_open(const struct cn_compute_config *config, struct cn_compute
     if (!cpu)
         return CN_ENOMEM;
     cpu->base.ops = &cn_compute_cpu;
+    cpu->base.host_memory = true;
     cpu->kernels = kernels;
     cpu->lanes = config->threads;
     cpu->flat.finite = true;
@@ -322,6 +323,8 @@ static void run_flat(struct cpu *cpu, const struct cn_compute_program *program)
         .first = cpu->arena[CN_ARENA_OPTIMIZER],
         .second = cpu->arena[CN_ARENA_SECOND],
         .base = cpu->arena[CN_ARENA_BASE],
+        .share = cpu->arena[CN_ARENA_SHARE],
+        .own = cpu->arena[CN_ARENA_OWN],
         .gradient_words = cpu->words[CN_ARENA_GRADIENTS],
         .lane_words = cpu->lane_words[CN_ARENA_GRADIENTS],
         .lanes = cpu->lanes,

@@ -84,8 +84,8 @@ static void step_range(const struct pass *pass, const struct cn_call *call, size
     const struct cn_range *range = &call->range;
     size_t at = range->weights + first;
     struct cpu_flat flat = {
-        .gradients = arenas->gradients + range->gradients + first,
-        .weights = arenas->weights + at,
+        .gradients = (range->share ? arenas->share : arenas->gradients) + range->gradients + first,
+        .weights = (range->own ? arenas->own : arenas->weights) + at,
         .first = call->op == CN_OP_STATISTIC ? NULL : arenas->first + (at - range->state_from),
         .second = call->op == CN_OP_ADAM ? arenas->second + (at - range->state_from) : NULL,
         .base = range->proximal ? arenas->base + at : NULL,

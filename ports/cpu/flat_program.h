@@ -6,7 +6,7 @@
 
 // What flat calls work on. The gradients of the other lanes follow the first's every lane_words.
 struct cpu_flat_arenas {
-    float *gradients, *weights, *first, *second, *base;
+    float *gradients, *weights, *first, *second, *base, *share, *own;
     size_t gradient_words, lane_words;
     uint32_t lanes;
 };

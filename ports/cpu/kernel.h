@@ -84,6 +84,10 @@ struct cpu_kernels {
 #define cpu_recurrent_workspace CPU_NAME(recurrent_workspace)
 #define cpu_recurrent_grad CPU_NAME(recurrent_grad)
 #define cpu_recurrent_grad_workspace CPU_NAME(recurrent_grad_workspace)
+#define cpu_attention CPU_NAME(attention)
+#define cpu_attention_workspace CPU_NAME(attention_workspace)
+#define cpu_attention_grad CPU_NAME(attention_grad)
+#define cpu_attention_grad_workspace CPU_NAME(attention_grad_workspace)
 #define cpu_resize CPU_NAME(resize)
 #define cpu_resize_grad CPU_NAME(resize_grad)
 #define cpu_extreme CPU_NAME(extreme)
@@ -131,6 +135,10 @@ void cpu_recurrent(const struct cpu_task *task);
 size_t cpu_recurrent_workspace(const struct cn_call *call, size_t samples);
 void cpu_recurrent_grad(const struct cpu_task *task);
 size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples);
+void cpu_attention(const struct cpu_task *task);
+size_t cpu_attention_workspace(const struct cn_call *call, size_t samples);
+void cpu_attention_grad(const struct cpu_task *task);
+size_t cpu_attention_grad_workspace(const struct cn_call *call, size_t samples);
 void cpu_resize(const struct cpu_task *task);
 void cpu_resize_grad(const struct cpu_task *task);
 void cpu_extreme(const struct cpu_task *task);

@@ -6,22 +6,6 @@
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/sums.h"
 
-static float dot(const float *a, const float *b, size_t count)
-{
-    float part[8] = {0};
-    float sum = 0;
-    size_t i = 0;
-
-    for (; i + 8 <= count; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            part[j] += a[i + j] * b[i + j];
-    for (; i < count; i++)
-        sum += a[i] * b[i];
-    for (size_t j = 0; j < 8; j++)
-        sum += part[j];
-    return sum;
-}
-
 // sum a (x - mean).
 static float dot_centred(const float *a, const float *x, float mean, size_t count)
 {
@@ -102,7 +86,7 @@ static void softmax_grad_row(const struct cn_softmax *op, const float *dy, const
     float sum = 0;
 
     if (inner == 1)
-        sum = op->log ? row_sum(dy, op->cols) : dot(dy, y, op->cols);
+        sum = op->log ? row_sum(dy, op->cols) : row_dot(dy, y, op->cols);
     else
         for (size_t c = 0; c < op->cols; c++)
             sum += op->log ? dy[c * inner] : dy[c * inner] * y[c * inner];
@@ -141,7 +125,7 @@ static void norm_row(const struct cn_norm *op, const float *x, const float *gamm
 
     for (size_t c = 0; c < op->cols; c++)
         y[c] = x[c] - mean;
-    variance = dot(y, y, op->cols) / (float)op->cols;
+    variance = row_dot(y, y, op->cols) / (float)op->cols;
     scale = 1 / sqrtf(variance + op->epsilon);
     saved[0] = mean;
     saved[1] = scale;

@@ -1,4 +1,4 @@
-// sums.h - the sum of a row, in eight parts so that it fills a vector.
+// sums.h - the sum of a row, and of two rows' products, in eight parts so that it fills a vector.
 #pragma once
 
 #include <stddef.h>
@@ -14,6 +14,22 @@ static inline float row_sum(const float *row, size_t count)
             part[j] += row[i + j];
     for (; i < count; i++)
         sum += row[i];
+    for (size_t j = 0; j < 8; j++)
+        sum += part[j];
+    return sum;
+}
+
+static inline float row_dot(const float *a, const float *b, size_t count)
+{
+    float part[8] = {0};
+    float sum = 0;
+    size_t i = 0;
+
+    for (; i + 8 <= count; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            part[j] += a[i + j] * b[i + j];
+    for (; i < count; i++)
+        sum += a[i] * b[i];
     for (size_t j = 0; j < 8; j++)
         sum += part[j];
     return sum;

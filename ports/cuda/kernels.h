@@ -87,6 +87,9 @@ struct cuda_args {
     X(transpose_weight)                                                                            \
     X(recurrent)                                                                                   \
     X(recurrent_grad)                                                                              \
+    X(attention)                                                                                   \
+    X(attention_grad_query)                                                                        \
+    X(attention_grad_key)                                                                          \
     X(products)                                                                                    \
     X(bias_relu)                                                                                   \
     X(conv)                                                                                        \

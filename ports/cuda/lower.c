@@ -155,6 +155,16 @@ static uint64_t recurrent_elements(const struct cn_call *call)
                 times(times(gates_of(op), op->hidden), op->hidden));
 }
 
+static uint64_t attention_elements(const struct cn_call *call)
+{
+    const struct cn_attention *op = &call->attention;
+
+    // Wider heads do not fit the kernel's registers.
+    if (op->width > CN_ATTENTION_WIDTH_MAX || op->v_width > CN_ATTENTION_WIDTH_MAX)
+        return UINT64_MAX;
+    return times(op->heads, times(most(op->q_rows, op->k_rows), most(op->width, op->v_width)));
+}
+
 static uint64_t loss_elements(const struct cn_call *call)
 {
     return times(call->loss.outputs, call->loss.rows);
@@ -371,6 +381,34 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
     return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
 }
 
+// Each warp has a row of one head.
+static uint64_t attention_blocks(const struct cuda *cuda, const struct cuda_args *args, size_t rows)
+{
+    uint64_t warps = cuda->threads / 32;
+
+    return (rows + warps - 1) / warps * args->call.attention.heads * args->samples;
+}
+
+static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_attention *op = &args->call.attention;
+    cn_err err;
+
+    if (args->call.op == CN_OP_ATTENTION)
+        return cuda_launch_blocks(cuda, CUDA_KERNEL_attention, args,
+                                  attention_blocks(cuda, args, op->q_rows));
+    err = cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_query, args,
+                             attention_blocks(cuda, args, op->q_rows));
+    return err ? err
+               : cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_key, args,
+                                    attention_blocks(cuda, args, op->k_rows));
+}
+
+static size_t attention_workspace(const struct cn_call *call, size_t samples)
+{
+    return samples * call->attention.heads * call->attention.q_rows;
+}
+
 static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_loss_call *op = &args->call.loss;
@@ -430,6 +468,8 @@ static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
     [CN_OP_RESIZE_GRAD] = {lower_resize, resize_elements},
     [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace},
     [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_elements, recurrent_workspace},
+    [CN_OP_ATTENTION] = {lower_attention, attention_elements},
+    [CN_OP_ATTENTION_GRAD] = {lower_attention, attention_elements, attention_workspace},
     [CN_OP_CROSS_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
     [CN_OP_BINARY_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
     [CN_OP_MSE] = {lower_loss, loss_elements, loss_workspace},

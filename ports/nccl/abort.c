@@ -45,12 +45,24 @@ static void *abort_main(void *context)
     return NULL;
 }
 
+static void init_abortion(struct abortion *abortion)
+{
+    pthread_condattr_t attributes;
+
+    pthread_mutex_init(&abortion->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes,
+                              CLOCK_MONOTONIC); // a board may find out that it is not 1970
+    pthread_cond_init(&abortion->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 static bool wait_for_abort(struct abortion *abortion)
 {
     struct timespec until;
     bool done;
 
-    clock_gettime(CLOCK_REALTIME, &until); // a jump of the clock shortens or lengthens one wait
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ABORT_MS / 1000;
     pthread_mutex_lock(&abortion->mutex);
     while (!abortion->done)
@@ -84,8 +96,7 @@ cn_err nccl_abort(const struct nccl_library *library, const struct nccl_member *
     memcpy(abortion->comms, comms, *count * sizeof(*comms));
     abortion->count = *count;
     *count = 0;
-    pthread_mutex_init(&abortion->mutex, NULL);
-    pthread_cond_init(&abortion->ended, NULL);
+    init_abortion(abortion);
     if (pthread_create(&thread, NULL, abort_main, abortion)) {
         free(abortion);
         return wedge();

@@ -24,6 +24,7 @@ struct nccl {
     struct cn_collective *control; // borrowed
     struct cn_view view;
     uint32_t form_ms, timeout_ms;
+    uint64_t form_until_ms; // for all communicators together
     int stop_fd;
     atomic_bool canceled;
     bool dead;
@@ -192,6 +193,14 @@ static cn_err share_id(struct nccl *nccl, struct nccl_id *id, bool *made)
     return err;
 }
 
+static cn_err await_forming(struct nccl *nccl, const struct nccl_member *comm)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+    uint32_t left_ms = now_ms < nccl->form_until_ms ? (uint32_t)(nccl->form_until_ms - now_ms) : 0;
+
+    return await(nccl, comm, left_ms, comm_ready);
+}
+
 static cn_err form_whole(struct nccl *nccl, const struct nccl_id *id)
 {
     struct nccl_config config = comm_config();
@@ -202,7 +211,7 @@ static cn_err form_whole(struct nccl *nccl, const struct nccl_id *id)
                                           &config)))
         return CN_EIO;
     nccl->comm_count = 1;
-    return await(nccl, comm, nccl->form_ms, comm_ready);
+    return await_forming(nccl, comm);
 }
 
 static uint32_t place_in(const struct cn_set *set, uint32_t rank)
@@ -229,11 +238,11 @@ static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
     if (!started(nccl->library->comm_split(nccl->comms[0].handle, inside ? 0 : NCCL_NO_COLOR,
                                            (int)place, &comm->handle, &config)))
         return CN_EIO;
-    err = await(nccl, &nccl->comms[0], nccl->form_ms, comm_ready);
+    err = await_forming(nccl, &nccl->comms[0]);
     if (err || !inside)
         return err;
     nccl->comm_count++;
-    return await(nccl, comm, nccl->form_ms, comm_ready);
+    return await_forming(nccl, comm);
 }
 
 static cn_err form(struct nccl *nccl, const struct cn_collective_config *config)
@@ -245,6 +254,7 @@ static cn_err form(struct nccl *nccl, const struct cn_collective_config *config)
 
     if (err)
         return err;
+    nccl->form_until_ms = cn_platform_now_ms() + nccl->form_ms;
     own = made ? form_whole(nccl, &id) : CN_EIO;
     explicit_bzero(&id, sizeof(id));
     for (uint32_t i = 0; !own && i < config->set_count; i++)

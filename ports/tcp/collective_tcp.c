@@ -42,9 +42,10 @@ struct tcp {
     uint32_t lost; // index in the member list
     struct sequence sequences[SETS_MAX];
     uint32_t sequence_count;
-    uint8_t *direct;  // owned: what the others sent, DIRECT_MAX for each
+    uint8_t *direct;  // owned: what the others sent, DIRECT_MAX for each; then what goes to them
     uint16_t *halves; // owned: room for narrow sums
     size_t half_count;
+    uint8_t ours[HEADER_SIZE], theirs[CN_GROUP_MAX][HEADER_SIZE]; // of the call; by member
     struct cn_exchange exchange;
 };
 
@@ -87,6 +88,7 @@ static struct cn_exchange *begin(struct tcp *tcp, const struct job *job)
     exchange->stop_fds[0] = tcp->cancel_fd;
     exchange->stop_fds[1] = tcp->stop_fd;
     exchange->canceled = &tcp->canceled;
+    exchange->expected = tcp->ours;
     return exchange;
 }
 
@@ -96,13 +98,6 @@ static struct cn_stream *stream_to(struct tcp *tcp, const struct job *job, uint3
     uint32_t rank = job->set->ranks[place % job->set->size];
 
     return cn_exchange_stream(&tcp->exchange, tcp->mesh.pairs[rank], member_of(tcp, rank));
-}
-
-static cn_err finish(struct tcp *tcp)
-{
-    cn_err err = cn_exchange_run(&tcp->exchange);
-
-    return err ? fail(tcp, tcp->exchange.lost, err) : CN_OK;
 }
 
 static void write_header(const struct job *job, uint8_t header[HEADER_SIZE])
@@ -138,41 +133,46 @@ static void describe(const uint8_t header[HEADER_SIZE], char text[DESCRIPTION_SI
              header[1], header[3], cn_get_u32(header + 20));
 }
 
-static cn_err compare(struct tcp *tcp, uint32_t member, const uint8_t ours[HEADER_SIZE],
-                      const uint8_t theirs[HEADER_SIZE])
+static void tell_difference(const struct tcp *tcp, uint32_t member)
 {
     char mine[DESCRIPTION_SIZE], other[DESCRIPTION_SIZE];
 
-    if (memcmp(ours, theirs, HEADER_SIZE) == 0)
-        return CN_OK;
-    describe(ours, mine);
-    describe(theirs, other);
+    describe(tcp->ours, mine);
+    describe(tcp->theirs[member], other);
     cn_log(CN_LOG_ERROR, "collective", "%s is at %s; %s (this board) is at %s",
            tcp->pairs.members[member].name, other, tcp->pairs.members[tcp->pairs.self].name, mine);
-    return fail(tcp, member, CN_ECONFLICT);
 }
 
-// Sends our header to the places in sends and receives theirs from those in receives (bits), so
-// that calls that differ end here, before a byte of data has changed.
+static cn_err finish(struct tcp *tcp)
+{
+    cn_err err = cn_exchange_run(&tcp->exchange);
+
+    if (err == CN_ECONFLICT)
+        tell_difference(tcp, tcp->exchange.lost);
+    return err ? fail(tcp, tcp->exchange.lost, err) : CN_OK;
+}
+
+// Adds our header to what goes to the places in sends (bits), and theirs to what comes from those
+// in receives: calls that differ end there, before a byte of data has changed.
+static void add_headers(struct tcp *tcp, const struct job *job, uint32_t receives, uint32_t sends)
+{
+    write_header(job, tcp->ours);
+    for (uint32_t p = 0; p < job->set->size; p++) {
+        uint8_t *theirs = tcp->theirs[member_of(tcp, job->set->ranks[p])];
+
+        if (sends >> p & 1)
+            cn_flow_add(&stream_to(tcp, job, p)->out, tcp->ours, HEADER_SIZE, CN_ARRIVAL_COPY);
+        if (receives >> p & 1)
+            cn_flow_add(&stream_to(tcp, job, p)->in, theirs, HEADER_SIZE, CN_ARRIVAL_MATCH);
+    }
+}
+
 static cn_err exchange_headers(struct tcp *tcp, const struct job *job, uint32_t receives,
                                uint32_t sends)
 {
-    uint8_t ours[HEADER_SIZE], theirs[CN_GROUP_MAX][HEADER_SIZE];
-    cn_err err;
-
-    write_header(job, ours);
     begin(tcp, job);
-    for (uint32_t p = 0; p < job->set->size; p++) {
-        if (sends >> p & 1)
-            cn_flow_add(&stream_to(tcp, job, p)->out, ours, HEADER_SIZE, CN_ARRIVAL_COPY);
-        if (receives >> p & 1)
-            cn_flow_add(&stream_to(tcp, job, p)->in, theirs[p], HEADER_SIZE, CN_ARRIVAL_COPY);
-    }
-    err = finish(tcp);
-    for (uint32_t p = 0; !err && p < job->set->size; p++)
-        if (receives >> p & 1)
-            err = compare(tcp, member_of(tcp, job->set->ranks[p]), ours, theirs[p]);
-    return err;
+    add_headers(tcp, job, receives, sends);
+    return finish(tcp);
 }
 
 static uint32_t place_after(const struct job *job, uint32_t steps)
@@ -221,18 +221,20 @@ static cn_err run_ring(struct tcp *tcp, const struct job *job, uint32_t from, ui
     return finish(tcp);
 }
 
-// Everyone sends everything to everyone and reduces by itself, in the order of the set.
+// Everyone sends everything to everyone and reduces by itself, in the order of the set. Header and
+// values go together: one flight, one record.
 static cn_err run_direct(struct tcp *tcp, const struct job *job)
 {
     const struct cn_collective_call *call = job->call;
     uint32_t all = (uint32_t)((1ull << job->set->size) - 1) & ~(1u << job->place);
     size_t bytes = call->count * job->element;
-    uint8_t *result = tcp->direct;
-    cn_err err = exchange_headers(tcp, job, all, all);
+    uint8_t *result = tcp->direct, *packet = tcp->direct + (size_t)tcp->view.size * DIRECT_MAX;
+    cn_err err;
 
-    if (err)
-        return err;
     begin(tcp, job);
+    add_headers(tcp, job, all, 0);
+    memcpy(packet, tcp->ours, HEADER_SIZE);
+    memcpy(packet + HEADER_SIZE, call->data, bytes);
     for (uint32_t p = 0; p < job->set->size; p++) {
         uint8_t *slot = tcp->direct + (size_t)p * DIRECT_MAX;
 
@@ -240,7 +242,7 @@ static cn_err run_direct(struct tcp *tcp, const struct job *job)
             memcpy(slot, call->data, bytes);
             continue;
         }
-        cn_flow_add(&stream_to(tcp, job, p)->out, call->data, bytes, CN_ARRIVAL_COPY);
+        cn_flow_add(&stream_to(tcp, job, p)->out, packet, HEADER_SIZE + bytes, CN_ARRIVAL_COPY);
         cn_flow_add(&stream_to(tcp, job, p)->in, slot, bytes, CN_ARRIVAL_COPY);
     }
     err = finish(tcp);
@@ -293,8 +295,8 @@ static void swap_halves(struct tcp *tcp, const struct job *job, uint16_t *sums, 
     }
 }
 
-// Each place gets its share from all others as bfloat16, adds in float32, rounds once and sends the
-// sums to all.
+// Each place gets its share from all others as bfloat16, adds in float32, rounds once and, unless
+// each keeps its own share only, sends the sums to all.
 static cn_err run_narrow(struct tcp *tcp, const struct job *job)
 {
     uint32_t size = job->set->size, all = (uint32_t)((1ull << size) - 1) & ~(1u << job->place);
@@ -317,6 +319,10 @@ static cn_err run_narrow(struct tcp *tcp, const struct job *job)
     for (uint32_t k = 0; k + 1 < size; k++)
         cn_reduce_widen_add(data + first, parts + k * own, own);
     cn_reduce_narrow(sums + first, data + first, own);
+    if (job->call->kind == CN_COLLECTIVE_REDUCE_SCATTER) {
+        cn_reduce_widen(data + first, sums + first, own);
+        return CN_OK;
+    }
     swap_halves(tcp, job, sums, NULL);
     err = finish(tcp);
     if (!err)
@@ -331,6 +337,13 @@ static cn_err run_all_reduce(struct tcp *tcp, const struct job *job)
     if (job->call->wire)
         return run_narrow(tcp, job);
     return run_ring(tcp, job, 0, 2 * (job->set->size - 1));
+}
+
+static cn_err run_reduce_scatter(struct tcp *tcp, const struct job *job)
+{
+    if (job->call->wire && job->call->count * job->element > DIRECT_MAX)
+        return run_narrow(tcp, job);
+    return run_ring(tcp, job, 0, job->set->size - 1);
 }
 
 // From the root around the ring; the member before the root only receives.
@@ -448,7 +461,7 @@ static cn_err run_call(struct tcp *tcp, const struct cn_collective_call *call, u
     case CN_COLLECTIVE_ALL_REDUCE:
         return run_all_reduce(tcp, &job);
     case CN_COLLECTIVE_REDUCE_SCATTER:
-        return run_ring(tcp, &job, 0, set->size - 1);
+        return run_reduce_scatter(tcp, &job);
     case CN_COLLECTIVE_ALL_GATHER:
         return run_ring(tcp, &job, set->size - 1, 2 * (set->size - 1));
     case CN_COLLECTIVE_BROADCAST:
@@ -566,7 +579,7 @@ static cn_err tcp_open(const struct cn_collective_config *config, struct cn_coll
     tcp->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tcp->cancel_fd < 0)
         err = cn_err_from_errno(errno);
-    tcp->direct = malloc((size_t)config->view.size * DIRECT_MAX);
+    tcp->direct = malloc((size_t)(config->view.size + 1) * DIRECT_MAX + HEADER_SIZE);
     if (!tcp->direct)
         err = CN_ENOMEM;
     if (!err && config->view.size > 1)

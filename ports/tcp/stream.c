@@ -110,13 +110,17 @@ static cn_err receive_some(struct cn_exchange *exchange, struct cn_stream *strea
     size_t received;
     cn_err err;
 
-    if (span->arrival != CN_ARRIVAL_COPY)
+    if (span->arrival == CN_ARRIVAL_REDUCE || span->arrival == CN_ARRIVAL_FINISH)
         return reduce_some(exchange, stream, span);
     err = cn_pair_receive(stream->pair, span->data + stream->in.offset,
                           span->size - stream->in.offset, &received);
-    if (!err)
-        pass(&stream->in, received);
-    return err;
+    if (err)
+        return err;
+    pass(&stream->in, received);
+    if (span->arrival == CN_ARRIVAL_MATCH && stream->in.offset == span->size &&
+        memcmp(span->data, exchange->expected, span->size) != 0)
+        return CN_ECONFLICT;
+    return CN_OK;
 }
 
 static bool receives(const struct cn_stream *stream)

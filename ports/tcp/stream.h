@@ -16,6 +16,7 @@ enum cn_arrival {
     CN_ARRIVAL_COPY,
     CN_ARRIVAL_REDUCE,
     CN_ARRIVAL_FINISH, // reduce for the last time: an average is divided
+    CN_ARRIVAL_MATCH,  // copy; it must be what the exchange expects
 };
 
 struct cn_span {
@@ -55,8 +56,9 @@ struct cn_exchange {
     uint32_t timeout_ms; // without a byte
     int stop_fds[2];     // readable: give up; -1 for none
     const atomic_bool *canceled;
-    uint32_t lost;  // result: index in the member list, or UINT32_MAX
-    size_t partial; // bytes in scratch of an element that is not complete yet
+    const uint8_t *expected; // of spans that must match
+    uint32_t lost;           // result: index in the member list, or UINT32_MAX
+    size_t partial;          // bytes in scratch of an element that is not complete yet
     _Alignas(16) uint8_t scratch[CN_EXCHANGE_SCRATCH];
 };
 
@@ -66,6 +68,6 @@ void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival 
 struct cn_stream *cn_exchange_stream(struct cn_exchange *exchange, struct cn_pair *pair,
                                      uint32_t member);
 
-// Until all flows have ended. CN_EPEER and CN_ETIMEOUT with lost, CN_ECANCELED. Logs who is waited
-// for after a second.
+// Until all flows have ended. CN_EPEER, CN_ETIMEOUT and CN_ECONFLICT with lost, CN_ECANCELED. Logs
+// who is waited for after a second.
 cn_err cn_exchange_run(struct cn_exchange *exchange);

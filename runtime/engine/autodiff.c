@@ -303,6 +303,7 @@ static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_RESIZE] = cn_autodiff_resize,
     [CN_OP_EXTREME] = cn_autodiff_extreme,
     [CN_OP_RECURRENT] = cn_autodiff_recurrent,
+    [CN_OP_ATTENTION] = cn_autodiff_attention,
 };
 
 static void mark_needed(struct cn_autodiff *diff)

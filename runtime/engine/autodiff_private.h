@@ -45,7 +45,10 @@ cn_err cn_autodiff_map(struct cn_autodiff *diff, struct cn_map map, uint32_t y, 
 cn_err cn_autodiff_bias(struct cn_autodiff *diff, struct cn_bias bias, uint32_t dy,
                         uint32_t target);
 
-// By family. _norm:
+// By family. _attention:
+cn_autodiff_fn cn_autodiff_attention;
+
+// _norm:
 cn_autodiff_fn cn_autodiff_batch_norm, cn_autodiff_dropout;
 cn_err cn_autodiff_statistics(struct cn_autodiff *diff);
 

@@ -34,6 +34,8 @@ static const char *const names[CN_OP_COUNT] = {
     [CN_OP_RESIZE_GRAD] = "resize, gradient",
     [CN_OP_RECURRENT] = "recurrent layer",
     [CN_OP_RECURRENT_GRAD] = "recurrent layer, gradient",
+    [CN_OP_ATTENTION] = "attention",
+    [CN_OP_ATTENTION_GRAD] = "attention, gradient",
     [CN_OP_CROSS_ENTROPY] = "cross-entropy",
     [CN_OP_BINARY_ENTROPY] = "binary cross-entropy",
     [CN_OP_MSE] = "mean squared error",
@@ -69,6 +71,13 @@ static double recurrent_flops(const struct cn_recurrent *r)
     return 2 * gates[r->kind] * (double)r->hidden * (double)r->hidden * (double)r->steps;
 }
 
+// Of both products; the gradient has five.
+static double attention_flops(const struct cn_attention *a)
+{
+    return 2 * (double)a->heads * (double)a->q_rows * (double)a->k_rows *
+           (double)(a->width + a->v_width);
+}
+
 double cn_describe_flops(const struct cn_call *call)
 {
     const struct cn_products *p = &call->products;
@@ -86,6 +95,10 @@ double cn_describe_flops(const struct cn_call *call)
     case CN_OP_RECURRENT:
     case CN_OP_RECURRENT_GRAD:
         return recurrent_flops(&call->recurrent);
+    case CN_OP_ATTENTION:
+        return attention_flops(&call->attention);
+    case CN_OP_ATTENTION_GRAD:
+        return 2.5 * attention_flops(&call->attention);
     default:
         return 0;
     }

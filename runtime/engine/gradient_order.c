@@ -161,3 +161,21 @@ void cn_gradient_order_finish(const struct cn_gradient_order *order, const struc
         if (finished[g] < finished[g - 1])
             finished[g] = finished[g - 1];
 }
+
+uint32_t cn_gradient_order_cut(const struct cn_gradient_order *order, size_t words, uint32_t most,
+                               size_t *last)
+{
+    size_t least = cn_gradient_order_words(order) / most + 1, begin = 0;
+    uint32_t count = 0;
+
+    words = words > least ? words : least;
+    for (size_t g = 0; g < order->granules; g++)
+        if (order->ends[g] - begin >= words) {
+            begin = order->ends[g];
+            last[count++] = g;
+        }
+    if (!count)
+        count = 1;
+    last[count - 1] = order->granules - 1;
+    return count;
+}

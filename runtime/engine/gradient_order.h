@@ -31,3 +31,8 @@ size_t cn_gradient_order_words(const struct cn_gradient_order *order);
 // The number of calls after which each granule and those before it are complete.
 void cn_gradient_order_finish(const struct cn_gradient_order *order, const struct cn_call *calls,
                               size_t count, size_t *finished);
+
+// Cuts the row into buckets of whole granules that together have the words, at most so many; a rest
+// that is smaller joins the last bucket. last has room for all granules: of each bucket, its last.
+uint32_t cn_gradient_order_cut(const struct cn_gradient_order *order, size_t words, uint32_t most,
+                               size_t *last);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/passes_private.h"
+
 // How often each value's memory is read, the graph's output included; indexed by root.
 static void count_uses(const struct cn_graph *graph, uint32_t *uses)
 {
@@ -36,13 +38,6 @@ static void drop_unused(struct cn_graph *graph, uint32_t *uses)
     memmove(graph->nodes, graph->nodes + kept, graph->node_count * sizeof(*graph->nodes));
 }
 
-// What the fusions look at; found anew after nodes were dropped.
-struct passes {
-    struct cn_graph *graph;
-    uint32_t *uses;  // by root
-    uint32_t *maker; // by root: the node whose out[0] it is
-};
-
 static void look(struct passes *passes)
 {
     const struct cn_graph *graph = passes->graph;
@@ -54,8 +49,7 @@ static void look(struct passes *passes)
         passes->maker[cn_graph_root(graph, graph->nodes[i].out[0])] = (uint32_t)i;
 }
 
-// The node that makes value, when value has no other reader and no other name.
-static struct cn_node *sole_maker(const struct passes *passes, uint32_t value)
+struct cn_node *cn_passes_sole_maker(const struct passes *passes, uint32_t value)
 {
     uint32_t root = cn_graph_root(passes->graph, value);
     struct cn_node *maker;
@@ -66,23 +60,21 @@ static struct cn_node *sole_maker(const struct passes *passes, uint32_t value)
     return maker->out[0] == root ? maker : NULL;
 }
 
-// Takes a node out of every count; drop_unused then lets it go, for nobody reads what it makes.
-static void disconnect(struct cn_node *node, uint32_t unread)
+void cn_passes_disconnect(struct cn_node *node, uint32_t unread)
 {
     for (int j = 0; j < CN_CALL_INPUTS; j++)
         node->in[j] = CN_GRAPH_NONE;
     node->out[0] = unread;
 }
 
-// Lets maker write what node wrote.
-static void take_over(struct passes *passes, struct cn_node *maker, struct cn_node *node)
+void cn_passes_take_over(struct passes *passes, struct cn_node *maker, struct cn_node *node)
 {
     uint32_t unread = maker->out[0];
 
     maker->out[0] = node->out[0];
     passes->maker[cn_graph_root(passes->graph, maker->out[0])] =
         (uint32_t)(maker - passes->graph->nodes);
-    disconnect(node, unread);
+    cn_passes_disconnect(node, unread);
 }
 
 // Numbers of a row that repeats for every row of the result: strides 0, ..., 0, 1.
@@ -127,14 +119,14 @@ static void fuse_bias(struct passes *passes, size_t index)
         swap_operands(node);
     if (graph->values[node->in[1]].kind != CN_VALUE_PARAM)
         return;
-    maker = sole_maker(passes, node->in[0]);
+    maker = cn_passes_sole_maker(passes, node->in[0]);
     if (!maker || maker->call.op != CN_OP_MATMUL || maker->in[2] != CN_GRAPH_NONE ||
         maker->call.matmul.relu || !repeats_row(&node->call.combine, maker->call.matmul.cols) ||
         graph->values[maker->out[0]].words != graph->values[node->out[0]].words)
         return;
     maker->in[2] = node->in[1];
     maker->call.matmul.bias_scale = 1;
-    take_over(passes, maker, node);
+    cn_passes_take_over(passes, maker, node);
 }
 
 // Every element with its own, for each sample.
@@ -155,7 +147,7 @@ static void fuse_residual(struct passes *passes, size_t index)
     if (!is_add(node) || !is_plain(graph, node) || node->in[0] == node->in[1])
         return;
     for (int side = 0; side < 2; side++) {
-        struct cn_node *maker = sole_maker(passes, node->in[side]);
+        struct cn_node *maker = cn_passes_sole_maker(passes, node->in[side]);
         struct cn_node fused;
 
         if (!maker || maker->call.op != CN_OP_BATCH_NORM || maker->in[5] != CN_GRAPH_NONE ||
@@ -164,7 +156,7 @@ static void fuse_residual(struct passes *passes, size_t index)
         fused = *maker;
         fused.in[5] = node->in[1 - side];
         fused.out[0] = node->out[0];
-        disconnect(maker, maker->out[0]);
+        cn_passes_disconnect(maker, maker->out[0]);
         *node = fused;
         return;
     }
@@ -178,7 +170,7 @@ static void fuse_relu(struct passes *passes, size_t index)
 
     if (node->call.op != CN_OP_MAP || node->call.map.kind != CN_MAP_RELU)
         return;
-    maker = sole_maker(passes, node->in[0]);
+    maker = cn_passes_sole_maker(passes, node->in[0]);
     if (!maker)
         return;
     switch (maker->call.op) {
@@ -197,7 +189,7 @@ static void fuse_relu(struct passes *passes, size_t index)
     if (*relu)
         return;
     *relu = true;
-    take_over(passes, maker, node);
+    cn_passes_take_over(passes, maker, node);
 }
 
 // --- GELU, as exporters write it: x / 2 * (1 + f) with f of x ---
@@ -207,7 +199,7 @@ static void fuse_relu(struct passes *passes, size_t index)
 static struct cn_node *map_of(const struct passes *passes, uint32_t value, enum cn_map_kind kind,
                               double alpha, double beta)
 {
-    struct cn_node *maker = sole_maker(passes, value);
+    struct cn_node *maker = cn_passes_sole_maker(passes, value);
 
     if (!maker || maker->call.op != CN_OP_MAP || maker->call.map.kind != kind ||
         fabs((double)maker->call.map.alpha - alpha) > 1e-6 ||
@@ -225,7 +217,7 @@ static bool same(const struct passes *passes, uint32_t a, uint32_t b)
 static struct cn_node *pair_of(const struct passes *passes, uint32_t value,
                                enum cn_combine_kind kind, uint32_t x, uint32_t *other)
 {
-    struct cn_node *maker = sole_maker(passes, value);
+    struct cn_node *maker = cn_passes_sole_maker(passes, value);
     int side;
 
     if (!maker || maker->call.op != CN_OP_COMBINE || maker->call.combine.kind != kind ||
@@ -306,8 +298,8 @@ static bool is_gelu(const struct passes *passes, const struct cn_node *node, uin
     gelu->count = 0;
     if (node->call.op == CN_OP_MAP && node->call.map.kind == CN_MAP_SCALE &&
         node->call.map.alpha == 0.5f && node->call.map.beta == 0) {
-        product = sole_maker(passes, node->in[0]);
-        if (!keep(gelu, sole_maker(passes, node->in[0])))
+        product = cn_passes_sole_maker(passes, node->in[0]);
+        if (!keep(gelu, cn_passes_sole_maker(passes, node->in[0])))
             return false;
     }
     if (product->call.op != CN_OP_COMBINE || product->call.combine.kind != CN_COMBINE_MUL ||
@@ -337,7 +329,7 @@ static void fuse_gelu(struct passes *passes, size_t index)
     if (!is_gelu(passes, node, &x, &gelu))
         return;
     for (size_t i = 0; i < gelu.count; i++)
-        disconnect(gelu.nodes[i], gelu.nodes[i]->out[0]);
+        cn_passes_disconnect(gelu.nodes[i], gelu.nodes[i]->out[0]);
     fused.call.map =
         (struct cn_map){.kind = gelu.kind, .count = passes->graph->values[node->out[0]].words};
     fused.in[0] = x;
@@ -347,12 +339,14 @@ static void fuse_gelu(struct passes *passes, size_t index)
 
 cn_err cn_passes_run(struct cn_graph *graph)
 {
-    static void (*const fusions[])(struct passes *, size_t) = {fuse_bias, fuse_residual, fuse_relu,
-                                                               fuse_gelu};
+    static cn_passes_fn *const fusions[] = {fuse_bias,           fuse_residual,
+                                            fuse_relu,           fuse_gelu,
+                                            cn_passes_attention, cn_passes_attention_result};
+    size_t room = graph->value_count + 2 * graph->node_count + 1;
     struct passes passes = {
         .graph = graph,
-        .uses = malloc((graph->value_count + 1) * sizeof(*passes.uses)),
-        .maker = malloc((graph->value_count + 1) * sizeof(*passes.maker)),
+        .uses = malloc(room * sizeof(*passes.uses)),
+        .maker = malloc(room * sizeof(*passes.maker)),
     };
     cn_err err = CN_ENOMEM;
 
@@ -360,11 +354,11 @@ cn_err cn_passes_run(struct cn_graph *graph)
         drop_unused(graph, passes.uses);
         for (size_t f = 0; f < sizeof(fusions) / sizeof(fusions[0]); f++) {
             look(&passes);
-            for (size_t i = 0; i < graph->node_count; i++)
+            for (size_t i = 0; !passes.err && i < graph->node_count; i++)
                 fusions[f](&passes, i);
             drop_unused(graph, passes.uses);
         }
-        err = cn_graph_drop_constants(graph);
+        err = passes.err ? passes.err : cn_graph_drop_constants(graph);
     }
     free(passes.uses);
     free(passes.maker);

@@ -19,6 +19,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
         return;
     if (trainer->device) {
         cn_trainer_release_buckets(trainer);
+        cn_trainer_release_segments(trainer);
         trainer->ops->release(trainer->device, trainer->train);
         trainer->ops->release(trainer->device, trainer->evaluate);
         trainer->ops->release(trainer->device, trainer->sum);
@@ -95,6 +96,25 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
         trainer->label_words = graph->values[graph->labels].words;
 }
 
+// Without others: everything, or of each bucket as much as there is room for.
+static cn_err set_first_share(struct cn_trainer *trainer)
+{
+    struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
+    size_t first = 0;
+
+    if (trainer->shards == 1) {
+        pieces[0] = (struct cn_trainer_piece){0, cn_trainer_gradient_words(trainer)};
+        return cn_trainer_set_share(trainer, pieces, 1);
+    }
+    for (uint32_t b = 0; b < cn_trainer_bucket_count(trainer); b++) {
+        size_t words = cn_trainer_bucket_words(trainer, b);
+
+        pieces[b] = (struct cn_trainer_piece){first, words / trainer->shards};
+        first += words;
+    }
+    return cn_trainer_set_share(trainer, pieces, cn_trainer_bucket_count(trainer));
+}
+
 static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *graph)
 {
     const struct cn_rules *rules = &trainer->rules;
@@ -108,11 +128,9 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
                     .proximal = rules->proximal > 0},
         .clip = rules->clip > 0,
     };
-    cn_err err = cn_trainer_prepare_sum(trainer, 0, 0, &trainer->sum);
+    cn_err err = cn_apply_build(graph, &rule, &trainer->flat, &trainer->flat_count);
 
-    if (!err)
-        err = cn_apply_build(graph, &rule, &trainer->flat, &trainer->flat_count);
-    return err ? err : cn_trainer_set_share(trainer, 0, trainer->state_room);
+    return err ? err : set_first_share(trainer);
 }
 
 // The forward pass, the loss, and a copy of the output for the host.
@@ -120,34 +138,44 @@ static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_pro
 {
     const struct cn_call *loss = &program->calls[program->loss];
     size_t words = loss->in[0].stride;
-    struct cn_call *calls = calloc(program->loss + 2, sizeof(*calls));
-    cn_err err;
+    size_t count = program->loss + 1;
+    struct cn_call *calls = calloc(count + 1, sizeof(*calls));
+    cn_err err = CN_OK;
 
     if (!calls)
         return CN_ENOMEM;
-    memcpy(calls, program->calls, (program->loss + 1) * sizeof(*calls));
-    calls[program->loss + 1] = (struct cn_call){
+    if (trainer->stage == CN_STAGE_WEIGHTS) {
+        err = cn_trainer_prepare_forward(trainer, program->calls);
+        count = 0; // they are segments
+    }
+    memcpy(calls, program->calls, count * sizeof(*calls));
+    calls[count++] = (struct cn_call){
         .op = CN_OP_MAP,
         .in = {loss->in[0]},
         .out = {{.arena = CN_ARENA_OUTPUTS, .stride = words}},
         .map = {.kind = CN_MAP_SCALE, .alpha = 1, .count = words},
     };
-    err = trainer->ops->prepare(trainer->device, calls, program->loss + 2, &trainer->evaluate);
+    if (!err)
+        err = trainer->ops->prepare(trainer->device, calls, count, &trainer->evaluate);
     free(calls);
     return err;
 }
 
-static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
-                      struct cn_program *program)
+static cn_err prepare(struct cn_trainer *trainer, struct cn_program *program)
 {
     const struct cn_compute_ops *ops = trainer->ops;
-    cn_err err = ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
+    cn_err err =
+        trainer->stage >= CN_STAGE_GRADIENTS
+            ? cn_trainer_prepare_segments(trainer, program->calls)
+            : ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
 
     if (err)
         return err;
     cn_program_evaluate(program);
-    err = prepare_evaluation(trainer, program);
-    return err ? err : prepare_flat(trainer, graph);
+    err = cn_trainer_prepare_sum(trainer, 0, 0, &trainer->sum);
+    if (err)
+        return err;
+    return prepare_evaluation(trainer, program);
 }
 
 // Host views are short: one copy in or out of an arena.
@@ -179,13 +207,13 @@ cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *v
 
 static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onnx)
 {
-    void *host;
-    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_WEIGHTS, &host);
+    float *row = calloc(trainer->layout.total + 1, sizeof(*row));
+    cn_err err = row ? cn_onnx_weights(onnx, &trainer->layout, row) : CN_ENOMEM;
 
-    if (err)
-        return err;
-    err = cn_onnx_weights(onnx, &trainer->layout, host);
-    return err ? err : trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
+    if (!err)
+        err = cn_trainer_set_weights(trainer, row);
+    free(row);
+    return err;
 }
 
 static cn_err describe(struct cn_trainer *trainer, const struct cn_program *program)
@@ -211,13 +239,25 @@ void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double 
     *step = trainer->flops[1];
 }
 
-// Values whose state of the optimizer is held here at most.
-static size_t state_room(const struct cn_trainer *trainer, uint32_t shards)
+// Values of a share at most: a share has a part of each bucket.
+static cn_err state_room(const struct cn_trainer *trainer, size_t *room)
 {
-    size_t words = cn_trainer_gradient_words(trainer);
+    const struct cn_gradient_order *order = &trainer->order;
+    size_t *last = calloc(order->granules + 1, sizeof(*last)), first = 0;
+    uint32_t count;
 
-    shards = shards ? shards : 1;
-    return words / shards + (words % shards > 0);
+    *room = 0;
+    if (!last)
+        return CN_ENOMEM;
+    count = cn_gradient_order_cut(order, cn_bucket_plan_words(order), CN_TRAINER_BUCKETS, last);
+    for (uint32_t b = 0; b < count; b++) {
+        size_t words = order->ends[last[b]] - first;
+
+        *room += words / trainer->shards + (words % trainer->shards > 0);
+        first += words;
+    }
+    free(last);
+    return CN_OK;
 }
 
 static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
@@ -227,20 +267,24 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     struct cn_program program;
     cn_err err;
 
-    trainer->state_room = state_room(trainer, config->shards);
-    err = cn_trainer_fit(trainer, config, graph, diag, &program);
+    err = state_room(trainer, &trainer->state_room);
+    if (!err)
+        err = cn_trainer_fit(trainer, config, graph, diag, &program);
     if (err)
         return err;
+    trainer->gradient_room = program.sizes.words[CN_ARENA_GRADIENTS];
     trainer->labels = program.labels;
     memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
     err = describe(trainer, &program);
     if (!err)
         err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)
-        err = prepare(trainer, graph, &program);
+        err = prepare(trainer, &program);
     cn_program_deinit(&program);
     if (!err)
         err = cn_trainer_set_buckets(trainer, SIZE_MAX);
+    if (!err)
+        err = prepare_flat(trainer, graph);
     if (!err)
         err =
             cn_trainer_write(trainer, CN_ARENA_CONSTANTS, graph->constants, graph->constant_count);
@@ -301,6 +345,13 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
                     trainer->ops->name);
     if (err)
         return err;
+    if (trainer->stage >= CN_STAGE_GRADIENTS && !trainer->device->host_memory) {
+        cn_diag_add(diag,
+                    "device %s has gradients and weights whole; wanted parallel.stage: 1 or "
+                    "device cpu",
+                    trainer->ops->name);
+        return CN_ENOTSUP;
+    }
     cn_graph_init(&graph);
     err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {
@@ -330,6 +381,9 @@ cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_confi
     trainer->learning_rate = config->learning_rate;
     trainer->rate_scale = 1;
     trainer->steps = config->steps;
+    trainer->shards = config->shards > 1 ? config->shards : 1;
+    trainer->stage =
+        trainer->shards > 1 && config->stage ? (enum cn_stage)config->stage : CN_STAGE_OPTIMIZER;
     trainer->hyper = (struct cn_hyper){.momentum = config->momentum,
                                        .weight_decay = config->weight_decay,
                                        .proximal = (float)trainer->rules.proximal,
@@ -366,12 +420,25 @@ const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer)
 
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)
 {
+    if (trainer->stage == CN_STAGE_WEIGHTS)
+        return cn_trainer_get_own(trainer, weights);
     return cn_trainer_read(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
 }
 
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
 {
+    trainer->sharded.lent = NULL;
+    if (trainer->stage == CN_STAGE_WEIGHTS)
+        return cn_trainer_set_own(trainer, weights);
     return cn_trainer_write(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
+}
+
+cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights)
+{
+    cn_err err = cn_trainer_set_weights(trainer, weights);
+
+    trainer->sharded.lent = trainer->stage == CN_STAGE_WEIGHTS ? weights : NULL;
+    return err;
 }
 
 uint32_t cn_trainer_capability(const struct cn_trainer *trainer)
@@ -388,7 +455,9 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights)
 {
     if (!(trainer->rules.proximal > 0))
         return CN_OK;
-    return cn_trainer_write(trainer, CN_ARENA_BASE, weights, trainer->layout.total);
+    if (trainer->stage < CN_STAGE_WEIGHTS)
+        return cn_trainer_write(trainer, CN_ARENA_BASE, weights, trainer->layout.total);
+    return cn_trainer_set_shared_base(trainer, weights);
 }
 
 // The first tensor, in the order of the model, that has a number that is not finite.
@@ -407,13 +476,29 @@ static const char *find_tensor(const struct cn_trainer *trainer, const float *va
     return NULL;
 }
 
+// A share says less: gradients and weights are not together anywhere.
+static cn_err find_fault_in_share(struct cn_trainer *trainer, char *text, size_t size)
+{
+    float *share;
+    size_t count, i = 0;
+    cn_err err = cn_trainer_share(trainer, &share, &count);
+
+    while (!err && i < count && isfinite(share[i]))
+        i++;
+    snprintf(text, size, "%s", i < count ? "a gradient of this board's share" : "the loss");
+    return err;
+}
+
 cn_err cn_trainer_find_fault(struct cn_trainer *trainer, char *text, size_t size)
 {
     const char *name;
     float *gradients;
     void *weights;
-    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_WEIGHTS, &weights);
+    cn_err err;
 
+    if (trainer->stage >= CN_STAGE_GRADIENTS)
+        return find_fault_in_share(trainer, text, size);
+    err = trainer->ops->map(trainer->device, CN_ARENA_WEIGHTS, &weights);
     if (err)
         return err;
     name = find_tensor(trainer, weights, false);

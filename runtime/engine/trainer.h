@@ -26,6 +26,8 @@ struct cn_trainer_config {
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
     uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
+    uint32_t stage; // of ZeRO, 1 to 3: with several shards there is room for a share of the
+                    // gradients from 2 on, and of the weights with 3; 0 is 1
 };
 
 struct cn_metrics { // sums over samples
@@ -77,28 +79,47 @@ const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
 // limit; and those of the whole state.
 uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state);
 
-// Weights and optimizer state (momentum), layout order, total floats each, host memory.
+// Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3
+// get fills in the weights of this member's share and those without a gradient.
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
 
-// From here on apply changes only the values whose gradients are [first, first + count), and holds
-// the optimizer's state for them alone; get and set of it use their places of a row. The state is
-// undefined until it is set. CN_ERANGE for more than a share of cn_trainer_config.shards.
-cn_err cn_trainer_set_share(struct cn_trainer *trainer, size_t first, size_t count);
+// A part of the gradient's words, within a bucket. With several shards the buckets are fixed, and a
+// share has a piece of each, in their order.
+struct cn_trainer_piece {
+    size_t first, count;
+};
+
+// From here on apply changes only the values whose gradients are in the pieces, and holds the
+// optimizer's state for them alone; get and set of it use their places of a row. So it is with
+// weights in stage 3. The state is undefined until it is set. CN_ERANGE for more than a share of
+// cn_trainer_config.shards.
+cn_err cn_trainer_set_share(struct cn_trainer *trainer, const struct cn_trainer_piece *pieces,
+                            uint32_t count);
+
+// The stage of ZeRO; 1 without shards.
+uint32_t cn_trainer_stage(const struct cn_trainer *trainer);
+
+// Between steps: room for the largest bucket, where gradients are; discard clears it.
+cn_err cn_trainer_lend_bucket(struct cn_trainer *trainer, float **room);
 
 // Bytes of the optimizer's state that is held.
 uint64_t cn_trainer_state_memory(const struct cn_trainer *trainer);
 
-// A row of values in the order of their gradients, cn_trainer_gradient_words long, and back. Values
-// without a gradient are left out, and left alone.
-void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float *row,
-                                  float *gradients);
-void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *gradients,
-                                    float *row);
+// The values of a row whose gradients are [first, first + count), in the order of those, and back.
+// Values without a gradient are left out, and left alone.
+void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float *row, size_t first,
+                                  size_t count, float *part);
+void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *part,
+                                    size_t first, size_t count, float *row);
 
-// Host view of the weights until the next call here. The caller may change them.
+// Evaluations read these weights, borrowed until the weights are set again. In stage 3 there is no
+// other way to evaluate; in the others it is setting them.
+cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights);
+
+// Host view of the weights until the next call here; not in stage 3. The caller may change them.
 cn_err cn_trainer_share_weights(struct cn_trainer *trainer, float **weights);
 cn_err cn_trainer_return_weights(struct cn_trainer *trainer);
 
@@ -142,7 +163,8 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 #define CN_TRAINER_BUCKETS 64
 
 // Cuts the gradients into buckets of at least so many words, but for the last one, and at most
-// CN_TRAINER_BUCKETS. Takes memory; not within a step. Open leaves one bucket of all.
+// CN_TRAINER_BUCKETS; where there are shards they stay as they are. Takes memory; not within a
+// step. Open leaves one bucket of all.
 cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
 uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
 size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);
@@ -159,6 +181,38 @@ struct cn_trainer_sink {
 // ready was called for all buckets.
 cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_batch *batch,
                                   struct cn_metrics *metrics, const struct cn_trainer_sink *sink);
+
+// From stage 2 on: who brings the members' data together while a pass goes on. begin starts it and
+// returns; end waits until it is done. All members that hold the model together call the same.
+enum cn_exchange_kind {
+    CN_EXCHANGE_GATHER,   // data is a bucket of weights with this member's piece: the others come
+    CN_EXCHANGE_REDUCE,   // data is a bucket of gradients: this member's piece becomes the sum
+    CN_EXCHANGE_REPLICAS, // data is this member's piece: it becomes the sum over the replicas
+};
+
+struct cn_trainer_exchange {
+    cn_err (*begin)(void *context, enum cn_exchange_kind kind, uint32_t bucket, float *data,
+                    size_t count, uint64_t *ticket);
+    cn_err (*end)(void *context, uint64_t ticket);
+    void *context;
+};
+
+// From stage 2 on, in place of accumulate: each micro-batch's gradient is reduced, and the sum is
+// added to this member's share; last says whether it is the step's last one. A member that has
+// fewer micro-batches than the others passes NULL. After an error of the exchange it must be ended
+// before anything else is done here.
+cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                    struct cn_metrics *metrics,
+                                    const struct cn_trainer_exchange *exchange, bool last);
+
+// From stage 2 on: host view of the share's gradient until apply, which takes it as it is. Whether
+// it is finite is for the caller to see.
+cn_err cn_trainer_share(struct cn_trainer *trainer, float **share, size_t *count);
+
+// From stage 2 on: what clipping does (struct cn_hyper), in two halves. squares are those of the
+// share's part; their sum over all shares gives norm, by which clip scales the share.
+cn_err cn_trainer_share_squares(struct cn_trainer *trainer, double weight, double *squares);
+cn_err cn_trainer_share_clip(struct cn_trainer *trainer, double weight, double squares);
 
 // One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
 // cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not

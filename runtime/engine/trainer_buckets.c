@@ -27,12 +27,13 @@ size_t cn_trainer_gradient_place(const struct cn_trainer *trainer, size_t tensor
 
 uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer)
 {
-    return trainer->bucket_count;
+    return trainer->sharded.plan.count ? trainer->sharded.plan.count : trainer->bucket_count;
 }
 
 size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket)
 {
-    return trainer->buckets[bucket].count;
+    return trainer->sharded.plan.count ? trainer->sharded.plan.buckets[bucket].count
+                                       : trainer->buckets[bucket].count;
 }
 
 void cn_trainer_release_buckets(struct cn_trainer *trainer)
@@ -45,24 +46,6 @@ void cn_trainer_release_buckets(struct cn_trainer *trainer)
     trainer->buckets[0] = (struct bucket){
         .train = trainer->train, .sum = trainer->sum, .count = cn_trainer_gradient_words(trainer)};
     trainer->bucket_count = 1;
-}
-
-// Whole granules that together have the words; a rest that is smaller joins the last bucket.
-static uint32_t cut(const struct cn_gradient_order *order, size_t words, size_t *last)
-{
-    size_t least = cn_gradient_order_words(order) / CN_TRAINER_BUCKETS + 1, begin = 0;
-    uint32_t count = 0;
-
-    words = words > least ? words : least;
-    for (size_t g = 0; g < order->granules; g++)
-        if (order->ends[g] - begin >= words) {
-            begin = order->ends[g];
-            last[count++] = g;
-        }
-    if (!count)
-        count = 1;
-    last[count - 1] = order->granules - 1;
-    return count;
 }
 
 // The calls of the backward pass from one bucket's end to the next one's, and the sum of what they
@@ -103,14 +86,20 @@ static cn_err prepare_buckets(struct cn_trainer *trainer, const size_t *last, ui
 
 cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words)
 {
-    size_t *last = calloc(trainer->order.granules + 1, sizeof(*last));
-    size_t *finished = calloc(trainer->order.granules + 1, sizeof(*finished));
-    cn_err err = last && finished ? CN_OK : CN_ENOMEM;
+    size_t *last, *finished;
     uint32_t count;
+    cn_err err;
 
+    if (trainer->shards > 1) // they are those of the shares
+        words = cn_bucket_plan_words(&trainer->order);
+    if (trainer->stage >= CN_STAGE_GRADIENTS)
+        return CN_OK;
+    last = calloc(trainer->order.granules + 1, sizeof(*last));
+    finished = calloc(trainer->order.granules + 1, sizeof(*finished));
+    err = last && finished ? CN_OK : CN_ENOMEM;
     cn_trainer_release_buckets(trainer);
     if (!err && trainer->order.granules > 1) {
-        count = cut(&trainer->order, words, last);
+        count = cn_gradient_order_cut(&trainer->order, words, CN_TRAINER_BUCKETS, last);
         cn_gradient_order_finish(&trainer->order, trainer->calls, trainer->call_count, finished);
         if (count > 1)
             err = prepare_buckets(trainer, last, count, finished);

@@ -8,15 +8,20 @@ static void add_arenas(const struct cn_trainer *trainer, uint32_t batch, struct 
     size_t *words = program->sizes.words;
 
     words[CN_ARENA_OPTIMIZER] = trainer->state_room;
+    if (trainer->stage >= CN_STAGE_GRADIENTS)
+        words[CN_ARENA_SHARE] = trainer->state_room;
+    if (trainer->stage == CN_STAGE_WEIGHTS)
+        words[CN_ARENA_OWN] = trainer->state_room;
     if (cn_trainer_has_second(trainer))
         words[CN_ARENA_SECOND] = trainer->state_room;
     if (trainer->rules.proximal > 0)
-        words[CN_ARENA_BASE] = trainer->layout.total;
+        words[CN_ARENA_BASE] =
+            trainer->stage == CN_STAGE_WEIGHTS ? trainer->state_room : trainer->layout.total;
     words[CN_ARENA_OUTPUTS] = program->calls[program->loss].in[0].stride * (size_t)batch;
 }
 
 // Plans one way to do it, without taking the memory.
-static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *graph,
+static cn_err try_plan(struct cn_trainer *trainer, const struct cn_graph *graph,
                        struct cn_trainer_plan *plan, struct cn_program *program)
 {
     struct cn_graph copy;
@@ -32,7 +37,13 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
     if (err)
         return err;
     add_arenas(trainer, plan->batch, program);
-    err = cn_program_memory(program, trainer->ops->lanes(trainer->device), &plan->bytes);
+    if (trainer->stage >= CN_STAGE_GRADIENTS) {
+        cn_bucket_plan_deinit(&trainer->sharded.plan);
+        err = cn_bucket_plan_make(&trainer->order, &trainer->layout, trainer->stage, program,
+                                  &trainer->sharded.plan);
+    }
+    if (!err)
+        err = cn_program_memory(program, trainer->ops->lanes(trainer->device), &plan->bytes);
     if (err)
         cn_program_deinit(program);
     return err;
@@ -47,14 +58,13 @@ static bool normalizes_batch(const struct cn_graph *graph)
 }
 
 static void refuse(const struct cn_trainer_config *config, const struct cn_trainer_plan *least,
-                   bool whole, struct cn_diag *diag)
+                   const char *why, struct cn_diag *diag)
 {
     cn_diag_add(diag,
                 "training this model with a batch of %u needs at least %llu bytes (%s, %u samples "
                 "at a time%s), the limit is %llu",
                 config->batch, (unsigned long long)least->bytes,
-                cn_recompute_text(least->recompute), least->batch,
-                whole ? ": fewer would change its batch normalization" : "",
+                cn_recompute_text(least->recompute), least->batch, why,
                 (unsigned long long)config->memory_limit);
 }
 
@@ -62,7 +72,9 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
                       const struct cn_graph *graph, struct cn_diag *diag,
                       struct cn_program *program)
 {
-    bool whole = normalizes_batch(graph);
+    // Members reduce each micro-batch together, so they have as many.
+    bool together = trainer->stage >= CN_STAGE_GRADIENTS;
+    bool whole = normalizes_batch(graph) || together;
     struct cn_trainer_plan plan = {.batch = config->batch}, least = {.bytes = UINT64_MAX};
 
     for (;;) {
@@ -95,7 +107,11 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
             break;
         plan.batch = plan.batch / 2 + plan.batch % 2;
     }
-    refuse(config, &least, whole, diag);
+    refuse(config, &least,
+           together ? ": with parallel.stage 2 or 3 set a smaller train.batch"
+           : whole  ? ": fewer would change its batch normalization"
+                    : "",
+           diag);
     return CN_ENOMEM;
 }
 

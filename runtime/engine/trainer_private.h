@@ -1,6 +1,7 @@
 // trainer_private.h - what the trainer*.c files share.
 #pragma once
 
+#include "runtime/engine/bucket_plan.h"
 #include "runtime/engine/gradient_order.h"
 #include "runtime/engine/program.h"
 #include "runtime/engine/schedule.h"
@@ -16,6 +17,14 @@ struct bucket {
     struct cn_compute_program *train, *sum;
     size_t first, count; // words
     float *data;         // once the device showed it
+};
+
+// Of a trainer that has gradients, and weights, a bucket at a time.
+struct sharded {
+    struct cn_bucket_plan plan;                    // of no buckets: all of them are whole
+    struct cn_compute_program **train, **evaluate; // owned; by segment
+    struct cn_compute_program *sums[CN_TRAINER_BUCKETS];
+    const float *lent; // weights that an evaluation reads
 };
 
 struct cn_trainer {
@@ -49,9 +58,17 @@ struct cn_trainer {
     struct class_counts *classes; // owned; NULL without classes
     struct cn_call *flat;         // owned; all calls of apply
     size_t flat_count;
-    size_t state_first, state_count, state_room; // values whose optimizer state is here
+    enum cn_stage stage;
+    uint32_t shards;
+    size_t state_count, state_room; // values whose optimizer state is here, and may be
+    struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
+    size_t piece_at[CN_TRAINER_BUCKETS]; // values before each in the share
+    uint32_t piece_count;
+    size_t gradient_room; // words of the arena
+    struct sharded sharded;
     struct cn_trainer_plan plan;
     uint64_t plain; // bytes of the first plan: as it is, the whole batch at a time
+    bool clipped;   // the share is scaled already
     bool fresh;     // nothing was accumulated in this step
     bool summed;    // the first lane holds the whole gradient
     bool mapped;    // the caller may have changed it
@@ -85,3 +102,29 @@ void cn_trainer_release_buckets(struct cn_trainer *trainer);
 // Adds what a batch's outputs say beyond the loss.
 cn_err cn_trainer_score(struct cn_trainer *trainer, const struct cn_batch *batch,
                         struct cn_metrics *metrics);
+
+// A whole row to the places of this member's share and back; a piece of a share to its bucket.
+void cn_trainer_row_to_share(const struct cn_trainer *trainer, const float *row, float *share);
+void cn_trainer_share_to_row(const struct cn_trainer *trainer, const float *share, float *row);
+void cn_trainer_copy_piece(const struct cn_trainer *trainer, uint32_t bucket, const float *share,
+                           float *slot);
+
+// The programs of the segments of a step, and of those up to the loss for an evaluation.
+cn_err cn_trainer_prepare_segments(struct cn_trainer *trainer, const struct cn_call *calls);
+cn_err cn_trainer_prepare_forward(struct cn_trainer *trainer, const struct cn_call *calls);
+void cn_trainer_release_segments(struct cn_trainer *trainer);
+
+// Runs the staged batch as cn_trainer_accumulate_shared says; without hyper there is none.
+cn_err cn_trainer_run_shared(struct cn_trainer *trainer, const struct cn_hyper *hyper,
+                             const struct cn_trainer_exchange *exchange, bool last);
+
+// Runs the staged batch forward with weights that were lent. CN_EINVAL without.
+cn_err cn_trainer_run_forward(struct cn_trainer *trainer, const struct cn_hyper *hyper);
+
+// The weights that this member has of a row, with CN_STAGE_WEIGHTS.
+cn_err cn_trainer_get_own(struct cn_trainer *trainer, float *row);
+cn_err cn_trainer_set_own(struct cn_trainer *trainer, const float *row);
+cn_err cn_trainer_set_shared_base(struct cn_trainer *trainer, const float *row);
+
+// An arena that the host sees for good (cn_compute.host_memory).
+cn_err cn_trainer_show(struct cn_trainer *trainer, enum cn_arena arena, float **host);

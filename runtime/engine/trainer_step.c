@@ -75,23 +75,13 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
     return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
 }
 
-// Runs as many samples as fit and adds to metrics. With a sink it is the last part of a step.
-static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
-                       const struct cn_batch *batch, const struct cn_trainer_sink *sink,
-                       struct cn_metrics *metrics)
+// Waits for what runs and adds to metrics.
+static cn_err take_result(struct cn_trainer *trainer, const struct cn_batch *batch,
+                          struct cn_metrics *metrics)
 {
     struct cn_compute_result result;
-    struct cn_hyper hyper = trainer->hyper;
-    cn_err err = stage(trainer, batch);
+    cn_err err = trainer->ops->wait(trainer->device, &result);
 
-    if (err)
-        return err;
-    hyper.samples = batch->count;
-    hyper.first = trainer->fresh;
-    err = sink ? cn_trainer_run_buckets(trainer, &hyper, sink)
-               : trainer->ops->run(trainer->device, program, &hyper);
-    if (!err)
-        err = trainer->ops->wait(trainer->device, &result);
     if (err)
         return err;
     metrics->loss += result.loss;
@@ -99,6 +89,27 @@ static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *pr
     metrics->correct += result.correct;
     metrics->count += batch->count;
     return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
+}
+
+// Runs as many samples as fit and adds to metrics. With a sink it is the last part of a step.
+static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
+                       const struct cn_batch *batch, const struct cn_trainer_sink *sink,
+                       struct cn_metrics *metrics)
+{
+    struct cn_hyper hyper = trainer->hyper;
+    cn_err err = stage(trainer, batch);
+
+    if (err)
+        return err;
+    hyper.samples = batch->count;
+    hyper.first = trainer->fresh;
+    if (sink)
+        err = cn_trainer_run_buckets(trainer, &hyper, sink);
+    else if (program == trainer->evaluate && trainer->stage == CN_STAGE_WEIGHTS)
+        err = cn_trainer_run_forward(trainer, &hyper);
+    else
+        err = trainer->ops->run(trainer->device, program, &hyper);
+    return err ? err : take_result(trainer, batch, metrics);
 }
 
 // The samples of a batch from number first on that are worked on at a time.
@@ -181,6 +192,26 @@ cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_ba
     return err ? err : diverged;
 }
 
+cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                    struct cn_metrics *metrics,
+                                    const struct cn_trainer_exchange *exchange, bool last)
+{
+    struct cn_hyper hyper = trainer->hyper;
+    cn_err err = batch ? check_labels(trainer, batch) : CN_OK;
+
+    if (!err && batch)
+        err = stage(trainer, batch);
+    if (err)
+        return err;
+    hyper.samples = batch ? batch->count : 0;
+    hyper.first = true; // each bucket's slot is new
+    err = cn_trainer_run_shared(trainer, batch ? &hyper : NULL, exchange, last);
+    if (err)
+        return err;
+    trainer->fresh = false;
+    return batch ? take_result(trainer, batch, metrics) : CN_OK;
+}
+
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics)
 {
@@ -211,10 +242,10 @@ static cn_err sum_gradient(struct cn_trainer *trainer)
 {
     cn_err err = CN_OK;
 
-    if (trainer->summed)
+    if (trainer->summed || trainer->stage >= CN_STAGE_GRADIENTS)
         return CN_OK;
     if (trainer->fresh)
-        err = cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total);
+        err = cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->gradient_room);
     else
         err = trainer->ops->run(trainer->device, trainer->sum, &trainer->hyper);
     if (!err)
@@ -242,7 +273,8 @@ static cn_err start_step(struct cn_trainer *trainer, bool clear)
 {
     trainer->fresh = true;
     trainer->summed = false;
-    return clear ? cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->layout.total)
+    trainer->clipped = false;
+    return clear ? cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->gradient_room)
                  : CN_OK;
 }
 
@@ -258,7 +290,7 @@ static struct cn_hyper hyper_of(struct cn_trainer *trainer, double samples, doub
 {
     struct cn_hyper hyper = trainer->hyper;
 
-    hyper.gradient_scale = (float)(1 / weight);
+    hyper.gradient_scale = trainer->clipped ? 1 : (float)(1 / weight);
     hyper.statistic_scale = (float)(1 / samples);
     hyper.learning_rate = cn_trainer_rate(trainer);
     if (cn_trainer_has_second(trainer)) {

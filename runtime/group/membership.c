@@ -142,6 +142,17 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
     return members;
 }
 
+// They announce themselves, and did not answer when they were asked.
+static uint32_t silent_members(const struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (now_ms < membership->others[i].asked_again_ms)
+            members |= cn_membership_bit(i);
+    return members;
+}
+
 // Not lost, they only have not come yet: their step is longer than this board's.
 static uint32_t lively_members(const struct cn_membership *membership, uint64_t now_ms)
 {
@@ -264,7 +275,7 @@ static void decide(struct cn_membership *membership, uint64_t now_ms)
     if (membership->proposal.leads || membership->proposal.answers ||
         another_leads(membership, now_ms))
         return;
-    forming = cn_membership_forming(membership, now_ms);
+    forming = cn_membership_forming(membership, now_ms) & ~silent_members(membership, now_ms);
     if (enough(membership, forming) && !hears_busy(membership, now_ms) &&
         waited_enough(membership, forming, now_ms))
         cn_membership_propose(membership, forming, now_ms);
@@ -286,6 +297,10 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         other->owes_busy = membership->member; // so that it learns of the difference as well
         return;
     }
+    if (!cn_membership_same_stay(join->stay, other->join.stay)) {
+        other->unanswered = 0;
+        other->asked_again_ms = 0;
+    }
     other->join = *join;
     other->left = false;
     other->seen = SEEN_FORMING;
@@ -302,7 +317,8 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         other->owes_commit = membership->commit.epoch % CN_EPOCH_STRIDE == membership->config.self;
         return;
     }
-    membership->knocked = true;
+    if (now_ms >= other->asked_again_ms)
+        membership->knocked = true;
     other->owes_busy = true;
 }
 

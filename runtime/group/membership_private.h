@@ -51,6 +51,8 @@ struct other {
     uint64_t twins_until_ms;
     bool owes_busy, owes_commit; // messages to send to it
     uint64_t next_ms;            // next JOIN or beacon to it
+    uint32_t unanswered;         // PREPAREs in a row, in this stay of it
+    uint64_t asked_again_ms;     // not asked, nor a knock, before
     uint32_t unopened;           // rings in a row that failed because of it
     uint64_t shunned_until_ms;
     struct watched watched;
@@ -118,6 +120,8 @@ bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index
 
 // True when the leader has asked long enough, or all have answered: ready are the members of the
 // view, and the proposal is over. Ends proposals that nothing came of.
+// Of the members that were asked, who did not answer although it announces itself is asked again
+// after a while, longer each time.
 bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_ms, uint32_t *ready);
 
 // True when the message does not count: it is not understood, its sender has another release or

@@ -1,8 +1,10 @@
 #include "runtime/group/membership_private.h"
 
-#define ANSWER_MS 500 // for the answers to a PREPARE
-#define REPEAT_MS 100 // of a PREPARE
-#define COMMIT_MS 750 // for the COMMIT after an answer
+#define ANSWER_MS 500     // for the answers to a PREPARE
+#define REPEAT_MS 100     // of a PREPARE
+#define COMMIT_MS 750     // for the COMMIT after an answer
+#define PAUSE_MIN_MS 1000 // before a member that did not answer twice is asked again, doubled up to
+#define PAUSE_MAX_MS 16000 // this
 
 void cn_membership_propose(struct cn_membership *membership, uint32_t members, uint64_t now_ms)
 {
@@ -98,6 +100,29 @@ bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index
     return true;
 }
 
+// Each PREPARE has a number that goes to disk, and each knock ends an epoch.
+static void note_answers(struct cn_membership *membership, uint64_t now_ms)
+{
+    const struct proposal *proposal = &membership->proposal;
+
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        struct other *other = &membership->others[i];
+        uint64_t pause_ms = PAUSE_MIN_MS;
+
+        if (!(proposal->message.members & cn_membership_bit(i)))
+            continue;
+        if (proposal->ready & cn_membership_bit(i)) {
+            other->unanswered = 0;
+            continue;
+        }
+        if (++other->unanswered < 2)
+            continue;
+        for (uint32_t n = 2; n < other->unanswered && pause_ms < PAUSE_MAX_MS; n++)
+            pause_ms *= 2;
+        other->asked_again_ms = now_ms + pause_ms;
+    }
+}
+
 bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_ms, uint32_t *ready)
 {
     struct proposal *proposal = &membership->proposal;
@@ -111,6 +136,7 @@ bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_m
     if (proposal->ready != proposal->message.members && !over)
         return false;
     proposal->leads = false;
+    note_answers(membership, now_ms);
     return true;
 }
 

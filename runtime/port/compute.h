@@ -37,6 +37,8 @@ enum cn_arena {
     CN_ARENA_OUTPUTS,     // what an evaluation leaves for the host, one batch
     CN_ARENA_SECOND,      // the optimizer's second moment, same order as the weights
     CN_ARENA_BASE,        // the weights that a proximal term pulls to, same order
+    CN_ARENA_SHARE,       // the gradient of a share of the weights, once for all lanes
+    CN_ARENA_OWN,         // those weights, where the others are not here
     CN_ARENA_COUNT,
 };
 
@@ -91,6 +93,9 @@ enum cn_op {
                             //                    y, saved  struct cn_recurrent
     CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell]
                             //                    dgates, [dhidden], [dfirst, dfirst_cell]
+    CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
+    CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]
+                            //                    dq, dk, dv
     CN_OP_CROSS_ENTROPY,    // logits, labels, [class weights]  [dlogits]  struct cn_loss_call
     CN_OP_BINARY_ENTROPY,   // logits, targets    [dlogits]
     CN_OP_MSE,              // y, targets         [dy]
@@ -347,6 +352,26 @@ struct cn_recurrent {
     bool reset_after; // GRU: linear_before_reset, as PyTorch has it
 };
 
+// Where the matrices of a sample's heads lie in an operand: row r of head h starts at offset + h *
+// head + r * row; its elements are neighbours.
+struct cn_heads {
+    size_t offset, head, row; // words
+};
+
+#define CN_ATTENTION_WIDTH_MAX 256
+
+// y = softmax(scale * q k' + mask) v for each head. q is q_rows x width, k is k_rows x width, v is
+// k_rows x v_width. mask is q_rows x k_rows, the same for all heads of all samples; causal is a
+// mask that leaves row i the columns up to i. saved has log(sum exp(score)) of each head's rows.
+// dq, dk and dv lie as q, k and v do; they, like q, k and v, may be parts of one operand.
+struct cn_attention {
+    size_t heads, q_rows, k_rows;
+    size_t width, v_width; // at most CN_ATTENTION_WIDTH_MAX
+    struct cn_heads q, k, v, y;
+    float scale;
+    bool causal;
+};
+
 // A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
 // gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
 // element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
@@ -372,6 +397,9 @@ struct cn_range {
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
+    // Of ports with host_memory only: the gradients are words of CN_ARENA_SHARE; the weights are of
+    // CN_ARENA_OWN, and base has the same places.
+    bool share, own;
 };
 
 #define CN_CALL_INPUTS 7
@@ -401,6 +429,7 @@ struct cn_call {
         struct cn_gather gather;
         struct cn_resize resize;
         struct cn_recurrent recurrent;
+        struct cn_attention attention;
         struct cn_loss_call loss;
         struct cn_range range;
     };
@@ -521,4 +550,6 @@ struct cn_compute_ops {
 struct cn_compute {
     const struct cn_compute_ops *ops;
     uint32_t capability; // of a CUDA device, times 10; else 0
+    bool host_memory;    // what map shows stays valid, and the host may read and change parts that
+                         // no run uses at that time
 };

@@ -132,7 +132,8 @@ struct cn_parallel {
     enum cn_scope scope;
     enum cn_lr_scaling lr_scaling;
     uint32_t replicate; // replicas, at most; 0: as many as there are
-    uint32_t shard;     // members that hold the optimizer's state together; 0 and 1: each has all
+    uint32_t shard;     // members that hold the model's state together; 0 and 1: each has all
+    uint32_t stage;     // of ZeRO, 1 to 3: what of it they share out; 0 is 1
     bool balance;       // micro-batches follow measured speed
     enum cn_parallel_kind kind;
     uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that

@@ -277,7 +277,7 @@ static void check_layers(const struct cn_profile *profile, struct cn_report *rep
 static void check_parallel(const struct cn_profile *profile, struct cn_report *report)
 {
     static const char *const chosen[] = {"job.parallel.replicate", "job.parallel.shard",
-                                         "job.parallel.accumulate"};
+                                         "job.parallel.stage", "job.parallel.accumulate"};
 
     for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++)
         if (profile->settings.job.parallel.kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))

@@ -10,6 +10,7 @@
 #include "runtime/round/epoch_heal.h"
 #include "runtime/round/round.h"
 #include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -490,6 +491,8 @@ static cn_err do_abandon(struct cn_epoch *epoch, const struct command *command)
 
     if (!err)
         err = cn_session_catch_up(session, epoch->collective);
+    if (!err)
+        err = cn_session_bring_weights(session, epoch->collective);
     if (err)
         return err;
     if (cn_round_outcome(&decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING)

@@ -21,6 +21,7 @@ struct cn_epoch {
     bool fresh;                    // the outbox was filled in this epoch and not sent yet
     bool avoid_delta;              // the last delta did not fit: fetch the full version
     uint8_t asked[CN_DIGEST_SIZE]; // leader: what the fetch under way is for
+    size_t piece;                  // bytes of one of a state; 0: CN_HEAL_PIECE
     uint64_t fetch_at_ms;          // leader: not before, after one that was of no use
 };
 

@@ -49,6 +49,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
+        .stage = config->job->parallel.stage,
     };
 
     cn_trainer_close(session->trainer);
@@ -154,6 +155,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);
+    session->pending = (struct cn_reduced_step){0};
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -230,6 +232,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
+    cn_buffer_deinit(&session->part);
     free(session->spectrum);
     free(session->sets);
     cn_batch_deinit(&session->batch);
@@ -259,24 +262,29 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
-// All save, or all wait.
+// One member at least has it on disk, as a board alone does, before it is sent. Who could not store
+// it holds it in memory: its full disk does not stop the others.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
 {
-    float failed;
-    cn_err err;
+    float counts[2]; // members that could not store it, and all
+    bool stored;
+    cn_err saved, err;
 
     do {
-        err = cn_checkpoint_save(session->config.store, &session->held);
-        if (err)
-            cn_log(CN_LOG_WARN, "session", "the update cannot be stored: %s; trying again",
-                   cn_err_text(err));
-        failed = err ? 1 : 0;
-        err = cn_all_reduce(collective, CN_REDUCE_MAX, &failed, 1);
+        saved = cn_checkpoint_save(session->config.store, &session->held);
+        counts[0] = saved ? 1 : 0;
+        counts[1] = 1;
+        err = cn_all_reduce(collective, CN_REDUCE_SUM, counts, 2);
         if (err)
             return err;
-        if (failed > 0 && is_stopped(session, DISK_RETRY_MS))
+        stored = counts[0] < counts[1];
+        if (saved)
+            cn_log(CN_LOG_WARN, "session", "the update cannot be stored by %s: %s; %s",
+                   session->config.settings->name, cn_err_text(saved),
+                   stored ? "another member has it" : "trying again");
+        if (!stored && is_stopped(session, DISK_RETRY_MS))
             return CN_ECANCELED;
-    } while (failed > 0);
+    } while (!stored);
     session->saved_ms = cn_platform_now_ms();
     return CN_OK;
 }
@@ -304,6 +312,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
         session->config.job->keep_optimizer)
         err = cn_session_gather(session, collective);
+    if (!err)
+        err = cn_session_bring_weights(session, collective);
     if (!err) {
         cn_session_fold(session);
         err = cn_session_encode(session, &frame);
@@ -370,8 +380,10 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
 static cn_err keep_change(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_session_change(session, held->weights);
+    cn_err err = cn_session_allocate(&held->weights, held->total);
 
+    if (!err)
+        err = cn_session_change(session, held->weights);
     if (err)
         return err;
     cn_row_add(&held->residual, 0, held->total, held->weights);

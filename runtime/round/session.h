@@ -61,6 +61,15 @@ struct cn_session_counts {
 
 struct cn_reducer;
 
+#define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // session_step.c names them
+
+// A step whose gradients are reduced over the group.
+struct cn_reduced_step {
+    uint64_t epoch; // 0: there is none
+    uint32_t round, step;
+    float votes[CN_STEP_VOTES]; // their sums; of one that is applied
+};
+
 struct cn_session {
     struct cn_session_config config;
     struct cn_onnx *onnx;
@@ -86,6 +95,12 @@ struct cn_session {
     char phase[CN_NAME_SIZE];          // of the job, as of the plan
     uint64_t saved_ms;                 // when the checkpoint was last saved
     bool disk_full;                    // said so already
+    double busy_ms;                    // computing a step, a moving average
+    // The trainer holds the sums of this step's gradients, apart from the weights: the votes did
+    // not come, so it is not known whether another member has applied them (recovery.h).
+    struct cn_reduced_step pending;
+    struct cn_reduced_step applied; // the last one
+    struct cn_buffer part;          // of another member's state, from a transfer that was cut
     // Steps of the round that the group trained since the state that is held here, and their sums.
     uint32_t ahead;
     struct cn_session_counts since;
@@ -172,20 +187,28 @@ struct cn_step_flags {
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
                        struct cn_step_flags *flags);
 
+// The epoch whose sums of the next step are held; that of the last step of the held state. 0: none.
+uint64_t cn_session_holds(const struct cn_session *session);
+uint64_t cn_session_applied(const struct cn_session *session);
+
+// Ends the step whose sums are held as the members did that saw these votes, or forgets it.
+cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES]);
+cn_err cn_session_drop_sums(struct cn_session *session);
+
 bool cn_session_round_done(const struct cn_session *session);
 
 // Steps of the round that the group has done; those in the held state may be fewer on a member that
 // looks on.
 uint32_t cn_session_position(const struct cn_session *session);
 
-// Encodes the update; afterwards it is in the outbox of every member, durable, and the same
+// Encodes the update; afterwards it is in the outbox of every member, secured, and the same
 // everywhere. CN_EDIGEST on a member whose frame is not that of rank 0: it must heal from another
 // member.
 cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective);
 
-// Makes the outbox durable on every member and returns when it is. A frame may be sent only then:
-// any member can bring it back after a power cut. Waits for room on a full disk, until stopped:
-// CN_ECANCELED.
+// Makes the outbox durable on every member whose disk takes it and returns when it is on one. A
+// frame may be sent only then: a power cut cannot lose it. Waits for room while all disks are full,
+// until stopped: CN_ECANCELED.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
 
 // The outcome of the outbox. The residual takes all of the change where nothing of it counts, and

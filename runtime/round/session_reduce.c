@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 
 #define WAIT_MS 1000
@@ -93,6 +94,37 @@ struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, floa
                                        .fingerprint = fingerprint};
 }
 
+cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_call *call,
+                       struct cn_work *work)
+{
+    cn_err err = cn_queue_post(reducer->queue, call, work);
+
+    if (!err)
+        reducer->newest = *work;
+    return err;
+}
+
+// This board's piece of a bucket, over its shards and then over the replicas.
+static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, struct reducer_call *next)
+{
+    const struct cn_step_plan *plan = reducer->shares;
+    struct cn_collective_call call =
+        cn_reducer_call(reducer, reducer->data, next->count, bucket + 1);
+    size_t first;
+    cn_err err;
+
+    call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    call.set = &plan->together;
+    err = cn_reducer_post(reducer, &call, &next->work);
+    if (err || plan->alike.size < 2)
+        return err;
+    call.kind = CN_COLLECTIVE_ALL_REDUCE;
+    call.set = &plan->alike;
+    call.count = cn_reduce_share(next->count, plan->shards, plan->shard, &first);
+    call.data = reducer->data + first;
+    return cn_reducer_post(reducer, &call, &next->work);
+}
+
 // One call for the buckets that are taken and not posted; they lie behind each other.
 static void post(struct cn_reducer *reducer)
 {
@@ -103,7 +135,8 @@ static void post(struct cn_reducer *reducer)
     for (uint32_t i = reducer->first; i < reducer->told; i++)
         next->count += cn_trainer_bucket_words(reducer->trainer, i);
     call = cn_reducer_call(reducer, reducer->data, next->count, reducer->first + 1);
-    reducer->err = cn_queue_post(reducer->queue, &call, &next->work);
+    reducer->err = reducer->shares ? post_shared(reducer, reducer->first, next)
+                                   : cn_reducer_post(reducer, &call, &next->work);
     if (reducer->err)
         return;
     reducer->posted++;
@@ -121,19 +154,21 @@ static void take(void *context, uint32_t bucket, float *data, size_t count)
     if (reducer->first == bucket)
         reducer->data = data;
     reducer->told = bucket + 1;
-    if (last || !reducer->posted || reducer->told - reducer->first >= reducer->choice.window)
+    if (last || !reducer->posted || reducer->shares ||
+        reducer->told - reducer->first >= reducer->choice.window)
         post(reducer);
 }
 
 void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink)
 {
     reducer->told = reducer->first = reducer->posted = 0;
+    reducer->newest = (struct cn_work){0};
     reducer->err = CN_OK;
     *sink = (struct cn_trainer_sink){.ready = take, .context = reducer};
 }
 
 // A call that makes no progress is ended by the port, so this ends.
-static cn_err wait_for(struct cn_reducer *reducer, struct cn_work work)
+cn_err cn_reducer_wait(struct cn_reducer *reducer, struct cn_work work)
 {
     cn_err err;
 
@@ -168,7 +203,7 @@ cn_err cn_reducer_finish(struct cn_reducer *reducer)
     if (!err)
         err = reducer->err;
     if (!err && reducer->posted)
-        err = wait_for(reducer, reducer->calls[reducer->posted - 1].work);
+        err = cn_reducer_wait(reducer, reducer->calls[reducer->posted - 1].work);
     if (err)
         cn_reducer_cancel(reducer);
     return err;
@@ -176,11 +211,10 @@ cn_err cn_reducer_finish(struct cn_reducer *reducer)
 
 void cn_reducer_cancel(struct cn_reducer *reducer)
 {
-    if (!reducer->posted)
+    if (!reducer->newest.number)
         return;
     reducer->collective->ops->cancel(reducer->collective);
-    (void)wait_for(reducer,
-                   reducer->calls[reducer->posted - 1].work); // how it ended is known already
+    (void)cn_reducer_wait(reducer, reducer->newest); // how it ended is known already
 }
 
 void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *times)

@@ -43,13 +43,15 @@ struct cn_reducer {
     bool measured;                  // rank 0 chooses the buckets from what calls take
     struct cn_bucket_choice choice;
     enum cn_number wire;
+    const struct cn_step_plan *shares; // of a step with shards; NULL: all reduce all
     struct cn_bucket_tuner tuner;
 
     // Of this step.
     uint32_t told;  // buckets that were taken
     uint32_t first; // the first of them that is not posted; its gradients begin at data
     float *data;
-    uint32_t posted; // calls
+    uint32_t posted;       // calls that bring gradients of this board's
+    struct cn_work newest; // number 0: none
     struct reducer_call {
         struct cn_work work;
         size_t count; // values
@@ -68,6 +70,13 @@ void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink);
 
 // Hands over what the trainer did not tell of, and returns when all gradients are reduced.
 cn_err cn_reducer_finish(struct cn_reducer *reducer);
+
+// Hands over any other call of a step.
+cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_call *call,
+                       struct cn_work *work);
+
+// Returns when a call that was handed over has ended, and how.
+cn_err cn_reducer_wait(struct cn_reducer *reducer, struct cn_work work);
 
 // Ends the collective and returns when nothing uses the gradients any more.
 void cn_reducer_cancel(struct cn_reducer *reducer);

@@ -425,7 +425,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
         return err;
     sets->train = train;
     assign(session, train, shards);
-    if (shares || shards > 1)
+    if (shares || shards > 1 || session->state_shards > 1)
         err = cn_session_take_share(session);
     if (err)
         return err;

@@ -7,21 +7,27 @@
 #include "runtime/base/log.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
 #define STORE_MS 5000 // between two states that are gathered and stored
 
-enum fingerprint { GRADIENT = 0x73680001, REPLICAS, CLIPPED, WEIGHTS, OPTIMIZER, SECOND };
+enum fingerprint { CLIPPED = 0x73680001, WEIGHTS, OPTIMIZER, SECOND, BUCKET };
 
 bool cn_session_is_sharded(const struct cn_session *session)
 {
     return session->plan.shards > 1;
 }
 
+static bool has_stage(const struct cn_session *session, uint32_t stage)
+{
+    return cn_session_is_sharded(session) && cn_trainer_stage(session->trainer) >= stage;
+}
+
 static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind,
-                  const struct cn_set *set, float *data, size_t count, enum fingerprint what)
+                  const struct cn_set *set, void *data, size_t count, enum fingerprint what)
 {
     const struct cn_collective_call call = {
         .kind = kind, .set = set, .data = data, .count = count, .fingerprint = what};
@@ -29,66 +35,214 @@ static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind
     return collective->ops->run(collective, &call);
 }
 
-static void own_share(const struct cn_session *session, size_t *first, size_t *count)
+// The piece of a bucket, which begins at first, that is this board's.
+static struct cn_trainer_piece own_piece(const struct cn_session *session, uint32_t bucket,
+                                         size_t first, uint32_t shards)
 {
-    *count = cn_reduce_share(cn_trainer_gradient_words(session->trainer), session->plan.shards,
-                             session->plan.shard, first);
+    struct cn_trainer_piece piece;
+    uint32_t shard = session->plan.trains ? session->plan.shard : 0;
+
+    piece.count = cn_reduce_share(cn_trainer_bucket_words(session->trainer, bucket), shards, shard,
+                                  &piece.first);
+    piece.first += first;
+    return piece;
 }
 
 // --- a step ---
 
-cn_err cn_session_reduce_share(struct cn_session *session, struct cn_collective *collective,
-                               float *gradients, bool *finite)
+static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t bucket,
+                             float *data, size_t count, uint64_t *ticket)
 {
-    const struct cn_step_plan *plan = &session->plan;
-    size_t total = cn_trainer_gradient_words(session->trainer), first, count;
+    struct cn_session *session = context;
+    struct cn_reducer *reducer = session->reducer;
+    struct cn_collective_call call = cn_reducer_call(reducer, data, count, BUCKET + bucket);
+    struct cn_work work;
     cn_err err;
 
-    own_share(session, &first, &count);
-    err =
-        run(collective, CN_COLLECTIVE_REDUCE_SCATTER, &plan->together, gradients, total, GRADIENT);
-    if (!err && plan->alike.size > 1)
-        err = run(collective, CN_COLLECTIVE_ALL_REDUCE, &plan->alike, gradients + first, count,
-                  REPLICAS);
-    if (err)
-        return err;
-    *finite = true;
-    for (size_t i = first; i < first + count; i++)
-        *finite &= isfinite(gradients[i]) != 0;
-    if (session->config.job->rules.clip > 0) // its norm is that of the whole gradient
-        return run(collective, CN_COLLECTIVE_ALL_GATHER, &plan->together, gradients, total,
-                   CLIPPED);
-    memset(gradients, 0, first * sizeof(float)); // partial sums, which the optimizer must not check
-    memset(gradients + first + count, 0, (total - first - count) * sizeof(float));
-    return CN_OK;
+    *ticket = 0;
+    if (kind == CN_EXCHANGE_REPLICAS && session->plan.alike.size < 2)
+        return CN_OK;
+    call.set = kind == CN_EXCHANGE_REPLICAS ? &session->plan.alike : &session->plan.together;
+    if (kind == CN_EXCHANGE_REDUCE)
+        call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    if (kind == CN_EXCHANGE_GATHER) {
+        call.kind = CN_COLLECTIVE_ALL_GATHER;
+        call.wire = CN_FLOAT32; // all members have the same weights to the bit
+    }
+    err = cn_reducer_post(reducer, &call, &work);
+    *ticket = work.number;
+    return err;
 }
 
-// The values of a row that this board has are sent, the others come.
-static cn_err gather_row(struct cn_session *session, struct cn_collective *collective, float *row,
-                         float *in_order, enum fingerprint what)
+static cn_err end_exchange(void *context, uint64_t ticket)
 {
+    struct cn_session *session = context;
+
+    return ticket ? cn_reducer_wait(session->reducer, (struct cn_work){ticket}) : CN_OK;
+}
+
+// Members that have fewer micro-batches than others take part in the exchange of all.
+static uint32_t passes_of(const struct cn_session *session)
+{
+    uint32_t most = session->plan.micro;
+
+    for (uint32_t p = 0; p < session->plan.train.size; p++)
+        most = session->micro[p] > most ? session->micro[p] : most;
+    return most;
+}
+
+bool cn_session_shares_gradients(const struct cn_session *session)
+{
+    return session->plan.trains && has_stage(session, 2);
+}
+
+cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
+                                    struct cn_metrics *metrics)
+{
+    const struct cn_trainer_exchange exchange = {begin_exchange, end_exchange, session};
+    uint32_t passes = passes_of(session);
+    cn_err err = session->reducer ? CN_OK : CN_EINVAL, diverged = CN_OK;
+
+    for (uint32_t i = 0; !err && i < passes; i++) {
+        const struct cn_batch *batch = NULL;
+
+        if (i < session->plan.micro) {
+            batch = cn_reader_take(session->reader, first + i);
+            cn_trainer_draw(session->trainer, ((first + i) * CN_GROUP_MAX + session->seat) *
+                                                  session->config.job->batch);
+        }
+        err = cn_trainer_accumulate_shared(session->trainer, batch, metrics, &exchange,
+                                           i + 1 == passes);
+        if (err == CN_EDIVERGED) { // the others wait for this board's part of the next
+            diverged = err;
+            err = CN_OK;
+        }
+    }
+    return err ? err : diverged;
+}
+
+static bool is_finite(const float *values, size_t count)
+{
+    bool finite = true;
+
+    for (size_t i = 0; i < count; i++)
+        finite &= isfinite(values[i]) != 0;
+    return finite;
+}
+
+// Stage 1: the sums of the other pieces are partial, and the optimizer must not check them. The
+// norm of clipping is that of the whole gradient.
+static cn_err complete_gradient(struct cn_session *session, struct cn_collective *collective,
+                                bool *finite)
+{
+    bool clips = session->config.job->rules.clip > 0;
+    float *gradients;
+    size_t first = 0;
+    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
+
+    for (uint32_t b = 0; !err && b < cn_trainer_bucket_count(session->trainer); b++) {
+        size_t words = cn_trainer_bucket_words(session->trainer, b);
+        struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
+        size_t end = own.first + own.count;
+
+        *finite &= is_finite(gradients + own.first, own.count);
+        if (clips) {
+            err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together,
+                      gradients + first, words, CLIPPED);
+        } else {
+            memset(gradients + first, 0, (own.first - first) * sizeof(float));
+            memset(gradients + end, 0, (first + words - end) * sizeof(float));
+        }
+        first += words;
+    }
+    return err;
+}
+
+cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *collective,
+                              bool *finite)
+{
+    float *share;
+    size_t count;
     cn_err err;
 
-    cn_trainer_to_gradient_order(session->trainer, row, in_order);
-    err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, in_order,
-              cn_trainer_gradient_words(session->trainer), what);
+    *finite = true;
+    if (!has_stage(session, 2))
+        return complete_gradient(session, collective, finite);
+    err = cn_trainer_share(session->trainer, &share, &count);
     if (!err)
-        cn_trainer_from_gradient_order(session->trainer, in_order, row);
+        *finite = is_finite(share, count);
+    return err;
+}
+
+// Each shard's sum of squares, added in the order of the shards: the same norm on all members.
+static cn_err clip(struct cn_session *session, struct cn_collective *collective, double weight)
+{
+    uint64_t bits[CN_GROUP_MAX] = {0};
+    double squares, sum = 0;
+    const struct cn_step_plan *plan = &session->plan;
+    struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                      .type = CN_INT64,
+                                      .set = &plan->together,
+                                      .data = bits,
+                                      .count = plan->shards,
+                                      .fingerprint = CLIPPED};
+    cn_err err = cn_trainer_share_squares(session->trainer, weight, &squares);
+
+    memcpy(&bits[plan->shard], &squares, sizeof(squares));
+    if (!err)
+        err = collective->ops->run(collective, &call);
+    if (err)
+        return err;
+    for (uint32_t s = 0; s < plan->shards; s++) {
+        memcpy(&squares, &bits[s], sizeof(squares));
+        sum += squares;
+    }
+    return cn_trainer_share_clip(session->trainer, weight, sum);
+}
+
+cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *collective,
+                             double weight)
+{
+    if (!has_stage(session, 2) || !(session->config.job->rules.clip > 0))
+        return CN_OK;
+    return clip(session, collective, weight > 0 ? weight : 1);
+}
+
+// The values of a row that this board has are sent, the others come. room is for a bucket.
+static cn_err gather_row(struct cn_session *session, struct cn_collective *collective, float *row,
+                         float *room, enum fingerprint what)
+{
+    const struct cn_trainer *trainer = session->trainer;
+    size_t first = 0;
+    cn_err err = CN_OK;
+
+    for (uint32_t b = 0; !err && b < cn_trainer_bucket_count(trainer); b++) {
+        size_t words = cn_trainer_bucket_words(trainer, b);
+        struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
+
+        cn_trainer_to_gradient_order(trainer, row, own.first, own.count, room + own.first - first);
+        err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, room, words, what);
+        if (!err)
+            cn_trainer_from_gradient_order(trainer, room, first, words, row);
+        first += words;
+    }
     return err;
 }
 
 // The gradients' memory is free now, and is cleared for the next step.
 cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collective *collective)
 {
-    float *weights, *gradients;
-    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
-    cn_err returned;
+    float *weights, *room;
+    cn_err err, returned;
 
+    if (has_stage(session, 3))
+        return CN_OK; // they are brought when they are needed
+    err = cn_trainer_lend_bucket(session->trainer, &room);
     if (!err)
         err = cn_trainer_share_weights(session->trainer, &weights);
     if (err)
         return err;
-    err = gather_row(session, collective, weights, gradients, WEIGHTS);
+    err = gather_row(session, collective, weights, room, WEIGHTS);
     returned = cn_trainer_return_weights(session->trainer);
     if (!err)
         err = returned;
@@ -114,16 +268,16 @@ static cn_err gather_array(struct cn_session *session, struct cn_collective *col
                            cn_err (*get)(struct cn_trainer *trainer, float *row),
                            enum fingerprint what, float **fresh)
 {
-    float *in_order = NULL;
+    float *room;
     cn_err err = cn_session_allocate(fresh, session->held.total);
 
     if (!err)
-        err = cn_session_allocate(&in_order, cn_trainer_gradient_words(session->trainer));
-    if (!err)
         err = get(session->trainer, *fresh);
-    if (!err)
-        err = gather_row(session, collective, *fresh, in_order, what);
-    free(in_order);
+    if (!err && (what != WEIGHTS || has_stage(session, 3))) {
+        err = cn_trainer_lend_bucket(session->trainer, &room);
+        if (!err)
+            err = gather_row(session, collective, *fresh, room, what);
+    }
     return err;
 }
 
@@ -137,22 +291,24 @@ static void replace(float **old, float *fresh)
 cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_checkpoint *held = &session->held;
-    float *first = NULL, *second = NULL;
+    float *first = NULL, *second = NULL, *weights = NULL;
     cn_err err = gather_array(session, collective, cn_trainer_get_optimizer, OPTIMIZER, &first);
 
     if (!err && cn_trainer_has_second(session->trainer))
         err = gather_array(session, collective, cn_trainer_get_second, SECOND, &second);
     if (!err)
-        err = cn_session_allocate(&held->weights, held->total);
+        err = gather_array(session, collective, cn_trainer_get_weights, WEIGHTS, &weights);
     if (!err)
-        err = cn_trainer_get_weights(session->trainer, held->weights);
+        err = cn_trainer_discard(session->trainer);
     if (err) {
         free(first);
         free(second);
+        free(weights);
         return err;
     }
     replace(&held->optimizer, first);
     replace(&held->second, second);
+    replace(&held->weights, weights);
     if (second)
         held->updates = cn_trainer_updates(session->trainer);
     session->let_go = false;
@@ -160,7 +316,40 @@ cn_err cn_session_gather(struct cn_session *session, struct cn_collective *colle
     return CN_OK;
 }
 
-// The state is on this board's disk: its arrays of the optimizer need not be in memory, too.
+cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective *collective)
+{
+    float *weights = NULL;
+    cn_err err;
+
+    if (!has_stage(session, 3) || !session->plan.trains)
+        return CN_OK;
+    if (!session->ahead)
+        return cn_session_recall(session);
+    err = gather_array(session, collective, cn_trainer_get_weights, WEIGHTS, &weights);
+    if (!err)
+        err = cn_trainer_discard(session->trainer);
+    if (err) {
+        free(weights);
+        return err;
+    }
+    replace(&session->held.weights, weights);
+    return CN_OK;
+}
+
+cn_err cn_session_get_weights(struct cn_session *session, float *to)
+{
+    const float *held = session->held.weights;
+
+    if (!has_stage(session, 3))
+        return cn_trainer_get_weights(session->trainer, to);
+    if (!held)
+        return CN_EINVAL;
+    if (to != held)
+        memcpy(to, held, session->held.total * sizeof(*to));
+    return CN_OK;
+}
+
+// The state is on this board's disk: what the trainer has of it need not be in memory, too.
 static cn_err store_and_let_go(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
@@ -173,6 +362,7 @@ static cn_err store_and_let_go(struct cn_session *session)
         return err;
     replace(&held->optimizer, NULL);
     replace(&held->second, NULL);
+    replace(&held->weights, NULL);
     session->let_go = true;
     return CN_OK;
 }
@@ -221,33 +411,45 @@ cn_err cn_session_recall(struct cn_session *session)
     }
     replace(&session->held.optimizer, stored.optimizer);
     replace(&session->held.second, stored.second);
-    stored.optimizer = stored.second = NULL;
+    replace(&session->held.weights, stored.weights);
+    stored.optimizer = stored.second = stored.weights = NULL;
     cn_checkpoint_deinit(&stored);
     session->let_go = false;
     return CN_OK;
+}
+
+static cn_err set_share(struct cn_session *session, uint32_t shards)
+{
+    struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
+    uint32_t count = shards > 1 ? cn_trainer_bucket_count(session->trainer) : 1;
+    size_t first = 0;
+
+    pieces[0] = (struct cn_trainer_piece){0, cn_trainer_gradient_words(session->trainer)};
+    for (uint32_t b = 0; shards > 1 && b < count; b++) {
+        pieces[b] = own_piece(session, b, first, shards);
+        first += cn_trainer_bucket_words(session->trainer, b);
+    }
+    return cn_trainer_set_share(session->trainer, pieces, count);
 }
 
 cn_err cn_session_take_share(struct cn_session *session)
 {
     const struct cn_step_plan *plan = &session->plan;
     uint32_t shards = plan->trains ? plan->shards : 1;
-    size_t first, count, total;
     cn_err err = cn_session_recall(session);
 
     if (!err && session->state_shards != shards)
         err = cn_session_reopen_trainer(session, shards);
-    if (err)
-        return err;
-    total = cn_trainer_gradient_words(session->trainer);
-    count = cn_reduce_share(total, shards, plan->trains ? plan->shard : 0, &first);
-    err = cn_trainer_set_share(session->trainer, first, count);
+    if (!err)
+        err = set_share(session, shards);
     if (!err)
         err = cn_session_load_trainer(session);
     if (err || shards == 1)
         return err;
     cn_log(CN_LOG_INFO, "session",
-           "shard %u of %u: %llu bytes of the optimizer's state, values %zu to %zu of %zu",
+           "shard %u of %u: %llu bytes of the optimizer's state, stage %u, %llu bytes in all",
            plan->shard + 1, shards, (unsigned long long)cn_trainer_state_memory(session->trainer),
-           first, first + count, total);
+           cn_trainer_stage(session->trainer),
+           (unsigned long long)cn_trainer_memory(session->trainer));
     return store_and_let_go(session);
 }

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
@@ -45,9 +46,7 @@ static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sin
     return err;
 }
 
-// finite is false when a sum of a share is not; who has all sums finds that out by itself.
-static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective,
-                               bool *finite)
+static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_collective_call call = {
         .kind = CN_COLLECTIVE_ALL_REDUCE,
@@ -63,8 +62,6 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
     err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    if (cn_session_is_sharded(session))
-        return cn_session_reduce_share(session, collective, gradients, finite);
     call.data = gradients;
     call.wire = session->reducer ? session->reducer->wire : CN_FLOAT32;
     return collective->ops->run(collective, &call);
@@ -120,6 +117,7 @@ enum vote {
 };
 
 #define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
+_Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
 
 // Buckets are whole kibibytes, which a float holds exactly up to 16 GiB.
 static void choose_buckets(struct cn_session *session, const struct cn_step_times *times,
@@ -143,7 +141,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     sums[ABANDON] = flags->abandon ? 1 : 0;
     sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
-    if (reducer && rank == 0 && session->plan.trains)
+    if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
         choose_buckets(session, times, sums);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
     sums[COMPUTED + size + rank] = cn_slow_pack(session->slow);
@@ -158,14 +156,25 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
 }
 
+// Shares are no sums of a step: who has one cannot end it alone.
+static void note_sums(struct cn_session *session)
+{
+    if (session->reducer && session->plan.trains && !cn_session_is_sharded(session))
+        session->pending = (struct cn_reduced_step){.epoch = session->held.epoch,
+                                                    .round = session->held.round,
+                                                    .step = session->held.step + 1};
+}
+
 // The sums of a step that this member takes part in. A member whose loss is not finite still does:
 // its vote says so.
 static cn_err reduce_step(struct cn_session *session, struct cn_collective *collective,
                           struct cn_step_flags *flags, struct cn_step_times *times,
                           float sums[VOTES])
 {
-    bool overlaps = session->reducer && cn_trainer_bucket_count(session->trainer) > 1 &&
-                    session->plan.trains && !cn_session_is_sharded(session);
+    bool shared = cn_session_shares_gradients(session);
+    bool sharded = session->plan.trains && cn_session_is_sharded(session);
+    bool overlaps = session->reducer && session->plan.trains && !shared &&
+                    (sharded || cn_trainer_bucket_count(session->trainer) > 1);
     bool finite = true;
     struct cn_metrics metrics = {0};
     struct cn_trainer_sink sink;
@@ -173,17 +182,22 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
 
     if (session->reducer) {
         session->reducer->set = session->plan.whole ? NULL : &session->plan.train;
+        session->reducer->shares = sharded ? &session->plan : NULL;
         cn_reducer_begin(session->reducer, &sink);
     }
-    local = accumulate(session, overlaps ? &sink : NULL, &metrics);
+    local = shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
+                   : accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
     if (local && local != CN_EDIVERGED) {
-        if (overlaps)
+        if (session->reducer)
             cn_reducer_cancel(session->reducer);
         return local;
     }
-    err = overlaps ? cn_reducer_finish(session->reducer)
-                   : reduce_gradients(session, collective, &finite);
+    err = overlaps  ? cn_reducer_finish(session->reducer)
+          : !shared ? reduce_gradients(session, collective)
+                    : CN_OK;
+    if (!err && sharded)
+        err = cn_session_check_share(session, collective, &finite);
     times->reduced = cn_platform_now_us();
     if (err)
         return err;
@@ -191,6 +205,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
     sums[WEIGHT] = (float)metrics.weight;
     sums[LOSS] = local ? 0 : (float)metrics.loss;
     sums[DIVERGED] = local || !finite ? 1 : 0;
+    note_sums(session);
     return vote(session, collective, flags, times, sums);
 }
 
@@ -213,6 +228,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     follow(&split->compute_ms, own + 1e-3 * (double)(times->applied - times->voted));
     follow(&split->wait_ms, slowest);
     follow(&split->wire_ms, rest - slowest);
+    follow(&session->busy_ms, own);
     follow(&session->step_s, 1e-6 * (double)(times->applied - times->begun));
 }
 
@@ -235,10 +251,72 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
 
     if (!session->plan.trains)
         return CN_OK;
-    err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES], (double)sums[WEIGHT]);
+    err = cn_session_clip_share(session, collective, (double)sums[WEIGHT]);
+    if (!err)
+        err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
+                                        (double)sums[WEIGHT]);
     if (!err && cn_session_is_sharded(session))
         err = cn_session_gather_weights(session, collective);
     return err;
+}
+
+// Nothing of the step stays.
+static cn_err drop(struct cn_session *session, cn_err err)
+{
+    cn_err discarded;
+
+    if (err == CN_EDIVERGED)
+        name_fault(session);
+    session->pending = (struct cn_reduced_step){0};
+    discarded = cn_trainer_discard(session->trainer);
+    return err ? err : discarded;
+}
+
+// What every member does with a step that all have voted for.
+static cn_err commit(struct cn_session *session, struct cn_collective *collective, uint64_t epoch,
+                     const float sums[VOTES])
+{
+    cn_err err = apply(session, collective, sums);
+
+    if (err)
+        return drop(session, err);
+    session->pending = (struct cn_reduced_step){0};
+    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
+    cn_session_balance(session, sums + COMPUTED);
+    session->applied = (struct cn_reduced_step){
+        .epoch = epoch, .round = session->held.round, .step = session->held.step};
+    memcpy(session->applied.votes, sums, VOTES * sizeof(float));
+    return CN_OK;
+}
+
+static uint64_t epoch_of(const struct cn_session *session, const struct cn_reduced_step *step,
+                         uint32_t number)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    return held->phase == CN_PHASE_TRAIN && step->round == held->round && step->step == number
+               ? step->epoch
+               : 0;
+}
+
+uint64_t cn_session_holds(const struct cn_session *session)
+{
+    return epoch_of(session, &session->pending, session->held.step + 1);
+}
+
+uint64_t cn_session_applied(const struct cn_session *session)
+{
+    return epoch_of(session, &session->applied, session->held.step);
+}
+
+cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES])
+{
+    return commit(session, NULL, session->pending.epoch, votes);
+}
+
+cn_err cn_session_drop_sums(struct cn_session *session)
+{
+    return session->pending.epoch ? drop(session, CN_OK) : CN_OK;
 }
 
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
@@ -247,23 +325,19 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     struct cn_step_times times = {0};
     float sums[VOTES] = {0};
     cn_err err = cn_session_place(session, collective);
-    cn_err discarded;
 
     times.begun = cn_platform_now_us();
     if (!err)
         err = reduce_step(session, collective, flags, &times, sums);
-    if (!err && !flags->abandon)
-        err = apply(session, collective, sums);
-    if (err || flags->abandon) {
-        if (err == CN_EDIVERGED)
-            name_fault(session);
-        discarded = cn_trainer_discard(session->trainer);
-        return err ? err : discarded;
-    }
+    if (err && err != CN_EDIVERGED && session->pending.epoch)
+        return err; // without the votes nobody here knows whether another member has applied it
+    if (err || flags->abandon)
+        return drop(session, err);
+    err = commit(session, collective, session->held.epoch, sums);
+    if (err)
+        return err;
     times.applied = cn_platform_now_us();
-    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     note_times(session, &times, sums);
-    cn_session_balance(session, sums + COMPUTED);
     if (sums[TRACED] > 0)
         err = cn_session_trace(session, &times);
     if (err)

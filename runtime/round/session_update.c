@@ -275,7 +275,7 @@ cn_err cn_session_change(struct cn_session *session, float *to)
 {
     const struct cn_checkpoint *held = &session->held;
     const struct cn_layout *layout = session->layout;
-    cn_err err = cn_trainer_get_weights(session->trainer, to);
+    cn_err err = cn_session_get_weights(session, to);
 
     if (err)
         return err;

@@ -195,8 +195,9 @@ static cn_err publish_model(struct cn_session *session)
     return err;
 }
 
-// The trainer measures a version with the statistics that this group would use.
-static cn_err set_measured(struct cn_session *session, const float *values)
+// A version is measured with the statistics that this group would use.
+static cn_err measure_version(struct cn_session *session, struct cn_collective *collective,
+                              const float *values, float kept[3])
 {
     size_t size = session->layout->total * sizeof(float);
     float *local = malloc(size + 1);
@@ -206,7 +207,9 @@ static cn_err set_measured(struct cn_session *session, const float *values)
         return CN_ENOMEM;
     memcpy(local, values, size);
     cn_session_localize(session, local);
-    err = cn_trainer_set_weights(session->trainer, local);
+    err = cn_trainer_lend_weights(session->trainer, local);
+    if (!err)
+        err = measure(session, collective, kept);
     free(local);
     return err;
 }
@@ -224,9 +227,7 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         return CN_ENOMEM;
     err = decode_version(session, version, values, &header);
     if (!err)
-        err = set_measured(session, values);
-    if (!err)
-        err = measure(session, collective, sums);
+        err = measure_version(session, collective, values, sums);
     if (err) {
         free(values);
         return err;

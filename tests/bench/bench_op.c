@@ -2,6 +2,7 @@
 //
 // Prints GF/s of one thread for products, and for convolutions of a batch of 32: forward, gradient
 // for the input, gradient for the weights. The best of many runs.
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,9 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-// Seconds of the best run of one call whose operands have that many words.
-static double time_call(struct cn_call call, const size_t *words)
+// Seconds of the best run of one call whose operands have that many words; those of the first and
+// of the last are all samples' unless it is the gradient of a weight, which the first two are.
+static double time_call(struct cn_call call, const size_t *words, bool weight)
 {
     const struct cn_compute_ops *ops = &cn_compute_cpu;
     struct cn_compute_config config = {.threads = 1};
@@ -35,6 +37,8 @@ static double time_call(struct cn_call call, const size_t *words)
 
     for (int i = 0; i < 3; i++) {
         *operands[i] = (struct cn_operand){.arena = CN_ARENA_ACTIVATIONS, .offset = at};
+        if (i == 0 || i == (weight ? 1 : 2))
+            operands[i]->stride = words[i] / SAMPLES;
         at += (words[i] + 15) / 16 * 16;
     }
     if (ops->open(&config, &device) || ops->query(device, &call, SAMPLES, &workspace))
@@ -84,7 +88,7 @@ static void bench_conv(const char *part, uint32_t in, uint32_t out, uint32_t gro
     printf("%-32s", name);
     for (int i = 0; i < 3; i++) {
         call.op = ops[i];
-        printf(" %7.1f", work / time_call(call, words[i]) * 1e-9);
+        printf(" %7.1f", work / time_call(call, words[i], i == 2) * 1e-9);
     }
     printf("\n");
 }
@@ -103,16 +107,16 @@ static void bench_matmul(const char *part, size_t rows, size_t inner, size_t col
     snprintf(name, sizeof(name), "matmul %zux%zux%zu", rows * SAMPLES, inner, cols);
     if (!strstr(name, part))
         return;
-    printf("%-32s %7.1f", name, work / time_call(call, forward));
+    printf("%-32s %7.1f", name, work / time_call(call, forward, false));
     call.matmul = (struct cn_matmul){.rows = rows, .inner = cols, .cols = inner, .alpha = 1};
-    printf(" %7.1f", work / time_call(call, input));
+    printf(" %7.1f", work / time_call(call, input, false));
     call.matmul = (struct cn_matmul){.rows = cols,
                                      .inner = rows,
                                      .cols = inner,
                                      .transpose_a = true,
                                      .inner_batched = true,
                                      .alpha = 1};
-    printf(" %7.1f\n", work / time_call(call, weight));
+    printf(" %7.1f\n", work / time_call(call, weight, true));
 }
 
 int main(int argument_count, char **arguments)

@@ -195,6 +195,18 @@ static void communicators_that_do_not_form_are_given_up(void **state)
     assert_int_equal(counts.aborts, RANKS);
 }
 
+// Each alone is in time, the group's and its child's one after the other are not.
+static void all_communicators_together_have_one_deadline(void **state)
+{
+    struct fake_nccl_plan plan = {.form_ms = 250, .newer_version_rank = -1};
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    expect_no_nccl(&fixture, CN_ENOTSUP);
+    assert_int_equal(fake_nccl_counts().aborts, fake_nccl_counts().comms);
+}
+
 static void reduce_once(struct rank *rank)
 {
     rank->err = cn_all_reduce(rank->collective, CN_REDUCE_SUM, rank->data, COUNT);
@@ -388,6 +400,7 @@ int main(void)
         cmocka_unit_test(one_member_without_it_keeps_all_from_it),
         cmocka_unit_test(another_version_keeps_all_from_it),
         cmocka_unit_test(communicators_that_do_not_form_are_given_up),
+        cmocka_unit_test(all_communicators_together_have_one_deadline),
         cmocka_unit_test(a_remote_error_is_a_lost_peer),
         cmocka_unit_test(a_member_that_is_gone_ends_the_sum),
         cmocka_unit_test(a_sum_that_stands_still_is_a_timeout),

@@ -11,6 +11,7 @@ by their pid; the run directory is removed unless the test failed.
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -37,6 +38,7 @@ JOB = {
     "central": True,
     "held_out": "10 %",
     "model": "digits-cnn.onnx",
+    "loss": "cross_entropy",
     "rejoin": "2 s",
     "form": "10 s",
     "timeout": "10 s",
@@ -46,6 +48,7 @@ JOB = {
     "network": "",
     "group": "",  # more keys of it: ", lan: trusted"
     "host": "127.0.0.1",  # of all processes; not for links
+    "names": False,  # in a Lan: boards know each other by host names
     "link": None,  # values of tests/support/relay.c for a link between each board and the gateway
 }
 
@@ -54,7 +57,7 @@ schema: cairn/job/v1
 name: digits
 model: {model}
 seed: {seed}
-loss: cross_entropy
+loss: {loss}
 data: {{set: digits, scale: 0.0625, mean: 0, held_out: {held_out}}}
 {central}
 train: {{batch: {batch}, local_steps: {local_steps}, learning_rate: {learning_rate}, momentum: {momentum}}}
@@ -227,13 +230,16 @@ class Cluster:
             return ""
         listed = ", ".join(f'{m}: "{self.host_of(m)}:{self.board_ports[m]}"' for m in members)
         return (
-            f'group: {{listen: "{self.host_of(board)}:{self.board_ports[board]}", members: {{{listed}}}, '
+            f'group: {{listen: "{self.listen_of(board)}:{self.board_ports[board]}", members: {{{listed}}}, '
             f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}'
             f'{self.job["group"]}}}'
         )
 
     def host_of(self, _name):
         return self.job["host"]
+
+    def listen_of(self, name):
+        return self.host_of(name)
 
     def enter(self, _name):
         """What comes before the command of a process."""
@@ -320,6 +326,17 @@ class Cluster:
         while self.log(name).count(text) < count:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{name} did not say '{text}' {count} times in {timeout} s")
+            time.sleep(0.01)
+
+    def views(self, name, size):
+        """How often a board was in a group of so many."""
+        return len(re.findall(rf"rank \d+ of {size}\b", self.log(name)))
+
+    def wait_for_view(self, name, size, count=1, timeout=60):
+        deadline = time.monotonic() + timeout
+        while self.views(name, size) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} was not {count} times in a group of {size} within {timeout} s")
             time.sleep(0.01)
 
     # Results

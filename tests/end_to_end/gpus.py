@@ -1,9 +1,9 @@
 """A board with two GPUs is two members of its group, looked after by one process.
 
-    gpus.py BUILD NODE
+    gpus.py BUILD LIBRARIES
 
-NODE is cairn-node on a machine with two GPUs that tests/support/cuda_host.h makes of the host: no GPU is needed,
-and none is tested.
+The GPUs are those that the host plays, with the libraries of tests/support/cuda_host.h: none is needed, and none
+is tested.
 """
 
 import json
@@ -55,17 +55,18 @@ def at_work(cluster, version):
     return len(found) == 2 and all(m["running"] and m["version"] >= version for m in found)
 
 
-def start(cluster, node):
+def start(cluster):
+    with open(cluster.path("board-2.yaml"), "a") as file:
+        file.write("device: cpu\n")
     cluster.start("gateway")
     cluster.start("board-2")
-    cluster.node = node
     cluster.start("board-1")
 
 
-def two_members_train_and_one_that_is_killed_comes_back(build, node):
+def two_members_train_and_one_that_is_killed_comes_back(build):
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         join_board(cluster)
-        start(cluster, node)
+        start(cluster)
         wait_until("both at work", lambda: at_work(cluster, 1))
         found = members(cluster)
         assert [m["board"] for m in found] == ["board-1.0", "board-1.1"], found
@@ -82,11 +83,11 @@ def two_members_train_and_one_that_is_killed_comes_back(build, node):
         return losses(cluster)
 
 
-def both_end_with_their_parent(build, node):
+def both_end_with_their_parent(build):
     for number in signal.SIGTERM, signal.SIGKILL:
         with Cluster(build, GROUP, **{**SETTINGS, "rounds": 1000}) as cluster:
             join_board(cluster)
-            start(cluster, node)
+            start(cluster)
             wait_until("both at work", lambda: at_work(cluster, 1))
             pids = [m["pid"] for m in members(cluster)]
             cluster.signal("board-1", number)
@@ -94,7 +95,7 @@ def both_end_with_their_parent(build, node):
             wait_until("the end of both", lambda: not any(runs(pid) for pid in pids), 30)
 
 
-def bad_lists_are_refused(build, node):
+def bad_lists_are_refused(build):
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         for gpus, line in (("[0, 0]", "gpus: '0' is there twice"),
                            ("[0, -1]", "gpus: '-1'"),
@@ -103,22 +104,23 @@ def bad_lists_are_refused(build, node):
                            ("[0, 2]", "gpus: 'board-1.2' is missing in group.members"),
                            ("[0, 1]\ndevice: cpu", "gpus: device is cpu; expected auto or cuda")):
             join_board(cluster, gpus)
-            result = cluster.command(node, "run", "board-1.yaml", check=False)
+            result = cluster.command(cluster.node, "run", "board-1.yaml", check=False)
             assert result.returncode == 3 and line in result.stderr, (gpus, result)
         join_board(cluster, "5")
         with open(cluster.path("board-1.yaml")) as file:
             alone = "".join(line for line in file if not line.startswith("group:"))
         cluster.write("board-1.yaml", alone.replace("keys/board-1.key", "keys/board-1.0.key")
                       .replace("name: board-1\n", "name: board-1.0\n"))
-        result = cluster.command(node, "run", "board-1.yaml", check=False)
+        result = cluster.command(cluster.node, "run", "board-1.yaml", check=False)
         assert result.returncode == 1, result
         assert "there is no GPU 5: this machine has 2" in result.stderr, result
 
 
-def main(build, node):
+def main(build, libraries):
+    os.environ.update(LD_LIBRARY_PATH=libraries, CAIRN_CUDA_HOST="two")
     for test in (bad_lists_are_refused, two_members_train_and_one_that_is_killed_comes_back, both_end_with_their_parent):
         begun = time.monotonic()
-        said = test(build, node)
+        said = test(build)
         print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{f', {said}' if said else ''}")
 
 

@@ -7,6 +7,8 @@ Wall times are printed, not asserted: tests/unit/test_membership.c asserts them 
 
 import functools
 import os
+import signal
+import sqlite3
 import sys
 import time
 
@@ -16,6 +18,8 @@ FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 # Boards mixed: every board has samples of all digits, so what one that is away knew is not lost with it.
 HASTY = {"rounds": 16, "local_steps": 60, "rejoin": "100 ms", "form": "10 s", "timeout": "60 s", "quorum": 1,
          "mixed": True}
+
+PAIRS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3", "board-4"]}
 
 SCENARIOS = {}
 
@@ -41,18 +45,24 @@ def finish(lan):
     assert len(set(models.values())) == 1, "the boards hold different models"
 
 
+def updates_of(lan, group):
+    """Rounds for which the gateway's ledger has an update of a group."""
+    with sqlite3.connect(f"file:{lan.path('state/gateway/ledger.sqlite')}?mode=ro", uri=True) as ledger:
+        return [row[0] for row in ledger.execute("SELECT round FROM contribution WHERE grp = ? ORDER BY round", (group,))]
+
+
 def be_lost_and_return(lan, victim, lose, back, others):
     """The others go on without the victim, and take it in again. Seconds until they went on."""
-    views = {name: lan.log(name).count("of 3") for name in others}
+    views = {name: lan.views(name, 3) for name in others}
     begun = time.monotonic()
     lose(victim)
     for name in others:
-        lan.wait_for_line(name, "of 3", views[name] + 1)
+        lan.wait_for_view(name, 3, views[name] + 1)
     took = time.monotonic() - begun
-    whole = {name: lan.log(name).count("of 4") for name in others}
+    whole = {name: lan.views(name, 4) for name in others}
     back(victim)
     for name in others:
-        lan.wait_for_line(name, "of 4", whole[name] + 1)
+        lan.wait_for_view(name, 4, whole[name] + 1)
     return took
 
 
@@ -105,9 +115,93 @@ def a_straggler_stays(build):
             time.sleep(0.4)
             lan.thaw("board-2")
             time.sleep(0.2)
-        assert lan.log("board-1").count("of 3") == 0, "a board that answers was thrown out"
+        assert lan.views("board-1", 3) == 0, "a board that answers was thrown out"
         finish(lan)
         assert views  # it formed at all
+
+
+@scenario
+def each_board_freezes(build):
+    """SIGSTOP of each rank in turn, the leader among them."""
+    times = []
+    with Lan(build, FOUR, **{**HASTY, "rounds": 40}) as lan:
+        begin(lan)
+        for victim in lan.boards:
+            others = [name for name in lan.boards if name != victim]
+            times.append(be_lost_and_return(lan, victim, lan.freeze, lan.thaw, others))
+        finish(lan)
+    return f"went on after {', '.join(f'{t:.2f}' for t in times)} s"
+
+
+@scenario
+def a_board_leaves_in_order(build):
+    """It says BYE: a group that would wait a minute for a lost one goes on at once."""
+    with Lan(build, FOUR, **{**HASTY, "rejoin": "60 s"}) as lan:
+        begin(lan)
+        views = lan.views("board-1", 3)
+        begun = time.monotonic()
+        os.kill(lan.pid("board-3"), signal.SIGTERM)
+        lan.wait_for_line("board-1", "of 3; without board-3", views + 1, timeout=20)
+        took = time.monotonic() - begun
+        lan.processes["board-3"].wait(10)
+        lan.start("board-3")
+        lan.wait_for_view("board-1", 4, 2)
+        finish(lan)
+    return f"went on after {took:.2f} s"
+
+
+@scenario
+def fewer_than_min_members_wait(build):
+    with Lan(build, FOUR, **{**HASTY, "timeout": "60 s, min_members: 3"}) as lan:
+        begin(lan)
+        lan.kill("board-2")
+        lan.wait_for_line("board-1", "of 3; without board-2")
+        lan.kill("board-4")
+        for name in ("board-1", "board-3"):
+            lan.wait_for_line(name, "waiting: 2 of group.min_members 3 are there; forming after epoch")
+        versions = lan.log("board-1").count(": held-out")
+        time.sleep(2)
+        assert lan.log("board-1").count(": held-out") == versions, "too few went on"
+        lan.start("board-4")
+        lan.wait_for_line("board-1", "of 3; without board-2", 2)
+        lan.start("board-2")
+        finish(lan)
+
+
+@scenario
+def the_wan_is_down_for_ten_rounds(build):
+    """A group that is cut off from the gateway trains its round to the end, also through a death, and keeps the update."""
+    with Lan(build, PAIRS, **{**HASTY, "rounds": 24, "local_steps": 30, "rejoin": "30 s", "deadline": "2 s"}) as lan:
+        lan.start_all()
+        lan.wait_for_line("board-1", mark(2))
+        lan.split(["board-1", "board-2"])
+        first = lan.status()["version"]
+        lan.wait_for_line("board-1", "the aggregator is not there")
+        while lan.status()["version"] < first + 10:
+            assert lan.processes["gateway"].poll() is None
+            time.sleep(0.2)
+        lan.merge()
+        lan.wait_for_line("board-1", "the aggregator is back")
+        finish(lan)
+        rounds = updates_of(lan, "lab-a")
+        assert len(rounds) == len(set(rounds)), f"two updates of a round: {rounds}"
+        missed = set(range(1, 25)) - set(rounds)
+        assert len(missed) >= 9, f"it was hardly away: {rounds}"
+        assert max(rounds) == 24, f"it did not take part again: {rounds}"
+        assert lan.log("board-1").count("update of") == len(rounds) + lan.log("board-1").count(" late")
+    return f"missed {len(missed)} rounds, {len(rounds)} updates"
+
+
+@scenario
+def a_board_gets_another_address(build):
+    """As by DHCP: the others know it by name, and reach it at the new address."""
+    with Lan(build, FOUR, **{**HASTY, "rounds": 40}, names=True) as lan:
+        begin(lan)
+        views = lan.views("board-1", 4)
+        lan.readdress("board-3", "10.77.0.99")
+        lan.wait_for_view("board-1", 3)
+        lan.wait_for_view("board-1", 4, views + 1)
+        finish(lan)
 
 
 if __name__ == "__main__":

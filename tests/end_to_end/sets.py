@@ -220,7 +220,7 @@ def digest_of(build, groups, disturb=None, **settings):
 
 def state_bytes(log):
     """Of the optimizer, that the trainer of a board has room for."""
-    return int(re.search(r"shard 1 of \d: (\d+) bytes", log).group(1))
+    return int(re.search(r"shard 1 of \d: (\d+) bytes of the optimizer's state", log).group(1))
 
 
 @scenario
@@ -239,6 +239,26 @@ def shards_without_clipping_change_no_bit(build):
     whole, _ = digest_of(build, TWO, **settings)
     shared, _ = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
     assert shared == whole, f"digest {shared}, without shards {whole}"
+
+
+def planned_bytes(log):
+    return int(re.findall(r"shard 1 of \d: .* (\d+) bytes in all", log)[-1])
+
+
+@scenario
+def every_stage_of_shards_changes_no_bit(build):
+    settings = {**SHARDED, "rounds": 3}
+    for more in ("", ", clip: 1", ", keep_optimizer: true"):
+        settings["momentum"] = "0.9, optimizer: adam, weight_decay: 0.01" + more
+        whole, _ = digest_of(build, TWO, **settings)
+        planned = []
+        for stage in (1, 2, 3):
+            extra = f"parallel: {{shard: 2, stage: {stage}}}"
+            shared, log = digest_of(build, TWO, **settings, extra=extra)
+            assert f"stage {stage}, " in log, f"stage {stage} was not taken"
+            assert shared == whole, f"{extra}{more}: digest {shared}, without shards {whole}"
+            planned.append(planned_bytes(log))
+        assert planned[0] > planned[1] > planned[2], planned
 
 
 @scenario

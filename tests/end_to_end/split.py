@@ -48,17 +48,17 @@ def both_parts_finish_a_round_and_one_lineage_stays(build):
         lan.wait_for_line("board-1", "version 2: held-out")
         lan.part(LEFT, RIGHT)
         for name in FOUR["lab"]:
-            lan.wait_for_line(name, "of 2")
+            lan.wait_for_view(name, 2)
         apart = counted(lan)
         gave_up = "another part of the group has delivered it"
         deadline = time.monotonic() + 60
         while not any(lan.log(name).count(gave_up) > 1 for name in FOUR["lab"]):
             assert time.monotonic() < deadline, "no part gave a round up"
             time.sleep(0.05)
-        together = {name: lan.log(name).count("of 4") for name in FOUR["lab"]}
+        together = {name: lan.views(name, 4) for name in FOUR["lab"]}
         lan.join()
         for name, count in together.items():
-            lan.wait_for_line(name, "of 4", count + 1)
+            lan.wait_for_view(name, 4, count + 1)
         merged = counted(lan)
         lan.wait_for_end(180)
         lan.replay()

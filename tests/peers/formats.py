@@ -200,8 +200,8 @@ HALVES = {"residual", "next residual", "change"}
 ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
 MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
-MAY = {"empty": set(), "base": {"optimizer", "residual"}, "train": {"optimizer", "residual"},
-       "send": {"optimizer", "residual"}}
+MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"optimizer", "residual", "second"},
+       "send": {"optimizer", "residual", "second"}}
 CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIIQ32sII32s")
 
 

@@ -5,6 +5,11 @@
 // are the real text, compiled as C; the driver, cuBLASLt and cuDNN are doubles that check what they
 // are told and compute it by plain loops. Work of a stream is done at once, a captured graph is a
 // list of work. One device at a time for each thread.
+//
+// The doubles have the names of what they stand for. Tests of the port link them; as shared
+// libraries in build/NAME/tests/support/cuda_host they are what a program finds that is started
+// with LD_LIBRARY_PATH, CAIRN_CUDA_HOST="unified managed two" in its environment
+// (cuda_host_library.c).
 #pragma once
 
 #include <stdbool.h>
@@ -46,7 +51,8 @@ struct cuda_host_counts {
 
 extern struct cuda_host_counts cuda_host_counts;
 
-// For the doubles.
+// For the doubles: a function in the table of cuda_library.h.
+#define CUDA_HOST_ENTRY(member, function) .member = function,
 struct cuda_library;
 struct cuda_host_stream;
 int cuda_host_kernel(const char *name); // -1: there is none

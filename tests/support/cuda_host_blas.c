@@ -41,7 +41,7 @@ static void drop(const void *object)
     free((void *)(uintptr_t)object);
 }
 
-static cublasStatus_t host_create(cublasLtHandle_t *handle)
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
     char dummy = 0;
 
@@ -49,14 +49,14 @@ static cublasStatus_t host_create(cublasLtHandle_t *handle)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_destroy(cublasLtHandle_t handle)
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
     drop(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_product_create(cublasLtMatmulDesc_t *made, cublasComputeType_t compute,
-                                          cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *made, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
     struct product product = {.compute = compute,
                               .of_a = CUBLAS_OP_N,
@@ -69,7 +69,7 @@ static cublasStatus_t host_product_create(cublasLtMatmulDesc_t *made, cublasComp
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_product_destroy(cublasLtMatmulDesc_t product)
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product)
 {
     drop(product);
     return CUBLAS_STATUS_SUCCESS;
@@ -83,9 +83,9 @@ static cublasStatus_t take(void *to, size_t wanted, const void *value, size_t si
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_product_set(cublasLtMatmulDesc_t made,
-                                       cublasLtMatmulDescAttributes_t name, const void *value,
-                                       size_t size)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t made,
+                                              cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t size)
 {
     struct product *product = (struct product *)(void *)made;
 
@@ -103,8 +103,8 @@ static cublasStatus_t host_product_set(cublasLtMatmulDesc_t made,
     }
 }
 
-static cublasStatus_t host_matrix_create(cublasLtMatrixLayout_t *made, cudaDataType type,
-                                         uint64_t rows, uint64_t cols, int64_t leading)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t leading)
 {
     struct matrix matrix = {.rows = rows, .cols = cols, .leading = leading, .count = 1};
 
@@ -114,15 +114,15 @@ static cublasStatus_t host_matrix_create(cublasLtMatrixLayout_t *made, cudaDataT
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_matrix_destroy(cublasLtMatrixLayout_t matrix)
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matrix)
 {
     drop(matrix);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_matrix_set(cublasLtMatrixLayout_t made,
-                                      cublasLtMatrixLayoutAttribute_t name, const void *value,
-                                      size_t size)
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t made,
+                                                cublasLtMatrixLayoutAttribute_t name,
+                                                const void *value, size_t size)
 {
     struct matrix *matrix = (struct matrix *)(void *)made;
 
@@ -136,7 +136,7 @@ static cublasStatus_t host_matrix_set(cublasLtMatrixLayout_t made,
     }
 }
 
-static cublasStatus_t host_wish_create(cublasLtMatmulPreference_t *made)
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made)
 {
     struct wish wish = {.alignment = {256, 256, 256, 256}};
 
@@ -144,15 +144,15 @@ static cublasStatus_t host_wish_create(cublasLtMatmulPreference_t *made)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_wish_destroy(cublasLtMatmulPreference_t wish)
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish)
 {
     drop(wish);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t host_wish_set(cublasLtMatmulPreference_t made,
-                                    cublasLtMatmulPreferenceAttributes_t name, const void *value,
-                                    size_t size)
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t made,
+                                                    cublasLtMatmulPreferenceAttributes_t name,
+                                                    const void *value, size_t size)
 {
     struct wish *wish = (struct wish *)(void *)made;
     uint32_t reductions;
@@ -176,11 +176,11 @@ static cublasStatus_t host_wish_set(cublasLtMatmulPreference_t made,
 }
 
 // The algorithm that is found carries the alignments it was found for.
-static cublasStatus_t host_choose(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
-                                  cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                  cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                  cublasLtMatmulPreference_t made, int wanted,
-                                  cublasLtMatmulHeuristicResult_t *results, int *count)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t made, int wanted,
+                                              cublasLtMatmulHeuristicResult_t *results, int *count)
 {
     const struct wish *wish = (const struct wish *)(const void *)made;
 
@@ -258,12 +258,12 @@ static bool fits(const struct multiplication *m, const cublasLtMatmulAlgo_t *alg
            m->a.count == m->c.count && m->b.count == m->c.count;
 }
 
-static cublasStatus_t host_multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
-                                    const void *alpha, const void *a, cublasLtMatrixLayout_t of_a,
-                                    const void *b, cublasLtMatrixLayout_t of_b, const void *beta,
-                                    const void *c, cublasLtMatrixLayout_t of_c, void *d,
-                                    cublasLtMatrixLayout_t of_d, const cublasLtMatmulAlgo_t *algo,
-                                    void *workspace, size_t size, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t of_a,
+                              const void *b, cublasLtMatrixLayout_t of_b, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t of_c, void *d,
+                              cublasLtMatrixLayout_t of_d, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t size, cudaStream_t stream)
 {
     struct multiplication m = {
         .product = *(const struct product *)(const void *)product,
@@ -288,19 +288,5 @@ static cublasStatus_t host_multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_
 
 void cuda_host_fill_blas(struct cuda_library *library)
 {
-    library->blas = (struct cuda_blas){
-        .create = host_create,
-        .destroy = host_destroy,
-        .product_create = host_product_create,
-        .product_destroy = host_product_destroy,
-        .product_set = host_product_set,
-        .matrix_create = host_matrix_create,
-        .matrix_destroy = host_matrix_destroy,
-        .matrix_set = host_matrix_set,
-        .wish_create = host_wish_create,
-        .wish_destroy = host_wish_destroy,
-        .wish_set = host_wish_set,
-        .choose = host_choose,
-        .multiply = host_multiply,
-    };
+    library->blas = (struct cuda_blas){CUDA_BLAS_FUNCTIONS(CUDA_HOST_ENTRY)};
 }

@@ -24,36 +24,39 @@ struct descriptor {
     struct attribute attributes[ATTRIBUTES];
 };
 
-static size_t host_version(void)
+size_t cudnnGetVersion(void)
 {
     return 90300;
 }
 
-static cudnnStatus_t host_create(cudnnHandle_t *handle)
+struct cudnnContext {
+    cudaStream_t stream;
+};
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
-    *handle = malloc(1);
+    *handle = calloc(1, sizeof(**handle));
+    if (!*handle)
+        return CUDNN_STATUS_ALLOC_FAILED;
     cuda_host_counts.descriptors++;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t host_destroy(cudnnHandle_t handle)
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
 {
     free(handle);
     cuda_host_counts.descriptors--;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static _Thread_local void *the_stream;
-
-static cudnnStatus_t host_set_stream(cudnnHandle_t handle, cudaStream_t stream)
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
-    (void)handle;
-    the_stream = stream;
+    handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t host_describe(cudnnBackendDescriptorType_t type,
-                                   cudnnBackendDescriptor_t *made)
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *made)
 {
     struct descriptor *d = calloc(1, sizeof(*d));
 
@@ -65,7 +68,7 @@ static cudnnStatus_t host_describe(cudnnBackendDescriptorType_t type,
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t host_forget(cudnnBackendDescriptor_t made)
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t made)
 {
     free(made);
     cuda_host_counts.descriptors--;
@@ -85,8 +88,10 @@ static size_t size_of(cudnnBackendAttributeType_t type)
     }
 }
 
-static cudnnStatus_t host_set(cudnnBackendDescriptor_t made, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t count, const void *value)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t made,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void *value)
 {
     struct descriptor *d = made;
     struct attribute *a = &d->attributes[d->count];
@@ -226,7 +231,7 @@ static const struct descriptor *operation_of(const struct descriptor *graph)
     return part_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 }
 
-static cudnnStatus_t host_finalize(cudnnBackendDescriptor_t made)
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t made)
 {
     struct descriptor *d = made;
     bool good = true;
@@ -274,9 +279,10 @@ static void give_choice(struct descriptor *to, const struct descriptor *graph, i
     to->final = true;
 }
 
-static cudnnStatus_t host_get(cudnnBackendDescriptor_t const made, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count,
-                              void *values)
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const made,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t wanted,
+                                       int64_t *count, void *values)
 {
     static const cudnnBackendNumericalNote_t notes[ENGINES] = {
         CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
@@ -448,7 +454,7 @@ static bool read_tensor(const struct descriptor *d, const struct descriptor *pac
     return t->memory && (uintptr_t)t->memory % 16 == 0;
 }
 
-static cudnnStatus_t host_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack)
 {
     const struct descriptor *config = part_of(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -459,7 +465,6 @@ static cudnnStatus_t host_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     struct convolution c = {.kind = operation->type};
     void *workspace = (void *)(uintptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
 
-    (void)handle;
     if (!read_tensor(part_of(operation, names->x), pack, &c.x) ||
         !read_tensor(part_of(operation, names->weight), pack, &c.weight) ||
         !read_tensor(part_of(operation, names->y), pack, &c.y) || !workspace)
@@ -471,22 +476,11 @@ static cudnnStatus_t host_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     }
     memset(workspace, 0xee, WORKSPACE); // it is the library's
     cuda_host_counts.convolutions++;
-    cuda_host_submit(the_stream, run_convolution, &c, sizeof(c));
+    cuda_host_submit((void *)handle->stream, run_convolution, &c, sizeof(c));
     return CUDNN_STATUS_SUCCESS;
 }
 
 void cuda_host_fill_dnn(struct cuda_library *library)
 {
-    library->dnn = (struct cuda_dnn){
-        .version = host_version,
-        .create = host_create,
-        .destroy = host_destroy,
-        .set_stream = host_set_stream,
-        .describe = host_describe,
-        .forget = host_forget,
-        .set = host_set,
-        .finalize = host_finalize,
-        .get = host_get,
-        .execute = host_execute,
-    };
+    library->dnn = (struct cuda_dnn){CUDA_DNN_FUNCTIONS(CUDA_HOST_ENTRY)};
 }

@@ -33,19 +33,19 @@ static bool fails(void)
     return at && (number == at || (cuda_host_settings.fail_on && number > at));
 }
 
-static CUresult host_init(unsigned flags)
+CUresult cuInit(unsigned flags)
 {
     (void)flags;
     return fails() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
-static CUresult host_version(int *version)
+CUresult cuDriverGetVersion(int *version)
 {
     *version = cuda_host_settings.driver_version ? cuda_host_settings.driver_version : 13000;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_count(int *count)
+CUresult cuDeviceGetCount(int *count)
 {
     *count = cuda_host_settings.no_device ? 0
              : cuda_host_settings.devices ? cuda_host_settings.devices
@@ -53,20 +53,20 @@ static CUresult host_count(int *count)
     return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
-static CUresult host_device(CUdevice *device, int number)
+CUresult cuDeviceGet(CUdevice *device, int number)
 {
     *device = number;
     return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
-static CUresult host_name(char *name, int size, CUdevice device)
+CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 {
     (void)device;
     strncpy(name, "a GPU on the host", (size_t)size);
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_attribute(int *value, CUdevice_attribute which, CUdevice device)
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
 {
     const struct cuda_host_settings *s = &cuda_host_settings;
     int capability = s->capability ? s->capability : 87;
@@ -94,7 +94,7 @@ static CUresult host_attribute(int *value, CUdevice_attribute which, CUdevice de
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_context_retain(CUcontext *context, CUdevice device)
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     static int dummy;
 
@@ -103,19 +103,19 @@ static CUresult host_context_retain(CUcontext *context, CUdevice device)
     return fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult host_context_release(CUdevice device)
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     (void)device;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_context_set(CUcontext context)
+CUresult cuCtxSetCurrent(CUcontext context)
 {
     (void)context;
     return fails() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-static CUresult host_module_load(CUmodule *module, const void *image)
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     static int dummy;
 
@@ -124,13 +124,13 @@ static CUresult host_module_load(CUmodule *module, const void *image)
     return fails() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 
-static CUresult host_module_unload(CUmodule module)
+CUresult cuModuleUnload(CUmodule module)
 {
     (void)module;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_function(CUfunction *function, CUmodule module, const char *name)
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     int kernel = cuda_host_kernel(name);
 
@@ -139,7 +139,7 @@ static CUresult host_function(CUfunction *function, CUmodule module, const char 
     return fails() || kernel < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
-static CUresult host_stream_create(CUstream *stream, unsigned flags)
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
     struct cuda_host_stream *made;
 
@@ -152,20 +152,20 @@ static CUresult host_stream_create(CUstream *stream, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-static CUresult host_stream_destroy(CUstream stream)
+CUresult cuStreamDestroy_v2(CUstream stream)
 {
     free(stream);
     cuda_host_counts.allocations--;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_stream_wait(CUstream stream)
+CUresult cuStreamSynchronize(CUstream stream)
 {
     (void)stream;
     return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
-static CUresult host_stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
     (void)stream;
     (void)event;
@@ -173,7 +173,7 @@ static CUresult host_stream_wait_event(CUstream stream, CUevent event, unsigned 
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_event_create(CUevent *event, unsigned flags)
+CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
     (void)flags;
     if (fails())
@@ -183,14 +183,14 @@ static CUresult host_event_create(CUevent *event, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-static CUresult host_event_destroy(CUevent event)
+CUresult cuEventDestroy_v2(CUevent event)
 {
     free(event);
     cuda_host_counts.allocations--;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_event_record(CUevent event, CUstream stream)
+CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     (void)event;
     (void)stream;
@@ -198,7 +198,7 @@ static CUresult host_event_record(CUevent event, CUstream stream)
 }
 
 // Every other answer is that of a GPU which is behind.
-static CUresult host_event_query(CUevent event)
+CUresult cuEventQuery(CUevent event)
 {
     static bool behind;
 
@@ -209,7 +209,7 @@ static CUresult host_event_query(CUevent event)
     return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
-static CUresult host_event_wait(CUevent event)
+CUresult cuEventSynchronize(CUevent event)
 {
     (void)event;
     return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
@@ -226,7 +226,7 @@ static void *take(size_t size)
     return memory;
 }
 
-static CUresult host_allocate(CUdeviceptr *memory, size_t size)
+CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t size)
 {
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -234,20 +234,20 @@ static CUresult host_allocate(CUdeviceptr *memory, size_t size)
     return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult host_allocate_managed(CUdeviceptr *memory, size_t size, unsigned flags)
+CUresult cuMemAllocManaged(CUdeviceptr *memory, size_t size, unsigned flags)
 {
     (void)flags;
-    return host_allocate(memory, size);
+    return cuMemAlloc_v2(memory, size);
 }
 
-static CUresult host_release(CUdeviceptr memory)
+CUresult cuMemFree_v2(CUdeviceptr memory)
 {
     free((void *)(uintptr_t)memory);
     cuda_host_counts.allocations--;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_allocate_host(void **memory, size_t size, unsigned flags)
+CUresult cuMemHostAlloc(void **memory, size_t size, unsigned flags)
 {
     (void)flags;
     if (fails())
@@ -256,14 +256,14 @@ static CUresult host_allocate_host(void **memory, size_t size, unsigned flags)
     return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult host_release_host(void *memory)
+CUresult cuMemFreeHost(void *memory)
 {
     free(memory);
     cuda_host_counts.allocations--;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_host_pointer(CUdeviceptr *device, void *host, unsigned flags)
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned flags)
 {
     (void)flags;
     *device = (CUdeviceptr)(uintptr_t)host;
@@ -313,19 +313,19 @@ static CUresult submit_copy(void *to, const void *from, size_t size, CUstream st
     return CUDA_SUCCESS;
 }
 
-static CUresult host_copy_in(CUdeviceptr to, const void *from, size_t size, CUstream stream)
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream)
 {
     cuda_host_counts.copied_in += size;
     return submit_copy((void *)(uintptr_t)to, from, size, stream);
 }
 
-static CUresult host_copy_out(void *to, CUdeviceptr from, size_t size, CUstream stream)
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream)
 {
     cuda_host_counts.copied_out += size;
     return submit_copy(to, (const void *)(uintptr_t)from, size, stream);
 }
 
-static CUresult host_copy_within(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
 {
     return submit_copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size, stream);
 }
@@ -343,7 +343,7 @@ static void run_fill(const void *context)
     memset(fill->to, fill->byte, fill->size);
 }
 
-static CUresult host_fill(CUdeviceptr to, unsigned char byte, size_t size, CUstream stream)
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t size, CUstream stream)
 {
     struct fill fill = {(void *)(uintptr_t)to, byte, size};
 
@@ -366,10 +366,10 @@ static void run_launch(const void *context)
     cuda_host_run(launch->kernel, launch->blocks, launch->threads, &launch->args);
 }
 
-static CUresult host_launch(CUfunction function, unsigned blocks_x, unsigned blocks_y,
-                            unsigned blocks_z, unsigned threads_x, unsigned threads_y,
-                            unsigned threads_z, unsigned shared, CUstream stream, void **parameters,
-                            void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned blocks_x, unsigned blocks_y,
+                        unsigned blocks_z, unsigned threads_x, unsigned threads_y,
+                        unsigned threads_z, unsigned shared, CUstream stream, void **parameters,
+                        void **extra)
 {
     struct launch launch = {.kernel = (int)(uintptr_t)function - 1,
                             .blocks = blocks_x,
@@ -384,7 +384,7 @@ static CUresult host_launch(CUfunction function, unsigned blocks_x, unsigned blo
     return CUDA_SUCCESS;
 }
 
-static CUresult host_capture_begin(CUstream stream, CUstreamCaptureMode mode)
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
 
@@ -398,7 +398,7 @@ static CUresult host_capture_begin(CUstream stream, CUstreamCaptureMode mode)
     return CUDA_SUCCESS;
 }
 
-static CUresult host_graph_destroy(CUgraph opened)
+CUresult cuGraphDestroy(CUgraph opened)
 {
     struct graph *graph = (struct graph *)(void *)opened;
 
@@ -413,7 +413,7 @@ static CUresult host_graph_destroy(CUgraph opened)
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static CUresult host_capture_end(CUstream stream, CUgraph *graph)
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
     struct graph *captured = queue->capturing;
@@ -422,13 +422,14 @@ static CUresult host_capture_end(CUstream stream, CUgraph *graph)
     *graph = (CUgraph)(void *)captured;
     if (!fails() && !cuda_host_settings.no_capture)
         return CUDA_SUCCESS;
-    host_graph_destroy(*graph);
+    cuGraphDestroy(*graph);
     *graph = NULL;
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
 // The prepared graph is a copy of the list.
-static CUresult host_graph_prepare(CUgraphExec *prepared, CUgraph opened, unsigned long long flags)
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *prepared, CUgraph opened,
+                                     unsigned long long flags)
 {
     struct graph *graph = (struct graph *)(void *)opened, *taken;
 
@@ -443,7 +444,7 @@ static CUresult host_graph_prepare(CUgraphExec *prepared, CUgraph opened, unsign
     return CUDA_SUCCESS;
 }
 
-static CUresult host_graph_launch(CUgraphExec prepared, CUstream stream)
+CUresult cuGraphLaunch(CUgraphExec prepared, CUstream stream)
 {
     (void)stream;
     if (fails())
@@ -454,12 +455,12 @@ static CUresult host_graph_launch(CUgraphExec prepared, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult host_prepared_destroy(CUgraphExec prepared)
+CUresult cuGraphExecDestroy(CUgraphExec prepared)
 {
-    return host_graph_destroy((CUgraph)(void *)prepared);
+    return cuGraphDestroy((CUgraph)(void *)prepared);
 }
 
-static CUresult host_error_name(CUresult result, const char **name)
+CUresult cuGetErrorName(CUresult result, const char **name)
 {
     *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR";
     return CUDA_SUCCESS;
@@ -467,45 +468,5 @@ static CUresult host_error_name(CUresult result, const char **name)
 
 void cuda_host_fill_driver(struct cuda_library *library)
 {
-    library->driver = (struct cuda_driver){
-        .init = host_init,
-        .driver_version = host_version,
-        .device_count = host_count,
-        .device_get = host_device,
-        .device_name = host_name,
-        .device_attribute = host_attribute,
-        .context_retain = host_context_retain,
-        .context_release = host_context_release,
-        .context_set = host_context_set,
-        .module_load = host_module_load,
-        .module_unload = host_module_unload,
-        .module_function = host_function,
-        .stream_create = host_stream_create,
-        .stream_destroy = host_stream_destroy,
-        .stream_wait = host_stream_wait,
-        .stream_wait_event = host_stream_wait_event,
-        .event_create = host_event_create,
-        .event_destroy = host_event_destroy,
-        .event_record = host_event_record,
-        .event_wait = host_event_wait,
-        .event_query = host_event_query,
-        .allocate = host_allocate,
-        .allocate_managed = host_allocate_managed,
-        .release = host_release,
-        .allocate_host = host_allocate_host,
-        .release_host = host_release_host,
-        .host_pointer = host_host_pointer,
-        .copy_in = host_copy_in,
-        .copy_out = host_copy_out,
-        .copy_within = host_copy_within,
-        .fill_bytes = host_fill,
-        .launch = host_launch,
-        .capture_begin = host_capture_begin,
-        .capture_end = host_capture_end,
-        .graph_prepare = host_graph_prepare,
-        .graph_launch = host_graph_launch,
-        .graph_destroy = host_graph_destroy,
-        .prepared_destroy = host_prepared_destroy,
-        .error_name = host_error_name,
-    };
+    library->driver = (struct cuda_driver){CUDA_DRIVER_FUNCTIONS(CUDA_HOST_ENTRY)};
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/group/reduce.h"
+#include "runtime/port/platform.h"
 
 #define RANKS 8
 #define SPLITS 8
@@ -56,7 +57,7 @@ struct nccl_comm {
     struct world *world;
     struct nccl_comm *parent;
     int rank, children; // not aborted
-    uint64_t number;
+    uint64_t number, made_ms;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -123,6 +124,7 @@ static struct nccl_comm *make_comm(struct world *world, int size, int rank)
     world->size = size;
     comm->world = world;
     comm->rank = rank;
+    comm->made_ms = cn_platform_now_ms();
     counts.comms++;
     return comm;
 }
@@ -162,7 +164,9 @@ static int comm_split(nccl_comm comm, int color, int key, nccl_comm *child,
 static int comm_error(nccl_comm comm, int *result)
 {
     pthread_mutex_lock(&mutex);
-    *result = plan.init_hangs ? NCCL_IN_PROGRESS : NCCL_SUCCESS;
+    *result = plan.init_hangs || cn_platform_now_ms() < comm->made_ms + plan.form_ms
+                  ? NCCL_IN_PROGRESS
+                  : NCCL_SUCCESS;
     if (plan.remote_error_at && collectives[comm->rank] >= (uint64_t)plan.remote_error_at &&
         !comm->parent)
         *result = NCCL_REMOTE_ERROR;

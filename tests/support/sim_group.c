@@ -102,7 +102,8 @@ static void deliver(struct cn_sim_group *group)
             i++;
             continue;
         }
-        if (group->nodes[flying->to].membership && !group->nodes[flying->to].frozen)
+        if (group->nodes[flying->to].membership && !group->nodes[flying->to].frozen &&
+            !(group->nodes[flying->to].deaf && flying->bytes[0] == CN_MEMBERSHIP_PREPARE))
             cn_membership_receive(group->nodes[flying->to].membership, flying->from, flying->bytes,
                                   flying->size, group->now_ms);
         *flying = group->flying[--group->flying_count]; // also reorders

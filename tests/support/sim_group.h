@@ -39,6 +39,7 @@ struct cn_sim_node {
     uint64_t view_ms;
     uint64_t leave_at_ms; // 0: stays
     bool frozen;          // the process stands still
+    bool deaf;            // PREPAREs to it are lost
     uint32_t lost;        // by its own heartbeats, in this view
     uint64_t lost_ms;     // when
 };

@@ -28,7 +28,11 @@ struct mortal {
     struct cn_collective base;
     struct cn_collective *ring;
     uint32_t calls_left;
+    bool hears;      // its last call runs, and it does not see the end of it
+    uint32_t pieces; // of a state, that came
 };
+
+#define PIECE 1021 // bytes; no other call has so many
 
 struct board {
     struct mortal mortal;
@@ -187,9 +191,15 @@ static bool dies(struct cn_collective *collective)
 
 static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
-    struct cn_collective *ring = ((struct mortal *)collective)->ring;
+    struct mortal *mortal = (struct mortal *)collective;
+    bool last = dies(collective);
+    cn_err err = CN_OK;
 
-    return dies(collective) ? CN_ECANCELED : ring->ops->run(ring, call);
+    if (!last || mortal->hears)
+        err = mortal->ring->ops->run(mortal->ring, call);
+    mortal->pieces +=
+        !last && !err && call->kind == CN_COLLECTIVE_BROADCAST && call->count == PIECE;
+    return last && !err ? CN_ECANCELED : err;
 }
 
 static void mortal_cancel(struct cn_collective *collective)
@@ -233,8 +243,9 @@ static void start(struct world *world, uint64_t number, uint32_t source, int vic
         assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
         atomic_store(&board->left, false);
         board->mortal.calls_left = i == victim ? calls : UINT32_MAX;
+        board->mortal.pieces = 0;
         board->epoch = (struct cn_epoch){
-            .session = board->session, .view = {view, source}, .box = &board->box};
+            .session = board->session, .view = {view, source}, .box = &board->box, .piece = PIECE};
         board->collective = (struct cn_collective_config){
             .members = world->members[i],
             .member_count = 2,
@@ -378,6 +389,13 @@ static void a_member_that_lost_everything_heals_from_the_other(void **state)
     finish_run(world, 32, digest);
 }
 
+static void expect_rows(const struct cn_row *a, const struct cn_row *b, size_t total)
+{
+    assert_non_null(a->data);
+    assert_memory_equal(a->data, b->data, total * cn_row_width(b));
+}
+
+// And what the residual may become, before anything is sent.
 static void a_killed_member_has_the_outbox_on_disk(void **state)
 {
     struct world *world = *state;
@@ -388,6 +406,13 @@ static void a_killed_member_has_the_outbox_on_disk(void **state)
     open_session(world, 1);
     assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_SEND);
     assert_memory_equal(world->boards[1].session->held.frame_digest, digest, CN_DIGEST_SIZE);
+    expect_rows(&world->boards[1].session->held.residual, &world->boards[0].session->held.residual,
+                world->boards[0].session->held.total);
+    expect_rows(&world->boards[1].session->held.next_residual,
+                &world->boards[0].session->held.next_residual,
+                world->boards[0].session->held.total);
+    expect_rows(&world->boards[1].session->held.change, &world->boards[0].session->held.change,
+                world->boards[0].session->held.total);
     finish_run(world, 32, digest);
 }
 
@@ -417,14 +442,11 @@ static bool serve_until_upload(struct world *world, uint8_t digest[CN_DIGEST_SIZ
 static uint32_t newest(const struct world *world)
 {
     struct cn_state_tag a, b;
+    const struct cn_state_tag *const tags[] = {&a, &b};
 
     cn_epoch_tag(world->boards[0].session, &a);
     cn_epoch_tag(world->boards[1].session, &b);
-    if (a.round != b.round)
-        return a.round < b.round;
-    if (a.phase != b.phase)
-        return a.phase < b.phase;
-    return a.step < b.step;
+    return cn_state_tag_choose(tags, 2);
 }
 
 static void end_epoch(struct world *world)
@@ -435,27 +457,42 @@ static void end_epoch(struct world *world)
         join(&world->boards[i]);
 }
 
-// One of both dies in its call number `calls` of the epoch and comes back with what is on its disk.
-// False when the update was there before.
-static bool die_and_return(struct world *world, int victim, uint32_t calls,
-                           const uint8_t undisturbed[CN_DIGEST_SIZE])
+// What happens to one of both in its call number `calls` of the epoch.
+struct fault {
+    int victim;
+    bool hears; // as the call ends there, after it has ended on the other; else in the call
+    bool dies;  // it comes back with what is on its disk; else the process lives on
+};
+
+// False when the update was there before. rolled counts the times that the victim held the sums of
+// a step that the other had applied.
+static bool break_and_return(struct world *world, const struct fault *fault, uint32_t calls,
+                             const uint8_t undisturbed[CN_DIGEST_SIZE], uint32_t *rolled)
 {
     uint8_t digest[CN_DIGEST_SIZE];
     bool sent;
 
     for (int i = 0; i < 2; i++) {
         close_session(&world->boards[i]);
-        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%d-%u", world->directory, i,
-                 victim, calls);
+        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%d%d%d-%u", world->directory,
+                 i, fault->victim, fault->hears, fault->dies, calls);
         open_session(world, i);
     }
-    start(world, 32, 0, victim, calls);
+    world->boards[fault->victim].mortal.hears = fault->hears;
+    start(world, 32, 0, fault->victim, calls);
     cn_mailbox_put_news(&world->boards[0].box, &world->news);
     sent = serve_until_upload(world, digest);
     end_epoch(world);
+    world->boards[fault->victim].mortal.hears = false;
     if (!sent) {
-        close_session(&world->boards[victim]);
-        open_session(world, victim);
+        const struct cn_session *one = world->boards[fault->victim].session;
+        const struct cn_session *other = world->boards[1 - fault->victim].session;
+
+        *rolled += cn_session_holds(one) && other->held.step == one->held.step + 1;
+        if (fault->dies) {
+            close_session(&world->boards[fault->victim]);
+            open_session(world, fault->victim);
+        }
         start(world, 48, newest(world), NOBODY, 0);
         cn_mailbox_put_news(&world->boards[0].box, &world->news);
         assert_true(serve_until_upload(world, digest));
@@ -465,20 +502,102 @@ static bool die_and_return(struct world *world, int victim, uint32_t calls,
     return !sent;
 }
 
-static void a_death_in_any_call_changes_nothing_in_the_update(void **state)
+static void sweep(struct world *world, bool hears, bool dies)
 {
-    struct world *world = *state;
     uint8_t undisturbed[CN_DIGEST_SIZE];
 
     train_round(world, undisturbed);
     end_epoch(world);
     for (int victim = 0; victim < 2; victim++) {
-        uint32_t calls = 0;
+        const struct fault fault = {victim, hears, dies};
+        uint32_t calls = 0, rolled = 0;
 
-        while (die_and_return(world, victim, calls, undisturbed))
+        while (break_and_return(world, &fault, calls, undisturbed, &rolled))
             calls++;
         assert_true(calls > 2 * world->job.local_steps);
+        // Between the votes and the optimizer of each step, on the other as a step that is done.
+        assert_true(rolled >= (hears ? world->job.local_steps : 0));
     }
+}
+
+static void a_death_in_any_call_changes_nothing_in_the_update(void **state)
+{
+    sweep(*state, false, true);
+}
+
+static void a_death_after_any_call_changes_nothing_in_the_update(void **state)
+{
+    sweep(*state, true, true);
+}
+
+static void a_loss_in_any_call_changes_nothing_in_the_update(void **state)
+{
+    sweep(*state, false, false);
+}
+
+static void a_loss_after_any_call_changes_nothing_in_the_update(void **state)
+{
+    sweep(*state, true, false);
+}
+
+// Pieces of the state that are not all zeros: those need not travel.
+static uint32_t pieces_of(const struct cn_buffer *state)
+{
+    static const uint8_t zeros[PIECE];
+    uint32_t count = 0;
+
+    for (size_t at = 0; at + PIECE <= state->size; at += PIECE)
+        count += memcmp(state->data + at, zeros, PIECE) != 0;
+    return count;
+}
+
+static void a_transfer_that_was_cut_is_resumed(void **state)
+{
+    struct world *world = *state;
+    const uint32_t before = 4, came = 10; // calls before the pieces, pieces until it is cut
+    struct board *joins = &world->boards[1];
+    uint8_t digest[CN_DIGEST_SIZE], again[CN_DIGEST_SIZE];
+    char command[CN_PATH_SIZE + 16];
+    struct cn_buffer whole;
+
+    train_round(world, digest);
+    lose_second(world);
+    cn_buffer_init(&whole, SIZE_MAX);
+    assert_int_equal(cn_checkpoint_encode(&world->boards[0].session->held, &whole), CN_OK);
+    assert_true(pieces_of(&whole) > 2 * came);
+    snprintf(command, sizeof(command), "rm -rf %s", joins->settings.state);
+    assert_int_equal(system(command), 0); // NOLINT(cert-env33-c)
+    open_session(world, 1);
+
+    start(world, 32, 0, 1, before + came);
+    join(&world->boards[1]);
+    join(&world->boards[0]);
+    assert_int_equal(joins->mortal.pieces, came);
+    assert_int_equal(joins->session->held.phase, CN_PHASE_EMPTY);
+
+    start(world, 48, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_true(serve_until_upload(world, again));
+    assert_memory_equal(again, digest, CN_DIGEST_SIZE);
+    end_epoch(world);
+    assert_int_equal(joins->mortal.pieces, pieces_of(&whole) - came);
+    assert_null(joins->session->part.data);
+    cn_buffer_deinit(&whole);
+}
+
+static void a_member_that_lacks_nothing_takes_nothing(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    train_round(world, digest);
+    end_epoch(world);
+    start(world, 32, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_true(serve_until_upload(world, digest));
+    end_epoch(world);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(world->boards[i].mortal.pieces, 0);
 }
 
 int main(void)
@@ -488,6 +607,15 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_killed_member_has_the_outbox_on_disk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_death_in_any_call_changes_nothing_in_the_update, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_death_after_any_call_changes_nothing_in_the_update,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_in_any_call_changes_nothing_in_the_update, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_after_any_call_changes_nothing_in_the_update, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_transfer_that_was_cut_is_resumed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_member_that_lacks_nothing_takes_nothing, set_up,
                                         tear_down),
     };
 

@@ -234,6 +234,30 @@ static void who_does_not_answer_a_prepare_is_waited_for_like_who_is_not_there(vo
     cn_sim_group_close(group);
 }
 
+// It announces itself all the time and never answers: the others get on, and write few numbers.
+static void a_member_that_never_answers_neither_stops_the_others_nor_wears_their_disk(void **state)
+{
+    struct cn_sim_group *group = cn_sim_group_open(18, 3);
+    uint64_t numbers;
+    size_t views;
+
+    (void)state;
+    group->nodes[2].deaf = true;
+    cn_sim_group_run(group, CN_SIM_FORM_MS + 1000);
+    assert_true(cn_sim_group_agree(group, 3));
+    views = group->view_count;
+    numbers = group->nodes[0].persisted_epoch / CN_GROUP_MAX;
+    assert_true(numbers <= 8);
+    cn_sim_group_run(group, 120000);
+    // Once in 16 s at the end: about 12 times in two minutes, two views each time.
+    assert_true(group->nodes[0].persisted_epoch / CN_GROUP_MAX - numbers <= 24);
+    assert_true(group->view_count - views <= 2 * 24);
+    group->nodes[2].deaf = false;
+    cn_sim_group_run(group, 18000);
+    assert_true(cn_sim_group_agree(group, 7));
+    cn_sim_group_close(group);
+}
+
 // Its JOIN was heard and it is there again soon: nobody goes on without it.
 static void a_member_may_restart_while_it_is_asked_to_be_ready(void **state)
 {
@@ -269,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_board_whose_disk_is_full_trains_alone_when_nobody_else_is_there),
         cmocka_unit_test(leader_and_successor_may_die_while_they_prepare),
         cmocka_unit_test(who_does_not_answer_a_prepare_is_waited_for_like_who_is_not_there),
+        cmocka_unit_test(a_member_that_never_answers_neither_stops_the_others_nor_wears_their_disk),
         cmocka_unit_test(a_member_may_restart_while_it_is_asked_to_be_ready),
     };
 

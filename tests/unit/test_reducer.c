@@ -15,11 +15,12 @@
 #define L(weight, in, out) "weight " weight " 32,32", "MatMul " in " " weight " -> " out
 
 // Fifteen layers, of which four and more make a granule.
-static const struct net deep = {
-    "32", {L("wa", "x", "a"), L("wb", "a", "b"), L("wc", "b", "c"), L("wd", "c", "d"),
-           L("we", "d", "e"), L("wf", "e", "f"), L("wg", "f", "g"), L("wh", "g", "h"),
-           L("wi", "h", "i"), L("wj", "i", "j"), L("wk", "j", "k"), L("wl", "k", "l"),
-           L("wm", "l", "m"), L("wn", "m", "n"), L("wo", "n", "y")}};
+static const struct net deep = {"32",
+                                {L("wa", "x", "a"), L("wb", "a", "b"), L("wc", "b", "c"),
+                                 L("wd", "c", "d"), L("we", "d", "e"), L("wf", "e", "f"),
+                                 L("wg", "f", "g"), L("wh", "g", "h"), L("wi", "h", "i"),
+                                 L("wj", "i", "j"), L("wk", "j", "k"), L("wl", "k", "l"),
+                                 L("wm", "l", "m"), L("wn", "m", "n"), L("wo", "n", "y")}};
 
 // A collective that writes down what it is called with.
 struct fake {
@@ -63,7 +64,8 @@ static int set_up(void **state)
     assert_non_null(world);
     cn_diag_init(&diag);
     world->model = net_message(&deep);
-    assert_int_equal(cn_onnx_open(world->model.bytes, world->model.size, NULL, &world->onnx), CN_OK);
+    assert_int_equal(cn_onnx_open(world->model.bytes, world->model.size, NULL, &world->onnx),
+                     CN_OK);
     if (cn_trainer_open(world->onnx, &config, &diag, &world->reducer.trainer))
         fail_msg("%s", cn_diag_first(&diag));
     world->fake.base.ops = &fake_ops;

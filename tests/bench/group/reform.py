@@ -1,6 +1,6 @@
 """How long a group of four takes to notice that a board is gone, and to go on without it: a distribution.
 
-    reform.py BUILD [TIMES [WAYS...]]       WAYS: member leader frozen cut; all by default
+    reform.py BIN [TIMES [WAYS...]]       BIN: build/release/bin; WAYS: member leader frozen cut; all by default
 
 The boards train in network namespaces (tests/end_to_end/lan.py). A board is killed, frozen or cut off, another one
 each time, and taken in again before the next; "leader" kills the one that leads. Noticed: one of the others says in

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports the two models for the digits: digits-cnn.onnx and digits-mlp.onnx, beside this script.
+"""Exports the models for the digits, digits-*.onnx beside this script.
 
 Needs PyTorch. TRAINING mode without constant folding keeps the parameter names of the module.
 """
@@ -31,6 +31,26 @@ def digits_mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
+def digits_norm():
+    """With statistics of the batch and dropout."""
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.2),
+        nn.Flatten(),
+        nn.Linear(128, 10),
+    )
+
+
+def digits_rows():
+    """A class for each row of pixels, of (batch, 8, 8)."""
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.LayerNorm(24), nn.Dropout(0.1), nn.Linear(24, 10))
+
+
 def export(model, sample, path):
     torch.onnx.export(
         model.train(),
@@ -50,3 +70,5 @@ def export(model, sample, path):
 if __name__ == "__main__":
     export(digits_cnn(), torch.zeros(1, 1, 8, 8), HERE / "digits-cnn.onnx")
     export(digits_mlp(), torch.zeros(1, 1, 8, 8), HERE / "digits-mlp.onnx")
+    export(digits_norm(), torch.zeros(2, 1, 8, 8), HERE / "digits-norm.onnx")
+    export(digits_rows(), torch.zeros(2, 8, 8), HERE / "digits-rows.onnx")

@@ -1,0 +1,267 @@
+// Attention without the matrix of scores: a warp owns a row of the result and goes through the rows
+// of the other side, 32 at a time, one in each lane. Scores are kept relative to the largest so far
+// (Milakov and Gimelshein, 2018; Dao et al., 2022). saved has log(sum exp(score)) of each q row.
+#include "ports/cuda/kernel_common.h"
+
+#define CHUNK 32      // columns of a tile of rows in shared memory
+#define OWN 8         // words of a row of the result that a lane keeps: width <= 256
+#define TILE_PITCH 33 // words of a row of the tile: no bank conflicts
+
+// A matrix of one head: row r starts r * leading words after base.
+struct rows {
+    const float *base;
+    uint32_t count, width;
+    size_t leading;
+};
+
+// own[0..width) times the row of m that is this lane's, for rows first.. of m. The block brings m
+// into shared memory chunk by chunk, so all its warps are here together.
+DEVICE float tile_dot(const float *own, const struct rows *m, uint32_t first)
+{
+    SHARED float tile[CUDA_WARP * TILE_PITCH];
+    uint32_t lane = thread_index() % CUDA_WARP;
+    float sum = 0;
+
+    for (uint32_t from = 0; from < m->width; from += CHUNK) {
+        uint32_t width = m->width - from < CHUNK ? m->width - from : CHUNK;
+
+        block_sync();
+        for (uint32_t i = thread_index(); i < CUDA_WARP * CHUNK; i += block_size()) {
+            uint32_t row = first + i / CHUNK, col = i % CHUNK;
+            bool inside = row < m->count && col < width;
+
+            tile[i / CHUNK * TILE_PITCH + col] =
+                inside ? m->base[row * m->leading + from + col] : 0;
+        }
+        block_sync();
+        for (uint32_t c = 0; own && c < width; c++)
+            sum += own[from + c] * tile[lane * TILE_PITCH + c];
+    }
+    return sum;
+}
+
+// result[i] of the warp += sum over lanes of share * row (first + lane) of m.
+DEVICE void add_rows(float result[OWN], float share, const struct rows *m, uint32_t first)
+{
+    uint32_t lane = thread_index() % CUDA_WARP;
+
+    for (uint32_t j = 0; j < CUDA_WARP; j++) {
+        float weight = warp_read(share, j);
+
+        if (first + j >= m->count || weight == 0)
+            continue;
+        for (uint32_t i = 0, c = lane; i < OWN && c < m->width; i++, c += CUDA_WARP)
+            result[i] += weight * m->base[(first + j) * m->leading + c];
+    }
+}
+
+DEVICE void write_row(float *row, const float result[OWN], float factor, uint32_t width)
+{
+    for (uint32_t i = 0, c = thread_index() % CUDA_WARP; i < OWN && c < width; i++, c += CUDA_WARP)
+        row[c] = result[i] * factor;
+}
+
+// A head of a sample and the row that is this warp's. Blocks take CUDA_THREADS / 32 rows of one
+// head.
+struct head {
+    uint32_t n, number, row, last; // last: the last row of the block
+    bool active;                   // the row exists
+};
+
+DEVICE uint32_t head_blocks(uint32_t rows)
+{
+    uint32_t warps = block_size() / CUDA_WARP;
+
+    return (rows + warps - 1) / warps;
+}
+
+DEVICE struct head head_of(const struct cn_attention *op, uint32_t block, uint32_t rows)
+{
+    uint32_t warps = block_size() / CUDA_WARP, blocks = head_blocks(rows);
+    struct head head;
+
+    head.number = block / blocks % (uint32_t)op->heads;
+    head.n = block / blocks / (uint32_t)op->heads;
+    head.row = block % blocks * warps + thread_index() / CUDA_WARP;
+    head.last = block % blocks * warps + warps - 1;
+    head.active = head.row < rows;
+    return head;
+}
+
+// The first word of a head's matrix in an operand.
+DEVICE float *head_base(float *operand, size_t stride, const struct cn_heads *heads,
+                        const struct head *head)
+{
+    return operand + head->n * stride + heads->offset + head->number * heads->head;
+}
+
+DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head *head,
+                           const struct cn_heads *heads, size_t count, size_t width)
+{
+    struct rows m;
+
+    m.base = head_base(a->in[in], a->call.in[in].stride, heads, head);
+    m.count = (uint32_t)count;
+    m.width = (uint32_t)width;
+    m.leading = heads->row;
+    return m;
+}
+
+DEVICE float masked_score(const struct cn_attention *op, const float *mask, float dot, uint32_t q,
+                          uint32_t k)
+{
+    float score = dot * op->scale;
+
+    if (k >= op->k_rows || q >= op->q_rows || (op->causal && k > q))
+        return -INFINITY;
+    return mask ? score + mask[(size_t)q * op->k_rows + k] : score;
+}
+
+// Rows of k that the block has to look at.
+DEVICE uint32_t k_end(const struct cn_attention *op, const struct head *head)
+{
+    uint32_t end = (uint32_t)op->k_rows;
+
+    return op->causal && head->last + 1 < end ? head->last + 1 : end;
+}
+
+struct online {
+    float largest, sum;
+};
+
+// Brings a tile's scores into the sum; the result is the lane's share, *shrink what earlier shares
+// are to be multiplied with.
+DEVICE float online_add(struct online *o, float score, float *shrink)
+{
+    float largest = fmaxf(o->largest, warp_max(score));
+    float base = largest == -INFINITY ? 0 : largest;
+    float share = expf(score - base);
+
+    *shrink = expf(o->largest - base);
+    o->sum = o->sum * *shrink + warp_sum(share);
+    o->largest = largest;
+    return share;
+}
+
+KERNEL(attention)
+{
+    const struct cn_attention *op = &a.call.attention;
+    uint32_t rows = (uint32_t)op->q_rows;
+    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a.samples;
+
+    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
+        struct head head = head_of(op, block, rows);
+        struct rows q = rows_of(&a, 0, &head, &op->q, op->q_rows, op->width);
+        struct rows k = rows_of(&a, 1, &head, &op->k, op->k_rows, op->width);
+        struct rows v = rows_of(&a, 2, &head, &op->v, op->k_rows, op->v_width);
+        const float *own = head.active ? q.base + head.row * q.leading : 0;
+        float result[OWN] = {0}, shrink;
+        struct online o = {-INFINITY, 0};
+
+        for (uint32_t first = 0; first < k_end(op, &head); first += CUDA_WARP) {
+            float dot = tile_dot(own, &k, first);
+            float score =
+                masked_score(op, a.in[3], dot, head.row, first + thread_index() % CUDA_WARP);
+            float share = online_add(&o, score, &shrink);
+
+            for (uint32_t i = 0; i < OWN; i++)
+                result[i] *= shrink;
+            add_rows(result, share, &v, first);
+        }
+        if (!head.active)
+            continue;
+        write_row(head_base(a.out[0], a.call.out[0].stride, &op->y, &head) + head.row * op->y.row,
+                  result, 1 / o.sum, v.width);
+        if (a.out[1] && thread_index() % CUDA_WARP == 0)
+            a.out[1][head.n * a.call.out[1].stride + head.number * rows + head.row] =
+                o.largest + logf(o.sum);
+    }
+}
+
+// The gradient of the score of q row and k row: p (dy v' - d), d = dy y' of the q row.
+DEVICE float score_grad(float share, float dy_v, float d)
+{
+    return share * (dy_v - d);
+}
+
+// in: dy, q, k, v, y, saved, [mask]. dq = scale * sum over k rows of the gradient of the score * k.
+// d of each q row goes to the workspace, for attention_grad_key.
+KERNEL(attention_grad_query)
+{
+    const struct cn_attention *op = &a.call.attention;
+    uint32_t rows = (uint32_t)op->q_rows, lane = thread_index() % CUDA_WARP;
+    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a.samples;
+
+    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
+        struct head head = head_of(op, block, rows);
+        struct rows q = rows_of(&a, 1, &head, &op->q, op->q_rows, op->width);
+        struct rows k = rows_of(&a, 2, &head, &op->k, op->k_rows, op->width);
+        struct rows v = rows_of(&a, 3, &head, &op->v, op->k_rows, op->v_width);
+        struct rows dy = rows_of(&a, 0, &head, &op->y, op->q_rows, op->v_width);
+        struct rows y = rows_of(&a, 4, &head, &op->y, op->q_rows, op->v_width);
+        const float *own_q = head.active ? q.base + head.row * q.leading : 0;
+        const float *own_dy = head.active ? dy.base + head.row * dy.leading : 0;
+        float result[OWN] = {0}, d = 0, logarithm = 0;
+
+        for (uint32_t c = lane; head.active && c < v.width; c += CUDA_WARP)
+            d += own_dy[c] * y.base[head.row * y.leading + c];
+        d = warp_sum(d);
+        if (head.active) {
+            uint32_t number = head.number * rows + head.row;
+
+            logarithm = a.in[5][head.n * a.call.in[5].stride + number];
+            if (lane == 0)
+                a.workspace[(size_t)head.n * op->heads * rows + number] = d;
+        }
+        for (uint32_t first = 0; first < k_end(op, &head); first += CUDA_WARP) {
+            float dot = tile_dot(own_q, &k, first), dy_v = tile_dot(own_dy, &v, first);
+            float score = masked_score(op, a.in[6], dot, head.row, first + lane);
+
+            add_rows(result, score_grad(expf(score - logarithm), dy_v, d), &k, first);
+        }
+        if (head.active)
+            write_row(head_base(a.out[0], a.call.out[0].stride, &op->q, &head) +
+                          head.row * op->q.row,
+                      result, op->scale, q.width);
+    }
+}
+
+// dk = scale * sum over q rows of the gradient of the score * q; dv = sum of p * dy.
+KERNEL(attention_grad_key)
+{
+    const struct cn_attention *op = &a.call.attention;
+    uint32_t rows = (uint32_t)op->k_rows, lane = thread_index() % CUDA_WARP;
+    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a.samples;
+
+    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
+        struct head head = head_of(op, block, rows);
+        struct rows q = rows_of(&a, 1, &head, &op->q, op->q_rows, op->width);
+        struct rows k = rows_of(&a, 2, &head, &op->k, op->k_rows, op->width);
+        struct rows v = rows_of(&a, 3, &head, &op->v, op->k_rows, op->v_width);
+        struct rows dy = rows_of(&a, 0, &head, &op->y, op->q_rows, op->v_width);
+        const float *own_k = head.active ? k.base + head.row * k.leading : 0;
+        const float *own_v = head.active ? v.base + head.row * v.leading : 0;
+        size_t numbers = ((size_t)head.n * op->heads + head.number) * op->q_rows;
+        const float *logarithm =
+            a.in[5] + head.n * a.call.in[5].stride + (size_t)head.number * op->q_rows;
+        float of_k[OWN] = {0}, of_v[OWN] = {0};
+
+        for (uint32_t first = 0; first < op->q_rows; first += CUDA_WARP) {
+            uint32_t row = first + lane;
+            float dot = tile_dot(own_k, &q, first), dy_v = tile_dot(own_v, &dy, first);
+            float score = masked_score(op, a.in[6], dot, row, head.row);
+            bool inside = head.active && row < op->q_rows;
+            float share = inside ? expf(score - logarithm[row]) : 0;
+
+            add_rows(of_v, share, &dy, first);
+            add_rows(of_k, inside ? score_grad(share, dy_v, a.workspace[numbers + row]) : 0, &q,
+                     first);
+        }
+        if (!head.active)
+            continue;
+        write_row(head_base(a.out[1], a.call.out[1].stride, &op->k, &head) + head.row * op->k.row,
+                  of_k, op->scale, k.width);
+        write_row(head_base(a.out[2], a.call.out[2].stride, &op->v, &head) + head.row * op->v.row,
+                  of_v, 1, v.width);
+    }
+}

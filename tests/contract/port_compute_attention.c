@@ -1,0 +1,233 @@
+// Attention and its gradient, on every compute port, against the formulas in double precision.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/contract/compute_scene.h"
+#include "tests/support/kernels_present.h"
+
+// The operands of a layer by number; q, k and v, and their gradients, may be one.
+struct layer {
+    struct scene scene;
+    struct cn_attention op;
+    int q, k, v, mask, y, saved, dy, dq, dk, dv;
+};
+
+// A row of a head in a sample of an operand.
+static size_t row_at(const struct layer *layer, int operand, const struct cn_heads *heads, size_t n,
+                     size_t head, size_t row)
+{
+    return n * layer->scene.operands[operand].words + heads->offset + head * heads->head +
+           row * heads->row;
+}
+
+static const float *data_of(const struct layer *layer, int operand)
+{
+    return layer->scene.operands[operand].data;
+}
+
+static double *wanted_of(const struct layer *layer, int operand)
+{
+    return layer->scene.operands[operand].wanted;
+}
+
+static double dot(const float *a, const float *b, size_t count)
+{
+    double sum = 0;
+
+    for (size_t c = 0; c < count; c++)
+        sum += (double)a[c] * (double)b[c];
+    return sum;
+}
+
+// The shares that row i of q gives to the rows of k.
+static void find_shares(const struct layer *layer, size_t n, size_t head, size_t i, double *shares)
+{
+    const struct cn_attention *op = &layer->op;
+    const float *q = data_of(layer, layer->q) + row_at(layer, layer->q, &op->q, n, head, i);
+    double largest = -INFINITY, sum = 0;
+
+    for (size_t j = 0; j < op->k_rows; j++) {
+        const float *k = data_of(layer, layer->k) + row_at(layer, layer->k, &op->k, n, head, j);
+
+        shares[j] = (double)op->scale * dot(q, k, op->width);
+        if (layer->mask != SCENE_NONE)
+            shares[j] += (double)data_of(layer, layer->mask)[i * op->k_rows + j];
+        if (op->causal && j > i)
+            shares[j] = -INFINITY;
+        largest = fmax(largest, shares[j]);
+    }
+    for (size_t j = 0; j < op->k_rows; j++)
+        sum += shares[j] = exp(shares[j] - largest);
+    for (size_t j = 0; j < op->k_rows; j++)
+        shares[j] /= sum;
+}
+
+static void reference_row(struct layer *layer, size_t n, size_t head, size_t i, double *shares)
+{
+    const struct cn_attention *op = &layer->op;
+    size_t at_q = row_at(layer, layer->q, &op->q, n, head, i);
+    size_t at_y = row_at(layer, layer->y, &op->y, n, head, i);
+    const float *dy = data_of(layer, layer->dy) + at_y;
+    double product = 0;
+
+    find_shares(layer, n, head, i, shares);
+    for (size_t j = 0; j < op->k_rows; j++) {
+        const float *v = data_of(layer, layer->v) + row_at(layer, layer->v, &op->v, n, head, j);
+
+        for (size_t c = 0; c < op->v_width; c++)
+            wanted_of(layer, layer->y)[at_y + c] += shares[j] * (double)v[c];
+        product += shares[j] * dot(dy, v, op->v_width);
+    }
+    for (size_t j = 0; j < op->k_rows; j++) {
+        size_t at_k = row_at(layer, layer->k, &op->k, n, head, j);
+        size_t at_v = row_at(layer, layer->v, &op->v, n, head, j);
+        double slope =
+            shares[j] * (dot(dy, data_of(layer, layer->v) + at_v, op->v_width) - product);
+
+        for (size_t c = 0; c < op->v_width; c++)
+            wanted_of(layer, layer->dv)[at_v + c] += shares[j] * (double)dy[c];
+        for (size_t c = 0; c < op->width; c++) {
+            wanted_of(layer, layer->dq)[at_q + c] +=
+                slope * (double)op->scale * (double)data_of(layer, layer->k)[at_k + c];
+            wanted_of(layer, layer->dk)[at_k + c] +=
+                slope * (double)op->scale * (double)data_of(layer, layer->q)[at_q + c];
+        }
+    }
+}
+
+static void check(struct layer *layer, const char *name)
+{
+    const struct cn_attention *op = &layer->op;
+    const struct cn_call forward = {.op = CN_OP_ATTENTION, .attention = *op};
+    const struct cn_call backward = {.op = CN_OP_ATTENTION_GRAD, .attention = *op};
+    double *shares = calloc(op->k_rows, sizeof(*shares));
+
+    for (size_t n = 0; n < layer->scene.samples; n++)
+        for (size_t head = 0; head < op->heads; head++)
+            for (size_t i = 0; i < op->q_rows; i++)
+                reference_row(layer, n, head, i, shares);
+    free(shares);
+    scene_call(&layer->scene, &forward, (const int[]){layer->q, layer->k, layer->v, layer->mask}, 4,
+               (const int[]){layer->y, layer->saved}, 2);
+    scene_call(
+        &layer->scene, &backward,
+        (const int[]){layer->dy, layer->q, layer->k, layer->v, layer->y, layer->saved, layer->mask},
+        7, (const int[]){layer->dq, layer->dk, layer->dv}, 3);
+    scene_check(&layer->scene, name);
+    scene_deinit(&layer->scene);
+}
+
+static void add_results(struct layer *layer, size_t words)
+{
+    layer->y = scene_add(&layer->scene, CN_ARENA_BATCH, words, true, true);
+    layer->dy = scene_add(&layer->scene, CN_ARENA_BATCH, words, true, false);
+    layer->saved = scene_add(&layer->scene, CN_ARENA_ACTIVATIONS,
+                             layer->op.heads * layer->op.q_rows, true, false);
+}
+
+// As one projection gives them: q, k and v of all heads of a row side by side.
+static void check_packed(size_t heads, size_t rows, size_t width, bool causal, uint32_t samples)
+{
+    struct layer layer = {.mask = SCENE_NONE};
+    size_t all = heads * width;
+    char name[96];
+
+    layer.op = (struct cn_attention){.heads = heads,
+                                     .q_rows = rows,
+                                     .k_rows = rows,
+                                     .width = width,
+                                     .v_width = width,
+                                     .q = {0, width, 3 * all},
+                                     .k = {all, width, 3 * all},
+                                     .v = {2 * all, width, 3 * all},
+                                     .y = {0, width, all},
+                                     .scale = 1 / sqrtf((float)width),
+                                     .causal = causal};
+    scene_init(&layer.scene, samples);
+    layer.q = layer.k = layer.v =
+        scene_add(&layer.scene, CN_ARENA_BATCH, rows * 3 * all, true, false);
+    layer.dq = layer.dk = layer.dv =
+        scene_add(&layer.scene, CN_ARENA_BATCH, rows * 3 * all, true, true);
+    add_results(&layer, rows * all);
+    snprintf(name, sizeof(name), "%zu heads of %zu, %zu rows%s", heads, width, rows,
+             causal ? ", causal" : "");
+    check(&layer, name);
+}
+
+static void heads_side_by_side_agree_with_the_formulas(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        check_packed(1, 1, 1, causal, 1);
+        check_packed(3, 5, 4, causal, 5);
+        check_packed(2, 37, 16, causal, 3);
+        check_packed(1, 33, 70, causal, 2);
+    }
+}
+
+static void more_rows_than_a_block_holds_agree_with_the_formulas(void **state)
+{
+    (void)state;
+    check_packed(1, 155, 8, false, 2);
+    check_packed(2, 130, 32, true, 1);
+}
+
+static int add_heads(struct layer *layer, const struct cn_heads *heads, size_t rows, bool compared)
+{
+    return scene_add(&layer->scene, CN_ARENA_BATCH,
+                     heads->offset + layer->op.heads * rows * heads->row, true, compared);
+}
+
+// Heads one after the other, gaps between the rows, other rows and another width on the other side.
+static void masked_heads_one_after_the_other_agree_with_the_formulas(void **state)
+{
+    struct layer layer = {.mask = SCENE_NONE};
+    struct cn_attention *op = &layer.op;
+
+    (void)state;
+    *op = (struct cn_attention){.heads = 3,
+                                .q_rows = 7,
+                                .k_rows = 50,
+                                .width = 6,
+                                .v_width = 11,
+                                .q = {3, 7 * 8, 8},
+                                .k = {0, 50 * 6, 6},
+                                .v = {1, 50 * 12, 12},
+                                .y = {0, 7 * 11, 11},
+                                .scale = 0.7f};
+    scene_init(&layer.scene, 4);
+    layer.q = add_heads(&layer, &op->q, op->q_rows, false);
+    layer.k = add_heads(&layer, &op->k, op->k_rows, false);
+    layer.v = add_heads(&layer, &op->v, op->k_rows, false);
+    layer.dq = add_heads(&layer, &op->q, op->q_rows, true);
+    layer.dk = add_heads(&layer, &op->k, op->k_rows, true);
+    layer.dv = add_heads(&layer, &op->v, op->k_rows, true);
+    for (int i = layer.dq; i <= layer.dv; i++) // what lies between is left as it is
+        for (size_t j = 0; j < layer.scene.operands[i].words * layer.scene.samples; j++)
+            layer.scene.operands[i].data[j] = 0;
+    add_results(&layer, op->heads * op->q_rows * op->v_width);
+    layer.mask = scene_add(&layer.scene, CN_ARENA_CONSTANTS, op->q_rows * op->k_rows, false, false);
+    for (size_t i = 0; i < op->q_rows * op->k_rows; i++)
+        if (i % 3 == 1)
+            layer.scene.operands[layer.mask].data[i] = -INFINITY;
+    check(&layer, "a mask");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_side_by_side_agree_with_the_formulas),
+        cmocka_unit_test(more_rows_than_a_block_holds_agree_with_the_formulas),
+        cmocka_unit_test(masked_heads_one_after_the_other_agree_with_the_formulas),
+    };
+
+    if (!kernels_present())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
