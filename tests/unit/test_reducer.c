@@ -9,18 +9,8 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
+#include "runtime/port/platform.h"
 #include "runtime/round/session_reduce.h"
-#include "tests/unit/net.h"
-
-#define L(weight, in, out) "weight " weight " 32,32", "MatMul " in " " weight " -> " out
-
-// Fifteen layers, of which four and more make a granule.
-static const struct net deep = {"32",
-                                {L("wa", "x", "a"), L("wb", "a", "b"), L("wc", "b", "c"),
-                                 L("wd", "c", "d"), L("we", "d", "e"), L("wf", "e", "f"),
-                                 L("wg", "f", "g"), L("wh", "g", "h"), L("wi", "h", "i"),
-                                 L("wj", "i", "j"), L("wk", "j", "k"), L("wl", "k", "l"),
-                                 L("wm", "l", "m"), L("wn", "m", "n"), L("wo", "n", "y")}};
 
 // A collective that writes down what it is called with.
 struct fake {
@@ -47,7 +37,7 @@ static const struct cn_collective_ops fake_ops = {
     .name = "fake", .run = fake_run, .cancel = fake_cancel};
 
 struct world {
-    struct message model;
+    struct cn_mapping model;
     struct cn_onnx *onnx;
     struct fake fake;
     struct cn_reducer reducer;
@@ -58,13 +48,14 @@ static int set_up(void **state)
 {
     struct world *world = calloc(1, sizeof(*world));
     const struct cn_trainer_config config = {
-        .compute = &cn_compute_cpu, .threads = 1, .batch = 1, .loss = CN_LOSS_MSE};
+        .compute = &cn_compute_cpu, .threads = 1, .batch = 1, .loss = CN_LOSS_CROSS_ENTROPY};
     struct cn_diag diag;
 
     assert_non_null(world);
     cn_diag_init(&diag);
-    world->model = net_message(&deep);
-    assert_int_equal(cn_onnx_open(world->model.bytes, world->model.size, NULL, &world->onnx),
+    assert_int_equal(cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &world->model),
+                     CN_OK);
+    assert_int_equal(cn_onnx_open(world->model.data, world->model.size, &diag, &world->onnx),
                      CN_OK);
     if (cn_trainer_open(world->onnx, &config, &diag, &world->reducer.trainer))
         fail_msg("%s", cn_diag_first(&diag));
@@ -83,6 +74,7 @@ static int tear_down(void **state)
     cn_queue_close(world->reducer.queue);
     cn_trainer_close(world->reducer.trainer);
     cn_onnx_close(world->onnx);
+    cn_platform_unmap(&world->model);
     free(world);
     return 0;
 }
@@ -96,7 +88,7 @@ static cn_err reduce(struct world *world, uint32_t window, uint32_t told)
     float *data = world->gradients;
 
     assert_int_equal(cn_reducer_use(reducer, &choice), CN_OK);
-    assert_true(cn_trainer_bucket_count(reducer->trainer) >= 3);
+    assert_true(cn_trainer_bucket_count(reducer->trainer) >= 5);
     world->fake.count = 0;
     cn_reducer_begin(reducer, &sink);
     for (uint32_t i = 0; i < told && i < cn_trainer_bucket_count(reducer->trainer); i++) {
