@@ -192,6 +192,18 @@ static void cell_forward(const struct layer *layer, size_t n, size_t t, const si
     }
 }
 
+// The cell after step t, the last one.
+static void put_last(const struct layer *layer, size_t t)
+{
+    const struct cpu_task *task = layer->task;
+    size_t row = layer->width + layer->hidden;
+
+    for (size_t n = 0; n < task->samples; n++)
+        memcpy(task->out[2] + n * task->call->out[2].stride,
+               task->out[1] + at_of(layer, n, t, row) + layer->width,
+               layer->hidden * sizeof(float));
+}
+
 void cpu_recurrent(const struct cpu_task *task)
 {
     struct layer layer = layer_of(task, &task->call->recurrent);
@@ -215,6 +227,8 @@ void cpu_recurrent(const struct cpu_task *task)
             cell_forward(&layer, n, t, i ? &before : NULL, product + n * layer.row);
         before = t;
     }
+    if (task->out[2])
+        put_last(&layer, before);
 }
 
 size_t cpu_recurrent_workspace(const struct cn_call *call, size_t samples)
@@ -311,6 +325,16 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
     }
 }
 
+// Where the cell carries on from: what reached the cell after the last step.
+static void take_last(const struct layer *layer, const struct carried *carried)
+{
+    const struct cpu_task *task = layer->task;
+
+    for (size_t n = 0; n < task->samples; n++)
+        memcpy(carried->carry + n * layer->hidden_row, task->in[7] + n * task->call->in[7].stride,
+               layer->hidden * sizeof(float));
+}
+
 // What reached the states before the first step.
 static void put_first(const struct layer *layer, const struct carried *carried)
 {
@@ -339,6 +363,8 @@ void cpu_recurrent_grad(const struct cpu_task *task)
     const float *seen = task->out[layer.op->kind == CN_RECURRENT_GRU ? 1 : 0];
 
     memset(task->workspace, 0, 2 * words * sizeof(float));
+    if (task->in[7])
+        take_last(&layer, &carried);
     for (size_t i = layer.op->steps; i-- > 0;) {
         size_t t = step_of(layer.op, i), before = i ? step_of(layer.op, i - 1) : 0;
 

@@ -146,6 +146,20 @@ DEVICE void recurrent_unit(const struct cuda_args *a, const struct recurrent_ste
         plain_unit(a, s, dot[0], j);
 }
 
+// The cell after the last step; each thread the units that it made.
+DEVICE void put_last(const struct cuda_args *a)
+{
+    const struct cn_recurrent *op = &a->call.recurrent;
+    size_t hidden = op->hidden, gates = gates_of(op->kind), last = op->reverse ? 0 : op->steps - 1;
+
+    for (uint32_t n = block_index(); a->out[2] && n < a->samples; n += grid_size()) {
+        const float *saved = a->out[1] + n * a->call.out[1].stride + last * (gates + 1) * hidden;
+
+        for (uint32_t j = thread_index(); j < hidden; j += block_size())
+            a->out[2][n * a->call.out[2].stride + j] = saved[gates * hidden + j];
+    }
+}
+
 KERNEL(recurrent)
 {
     const struct cn_recurrent *op = &a.call.recurrent;
@@ -164,6 +178,7 @@ KERNEL(recurrent)
                 gru_hidden(&a, &s, j);
             block_sync();
         }
+    put_last(&a);
 }
 
 // What a step of the gradient reads and writes.
@@ -304,7 +319,8 @@ KERNEL(recurrent_grad)
         float *carry = a.workspace + (size_t)3 * n * hidden;
 
         for (uint32_t j = thread_index(); j < 3 * hidden; j += block_size())
-            carry[j] = 0;
+            carry[j] =
+                a.in[7] && j / hidden == 1 ? a.in[7][n * a.call.in[7].stride + j - hidden] : 0;
         block_sync();
         for (uint32_t number = (uint32_t)op->steps; number-- > 0;)
             recurrent_back_step(&a, n, number);

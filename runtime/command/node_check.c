@@ -72,10 +72,17 @@ static void print_sample(const struct cn_trainer *trainer)
     struct cn_sample_shape shape;
 
     cn_trainer_sample_shape(trainer, &shape);
-    printf("a sample has the shape (");
-    for (uint32_t d = 0; d < shape.rank; d++)
-        printf("%s%llu", d ? ", " : "", (unsigned long long)shape.dims[d]);
-    printf("%s), an output %zu values\n", shape.rank == 1 ? "," : "", shape.outputs);
+    for (uint32_t i = 0; i < shape.input_count; i++) {
+        const struct cn_input_shape *input = &shape.inputs[i];
+
+        if (shape.input_count > 1)
+            printf("%s: ", input->name);
+        printf("a sample has the shape (");
+        for (uint32_t d = 0; d < input->rank; d++)
+            printf("%s%llu", d ? ", " : "", (unsigned long long)input->dims[d]);
+        printf("%s)%s", input->rank == 1 ? "," : "", i + 1 < shape.input_count ? "\n" : "");
+    }
+    printf(", an output %zu values\n", shape.outputs);
 }
 
 // What the options say.
@@ -122,6 +129,22 @@ static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trai
            forward / 1e6, step / 1e6);
 }
 
+// A number for the whole batch is a loss.
+static void take_loss(const struct cn_onnx *onnx, struct cn_trainer_config *config,
+                      struct cn_rules *rules)
+{
+    for (size_t i = 0; i < onnx->output_count; i++) {
+        struct cn_text name = onnx->outputs[i].name;
+
+        if (onnx->outputs[i].rank)
+            continue;
+        config->loss = CN_LOSS_OUTPUT;
+        config->rules = rules;
+        snprintf(rules->output, sizeof(rules->output), "%.*s", (int)name.size, name.data);
+        return;
+    }
+}
+
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
                          const struct wishes *wishes, struct cn_diag *diag)
 {
@@ -137,13 +160,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
     struct cn_trainer *trainer = NULL;
     cn_err err;
 
-    // A number for the whole batch is a loss.
-    if (onnx->output_count && !onnx->outputs[0].rank) {
-        config.loss = CN_LOSS_OUTPUT;
-        config.rules = &rules;
-        snprintf(rules.output, sizeof(rules.output), "%.*s", (int)onnx->outputs[0].name.size,
-                 onnx->outputs[0].name.data);
-    }
+    take_loss(onnx, &config, &rules);
     err = cn_trainer_open(onnx, &config, diag, &trainer);
     if (err)
         return err;

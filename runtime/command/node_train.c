@@ -8,6 +8,7 @@
 
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/alone.h"
 
@@ -179,16 +180,16 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .steps = options->steps,
         .sequential = options->sequential,
     };
-    struct cn_mapping model;
+    struct cn_onnx_file model;
     cn_err err;
 
     cn_diag_init(&diag);
     config.compute = cn_command_compute(ports, settings);
     if (!config.compute)
         return CN_EXIT_FAILED;
-    err = cn_platform_map(settings->model, CN_ONNX_FILE_MAX, &model);
+    err = cn_onnx_file_open(settings->model, &diag, &model);
     if (err) {
-        fprintf(stderr, "error: model %s: %s\n", settings->model, cn_err_text(err));
+        fprintf(stderr, "error: model %s\n", cn_diag_first(&diag));
         return CN_EXIT_FAILED;
     }
     config.model = model.data;
@@ -197,7 +198,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     if (err) {
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,
                 err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
-        cn_platform_unmap(&model);
+        cn_onnx_file_close(&model);
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
@@ -206,7 +207,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         err = run_alone(&config, &printer, &diag);
     cn_command_close_timeline(options->timeline, config.timeline);
     config.store->ops->close(config.store);
-    cn_platform_unmap(&model);
+    cn_onnx_file_close(&model);
     return explain(err, settings, &diag);
 }
 

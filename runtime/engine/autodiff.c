@@ -306,6 +306,12 @@ static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_ATTENTION] = cn_autodiff_attention,
 };
 
+// Only a recurrent layer has a second output that others read.
+static bool has_cell(const struct cn_node *node)
+{
+    return node->call.op == CN_OP_RECURRENT && node->out[2] != CN_GRAPH_NONE;
+}
+
 static void mark_needed(struct cn_autodiff *diff)
 {
     const struct cn_graph *graph = diff->graph;
@@ -316,8 +322,11 @@ static void mark_needed(struct cn_autodiff *diff)
         const struct cn_node *node = &graph->nodes[i];
 
         for (int j = 0; j < CN_CALL_INPUTS; j++)
-            if (cn_autodiff_needs(diff, node->in[j]))
+            if (cn_autodiff_needs(diff, node->in[j])) {
                 diff->needed[cn_graph_root(graph, node->out[0])] = true;
+                if (has_cell(node))
+                    diff->needed[cn_graph_root(graph, node->out[2])] = true;
+            }
     }
 }
 
@@ -329,8 +338,12 @@ static cn_err walk_back(struct cn_autodiff *diff)
     for (size_t i = graph->loss; i-- > 0;) {
         struct cn_node node = graph->nodes[i]; // a copy: emitting may move the list
         uint32_t dy = diff->gradient[cn_graph_root(graph, node.out[0])];
-        cn_err err;
+        cn_err err = CN_OK;
 
+        if (dy == CN_GRAPH_NONE && has_cell(&node))
+            err = cn_autodiff_recurrent_only_cell(diff, &node, &dy);
+        if (err)
+            return err;
         if (dy == CN_GRAPH_NONE || !cn_autodiff_needs(diff, node.out[0]))
             continue;
         err = gradients[node.call.op](diff, &node, dy);

@@ -64,3 +64,7 @@ cn_autodiff_fn cn_autodiff_products, cn_autodiff_softmax, cn_autodiff_norm;
 // _planes and _recurrent:
 cn_autodiff_fn cn_autodiff_conv_transpose, cn_autodiff_resize, cn_autodiff_extreme;
 cn_autodiff_fn cn_autodiff_recurrent;
+
+// Makes *dy zeros where only the cell after a recurrent layer's last step has a gradient.
+cn_err cn_autodiff_recurrent_only_cell(struct cn_autodiff *diff, const struct cn_node *forward,
+                                       uint32_t *dy);

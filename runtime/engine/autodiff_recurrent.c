@@ -76,6 +76,25 @@ static cn_err take_first(struct cn_autodiff *diff, uint32_t first, size_t hidden
     return cn_autodiff_bias(diff, sum, made, first);
 }
 
+// The gradient of the cell after the last step, where something reads it.
+static uint32_t last_cell_gradient(const struct cn_autodiff *diff, const struct cn_node *forward)
+{
+    return forward->out[2] == CN_GRAPH_NONE
+               ? CN_GRAPH_NONE
+               : diff->gradient[cn_graph_root(diff->graph, forward->out[2])];
+}
+
+cn_err cn_autodiff_recurrent_only_cell(struct cn_autodiff *diff, const struct cn_node *forward,
+                                       uint32_t *dy)
+{
+    cn_err err;
+
+    if (last_cell_gradient(diff, forward) == CN_GRAPH_NONE)
+        return CN_OK;
+    err = cn_autodiff_activation(diff, forward->out[0], dy);
+    return err ? err : cn_autodiff_clear(diff, *dy, CN_WRITE_SET);
+}
+
 cn_err cn_autodiff_recurrent(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
 {
     const struct cn_recurrent *op = &forward->call.recurrent;
@@ -89,6 +108,7 @@ cn_err cn_autodiff_recurrent(struct cn_autodiff *diff, const struct cn_node *for
     node.in[2] = forward->out[1];
     for (int i = 1; i < 5; i++)
         node.in[2 + i] = forward->in[i];
+    node.in[7] = last_cell_gradient(diff, forward);
     err = cn_autodiff_activation(diff, forward->in[0], &node.out[0]);
     if (!err && op->kind == CN_RECURRENT_GRU)
         err = cn_autodiff_activation(diff, forward->in[0], &node.out[1]);

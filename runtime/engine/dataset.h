@@ -67,6 +67,7 @@ struct cn_sample_shape {
     bool integers;        // the first input is of whole numbers, such as tokens
     uint64_t outputs;     // elements of one output: classes, or targets
     uint64_t rows;        // labels of a sample, of so many classes each
+    bool weighted;        // samples count other than 1 each in the loss
 };
 
 struct cn_batch {

@@ -33,6 +33,13 @@ enum cn_value_kind {
     CN_VALUE_GRADIENT,   // of a parameter, at the parameter's offset
 };
 
+// A number of the whole batch is kept as one for each sample; the file means this of them.
+enum cn_over_batch {
+    CN_OVER_BATCH_NONE,
+    CN_OVER_BATCH_MEAN,
+    CN_OVER_BATCH_SUM,
+};
+
 struct cn_value {
     enum cn_value_kind kind;
     uint32_t rank;
@@ -51,6 +58,7 @@ struct cn_value {
     bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
     size_t parameter; // gradient: the offset of its parameter
     float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
+    enum cn_over_batch over_batch; // while a file is imported
 };
 
 struct cn_node {
@@ -61,13 +69,10 @@ struct cn_node {
 
 #define CN_GRAPH_INPUT_MAX 8
 
-// How a model that computes its loss itself ends: the node that makes a number of the whole batch
-// is left out of the graph and understood for each sample.
+// How a model that computes its loss itself ends.
 enum cn_graph_head {
-    CN_HEAD_NONE, // a number for each sample
-    CN_HEAD_MEAN,
-    CN_HEAD_SUM,
-    CN_HEAD_ENTROPY, // cross-entropy, its labels an input
+    CN_HEAD_NONE,    // with a number for each sample, the mean of which is the loss
+    CN_HEAD_ENTROPY, // with cross-entropy, its labels an input; that node is left out
 };
 
 struct cn_graph {
@@ -84,7 +89,8 @@ struct cn_graph {
     uint32_t input_count;
     const char *loss_output; // before import: the output that is the loss, NULL for none
     enum cn_graph_head head;
-    uint32_t head_labels; // CN_HEAD_ENTROPY: an input
+    uint32_t head_labels;  // CN_HEAD_ENTROPY: an input
+    uint32_t head_weights; // of the classes, CN_GRAPH_NONE for none
     int64_t head_ignore;
     uint32_t output, labels;           // labels: CN_GRAPH_NONE when the model computes its loss
     enum cn_batch_norm_use batch_norm; // set before the import

@@ -169,12 +169,18 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
 
     for (uint32_t d = 0; d < tensor->rank; d++)
         value.dims[d] = tensor->dims[d];
-    if (*parameter < layout->tensor_count && tensor->type == CN_ONNX_FLOAT && tensor->count) {
+    if (*parameter < layout->tensor_count && tensor->type == CN_ONNX_FLOAT && tensor->count &&
+        !tensor->constant) {
         value.kind = CN_VALUE_PARAM;
         value.frozen = layout->tensors[*parameter].frozen ||
                        layout->tensors[*parameter].class == CN_TENSOR_STAT;
         value.offset = layout->tensors[(*parameter)++].offset;
-    } else if (tensor->type == CN_ONNX_FLOAT) { // empty
+    } else if (tensor->type == CN_ONNX_FLOAT) { // empty or a constant
+        err = cn_graph_add_constants(importer->graph, NULL, tensor->count, &value.offset);
+        if (!err)
+            err = cn_onnx_tensor_floats(tensor, importer->graph->constants + value.offset);
+        if (err)
+            return err;
         value.kind = CN_VALUE_CONST;
     } else {
         err = cn_graph_add_numbers(importer->graph, NULL, tensor->count, &value.offset);
@@ -188,42 +194,87 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
     return err ? err : define_name(importer, tensor->name, index);
 }
 
+static bool same_text(struct cn_text a, struct cn_text b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
+// Whether a recurrent layer reads the samples as they are: [steps, batch, inputs].
+static bool is_steps_first(const struct cn_onnx *onnx, struct cn_text name)
+{
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        if (node->input_count && same_text(node->inputs[0], name) &&
+            (cn_text_equal(node->op, "LSTM") || cn_text_equal(node->op, "GRU") ||
+             cn_text_equal(node->op, "RNN")))
+            return true;
+    }
+    return false;
+}
+
+// The batch is the dimension that the file leaves open. Where all are fixed it is the first, or the
+// one that the op reading it takes for it.
+static cn_err find_batch(struct cn_importer *importer, const struct cn_onnx_value *input,
+                         uint32_t *axis)
+{
+    uint32_t open = 0;
+
+    *axis = input->rank == 3 && is_steps_first(importer->onnx, input->name) ? 1 : 0;
+    for (uint32_t d = 0; d < input->rank; d++) {
+        if (input->dims[d] > 0)
+            continue;
+        if (open++) {
+            cn_diag_add(importer->diag,
+                        "input '%.*s': dimensions %u and %u are not fixed; only one, the batch, "
+                        "may be",
+                        (int)input->name.size, input->name.data, *axis, d);
+            return CN_ENOTSUP;
+        }
+        *axis = d;
+    }
+    return CN_OK;
+}
+
+static cn_err check_input(struct cn_importer *importer, const struct cn_onnx_value *input,
+                          bool integers)
+{
+    if ((input->type == CN_ONNX_FLOAT || integers) && input->rank &&
+        input->rank <= CN_GRAPH_RANK_MAX)
+        return CN_OK;
+    cn_diag_add(importer->diag,
+                "input '%.*s' has element type %d and rank %u, wanted float32 or integers with "
+                "the batch as a dimension",
+                (int)input->name.size, input->name.data, (int)input->type, input->rank);
+    return CN_ENOTSUP;
+}
+
 static cn_err import_input(struct cn_importer *importer, const struct cn_onnx_value *input)
 {
     struct cn_value value = {.kind = CN_VALUE_INPUT, .batched = true, .root = CN_GRAPH_NONE};
     struct cn_graph *graph = importer->graph;
     uint32_t *index = &graph->inputs[graph->input_count];
+    int64_t batch;
     cn_err err;
 
     value.integers = input->type == CN_ONNX_INT64 || input->type == CN_ONNX_INT32;
-    if ((input->type != CN_ONNX_FLOAT && !value.integers) || !input->rank ||
-        input->rank > CN_GRAPH_RANK_MAX) {
-        cn_diag_add(importer->diag,
-                    "input '%.*s' has element type %d and rank %u, wanted float32 or integers "
-                    "with the batch as its first dimension",
-                    (int)input->name.size, input->name.data, (int)input->type, input->rank);
-        return CN_ENOTSUP;
-    }
+    err = check_input(importer, input, value.integers);
+    if (!err)
+        err = find_batch(importer, input, &value.batch_axis);
+    if (err)
+        return err;
+    batch = input->dims[value.batch_axis];
     if (!graph->input_count)
-        graph->batch = input->dims[0] > 0 ? (uint64_t)input->dims[0] : CN_GRAPH_BATCH;
-    if (graph->input_count && input->dims[0] > 0 && (uint64_t)input->dims[0] != graph->batch) {
+        graph->batch = batch > 0 ? (uint64_t)batch : CN_GRAPH_BATCH;
+    if (graph->input_count && batch > 0 && (uint64_t)batch != graph->batch) {
         cn_diag_add(importer->diag, "input '%.*s' has another batch than the first input",
                     (int)input->name.size, input->name.data);
         return CN_ENOTSUP;
     }
     value.rank = input->rank;
-    value.dims[0] = graph->batch;
     value.offset = graph->input_count;
-    for (uint32_t d = 1; d < input->rank; d++) {
-        if (input->dims[d] <= 0) {
-            cn_diag_add(importer->diag,
-                        "input '%.*s': dimension %u is not fixed; only the batch, "
-                        "dimension 0, may be",
-                        (int)input->name.size, input->name.data, d);
-            return CN_ENOTSUP;
-        }
-        value.dims[d] = (uint64_t)input->dims[d];
-    }
+    for (uint32_t d = 0; d < input->rank; d++)
+        value.dims[d] = d == value.batch_axis ? graph->batch : (uint64_t)input->dims[d];
     err = cn_graph_add_value(graph, &value, index);
     if (err)
         cn_diag_add(importer->diag, "input '%.*s' is too large", (int)input->name.size,
@@ -356,7 +407,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
-        err = op->import(&node);
+        err = cn_import_whole_batch(&node, op->import);
     if (err && err != CN_ENOTSUP)
         return err;
     if (err) {
@@ -374,74 +425,6 @@ static struct cn_text output_name(const struct cn_importer *importer)
     const char *wanted = importer->graph->loss_output;
 
     return wanted ? (struct cn_text){wanted, strlen(wanted)} : importer->onnx->outputs[0].name;
-}
-
-static bool same_text(struct cn_text a, struct cn_text b)
-{
-    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
-}
-
-// A node that ends the loss by summing up the batch.
-static enum cn_graph_head head_of(const struct cn_importer *importer,
-                                  const struct cn_onnx_node *node)
-{
-    if (!importer->graph->loss_output || !node->output_count ||
-        !same_text(node->outputs[0], output_name(importer)))
-        return CN_HEAD_NONE;
-    if (cn_text_equal(node->op, "ReduceMean"))
-        return CN_HEAD_MEAN;
-    if (cn_text_equal(node->op, "ReduceSum"))
-        return CN_HEAD_SUM;
-    return cn_text_equal(node->op, "SoftmaxCrossEntropyLoss") ? CN_HEAD_ENTROPY : CN_HEAD_NONE;
-}
-
-static cn_err check_head(const struct cn_import_node *node, enum cn_graph_head head)
-{
-    const struct cn_graph *graph = node->graph;
-    const struct cn_value *x = cn_import_value(node, 0);
-    int64_t axes[CN_GRAPH_RANK_MAX];
-    size_t count;
-    cn_err err;
-
-    if (head != CN_HEAD_ENTROPY) {
-        err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
-        if (err)
-            return err;
-        return count && count != x->rank
-                   ? cn_import_refuse(node, "the loss must be reduced over all dimensions")
-                   : CN_OK;
-    }
-    if (graph->values[node->in[1]].kind != CN_VALUE_INPUT || !cn_import_value(node, 1)->integers)
-        return cn_import_refuse(node, "its labels must be an integer input of the model");
-    if (cn_import_has(node, 2))
-        return cn_import_refuse(node, "weights of classes belong into loss.weights of the job");
-    return CN_OK;
-}
-
-// Leaves the node out; its input becomes the output of the graph.
-static cn_err import_head(struct cn_importer *importer, const struct cn_onnx_node *source,
-                          enum cn_graph_head head)
-{
-    struct cn_import_node node = {.importer = importer,
-                                  .graph = importer->graph,
-                                  .onnx = importer->onnx,
-                                  .node = source,
-                                  .out = CN_GRAPH_NONE};
-    const struct cn_import_op op = {.inputs_min = head == CN_HEAD_ENTROPY ? 2 : 1, .inputs_max = 3};
-    bool known;
-    cn_err err = bind_node(&node, &op, &known);
-
-    if (err || !known)
-        return err;
-    err = check_head(&node, head);
-    if (err)
-        return err;
-    importer->graph->head = head;
-    if (head == CN_HEAD_ENTROPY) {
-        importer->graph->head_labels = node.in[1];
-        importer->graph->head_ignore = cn_import_int(&node, "ignore_index", INT32_MIN);
-    }
-    return define_name(importer, source->outputs[0], node.in[0]);
 }
 
 static cn_err import_output(struct cn_importer *importer)
@@ -496,16 +479,8 @@ static cn_err import_all(struct cn_importer *importer, const struct cn_layout *l
         err = import_inputs(importer);
     for (size_t i = 0; !err && i < onnx->initializer_count; i++)
         err = import_initializer(importer, &onnx->initializers[i], layout, &parameter);
-    for (size_t i = 0; !err && i < onnx->node_count; i++) {
-        enum cn_graph_head head = head_of(importer, &onnx->nodes[i]);
-
-        err = head ? import_head(importer, &onnx->nodes[i], head)
-                   : import_node(importer, &onnx->nodes[i]);
-        if (err == CN_ENOTSUP && head) {
-            importer->refused = true;
-            err = CN_OK;
-        }
-    }
+    for (size_t i = 0; !err && i < onnx->node_count; i++)
+        err = import_node(importer, &onnx->nodes[i]);
     if (!err && importer->refused)
         err = CN_ENOTSUP;
     return err ? err : import_output(importer);

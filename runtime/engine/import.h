@@ -88,14 +88,15 @@ struct cn_import_op {
 const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node);
 
 cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_size_of; // _shapes
-cn_import_fn cn_import_constant_of_shape, cn_import_range, cn_import_trilu;
+cn_import_fn cn_import_constant_of_shape, cn_import_range, cn_import_trilu, cn_import_mod;
 cn_import_fn cn_import_gather, cn_import_gather_elements;           // _gather
 cn_import_fn cn_import_transpose, cn_import_slice, cn_import_split; // _moves
 cn_import_fn cn_import_concat, cn_import_expand, cn_import_tile;
 cn_import_fn cn_import_pad;                                             // _pad
 cn_import_fn cn_import_gemm, cn_import_matmul;                          // _products
 cn_import_fn cn_import_softmax, cn_import_layer_norm, cn_import_reduce; // _rows
-cn_import_fn cn_import_conv, cn_import_conv_transpose;                  // _layers
+cn_import_fn cn_import_reduce_norm;
+cn_import_fn cn_import_conv, cn_import_conv_transpose; // _layers
 cn_import_fn cn_import_pool, cn_import_global_average_pool;
 cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_where; // _maps
 cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast;
@@ -103,5 +104,10 @@ cn_import_fn cn_import_flatten, cn_import_reshape, cn_import_unsqueeze; // _view
 cn_import_fn cn_import_squeeze, cn_import_identity;
 cn_import_fn cn_import_batch_norm, cn_import_dropout;                        // _norm
 cn_import_fn cn_import_resize, cn_import_extreme, cn_import_global_max_pool; // _planes
-cn_import_fn cn_import_instance_norm, cn_import_group_norm;
+cn_import_fn cn_import_instance_norm, cn_import_group_norm, cn_import_depth_to_space;
 cn_import_fn cn_import_recurrent; // _recurrent
+cn_import_fn cn_import_entropy;   // _loss
+
+// Imports a node of a model that computes its loss itself, where the node makes something of the
+// whole batch or reads what was made so; any other by import.
+cn_err cn_import_whole_batch(struct cn_import_node *node, cn_import_fn *import);

@@ -167,6 +167,76 @@ cn_err cn_import_emit_map(struct cn_import_node *node, struct cn_map map, uint32
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
+static bool rows_are_the_same(const struct cn_graph *graph, const struct cn_value *x, size_t outer,
+                              size_t inner)
+{
+    for (size_t o = 0; o < outer; o++)
+        for (size_t i = inner; i < graph->batch * inner; i++) {
+            size_t first = o * graph->batch * inner;
+
+            if (cn_import_known_float(graph, x, first + i) !=
+                cn_import_known_float(graph, x, first + i % inner))
+                return false;
+        }
+    return true;
+}
+
+cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t *value)
+{
+    struct cn_graph *graph = node->graph;
+    struct cn_value x = graph->values[*value], like = x, shared;
+    struct cn_copy copy = {.rank = 2, .dims = {1, 1}, .x = {0, 1}, .y = {0, 1}, .scale = 1};
+    cn_err err;
+
+    if (!cn_import_is_known(&x) || x.integers || x.batched || axis >= x.rank || graph->batch == 1 ||
+        x.dims[axis] != graph->batch || !x.words)
+        return CN_OK;
+    for (uint32_t d = 0; d < x.rank; d++)
+        if (d != axis)
+            copy.dims[d > axis] *= (size_t)x.dims[d];
+    if (!rows_are_the_same(graph, &x, copy.dims[0], copy.dims[1]))
+        return CN_OK;
+    copy.x[0] = (ptrdiff_t)(graph->batch * copy.dims[1]);
+    copy.y[0] = (ptrdiff_t)copy.dims[1];
+    like.batched = true;
+    like.batch_axis = axis;
+    like.batch_repeats = 1;
+    err = cn_import_known_room(node, &like, x.kind == CN_VALUE_SHAPE, &shared);
+    if (err)
+        return err;
+    cn_import_known_copy(graph, &x, &copy, &shared);
+    return cn_graph_add_value(graph, &shared, value);
+}
+
+// For the operands of an elementwise call.
+static cn_err share_operands(struct cn_import_node *node, uint32_t *in, size_t count)
+{
+    const struct cn_graph *graph = node->graph;
+    uint32_t rank = 0, axis = CN_GRAPH_NONE;
+    cn_err err = CN_OK;
+
+    for (size_t i = 0; i < count; i++)
+        rank = graph->values[in[i]].rank > rank ? graph->values[in[i]].rank : rank;
+    for (size_t i = 0; i < count; i++)
+        if (graph->values[in[i]].batched && cn_graph_batch_repeats(&graph->values[in[i]]) == 1)
+            axis = graph->values[in[i]].batch_axis + rank - graph->values[in[i]].rank;
+    for (size_t i = 0; !err && axis != CN_GRAPH_NONE && i < count; i++) {
+        uint32_t missing = rank - graph->values[in[i]].rank;
+
+        if (axis >= missing)
+            err = cn_import_share_rows(node, axis - missing, &in[i]);
+    }
+    return err;
+}
+
+cn_err cn_import_refuse_rows(const struct cn_import_node *node, uint64_t size)
+{
+    return cn_import_refuse(node, size == node->graph->batch
+                                      ? "a weight has a part for each sample of a fixed batch: "
+                                        "export the model with an open batch"
+                                      : "the operands do not agree on the batch dimension");
+}
+
 cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size_t count,
                            struct cn_value *result)
 {
@@ -202,7 +272,7 @@ cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size
                                         (unsigned long long)result->dims[d],
                                         (unsigned long long)size, d);
             if (result->batched && d == result->batch_axis && !value->batched && size != 1)
-                return cn_import_refuse(node, "the operands do not agree on the batch dimension");
+                return cn_import_refuse_rows(node, size);
             result->dims[d] = size != 1 ? size : result->dims[d];
         }
     }
@@ -266,8 +336,10 @@ static cn_err emit_elementwise(struct cn_import_node *node, enum cn_combine_kind
     uint64_t dims[CN_GRAPH_RANK_MAX];
     struct cn_value result;
     bool known, integers, shared;
-    cn_err err = cn_import_broadcast(node, in, count, &result);
+    cn_err err = share_operands(node, in, count);
 
+    if (!err)
+        err = cn_import_broadcast(node, in, count, &result);
     if (err)
         return err;
     cn_graph_sample_dims(node->graph, &result, dims);

@@ -48,6 +48,13 @@ cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind 
 cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,
                             uint32_t *out);
 
+// A known value that holds the same for each sample of a fixed batch in that dimension becomes one
+// that all samples share; others stay.
+cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t *value);
+
+// Refuses an operand without samples that has so many elements where others have the batch.
+cn_err cn_import_refuse_rows(const struct cn_import_node *node, uint64_t size);
+
 // Dims and batch of a result of these operands; CN_ENOTSUP with a line when they do not fit.
 cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size_t count,
                            struct cn_value *result);

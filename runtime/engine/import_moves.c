@@ -315,6 +315,15 @@ static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_
         }
     if (result->batched && axis == result->batch_axis)
         return cn_import_refuse(node, "samples cannot be concatenated");
+    for (size_t i = 0; result->batched && i < node->in_count; i++) {
+        cn_err err = cn_import_share_rows(node, result->batch_axis, &node->in[i]);
+
+        if (err)
+            return err;
+        if (!cn_import_value(node, i)->batched && cn_import_value(node, i)->rank == result->rank &&
+            cn_import_value(node, i)->dims[result->batch_axis] != 1)
+            return cn_import_refuse_rows(node, cn_import_value(node, i)->dims[result->batch_axis]);
+    }
     for (size_t i = 0; i < node->in_count; i++) {
         const struct cn_value *part = cn_import_value(node, i);
 

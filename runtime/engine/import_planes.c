@@ -246,3 +246,41 @@ cn_err cn_import_group_norm(struct cn_import_node *node)
     op.inner = by_group ? op.cols : x->words / x->dims[1];
     return emit_norm(node, &op, by_group ? op.rows : x->dims[1]);
 }
+
+// Channels become places: [C, r, r] of each place, or with mode DCR [r, r, C], become r x r places.
+cn_err cn_import_depth_to_space(struct cn_import_node *node)
+{
+    const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
+    const struct cn_value x = *cn_import_value(node, 0);
+    bool depth_last = mode && cn_text_equal(mode->s, "CRD");
+    uint64_t r = (uint64_t)cn_import_int(node, "blocksize", 0);
+    struct cn_value like = x;
+    struct cn_import_piece piece = {.from = node->in[0], .copy = {.rank = 5, .scale = 1}};
+    struct cn_copy *copy = &piece.copy;
+    ptrdiff_t plane, row;
+
+    if (x.rank != 4 || !x.batched || !r || r > 1024 || x.dims[1] % (r * r))
+        return cn_import_refuse(node, "the input must be [batch, channels, height, width] with a "
+                                      "multiple of blocksize * blocksize channels");
+    like.dims[1] = x.dims[1] / (r * r);
+    like.dims[2] = x.dims[2] * r;
+    like.dims[3] = x.dims[3] * r;
+    plane = (ptrdiff_t)(x.dims[2] * x.dims[3]);
+    row = (ptrdiff_t)like.dims[3];
+    // Channel, row, row within the block, column, column within the block.
+    copy->dims[0] = (size_t)like.dims[1];
+    copy->dims[1] = (size_t)x.dims[2];
+    copy->dims[2] = copy->dims[4] = (size_t)r;
+    copy->dims[3] = (size_t)x.dims[3];
+    copy->x[0] = depth_last ? plane * (ptrdiff_t)(r * r) : plane;
+    copy->x[1] = (ptrdiff_t)x.dims[3];
+    copy->x[4] = depth_last ? plane : plane * (ptrdiff_t)like.dims[1];
+    copy->x[2] = copy->x[4] * (ptrdiff_t)r;
+    copy->x[3] = 1;
+    copy->y[0] = row * (ptrdiff_t)like.dims[2];
+    copy->y[1] = row * (ptrdiff_t)r;
+    copy->y[2] = row;
+    copy->y[3] = (ptrdiff_t)r;
+    copy->y[4] = 1;
+    return cn_import_assemble(node, &like, NULL, &piece, 1, &node->out);
+}

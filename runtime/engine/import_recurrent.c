@@ -14,9 +14,11 @@ struct layer {
     size_t gates, width; // width: of all gates
     size_t inputs;       // of a step
     size_t directions;
-    bool reverse; // of the only direction
+    bool reverse;    // of the only direction
+    bool wants_cell; // something reads the cell after the last step
     // By direction; CN_GRAPH_NONE for what is left out.
-    uint32_t first[DIRECTIONS_MAX], first_cell[DIRECTIONS_MAX], y[DIRECTIONS_MAX];
+    uint32_t first[DIRECTIONS_MAX], first_cell[DIRECTIONS_MAX];
+    uint32_t y[DIRECTIONS_MAX], last_cell[DIRECTIONS_MAX];
 };
 
 // What PyTorch's exporter writes, and what is the default: sigmoid and tanh, for RNN also ReLU.
@@ -152,11 +154,14 @@ static cn_err read_first(struct cn_import_node *node, const struct layer *layer,
     size_t hidden = layer->op.hidden;
     const struct cn_value *value;
     bool zeros = true, batched;
-    cn_err err = CN_OK;
+    cn_err err;
 
     first[0] = first[1] = CN_GRAPH_NONE;
     if (!cn_import_has(node, input))
         return CN_OK;
+    err = cn_import_share_rows(node, 1, &node->in[input]);
+    if (err)
+        return err;
     value = cn_import_value(node, input);
     batched = value->batched && !cn_import_is_known(value);
     if (value->words != layer->directions * hidden || value->integers || value->batch_repeats > 1 ||
@@ -233,6 +238,14 @@ static cn_err emit_gates(struct cn_import_node *node, const struct layer *layer,
     return err ? err : cn_graph_add_node(node->graph, &product);
 }
 
+static cn_err add_last_cell(struct cn_import_node *node, size_t hidden, uint32_t *cell)
+{
+    const struct cn_value like = {
+        .rank = 3, .dims = {1, node->graph->batch, hidden}, .batched = true, .batch_axis = 1};
+
+    return cn_import_add(node, &like, cell);
+}
+
 static cn_err emit_direction(struct cn_import_node *node, struct layer *layer, size_t direction)
 {
     struct cn_node call = cn_graph_node(CN_OP_RECURRENT);
@@ -253,6 +266,8 @@ static cn_err emit_direction(struct cn_import_node *node, struct layer *layer, s
     like.dims[2] = layer->width + hidden;
     if (!err)
         err = cn_import_add(node, &like, &call.out[1]);
+    if (!err && layer->wants_cell)
+        err = add_last_cell(node, hidden, &layer->last_cell[direction]);
     if (err)
         return err;
     call.call.recurrent = layer->op;
@@ -260,6 +275,7 @@ static cn_err emit_direction(struct cn_import_node *node, struct layer *layer, s
     call.in[3] = layer->first[direction];
     call.in[4] = layer->first_cell[direction];
     call.out[0] = layer->y[direction];
+    call.out[2] = layer->wants_cell ? layer->last_cell[direction] : CN_GRAPH_NONE;
     return cn_graph_add_node(node->graph, &call);
 }
 
@@ -319,7 +335,32 @@ static cn_err define_last_step(struct cn_import_node *node, const struct layer *
     return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->more[0]);
 }
 
-// The last cell state is written by every exporter, so it is refused only when something reads it.
+// Y_c: [directions, batch, hidden].
+static cn_err define_last_cell(struct cn_import_node *node, const struct layer *layer)
+{
+    size_t hidden = layer->op.hidden;
+    struct cn_value like = {.rank = 3,
+                            .dims = {layer->directions, node->graph->batch, hidden},
+                            .batched = true,
+                            .batch_axis = 1};
+    struct cn_import_piece pieces[DIRECTIONS_MAX];
+
+    if (layer->directions == 1) {
+        node->more[1] = layer->last_cell[0];
+        return CN_OK;
+    }
+    for (size_t d = 0; d < layer->directions; d++)
+        pieces[d] = (struct cn_import_piece){.from = layer->last_cell[d],
+                                             .copy = {.rank = 1,
+                                                      .dims = {hidden},
+                                                      .x = {1},
+                                                      .y = {1},
+                                                      .y_offset = d * hidden,
+                                                      .scale = 1}};
+    return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->more[1]);
+}
+
+// The last cell state is written by every exporter, so it is made only when something reads it.
 static bool is_read(const struct cn_onnx *onnx, struct cn_text name)
 {
     for (size_t i = 0; i < onnx->node_count; i++)
@@ -350,15 +391,15 @@ cn_err cn_import_recurrent(struct cn_import_node *node)
         err = read_first(node, &layer, FIRST_CELL, layer.first_cell);
     if (err)
         return err;
-    if (source->output_count > 2 && source->outputs[2].size &&
-        is_read(node->onnx, source->outputs[2]))
-        return cn_import_refuse(node,
-                                "its last cell state is used; only the hidden one is supported");
+    layer.wants_cell = source->output_count > 2 && source->outputs[2].size &&
+                       is_read(node->onnx, source->outputs[2]);
     for (size_t d = 0; !err && d < layer.directions; d++)
         err = emit_direction(node, &layer, d);
     if (!err && source->output_count && source->outputs[0].size)
         err = define_all_steps(node, &layer);
     if (!err && source->output_count > 1 && source->outputs[1].size)
         err = define_last_step(node, &layer);
+    if (!err && layer.wants_cell)
+        err = define_last_cell(node, &layer);
     return err;
 }

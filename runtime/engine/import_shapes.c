@@ -142,6 +142,29 @@ cn_err cn_import_range(struct cn_import_node *node)
     return err ? err : cn_graph_add_value(node->graph, &known, &node->out);
 }
 
+// Of integers, as arithmetic on shapes has it: the result has the divisor's sign.
+cn_err cn_import_mod(struct cn_import_node *node)
+{
+    const struct cn_value a = *cn_import_value(node, 0), b = *cn_import_value(node, 1);
+    struct cn_value result;
+    cn_err err;
+
+    if (a.kind != CN_VALUE_SHAPE || b.kind != CN_VALUE_SHAPE ||
+        (a.words != b.words && b.words != 1) || cn_import_int(node, "fmod", 0))
+        return cn_import_refuse(node, "only integers known before training are supported");
+    err = cn_import_known_room(node, &a, true, &result);
+    for (size_t i = 0; !err && i < result.words; i++) {
+        int64_t x = cn_import_known_int(node->graph, &a, i);
+        int64_t y = cn_import_known_int(node->graph, &b, b.words == 1 ? 0 : i);
+
+        if (!y || y == -1)
+            return cn_import_refuse(node, "the divisor is %lld", (long long)y);
+        x %= y;
+        node->graph->numbers[result.offset + i] = x && (x < 0) != (y < 0) ? x + y : x;
+    }
+    return err ? err : cn_graph_add_value(node->graph, &result, &node->out);
+}
+
 // Keeps the elements on one side of a diagonal of the last two dimensions.
 cn_err cn_import_trilu(struct cn_import_node *node)
 {

@@ -45,16 +45,17 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
                           struct cn_diag *diag, struct cn_node *node, struct cn_value *labels)
 {
     const struct cn_value *output = &graph->values[graph->output];
+    uint32_t axis = rules->classes_first ? 1 : output->rank - 1;
     size_t outputs;
 
-    if (output->rank < 2 || output->words > INT32_MAX) {
+    if (output->rank < 2 || output->words > INT32_MAX || output->batch_axis == axis) {
         cn_diag_add(diag,
                     "cross-entropy needs an output of [batch, classes] or more dimensions; it has "
                     "rank %u and %zu values for each sample",
                     output->rank, output->words);
         return CN_ENOTSUP;
     }
-    outputs = output->dims[rules->classes_first ? 1 : output->rank - 1];
+    outputs = output->dims[axis];
     node->call.loss = (struct cn_loss_call){
         .outputs = outputs,
         .rows = output->words / outputs,
@@ -67,23 +68,6 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
         labels->dims[1] = node->call.loss.rows;
     }
     return add_weights(graph, rules->weights, outputs, diag, &node->in[2]);
-}
-
-// The sum of a sample's values, as the mean of them times their number.
-static cn_err add_sum(struct cn_graph *graph)
-{
-    struct cn_node node = cn_graph_node(CN_OP_MAP);
-    struct cn_value value = graph->values[graph->output];
-    cn_err err;
-
-    node.call.map =
-        (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)value.words, .count = value.words};
-    node.in[0] = graph->output;
-    value.root = CN_GRAPH_NONE;
-    value.kind = CN_VALUE_ACTIVATION;
-    err = cn_graph_add_value(graph, &value, &node.out[0]);
-    graph->output = node.out[0];
-    return err ? err : cn_graph_add_node(graph, &node);
 }
 
 // As the file's SoftmaxCrossEntropyLoss: classes come first.
@@ -106,6 +90,7 @@ static cn_err add_head_entropy(struct cn_graph *graph, const struct cn_rules *ru
     }
     node->call.loss.ignore = (int32_t)graph->head_ignore;
     node->in[1] = graph->head_labels;
+    node->in[2] = graph->head_weights;
     return CN_OK;
 }
 
@@ -116,10 +101,6 @@ cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_ru
     struct cn_value value;
     cn_err err = CN_OK;
 
-    if (graph->head == CN_HEAD_SUM)
-        err = add_sum(graph);
-    if (err)
-        return err;
     value = graph->values[graph->output];
     node.call.loss = (struct cn_loss_call){.outputs = value.words, .rows = 1};
     if (loss == CN_LOSS_HUBER)

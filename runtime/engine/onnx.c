@@ -1,5 +1,6 @@
 #include "runtime/engine/onnx.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "runtime/engine/onnx_tensor.h"
 
 #define NAME_MAX_SIZE 512
+#define WEIGHT_LIMIT 1e4f // masks are -1e4, -65504, -1e9, the lowest number or minus infinity
 
 static int text_compare(struct cn_text a, struct cn_text b)
 {
@@ -85,89 +87,6 @@ static void drop_initialized_inputs(struct cn_onnx *onnx)
     onnx->input_count = kept;
 }
 
-cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx)
-{
-    struct cn_onnx *opened;
-    cn_err err;
-
-    *onnx = NULL;
-    if (!file || size == 0 || size > CN_ONNX_FILE_MAX) {
-        cn_diag_add(diag, "the file has %zu bytes; wanted 1 to %llu", size, CN_ONNX_FILE_MAX);
-        return CN_EFORMAT;
-    }
-    opened = calloc(1, sizeof(*opened));
-    if (!opened)
-        return CN_ENOMEM;
-    opened->file = file;
-    opened->file_size = size;
-    err = cn_onnx_decode(opened, diag);
-    if (!err)
-        err = index_initializers(opened, diag);
-    if (err) {
-        cn_onnx_close(opened);
-        return err;
-    }
-    drop_initialized_inputs(opened);
-    *onnx = opened;
-    return CN_OK;
-}
-
-static void free_node(struct cn_onnx_node *node)
-{
-    for (size_t i = 0; i < node->attribute_count; i++) {
-        free(node->attributes[i].ints);
-        free(node->attributes[i].floats);
-        free(node->attributes[i].texts);
-    }
-    free(node->attributes);
-    free(node->inputs);
-    free(node->outputs);
-}
-
-void cn_onnx_close(struct cn_onnx *onnx)
-{
-    if (!onnx)
-        return;
-    for (size_t i = 0; i < onnx->node_count; i++)
-        free_node(&onnx->nodes[i]);
-    free(onnx->nodes);
-    free(onnx->initializers);
-    free(onnx->by_name);
-    free(onnx->inputs);
-    free(onnx->outputs);
-    free(onnx);
-}
-
-const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
-                                                       const char *name)
-{
-    for (size_t i = 0; i < node->attribute_count; i++) {
-        if (cn_text_equal(node->attributes[i].name, name))
-            return &node->attributes[i];
-    }
-    return NULL;
-}
-
-static bool is_model_tensor(const struct cn_onnx_tensor *tensor)
-{
-    return tensor->type == CN_ONNX_FLOAT && tensor->count > 0;
-}
-
-static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struct cn_diag *diag,
-                       struct cn_tensor_info *info)
-{
-    if (tensor->name.size == 0 || tensor->name.size >= NAME_MAX_SIZE) {
-        cn_diag_add(diag, "the initializer at byte %llu has a name of %zu bytes; wanted 1 to %d",
-                    (unsigned long long)tensor->file_offset, tensor->name.size, NAME_MAX_SIZE - 1);
-        return CN_EFORMAT;
-    }
-    *info = (struct cn_tensor_info){
-        .class = CN_TENSOR_PARAM, .rank = tensor->rank, .offset = offset, .count = tensor->count};
-    memcpy(info->dims, tensor->dims, sizeof(info->dims));
-    info->name = strndup(tensor->name.data, tensor->name.size);
-    return info->name ? CN_OK : CN_ENOMEM;
-}
-
 static bool is_same(struct cn_text a, struct cn_text b)
 {
     return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
@@ -203,6 +122,165 @@ static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
                 statistics[tensor - onnx->initializers] = true;
         }
     }
+}
+
+// Whether a recurrent layer starts with it.
+static bool is_first_state(const struct cn_onnx *onnx, struct cn_text name)
+{
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        if (!cn_text_equal(node->op, "LSTM") && !cn_text_equal(node->op, "GRU") &&
+            !cn_text_equal(node->op, "RNN"))
+            continue;
+        for (size_t j = 5; j < 7 && j < node->input_count; j++)
+            if (is_same(node->inputs[j], name))
+                return true;
+    }
+    return false;
+}
+
+// Whether it has a number that no weight has, as the masks of attention do.
+static bool has_extreme(const struct cn_onnx_tensor *tensor)
+{
+    struct cn_wire rest = {tensor->data, tensor->data + tensor->size};
+    struct cn_wire run;
+
+    while (tensor->count && cn_onnx_tensor_run(tensor, &rest, &run))
+        for (const uint8_t *at = run.at; at < run.end; at += sizeof(float))
+            if (!(fabsf(cn_get_f32(at)) < WEIGHT_LIMIT))
+                return true;
+    return false;
+}
+
+// PyTorch's newer exporter writes constants as initializers too, and says which of them were
+// parameters. Of those that it made itself single numbers, first states and masks are constants;
+// others are weights that it turned around. What zeros take the place of, as in a graph blob, stays
+// what it is.
+static void mark_constants(struct cn_onnx *onnx, bool *told)
+{
+    bool says = false;
+
+    for (size_t i = 0; i < onnx->role_count; i++) {
+        const struct cn_onnx_role *role = &onnx->roles[i];
+        const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, role->name);
+
+        if (!tensor || !role->known)
+            continue;
+        says = true;
+        if (!told[tensor - onnx->initializers])
+            onnx->initializers[tensor - onnx->initializers].constant =
+                !role->parameter && tensor->type == CN_ONNX_FLOAT;
+        told[tensor - onnx->initializers] = true;
+    }
+    for (size_t i = 0; says && i < onnx->initializer_count; i++) {
+        struct cn_onnx_tensor *tensor = &onnx->initializers[i];
+
+        if (!told[i] && tensor->type == CN_ONNX_FLOAT)
+            tensor->constant = (tensor->rank < 2 && tensor->count == 1) ||
+                               is_first_state(onnx, tensor->name) || has_extreme(tensor);
+    }
+}
+
+static cn_err find_constants(struct cn_onnx *onnx)
+{
+    bool *statistics = calloc(onnx->initializer_count + 1, sizeof(*statistics));
+
+    if (!statistics)
+        return CN_ENOMEM;
+    find_statistics(onnx, statistics); // are told: no constants
+    mark_constants(onnx, statistics);
+    free(statistics);
+    return CN_OK;
+}
+
+cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx)
+{
+    struct cn_onnx *opened;
+    cn_err err;
+
+    *onnx = NULL;
+    if (!file || size == 0 || size > CN_ONNX_FILE_MAX) {
+        cn_diag_add(diag, "the file has %zu bytes; wanted 1 to %llu", size, CN_ONNX_FILE_MAX);
+        return CN_EFORMAT;
+    }
+    opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->file = file;
+    opened->file_size = size;
+    err = cn_onnx_decode(opened, diag);
+    if (!err)
+        err = index_initializers(opened, diag);
+    if (err) {
+        cn_onnx_close(opened);
+        return err;
+    }
+    drop_initialized_inputs(opened);
+    err = find_constants(opened);
+    if (err) {
+        cn_onnx_close(opened);
+        return err;
+    }
+    *onnx = opened;
+    return CN_OK;
+}
+
+static void free_node(struct cn_onnx_node *node)
+{
+    for (size_t i = 0; i < node->attribute_count; i++) {
+        free(node->attributes[i].ints);
+        free(node->attributes[i].floats);
+        free(node->attributes[i].texts);
+    }
+    free(node->attributes);
+    free(node->inputs);
+    free(node->outputs);
+}
+
+void cn_onnx_close(struct cn_onnx *onnx)
+{
+    if (!onnx)
+        return;
+    for (size_t i = 0; i < onnx->node_count; i++)
+        free_node(&onnx->nodes[i]);
+    free(onnx->nodes);
+    free(onnx->initializers);
+    free(onnx->by_name);
+    free(onnx->roles);
+    free(onnx->inputs);
+    free(onnx->outputs);
+    free(onnx);
+}
+
+const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
+                                                       const char *name)
+{
+    for (size_t i = 0; i < node->attribute_count; i++) {
+        if (cn_text_equal(node->attributes[i].name, name))
+            return &node->attributes[i];
+    }
+    return NULL;
+}
+
+static bool is_model_tensor(const struct cn_onnx_tensor *tensor)
+{
+    return tensor->type == CN_ONNX_FLOAT && tensor->count > 0 && !tensor->constant;
+}
+
+static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struct cn_diag *diag,
+                       struct cn_tensor_info *info)
+{
+    if (tensor->name.size == 0 || tensor->name.size >= NAME_MAX_SIZE) {
+        cn_diag_add(diag, "the initializer at byte %llu has a name of %zu bytes; wanted 1 to %d",
+                    (unsigned long long)tensor->file_offset, tensor->name.size, NAME_MAX_SIZE - 1);
+        return CN_EFORMAT;
+    }
+    *info = (struct cn_tensor_info){
+        .class = CN_TENSOR_PARAM, .rank = tensor->rank, .offset = offset, .count = tensor->count};
+    memcpy(info->dims, tensor->dims, sizeof(info->dims));
+    info->name = strndup(tensor->name.data, tensor->name.size);
+    return info->name ? CN_OK : CN_ENOMEM;
 }
 
 static cn_err fill_layout(const struct cn_onnx *onnx, const bool *statistics, struct cn_diag *diag,

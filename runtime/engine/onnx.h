@@ -44,7 +44,14 @@ struct cn_onnx_tensor {
     const uint8_t *data;
     size_t size; // bytes of data
     bool raw;
+    bool constant;        // a float32 initializer that the exporter says is no weight (GRAPH.md)
     uint64_t file_offset; // of data in the file
+};
+
+// What an exporter says that an initializer was in the module.
+struct cn_onnx_role {
+    struct cn_text name;
+    bool known, parameter; // known: it says so
 };
 
 struct cn_onnx_attribute {
@@ -86,7 +93,9 @@ struct cn_onnx {
     size_t node_count;
     struct cn_onnx_tensor *initializers;
     size_t initializer_count;
-    uint32_t *by_name; // owned; initializers in the order of their names, which are unique
+    uint32_t *by_name;          // owned; initializers in the order of their names, which are unique
+    struct cn_onnx_role *roles; // owned; of the values that the file describes
+    size_t role_count;
     struct cn_onnx_value *inputs, *outputs; // inputs that are initializers too are left out
     size_t input_count, output_count;
 };
@@ -110,8 +119,8 @@ cn_err cn_onnx_tensor_floats(const struct cn_onnx_tensor *tensor, float *values)
 cn_err cn_onnx_tensor_ints(const struct cn_onnx_tensor *tensor, int64_t *values);
 
 // Which initializers are the model's tensors, in file order. float32 initializers are parameters,
-// except the mean and variance of BatchNormalization, which are statistics; empty ones are left
-// out.
+// except the mean and variance of BatchNormalization, which are statistics; empty ones and
+// constants are left out.
 cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout);
 
 // The weights as stored in the file, layout order, total floats. CN_EINVAL when the layout is not

@@ -233,6 +233,52 @@ static const struct cn_onnx_rule value_rules[] = {{1, CN_ONNX_BYTES, true},
                                                   {2, CN_ONNX_BYTES, true}};
 static const struct cn_onnx_kind value_kind = CN_ONNX_KIND("value", value_rules, value_take);
 
+// What PyTorch's newer exporter says about a value: metadata_props of its ValueInfoProto.
+
+struct entry {
+    struct cn_text key, value;
+};
+
+static cn_err entry_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                         void *object)
+{
+    struct entry *entry = object;
+
+    (void)decoder;
+    if (field->number == 1)
+        entry->key = cn_onnx_walk_text(field);
+    if (field->number == 2)
+        entry->value = cn_onnx_walk_text(field);
+    return CN_OK;
+}
+
+static const struct cn_onnx_rule entry_rules[] = {{1, CN_ONNX_BYTES, true},
+                                                  {2, CN_ONNX_BYTES, true}};
+static const struct cn_onnx_kind entry_kind = CN_ONNX_KIND("metadata", entry_rules, entry_take);
+
+static cn_err role_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                        void *object)
+{
+    struct cn_onnx_role *role = object;
+    struct entry entry = {0};
+    cn_err err;
+
+    if (field->number == 1)
+        return cn_onnx_walk_name(decoder, field, &role->name);
+    if (field->number != 4)
+        return CN_OK;
+    err = cn_onnx_walk(decoder, field->bytes, &entry_kind, &entry);
+    if (!err && cn_text_equal(entry.key, "pkg.torch.export.graph_signature.InputSpec.kind")) {
+        role->known = true;
+        role->parameter = cn_text_equal(entry.value, "PARAMETER");
+    }
+    return err;
+}
+
+static const struct cn_onnx_rule role_rules[] = {{1, CN_ONNX_BYTES, true},
+                                                 {4, CN_ONNX_BYTES, false}};
+static const struct cn_onnx_kind role_kind = CN_ONNX_KIND("value", role_rules, role_take);
+
 // GraphProto and ModelProto
 
 static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
@@ -251,6 +297,8 @@ static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
     case 12:
         return cn_onnx_walk(decoder, field->bytes, &value_kind,
                             &onnx->outputs[onnx->output_count++]);
+    case 13:
+        return cn_onnx_walk(decoder, field->bytes, &role_kind, &onnx->roles[onnx->role_count++]);
     case 15:
         cn_diag_add(decoder->diag, "sparse initializers are not supported");
         decoder->unsupported = true;
@@ -262,7 +310,7 @@ static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
 
 static const struct cn_onnx_rule graph_rules[] = {
     {1, CN_ONNX_BYTES, false},  {5, CN_ONNX_BYTES, false},  {11, CN_ONNX_BYTES, false},
-    {12, CN_ONNX_BYTES, false}, {15, CN_ONNX_BYTES, false},
+    {12, CN_ONNX_BYTES, false}, {13, CN_ONNX_BYTES, false}, {15, CN_ONNX_BYTES, false},
 };
 static const struct cn_onnx_kind graph_kind = CN_ONNX_KIND("graph", graph_rules, graph_take);
 
@@ -285,6 +333,9 @@ static cn_err decode_graph(struct cn_onnx_decoder *decoder, struct cn_wire messa
     if (!err)
         err = cn_onnx_walk_table(decoder, cn_wire_count(message, 5), sizeof(*onnx->by_name),
                                  &onnx->by_name);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 13), sizeof(*onnx->roles),
+                                 &onnx->roles);
     if (err)
         return err;
     return cn_onnx_walk(decoder, message, &graph_kind, onnx);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/engine/onnx_tensor.h"
+#include "runtime/engine/onnx_widen.h"
 
 // Fields of ModelProto, GraphProto, TensorProto and StringStringEntryProto.
 enum {
@@ -113,11 +114,19 @@ static cn_err multiply_dims(const struct cn_wire_field *field, size_t *count)
     return CN_OK;
 }
 
+static size_t element_size(int32_t type)
+{
+    size_t size = cn_onnx_tensor_element_size(type);
+
+    return size ? size : cn_onnx_widen_element_size(type);
+}
+
 // Looks a tensor over.
 static cn_err scan_tensor(struct joiner *joiner, struct cn_wire tensor, struct external *external)
 {
     struct cn_wire rest = tensor;
     struct cn_wire_field field;
+    bool overflows = false; // the decoder says it of data inside
     size_t count = 1;
     int32_t type = 0;
     cn_err err = CN_OK;
@@ -137,55 +146,21 @@ static cn_err scan_tensor(struct joiner *joiner, struct cn_wire tensor, struct e
             external->name = text_of(field.bytes);
         if (field.number == TENSOR_TYPE && field.type == CN_WIRE_VARINT)
             type = (int32_t)field.value;
-        if (field.number == TENSOR_DIMS && multiply_dims(&field, &count))
-            return refuse(joiner, external, "its size overflows");
+        if (field.number == TENSOR_DIMS)
+            overflows = overflows || multiply_dims(&field, &count);
         external->kept += (size_t)(rest.at - start);
     }
     if (!err && external->found &&
-        cn_size_multiply(count, cn_onnx_tensor_element_size(type), &external->size))
+        (overflows || cn_size_multiply(count, element_size(type), &external->size)))
         err = refuse(joiner, external, "its size overflows");
     if (!err && external->found && !external->size)
         err = refuse(joiner, external, "it is empty or of an element type that is not supported");
     return err;
 }
 
-static size_t varint_size(uint64_t value)
-{
-    size_t size = 1;
-
-    while (value >>= 7)
-        size++;
-    return size;
-}
-
-static cn_err append_varint(struct cn_buffer *out, uint64_t value)
-{
-    uint8_t bytes[10];
-    size_t size = 0;
-
-    do {
-        bytes[size] = (uint8_t)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
-        size++;
-    } while (value >>= 7);
-    return cn_buffer_append(out, bytes, size);
-}
-
-// The tag and length of a field of bytes.
-static cn_err append_header(struct cn_buffer *out, uint32_t number, size_t size)
-{
-    cn_err err = append_varint(out, (uint64_t)number << 3 | CN_WIRE_BYTES);
-
-    return err ? err : append_varint(out, size);
-}
-
-static size_t field_size(uint32_t number, size_t size)
-{
-    return varint_size((uint64_t)number << 3) + varint_size(size) + size;
-}
-
 static size_t joined_size(const struct external *external)
 {
-    return external->kept + field_size(CN_ONNX_RAW_DATA, external->size);
+    return external->kept + cn_wire_field_size(CN_ONNX_RAW_DATA, external->size);
 }
 
 static cn_err append_data(struct joiner *joiner, const struct external *external)
@@ -212,14 +187,14 @@ static cn_err append_tensor(struct joiner *joiner, struct cn_wire tensor,
                             const struct external *external)
 {
     struct cn_wire_field field;
-    cn_err err = append_header(joiner->out, GRAPH_INITIALIZER, joined_size(external));
+    cn_err err = cn_wire_append_header(joiner->out, GRAPH_INITIALIZER, joined_size(external));
 
     for (const uint8_t *start = tensor.at; !err && next_field(joiner, &tensor, &field);
          start = tensor.at)
         if (field.number != TENSOR_EXTERNAL && field.number != TENSOR_LOCATION)
             err = cn_buffer_append(joiner->out, start, (size_t)(tensor.at - start));
     if (!err)
-        err = append_header(joiner->out, CN_ONNX_RAW_DATA, external->size);
+        err = cn_wire_append_header(joiner->out, CN_ONNX_RAW_DATA, external->size);
     return err ? err : append_data(joiner, external);
 }
 
@@ -240,7 +215,8 @@ static cn_err join_graph(struct joiner *joiner, struct cn_wire graph, bool write
         if (err)
             break;
         *found = *found || external.found;
-        taken = external.found ? field_size(GRAPH_INITIALIZER, joined_size(&external)) : taken;
+        taken =
+            external.found ? cn_wire_field_size(GRAPH_INITIALIZER, joined_size(&external)) : taken;
         if (__builtin_add_overflow(*size, taken, size))
             return CN_ERANGE;
         if (write && external.found)
@@ -274,45 +250,72 @@ static cn_err join_model(struct joiner *joiner, struct cn_wire model)
         size = 0;
         err = join_graph(joiner, field.bytes, false, &size, &found);
         if (!err)
-            err = append_header(joiner->out, MODEL_GRAPH, size);
+            err = cn_wire_append_header(joiner->out, MODEL_GRAPH, size);
         if (!err)
             err = join_graph(joiner, field.bytes, true, &size, &found);
     }
     return err;
 }
 
+static cn_err join(const char *path, struct cn_diag *diag, struct cn_onnx_file *file)
+{
+    struct joiner joiner = {.path = path, .diag = diag, .out = &file->changed};
+    cn_err err = join_model(
+        &joiner, (struct cn_wire){file->mapping.data, file->mapping.data + file->mapping.size});
+
+    file->data = file->changed.size ? file->changed.data : file->mapping.data;
+    file->size = file->changed.size ? file->changed.size : file->mapping.size;
+    if (err == CN_ERANGE)
+        cn_diag_add(diag, "%s: with its external data it is larger than %llu bytes", path,
+                    CN_ONNX_FILE_MAX);
+    return err;
+}
+
+static cn_err widen(const char *path, struct cn_diag *diag, struct cn_onnx_file *file)
+{
+    struct cn_buffer widened;
+    cn_err err;
+
+    cn_buffer_init(&widened, CN_ONNX_FILE_MAX);
+    err = cn_onnx_widen(file->data, file->size, &widened);
+    if (err || !widened.size) {
+        if (err)
+            cn_diag_add(diag, "%s: in float32: %s", path, cn_err_text(err));
+        cn_buffer_deinit(&widened);
+        return err;
+    }
+    cn_buffer_deinit(&file->changed);
+    file->changed = widened;
+    file->data = widened.data;
+    file->size = widened.size;
+    return CN_OK;
+}
+
 cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_file *file)
 {
-    struct joiner joiner = {.path = path, .diag = diag, .out = &file->joined};
     cn_err err;
 
     *file = (struct cn_onnx_file){.data = NULL};
-    cn_buffer_init(&file->joined, CN_ONNX_FILE_MAX);
+    cn_buffer_init(&file->changed, CN_ONNX_FILE_MAX);
     err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file->mapping);
     if (err) {
         cn_diag_add(diag, "%s: %s", path, cn_err_text(err));
         return err;
     }
-    err = join_model(&joiner,
-                     (struct cn_wire){file->mapping.data, file->mapping.data + file->mapping.size});
-    if (err == CN_ERANGE)
-        cn_diag_add(diag, "%s: with its external data it is larger than %llu bytes", path,
-                    CN_ONNX_FILE_MAX);
-    if (err) {
+    err = join(path, diag, file);
+    if (!err)
+        err = widen(path, diag, file);
+    if (err)
         cn_onnx_file_close(file);
-        return err;
-    }
-    file->data = file->joined.size ? file->joined.data : file->mapping.data;
-    file->size = file->joined.size ? file->joined.size : file->mapping.size;
-    if (file->joined.size)
+    else if (file->changed.size)
         cn_platform_unmap(&file->mapping);
-    return CN_OK;
+    return err;
 }
 
 void cn_onnx_file_close(struct cn_onnx_file *file)
 {
     cn_platform_unmap(&file->mapping);
-    cn_buffer_deinit(&file->joined);
+    cn_buffer_deinit(&file->changed);
     file->data = NULL;
     file->size = 0;
 }

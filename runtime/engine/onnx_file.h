@@ -1,7 +1,8 @@
 // onnx_file.h - an ONNX file on disk, with the data that it keeps in other files.
 //
-// A file that is whole is mapped. One with external data is brought together in memory: the same
-// model with all data inside, which is also what an export of it looks like. External data must lie
+// A file that is whole is mapped. One with external data is brought together in memory, and one in
+// float16, bfloat16 or float64 is made anew in float32 (onnx_widen.h): the same model with all data
+// inside, which is also what an export of it looks like. External data must lie
 // in the folder of the model or below: names with "..", absolute ones and symbolic links are
 // refused, and nothing is mapped before its place and size were checked.
 #pragma once
@@ -14,7 +15,7 @@ struct cn_onnx_file {
     const uint8_t *data; // at most CN_ONNX_FILE_MAX bytes
     size_t size;
     struct cn_mapping mapping; // owned, as the rest
-    struct cn_buffer joined;
+    struct cn_buffer changed;
 };
 
 // On an error a line in diag says what is wrong with which tensor; nothing is to be closed.

@@ -1,7 +1,5 @@
 #include "runtime/engine/onnx_wire.h"
 
-#include "runtime/base/bytes.h"
-
 size_t cn_wire_size(struct cn_wire wire)
 {
     return (size_t)(wire.end - wire.at);
@@ -124,4 +122,37 @@ size_t cn_wire_values(struct cn_wire message, uint32_t number, size_t element_si
             count += cn_wire_field_values(&field, element_size);
     }
     return count;
+}
+
+static size_t varint_size(uint64_t value)
+{
+    size_t size = 1;
+
+    while (value >>= 7)
+        size++;
+    return size;
+}
+
+cn_err cn_wire_append_varint(struct cn_buffer *out, uint64_t value)
+{
+    uint8_t bytes[10];
+    size_t size = 0;
+
+    do {
+        bytes[size] = (uint8_t)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
+        size++;
+    } while (value >>= 7);
+    return cn_buffer_append(out, bytes, size);
+}
+
+cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size)
+{
+    cn_err err = cn_wire_append_varint(out, (uint64_t)number << 3 | CN_WIRE_BYTES);
+
+    return err ? err : cn_wire_append_varint(out, size);
+}
+
+size_t cn_wire_field_size(uint32_t number, size_t size)
+{
+    return varint_size((uint64_t)number << 3) + varint_size(size) + size;
 }

@@ -1,4 +1,4 @@
-// onnx_wire.h - the fields of a protobuf message, read where they lie.
+// onnx_wire.h - the fields of a protobuf message, read where they lie, and written.
 //
 // https://protobuf.dev/programming-guides/encoding/. Groups (wire types 3 and 4) do not occur in
 // ONNX and are refused. Nothing is read outside [at, end), whatever the bytes are.
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/error.h"
 
 enum cn_wire_type {
@@ -45,3 +46,8 @@ size_t cn_wire_field_values(const struct cn_wire_field *field, size_t element_si
 
 // The same for all occurrences of a repeated field in a message.
 size_t cn_wire_values(struct cn_wire message, uint32_t number, size_t element_size);
+
+// Writing: one varint; the tag and length before a field of bytes; what such a field takes in all.
+cn_err cn_wire_append_varint(struct cn_buffer *out, uint64_t value);
+cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size);
+size_t cn_wire_field_size(uint32_t number, size_t size);

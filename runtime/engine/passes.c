@@ -17,16 +17,25 @@ static void count_uses(const struct cn_graph *graph, uint32_t *uses)
                 uses[cn_graph_root(graph, graph->nodes[i].in[j])]++;
 }
 
+// Whether anything reads an output.
+static bool is_read(const struct cn_graph *graph, const struct cn_node *node, const uint32_t *uses)
+{
+    for (int j = 0; j < CN_CALL_OUTPUTS; j++)
+        if (node->out[j] != CN_GRAPH_NONE && uses[cn_graph_root(graph, node->out[j])])
+            return true;
+    return false;
+}
+
 static void drop_unused(struct cn_graph *graph, uint32_t *uses)
 {
     size_t kept = graph->node_count;
 
     count_uses(graph, uses);
-    // Backwards, so that a node falls with its last reader. Only out[0] of a forward node is read.
+    // Backwards, so that a node falls with its last reader.
     for (size_t i = graph->node_count; i-- > 0;) {
         struct cn_node *node = &graph->nodes[i];
 
-        if (uses[cn_graph_root(graph, node->out[0])]) {
+        if (is_read(graph, node, uses)) {
             graph->nodes[--kept] = *node;
             continue;
         }

@@ -52,6 +52,17 @@ static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx
     return err ? err : cn_gradient_order(graph, &trainer->layout, &trainer->order);
 }
 
+// Dims of one sample, wherever the batch is.
+static uint32_t sample_dims(const struct cn_value *value, uint64_t *dims)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t d = 0; d < value->rank; d++)
+        if (d != value->batch_axis)
+            dims[rank++] = value->dims[d];
+    return rank;
+}
+
 static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_value *source,
                            const struct cn_value *value, uint32_t index)
 {
@@ -59,9 +70,7 @@ static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_valu
 
     snprintf(shape->name, sizeof(shape->name), "%.*s", (int)source->name.size, source->name.data);
     shape->integers = value->integers;
-    shape->rank = value->rank - 1;
-    for (uint32_t d = 1; d < value->rank; d++)
-        shape->dims[d - 1] = value->dims[d];
+    shape->rank = sample_dims(value, shape->dims);
     trainer->input_words[index] = value->words;
     trainer->sample_words += value->words;
 }
@@ -72,16 +81,16 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
     const struct cn_value *input = &graph->values[graph->inputs[0]];
 
     trainer->shape.loss = trainer->loss;
-    trainer->shape.rank = input->rank - 1;
+    trainer->shape.rank = sample_dims(input, trainer->shape.dims);
     trainer->shape.integers = input->integers;
-    for (uint32_t d = 1; d < input->rank; d++)
-        trainer->shape.dims[d - 1] = input->dims[d];
     trainer->shape.outputs = graph->values[graph->output].words;
     trainer->shape.rows = 1;
     if (trainer->loss == CN_LOSS_CROSS_ENTROPY) {
         trainer->shape.outputs = graph->nodes[graph->loss].call.loss.outputs;
         trainer->shape.rows = graph->nodes[graph->loss].call.loss.rows;
     }
+    trainer->shape.weighted = trainer->shape.rows > 1 || trainer->rules.weights[0] ||
+                              trainer->rules.ignore[0] || graph->head == CN_HEAD_ENTROPY;
     trainer->shape.input_count = graph->input_count;
     for (uint32_t i = 0; i < graph->input_count; i++)
         describe_input(trainer, &onnx->inputs[i], &graph->values[graph->inputs[i]], i);
@@ -435,7 +444,7 @@ cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
 
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights)
 {
-    cn_err err = cn_trainer_set_weights(trainer, weights);
+    cn_err err = weights ? cn_trainer_set_weights(trainer, weights) : CN_OK;
 
     trainer->sharded.lent = trainer->stage == CN_STAGE_WEIGHTS ? weights : NULL;
     return err;

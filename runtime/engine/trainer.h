@@ -115,8 +115,8 @@ void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float 
 void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *part,
                                     size_t first, size_t count, float *row);
 
-// Evaluations read these weights, borrowed until the weights are set again. In stage 3 there is no
-// other way to evaluate; in the others it is setting them.
+// Evaluations read these weights, borrowed until the weights are set again or NULL is lent. In
+// stage 3 there is no other way to evaluate; in the others it is setting them.
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights);
 
 // Host view of the weights until the next call here; not in stage 3. The caller may change them.

@@ -90,8 +90,8 @@ enum cn_op {
     CN_OP_RESIZE,           // x                  y         struct cn_resize
     CN_OP_RESIZE_GRAD,      // dy                 dx
     CN_OP_RECURRENT,        // gates, weight, [bias], [first, first_cell]
-                            //                    y, saved  struct cn_recurrent
-    CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell]
+                            //                    y, saved, [last_cell]  struct cn_recurrent
+    CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell], [dlast_cell]
                             //                    dgates, [dhidden], [dfirst, dfirst_cell]
     CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
     CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]
@@ -344,7 +344,8 @@ enum cn_recurrent_kind {
 // with reset_after). The gradient gives dgates, before the functions, and for GRU dhidden: the
 // same, but as the product with the recurrent weight sees them, so that dweight = sum dhidden' h(t
 // - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates.
-// dfirst and dfirst_cell are of each sample. A port may lack GRU without reset_after.
+// dfirst, dfirst_cell, last_cell (the cell after the last step, hidden words) and dlast_cell are of
+// each sample; the last two are LSTM's. A port may lack GRU without reset_after.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;
@@ -402,7 +403,7 @@ struct cn_range {
     bool share, own;
 };
 
-#define CN_CALL_INPUTS 7
+#define CN_CALL_INPUTS 8
 #define CN_CALL_OUTPUTS 4
 
 struct cn_call {

@@ -31,6 +31,7 @@ static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const residuals[] = {"fp32", "bf16", NULL};
+static const char *const stages[] = {"1", "2", "3", NULL};
 static const char *const scopes[] = {"own", "shared", NULL};
 static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const parallel_kinds[] = {"given", "auto", NULL};
@@ -292,12 +293,13 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "given", .uses = GATEWAY,
      .about = "auto: shards and micro-batches of a step by memory and measured speed"},
     {"job.parallel.replicate", CN_VALUE_COUNT, JOB, AT(job.parallel.replicate), 1, 16, "all",
-     .initial = "all", .uses = GATEWAY, .about = "replicas of the shards that train, at most"},
+     .word_only = true, .initial = "all", .uses = GATEWAY,
+     .about = "replicas of the shards that train, at most"},
     {"job.parallel.shard", CN_VALUE_COUNT, JOB, AT(job.parallel.shard), 1, 16, "none",
-     .initial = "none", .uses = GATEWAY,
-     .about = "members that hold the optimizer's state together, a share each"},
-    {"job.parallel.stage", CN_VALUE_COUNT, JOB, AT(job.parallel.stage), 1, 3, .initial = "1",
-     .uses = GATEWAY,
+     .word_only = true, .initial = "none", .uses = GATEWAY,
+     .about = "members that hold the model's state together, a share each"},
+    {"job.parallel.stage", CN_VALUE_CHOICE, JOB, AT(job.parallel.stage), .choices = stages,
+     .initial = "1", .uses = GATEWAY,
      .about = "what shards share out: 1 the optimizer's state, 2 gradients too, 3 weights too"},
     {"job.parallel.pipeline", CN_VALUE_COUNT, JOB, AT(one), 1, 1, .initial = "1", .uses = GATEWAY,
      .about = "stages of a pipeline: 1, others come later"},
@@ -307,7 +309,7 @@ const struct cn_schema_row cn_schema[] = {
      .uses = GATEWAY,
      .about = "true: slower members get fewer micro-batches; the result depends on timing"},
     {"job.parallel.accumulate", CN_VALUE_COUNT, JOB, AT(job.parallel.accumulate), 1, 65536,
-     "as train.accumulate", .initial = "as train.accumulate", .uses = GATEWAY,
+     "as train.accumulate", .word_only = true, .initial = "as train.accumulate", .uses = GATEWAY,
      .about = "micro-batches of a step, of each member that trains"},
     {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = up_modes,
      .initial = "topk", .uses = GATEWAY, .about = "encoding of what a group sends"},

@@ -49,7 +49,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
-        .stage = config->job->parallel.stage,
+        .stage = (uint32_t)config->job->parallel.stage + 1,
     };
 
     cn_trainer_close(session->trainer);
@@ -116,8 +116,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         return err;
     session->layout = &session->layout_own;
     cn_trainer_sample_shape(session->trainer, &shape);
-    session->weighted =
-        shape.rows > 1 || config->job->rules.weights[0] || config->job->rules.ignore[0];
+    session->weighted = shape.weighted;
     return cn_batch_init(&shape, config->job->batch, &session->batch);
 }
 

@@ -163,6 +163,7 @@ void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink)
 {
     reducer->told = reducer->first = reducer->posted = 0;
     reducer->newest = (struct cn_work){0};
+    reducer->waited_us = 0;
     reducer->err = CN_OK;
     *sink = (struct cn_trainer_sink){.ready = take, .context = reducer};
 }

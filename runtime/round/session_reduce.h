@@ -52,6 +52,7 @@ struct cn_reducer {
     float *data;
     uint32_t posted;       // calls that bring gradients of this board's
     struct cn_work newest; // number 0: none
+    uint64_t waited_us;    // within the passes
     struct reducer_call {
         struct cn_work work;
         size_t count; // values

@@ -340,15 +340,17 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
     const struct cn_parallel *parallel = &session->config.job->parallel;
     uint32_t members = count_ranks(train), wanted = parallel->shard > 1 ? parallel->shard : 1;
     bool leads = session->sets->view.rank == 0;
+    char names[128];
     uint32_t replicas;
 
     if (session->sets->layout.shards)
         wanted = session->sets->layout.shards;
+    name_ranks(session, train, names, sizeof(names));
     *shards = wanted < members ? wanted : members;
     replicas = members / *shards;
     if (*shards < wanted && leads)
-        cn_log(CN_LOG_WARN, "sets", "parallel.shard is %u, but %u members train: %u shards", wanted,
-               members, *shards);
+        cn_log(CN_LOG_WARN, "sets", "parallel.shard is %u, but %u members train: %u shards (%s)",
+               wanted, members, *shards, names);
     if (replicas < parallel->replicate && leads)
         cn_log(CN_LOG_WARN, "sets",
                "parallel.replicate is %u, but %u members are %u replicas of %u shards",

@@ -188,6 +188,8 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
     local = shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
                    : accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
+    if (shared && session->reducer)
+        times->computed -= session->reducer->waited_us; // as if all of it came last
     if (local && local != CN_EDIVERGED) {
         if (session->reducer)
             cn_reducer_cancel(session->reducer);

@@ -1,5 +1,5 @@
 // Recurrent layers, on every compute port. The reference runs the cells in double precision; its
-// gradients are central differences of the sum of dy * y.
+// gradients are central differences of the sum of dy * y, and of dcell times the last cell.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ struct layer {
     struct scene scene;
     struct cn_recurrent op;
     size_t gates, width;
-    int x, weight, bias, first, first_cell, y, saved, dy, dgates, dhidden;
+    int x, weight, bias, first, first_cell, y, saved, cell, dy, dcell, dgates, dhidden;
 };
 
 // One sample in double precision. moved is added to one of the numbers that a step works with: to a
@@ -32,6 +32,7 @@ struct run {
     size_t moved_at; // step * width + gate's element
     double by_input, by_product;
     double y[STEPS_MAX * HIDDEN_MAX];
+    double cell[HIDDEN_MAX]; // after the last step
 };
 
 static double input_of(const struct run *run, int operand, size_t at)
@@ -107,6 +108,7 @@ static void run_sample(struct run *run)
             cell(run, t, j, h, c, &run->y[t * hidden + j]);
         memcpy(h, run->y + t * hidden, hidden * sizeof(*h));
     }
+    memcpy(run->cell, c, hidden * sizeof(*c));
 }
 
 static double weighted_sum(struct run *run)
@@ -116,6 +118,8 @@ static double weighted_sum(struct run *run)
     run_sample(run);
     for (size_t i = 0; i < run->layer->op.steps * run->layer->op.hidden; i++)
         sum += run->y[i] * input_of(run, run->layer->dy, i);
+    for (size_t i = 0; run->layer->dcell != SCENE_NONE && i < run->layer->op.hidden; i++)
+        sum += run->cell[i] * input_of(run, run->layer->dcell, i);
     return sum;
 }
 
@@ -141,6 +145,9 @@ static void reference(struct layer *layer)
 
         run_sample(&run);
         memcpy(operands[layer->y].wanted + n * hidden, run.y, hidden * sizeof(double));
+        if (layer->cell != SCENE_NONE)
+            memcpy(operands[layer->cell].wanted + n * layer->op.hidden, run.cell,
+                   layer->op.hidden * sizeof(double));
         for (run.moved_at = 0; run.moved_at < words; run.moved_at++) {
             operands[layer->dgates].wanted[n * words + run.moved_at] = slope(&run, &run.by_input);
             if (layer->dhidden != SCENE_NONE)
@@ -170,6 +177,9 @@ static void add_operands(struct layer *layer, bool bias, bool first)
     layer->first = first ? scene_add(scene, CN_ARENA_CONSTANTS, hidden, false, false) : SCENE_NONE;
     layer->first_cell =
         first && lstm ? scene_add(scene, CN_ARENA_BATCH, hidden, true, false) : SCENE_NONE;
+    layer->cell = lstm && first ? scene_add(scene, CN_ARENA_BATCH, hidden, true, true) : SCENE_NONE;
+    layer->dcell =
+        lstm && first ? scene_add(scene, CN_ARENA_BATCH, hidden, true, false) : SCENE_NONE;
 }
 
 static void check(struct cn_recurrent op, uint32_t samples, bool bias, bool first)
@@ -186,11 +196,11 @@ static void check(struct cn_recurrent op, uint32_t samples, bool bias, bool firs
     add_operands(&layer, bias, first);
     scene_call(&layer.scene, &forward,
                (int[]){layer.x, layer.weight, layer.bias, layer.first, layer.first_cell}, 5,
-               (int[]){layer.y, layer.saved}, 2);
+               (int[]){layer.y, layer.saved, layer.cell}, 3);
     scene_call(&layer.scene, &backward,
                (int[]){layer.dy, layer.y, layer.saved, layer.weight, layer.bias, layer.first,
-                       layer.first_cell},
-               7, (int[]){layer.dgates, layer.dhidden}, 2);
+                       layer.first_cell, layer.dcell},
+               8, (int[]){layer.dgates, layer.dhidden}, 2);
     reference(&layer);
     snprintf(name, sizeof(name), "recurrent kind %d, %zu hidden, %zu steps%s%s", op.kind, op.hidden,
              op.steps, op.reverse ? ", reverse" : "", first ? ", first" : "");

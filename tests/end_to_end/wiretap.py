@@ -196,6 +196,16 @@ def restart_one(lan):
     lan.wait_for_line("board-1", "rank 0 of 3", 2)
 
 
+def wait_until_taken(lan, board, before, wanted):
+    """Else the test would test nothing."""
+    deadline = time.monotonic() + 10
+    taken = broken = 0
+    while taken < wanted:
+        taken, broken = (now - then for now, then in zip(datagrams_in(lan, board), before))
+        assert not broken and time.monotonic() < deadline, f"{board} took {taken} of {wanted}, {broken} broken"
+        time.sleep(0.1)
+
+
 def send_all_again(lan, tap):
     """The group control of two epochs, twice; the streams, while the third epoch opens."""
     restart_one(lan)
@@ -206,10 +216,9 @@ def send_all_again(lan, tap):
     for _ in range(2):
         for packet in recorded:
             tap.send_again(packet)
+            time.sleep(0.001)
     for board in lan.boards:
-        wanted = 2 * sum(1 for packet in recorded if packet.target == lan.hosts[board])
-        taken, broken = (now - then for now, then in zip(datagrams_in(lan, board), before[board]))
-        assert taken >= wanted and not broken, f"{board} got {taken} of {wanted} datagrams, {broken} broken"
+        wait_until_taken(lan, board, before[board], 2 * sum(packet.target == lan.hosts[board] for packet in recorded))
     stop = threading.Event()
     player = threading.Thread(target=play_streams, args=(lan, streams, stop), daemon=True)
     player.start()

@@ -87,6 +87,59 @@ def statistics_of(data, start, end, same):
     return [same.get(name, name) for name in inputs[3:5]] if operator == "BatchNormalization" else []
 
 
+ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
+
+
+def node_of(data, start, end):
+    inputs, operator = [], ""
+    for number, _, at, size in fields(data, start, end):
+        if number == 1:
+            inputs.append(text_of(data, at, size))
+        elif number == 4:
+            operator = text_of(data, at, size)
+    return operator, inputs
+
+
+def role_of(data, start, end):
+    """What the file says that a value was in the module: (name, kind or None)."""
+    name, role = "", None
+    for number, _, at, size in fields(data, start, end):
+        if number == 1:
+            name = text_of(data, at, size)
+        elif number == 4:
+            entry = {part: text_of(data, where, length) for part, _, where, length in fields(data, at, at + size)}
+            role = entry.get(2, "") if entry.get(1) == ROLE else role
+    return name, role
+
+
+def without_constants(data, tensors, ranks, statistics, roles, nodes):
+    """The tensors, by GRAPH.md, "The layout"."""
+    if all(roles.get(name) is None for name in ranks):
+        return tensors
+    first = {name for operator, inputs in nodes if operator in ("LSTM", "GRU", "RNN") for name in inputs[5:7]}
+
+    def constant(name):
+        role, tensor = roles.get(name), named[name]
+        if role is not None:
+            return role != "PARAMETER"
+        numbers = array("f", b"".join(data[at : at + size] for at, size in tensor.ranges))
+        return ((tensor.count == 1 and ranks[name] < 2) or name in first
+                or not all(-1e4 < number < 1e4 for number in numbers))
+
+    named = {tensor.name: tensor for tensor in tensors}
+    return [tensor for tensor in tensors if tensor.name in statistics or not constant(tensor.name)]
+
+
+def rank_of(data, start, end):
+    rank = 0
+    for number, value, at, size in fields(data, start, end):
+        if number == 1 and value is not None:
+            rank += 1
+        elif number == 1:
+            rank += sum(byte < 0x80 for byte in data[at : at + size])
+    return rank
+
+
 def read_tensor(data, start, end):
     name, kind, count, ranges = "", 0, 1, []
     for number, value, at, size in fields(data, start, end):
@@ -109,17 +162,23 @@ def read_tensor(data, start, end):
 
 def read_model(data):
     """The float32 initializers of an ONNX file, in its order."""
-    tensors, statistics, same = [], set(), {}
+    tensors, statistics, same, ranks, roles, nodes = [], set(), {}, {}, {}, []
     for number, _, start, size in fields(data, 0, len(data)):
         if number != 7:
             continue
         for part, _, at, length in fields(data, start, start + size):
             if part == 1:
                 statistics.update(statistics_of(data, at, at + length, same))
+                nodes.append(node_of(data, at, at + length))
+            elif part == 13:
+                name, role = role_of(data, at, at + length)
+                roles[name] = roles.get(name, role) if roles.get(name) is not None else role
             elif part == 5:
                 kind, tensor = read_tensor(data, at, at + length)
+                ranks[tensor.name] = rank_of(data, at, at + length)
                 if kind == FLOAT32:
                     tensors.append(tensor)
+    tensors = without_constants(data, tensors, ranks, statistics, roles, nodes)
     return [tensor._replace(kind=STATISTIC) if tensor.name in statistics else tensor for tensor in tensors]
 
 

@@ -10,6 +10,18 @@
 struct cuda_host_settings cuda_host_settings;
 struct cuda_host_counts cuda_host_counts;
 
+// What the GPU is like in all tests of a program, or of one that opened it as a library.
+__attribute__((constructor)) static void read_settings(void)
+{
+    const char *names = getenv("CAIRN_CUDA_HOST");
+
+    if (!names)
+        return;
+    cuda_host_settings.unified = strstr(names, "unified") != NULL;
+    cuda_host_settings.managed = strstr(names, "managed") != NULL;
+    cuda_host_settings.late = strstr(names, "late") != NULL;
+}
+
 struct work {
     struct work *next;
     void (*run)(const void *context);
@@ -22,7 +34,39 @@ struct graph {
 
 struct cuda_host_stream {
     struct graph *capturing;
+    struct work *first, **end; // what a late GPU has not done
+    uint64_t submitted, done;
 };
+
+// A moment of a stream: all that was submitted until then.
+struct moment {
+    struct cuda_host_stream *stream;
+    uint64_t submitted;
+};
+
+// Does the next work of a stream.
+static void step(struct cuda_host_stream *stream)
+{
+    struct work *work = stream->first;
+
+    stream->first = work->next;
+    if (!stream->first)
+        stream->end = &stream->first;
+    work->run(work->context);
+    free(work);
+    stream->done++;
+}
+
+static void reach(struct moment moment)
+{
+    while (moment.stream && moment.stream->done < moment.submitted)
+        step(moment.stream);
+}
+
+static void run_wait(const void *context)
+{
+    reach(*(const struct moment *)context);
+}
 
 // Every function starts with it: the call that is to fail does nothing.
 static bool fails(void)
@@ -147,13 +191,24 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
     made = calloc(1, sizeof(*made));
+    if (!made)
+        abort();
+    made->end = &made->first;
     *stream = (CUstream)(void *)made;
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
 }
 
+static struct moment now_of(CUstream stream)
+{
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
+
+    return (struct moment){queue, queue->submitted};
+}
+
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
+    reach(now_of(stream));
     free(stream);
     cuda_host_counts.allocations--;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
@@ -161,16 +216,17 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    (void)stream;
+    reach(now_of(stream));
     return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-    (void)stream;
-    (void)event;
     (void)flags;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    if (fails())
+        return CUDA_ERROR_UNKNOWN;
+    cuda_host_submit(stream, run_wait, event, sizeof(struct moment));
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -178,7 +234,7 @@ CUresult cuEventCreate(CUevent *event, unsigned flags)
     (void)flags;
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *event = malloc(1);
+    *event = calloc(1, sizeof(struct moment));
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
 }
@@ -192,26 +248,30 @@ CUresult cuEventDestroy_v2(CUevent event)
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-    (void)event;
-    (void)stream;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    if (fails())
+        return CUDA_ERROR_UNKNOWN;
+    *(struct moment *)(void *)event = now_of(stream);
+    return CUDA_SUCCESS;
 }
 
-// Every other answer is that of a GPU which is behind.
+// Every other answer is that of a GPU which is behind; a late one does a piece of work meanwhile.
 CUresult cuEventQuery(CUevent event)
 {
+    const struct moment *moment = (const struct moment *)(const void *)event;
     static bool behind;
 
-    (void)event;
     behind = !behind;
     if (fails())
         return CUDA_ERROR_LAUNCH_FAILED;
-    return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    if (!moment->stream || moment->stream->done >= moment->submitted)
+        return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    step(moment->stream);
+    return CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    (void)event;
+    reach(*(const struct moment *)(const void *)event);
     return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
@@ -274,9 +334,9 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
                       size_t size)
 {
     struct cuda_host_stream *queue = stream;
-    struct work *work;
+    struct work *work, ***end = queue->capturing ? &queue->capturing->end : &queue->end;
 
-    if (!queue->capturing) {
+    if (!queue->capturing && !cuda_host_settings.late) {
         run(context);
         return;
     }
@@ -286,8 +346,9 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
     work->next = NULL;
     work->run = run;
     memcpy(work->context, context, size);
-    *queue->capturing->end = work;
-    queue->capturing->end = &work->next;
+    **end = work;
+    *end = &work->next;
+    queue->submitted += !queue->capturing;
 }
 
 struct copy {
@@ -444,14 +505,21 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *prepared, CUgraph opened,
     return CUDA_SUCCESS;
 }
 
+static void run_graph(const void *context)
+{
+    const struct graph *const *graph = context;
+
+    for (struct work *work = (*graph)->first; work; work = work->next)
+        work->run(work->context);
+    cuda_host_counts.launches_done++;
+}
+
 CUresult cuGraphLaunch(CUgraphExec prepared, CUstream stream)
 {
-    (void)stream;
     if (fails())
         return CUDA_ERROR_LAUNCH_FAILED;
     cuda_host_counts.graph_launches++;
-    for (struct work *work = ((struct graph *)(void *)prepared)->first; work; work = work->next)
-        work->run(work->context);
+    cuda_host_submit(stream, run_graph, &prepared, sizeof(prepared));
     return CUDA_SUCCESS;
 }
 

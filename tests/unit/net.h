@@ -53,7 +53,7 @@ static inline struct message attribute_message(const char *name, const char *val
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (!strcmp(name, lists[i]))
             type = 7;
-    if (strchr("abcdefghijklmnopqrstuvwxyzSNV", value[0]) && value[0])
+    if (strchr("abcdefghijklmnopqrstuvwxyzCDSNV", value[0]) && value[0])
         type = 3;
     if (type == 1)
         put_float(&attribute, 2, strtof(value, NULL));

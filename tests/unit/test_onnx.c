@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -531,6 +532,67 @@ static void a_copy_of_a_layout_stands_alone(void **state)
     cn_layout_deinit(NULL);
 }
 
+// A float32 initializer of that many elements, which the file may say something about.
+static void put_role(struct message *graph, const char *name, int64_t count, float number,
+                     const char *role)
+{
+    struct message tensor = tensor_message(name, 1, count), value = {.size = 0},
+                   entry = {.size = 0};
+    float numbers[4] = {number, number, number, number};
+
+    put_bytes(&tensor, 9, numbers, (size_t)count * sizeof(float));
+    put_message(graph, 5, &tensor);
+    if (!role)
+        return;
+    put_text(&entry, 1, "pkg.torch.export.graph_signature.InputSpec.kind");
+    put_text(&entry, 2, role);
+    put_text(&value, 1, name);
+    put_message(&value, 4, &entry);
+    put_message(graph, 13, &value);
+}
+
+static void put_all_roles(struct message *graph, bool said)
+{
+    struct message lstm = {.size = 0};
+    static const char *const inputs[] = {"x", "w", "r", "", "", "state", "state"};
+
+    put_text(&lstm, 4, "LSTM");
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+        put_text(&lstm, 1, inputs[i]);
+    put_message(graph, 1, &lstm);
+    put_role(graph, "temperature", 1, 0.5f, said ? "PARAMETER" : NULL);
+    put_role(graph, "places", 4, 0.5f, said ? "BUFFER" : NULL);
+    put_role(graph, "turned", 4, 0.5f, NULL);
+    put_role(graph, "number", 1, 0.5f, NULL);
+    put_role(graph, "mask", 4, -1e9f, NULL);
+    put_role(graph, "infinite", 4, -INFINITY, NULL);
+    put_role(graph, "state", 4, 0, NULL);
+}
+
+static void what_an_exporter_says_is_no_parameter_is_a_constant(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0};
+
+    put_all_roles(&graph, true);
+    assert_int_equal(open_graph(fixture, &graph), CN_OK);
+    assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
+    assert_int_equal(fixture->layout.tensor_count, 2);
+    assert_string_equal(fixture->layout.tensors[0].name, "temperature");
+    assert_string_equal(fixture->layout.tensors[1].name, "turned");
+}
+
+static void a_file_that_says_nothing_has_no_constants(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0};
+
+    put_all_roles(&graph, false);
+    assert_int_equal(open_graph(fixture, &graph), CN_OK);
+    assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
+    assert_int_equal(fixture->layout.tensor_count, 7);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -552,6 +614,8 @@ int main(void)
         TEST(every_cut_of_a_file_is_refused),
         TEST(a_file_with_any_bit_flipped_is_read_or_refused),
         TEST(a_copy_of_a_layout_stands_alone),
+        TEST(what_an_exporter_says_is_no_parameter_is_a_constant),
+        TEST(a_file_that_says_nothing_has_no_constants),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 // Models whose data lies in other files, and names that lead elsewhere.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,6 +155,87 @@ static void a_model_that_is_whole_is_only_mapped(void **state)
     cn_onnx_file_close(&fixture->file);
 }
 
+// What training.half(), .bfloat16() and .double() leave of weights, in raw data and as numbers.
+static void put_other_floats(struct message *graph)
+{
+    static const uint16_t halves[6] = {0x3c00, 0xc000, 0x4300, 0, 0x3400, 0xc700};
+    static const double doubles[6] = {1, -2, 3.5, 0, 0.25, -7};
+    struct message half = tensor_message("half", 10, 6), bfloat = tensor_message("bfloat", 16, 6);
+    struct message large = tensor_message("double", 11, 6);
+
+    put_bytes(&half, 9, halves, sizeof(halves));
+    for (size_t i = 0; i < 6; i++) {
+        uint32_t word;
+
+        memcpy(&word, &weights[i], sizeof(word));
+        put_int(&bfloat, 5, word >> 16);
+    }
+    put_bytes(&large, 10, doubles, sizeof(doubles));
+    put_message(graph, 5, &half);
+    put_message(graph, 5, &bfloat);
+    put_message(graph, 5, &large);
+}
+
+static void other_floats_become_float32(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, model, node = {.size = 0}, to = {.size = 0};
+    struct cn_onnx *onnx;
+
+    put_other_floats(&graph);
+    put_text(&to, 1, "to");
+    put_int(&to, 3, 10);
+    put_int(&to, 20, 2);
+    put_text(&node, 1, "half");
+    put_text(&node, 2, "cast");
+    put_text(&node, 4, "Cast");
+    put_message(&node, 5, &to);
+    put_message(&graph, 1, &node);
+    model = model_message(&graph);
+    assert_int_equal(open_model(fixture, &model, model.size), CN_OK);
+    assert_weights(fixture, "half", weights);
+    assert_weights(fixture, "bfloat", weights);
+    assert_weights(fixture, "double", weights);
+    assert_int_equal(cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx),
+                     CN_OK);
+    assert_int_equal(onnx->nodes[0].attributes[0].i, CN_ONNX_FLOAT);
+    assert_int_equal(onnx->nodes[0].attributes[0].type, 2);
+    cn_onnx_close(onnx);
+    cn_onnx_file_close(&fixture->file);
+}
+
+// Subnormal, largest, infinite and no numbers.
+static void every_half_keeps_its_value(void **state)
+{
+    static const uint16_t halves[6] = {0x0001, 0x83ff, 0x7bff, 0x7c00, 0xfc00, 0x0400};
+    static const float wanted[6] = {0x1p-24f, -0x1.ff8p-15f, 65504, INFINITY, -INFINITY, 0x1p-14f};
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, half = tensor_message("half", 10, 6), model;
+
+    put_bytes(&half, 9, halves, sizeof(halves));
+    put_message(&graph, 5, &half);
+    model = model_message(&graph);
+    assert_int_equal(open_model(fixture, &model, model.size), CN_OK);
+    assert_weights(fixture, "half", wanted);
+    cn_onnx_file_close(&fixture->file);
+}
+
+static void a_cut_off_model_of_halves_is_left_to_the_decoder(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, model;
+    struct cn_onnx *onnx;
+
+    put_other_floats(&graph);
+    model = model_message(&graph);
+    for (size_t size = 1; size < model.size; size++) {
+        assert_int_equal(open_model(fixture, &model, size), CN_OK);
+        if (!cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx))
+            cn_onnx_close(onnx);
+        cn_onnx_file_close(&fixture->file);
+    }
+}
+
 static void assert_refused(struct fixture *fixture, const char *location, const char *offset,
                            const char *length, const char *words)
 {
@@ -237,9 +319,15 @@ static void a_cut_off_model_is_left_to_the_decoder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_model_and_its_data_become_one),    TEST(a_model_that_is_whole_is_only_mapped),
-        TEST(data_outside_the_folder_is_refused), TEST(data_that_does_not_fit_is_refused),
-        TEST(sizes_that_overflow_are_refused),    TEST(a_cut_off_model_is_left_to_the_decoder),
+        TEST(a_model_and_its_data_become_one),
+        TEST(a_model_that_is_whole_is_only_mapped),
+        TEST(data_outside_the_folder_is_refused),
+        TEST(data_that_does_not_fit_is_refused),
+        TEST(sizes_that_overflow_are_refused),
+        TEST(a_cut_off_model_is_left_to_the_decoder),
+        TEST(other_floats_become_float32),
+        TEST(every_half_keeps_its_value),
+        TEST(a_cut_off_model_of_halves_is_left_to_the_decoder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

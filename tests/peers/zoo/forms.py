@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Trains every form in which PyTorch exports the models of the zoo, and compares the losses.
+
+    forms.py CAIRN_NODE [--quick] [--only TEXT] [NAME ...]
+
+For each model and form: "cairn-node check", then "cairn-node train --steps 3" on samples in file order; losses within
+2e-5 of PyTorch's own. A form that the installed PyTorch cannot write is a "-". Prints a Markdown table, then a line for
+what was refused or deviates, and fails if there is such a line. --quick tries a few forms; --only those whose name has
+the text.
+
+Reference: the module in training mode for TRAINING exports and for "bn: train", else in inference mode, where batch
+normalization uses its running statistics. An export that folded batch normalization into convolutions is another model
+from the second step on, as one that split a tied weight in two: its first loss is compared; with the weights of a folded
+normalization rounded to float16, within 1e-2. Weights and statistics are moved a little before, as in a model that
+was trained: exporters make one initializer of tensors that hold the same.
+"""
+import argparse
+import copy
+import dataclasses
+import inspect
+import pathlib
+import sys
+import tempfile
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import numpy  # noqa: E402
+import onnx  # noqa: E402
+import torch  # noqa: E402
+from torch.onnx import TrainingMode  # noqa: E402
+
+import record  # noqa: E402
+import trained  # noqa: E402
+
+STEPS = 3
+TOLERANCE = 2e-5
+HAS_DYNAMO = "dynamo" in inspect.signature(torch.onnx.export).parameters
+MODELS = ("mlp", "lenet", "resnet8", "mobilenetv2", "cnn1d", "lstm", "gru", "rnn", "lstm-tagger", "gpt", "gpt-fused", "gpt-tied", "vit",
+          "encoder", "encoder-sequence-first", "autoencoder", "unet", "shared", "activations")
+
+
+@dataclasses.dataclass
+class Form:
+    name: str
+    mode: str  # TRAINING, EVAL, PRESERVE (as the module is: here for inference), DYNAMO
+    opset: int = 17
+    data: str = "raw"  # raw, float (float_data), external, half (the module and its samples in float16)
+    dynamic: bool = True
+    bn: str = "model"
+
+
+FORMS = [
+    *(Form(f"training {opset}", "TRAINING", opset) for opset in range(13, 18)),
+    Form("training 17 fixed", "TRAINING", dynamic=False),
+    Form("training 17 float_data", "TRAINING", data="float"),
+    Form("training 17 external", "TRAINING", data="external"),
+    *(Form(f"eval {opset}", "EVAL", opset) for opset in range(13, 18)),
+    Form("eval 17 fixed", "EVAL", dynamic=False),
+    Form("eval 17 half", "EVAL", data="half"),
+    Form("kept 17 bn: train", "PRESERVE", bn="train"),
+    Form("kept 17 bn: frozen", "PRESERVE", bn="frozen"),
+    *(Form(f"dynamo {opset}", "DYNAMO", opset) for opset in range(18, 22)),
+    Form("dynamo 18 fixed", "DYNAMO", 18, dynamic=False),
+    Form("dynamo 18 external", "DYNAMO", 18, data="external"),
+    Form("dynamo 18 half", "DYNAMO", 18, data="half"),
+]
+QUICK = ("training 13", "training 17 external", "eval 17", "eval 17 half", "kept 17 bn: frozen", "dynamo 18")
+
+
+def distinct(model):
+    """No two tensors hold the same."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, value in [*model.named_parameters(), *model.named_buffers()]:
+            if value.is_floating_point():
+                value += 0.02 * torch.rand(value.shape, generator=generator)
+    return model
+
+
+def batch_norms(model):
+    return sum("BatchNorm" in type(module).__name__ for module in model.modules())
+
+
+def torch_losses(family, model, inputs, labels, training):
+    model = copy.deepcopy(model).train(training)
+    optimizer = torch.optim.SGD(model.parameters(), family.rate, momentum=family.momentum)
+    losses = []
+    for step in range(STEPS):
+        part = slice(step * family.batch, (step + 1) * family.batch)
+        optimizer.zero_grad()
+        loss = record.loss_of(family, model(inputs[part]), labels[part])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def export_script(model, sample, path, form):
+    mode = getattr(TrainingMode, form.mode)
+    more = {"dynamo": False} if HAS_DYNAMO else {}
+    axes = {"input": {0: "batch"}, "output": {0: "batch"}} if form.dynamic else None
+    torch.onnx.export(model.train(form.mode == "TRAINING"), sample, str(path), training=mode, opset_version=form.opset,
+                      do_constant_folding=form.mode == "EVAL", input_names=["input"], output_names=["output"],
+                      dynamic_axes=axes, **more)
+
+
+def export_dynamo(model, sample, path, form):
+    shapes = ({0: torch.export.Dim("batch", min=2)},) if form.dynamic else None
+    torch.onnx.export(model.eval(), (sample,), str(path), dynamo=True, opset_version=form.opset, dynamic_shapes=shapes,
+                      input_names=["input"], output_names=["output"], external_data=form.data == "external",
+                      verbose=False)
+
+
+def export(model, sample, path, form):
+    """The exported file as a module of onnx."""
+    model = copy.deepcopy(model)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    if form.data == "half":
+        model, sample = model.half(), sample.half() if sample.is_floating_point() else sample
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (export_dynamo if form.mode == "DYNAMO" else export_script)(model, sample, path, form)
+    file = onnx.load(str(path))
+    for tensor in file.graph.initializer:
+        # Tracing a module in training mode moves its statistics once.
+        if "running_" in tensor.name and tensor.name in state and form.data != "half":
+            tensor.raw_data = state[tensor.name].numpy().tobytes()
+        if form.data == "float" and tensor.data_type == onnx.TensorProto.FLOAT:
+            values = numpy.frombuffer(tensor.raw_data, "<f4").tolist()
+            tensor.ClearField("raw_data")
+            tensor.float_data.extend(values)
+    more = {"save_as_external_data": True, "location": path.name + ".data", "size_threshold": 0}
+    onnx.save(file, str(path), **(more if form.data == "external" else {}))
+    return file
+
+
+def reference(name, family, model, inputs, labels, form, file):
+    """PyTorch's losses, as many as mean the same as the file's."""
+    training = form.mode == "TRAINING" or form.bn == "train"
+    if form.data == "half":
+        model = copy.deepcopy(model).half().float()
+    losses = torch_losses(family, model, inputs, labels, training)
+    kept = sum(node.op_type == "BatchNormalization" for node in file.graph.node)
+    split = "tied" in name and form.mode in ("EVAL", "DYNAMO")
+    return losses[:1] if kept < batch_norms(model) or split else losses
+
+
+def attempt(node, name, family, model, inputs, labels, form, folder):
+    """What the table says, and what is wrong."""
+    path = folder / "model.onnx"
+    try:
+        file = export(model, inputs[:2], path, form)
+    except Exception as error:  # whatever PyTorch raises where it cannot export
+        print(f"{name}, {form.name}: not exported: {str(error).splitlines()[0][:120]}", file=sys.stderr)
+        return "-", None
+    wanted = reference(name, family, model, inputs, labels, form, file)
+    data = f"inputs: {folder}/inputs.npy, labels: {folder}/labels.npy"
+    found, problem = trained.losses(node, path, data, family.loss.replace("-", "_"), family.batch, family.rate,
+                                    family.momentum, form.bn)
+    if problem:
+        return "refused", problem
+    worst = max(abs(a - b) / max(1e-3, abs(b)) for a, b in zip(found, wanted))
+    if not worst <= (1e-2 if form.data == "half" and batch_norms(model) else TOLERANCE):
+        return f"{worst:.0e}", f"losses {found}, PyTorch has {wanted}"
+    return "first" if len(wanted) == 1 else "yes", None
+
+
+def check(node, name, forms):
+    family = record.FAMILIES[name]
+    cells, wrong = [], []
+    with tempfile.TemporaryDirectory(prefix="cairn-forms-") as made:
+        folder = pathlib.Path(made)
+        model, inputs, labels = record.draw(family)
+        model, count = distinct(model), STEPS * family.batch
+        inputs, labels = inputs[:count], labels[:count]
+        numpy.save(folder / "inputs.npy", inputs.numpy())
+        numpy.save(folder / "labels.npy", labels.numpy())
+        for form in forms:
+            if (form.mode == "DYNAMO" and not HAS_DYNAMO) or (form.bn != "model" and not batch_norms(model)):
+                cells.append("-")
+                continue
+            cell, problem = attempt(node, name, family, model, inputs, labels, form, folder)
+            cells.append(cell)
+            if problem:
+                wrong.append(f"{name}, {form.name}: {problem}")
+                print(wrong[-1], file=sys.stderr, flush=True)
+    return cells, wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("node")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_intermixed_args()
+    torch.set_num_threads(1)
+    forms = [form for form in FORMS if options.only in form.name and (form.name in QUICK or not options.quick)]
+    names = options.names or [name for name in MODELS if name in record.FAMILIES]
+    wrong, table = [], []
+    for name in names:
+        cells, problems = check(options.node, name, forms)
+        table.append(cells)
+        wrong += problems
+    print(f"PyTorch {torch.__version__}\n\n| form | " + " | ".join(names) + " |")
+    print("|" + "---|" * (len(names) + 1))
+    for i, form in enumerate(forms):
+        print(f"| {form.name} | " + " | ".join(cells[i] for cells in table) + " |")
+    print("\n".join(["", *wrong]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""The losses of a job, and those that a model computes itself, against PyTorch's.
+
+    losses.py CAIRN_NODE
+
+Each case: a model is exported in TRAINING form, cairn-node trains three steps on samples in file order, and the losses
+are PyTorch's within 2e-5. Cases of INSIDE have the loss in the file, where the job names it as loss.output and the labels
+are inputs of the model, by name.
+"""
+import copy
+import inspect
+import pathlib
+import sys
+import tempfile
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import numpy  # noqa: E402
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import trained  # noqa: E402
+
+STEPS, BATCH, RATE = 3, 8, 0.05
+TOLERANCE = 2e-5
+CLASSES, TOKENS = 5, 6
+
+
+def mlp(outputs):
+    return nn.Sequential(nn.Linear(7, 16), nn.Tanh(), nn.Linear(16, outputs))
+
+
+class PerToken(nn.Module):
+    """Scores of each class for each of TOKENS places; classes last or first."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.body, self.first = mlp(CLASSES), first
+
+    def forward(self, x):
+        y = self.body(x)
+        return y.transpose(1, 2) if self.first else y
+
+
+def floats(*shape):
+    return torch.randn(STEPS * BATCH, *shape)
+
+
+def classes(*shape, ignored=None):
+    labels = torch.randint(0, CLASSES, (STEPS * BATCH, *shape))
+    if ignored is not None:
+        labels[torch.rand(labels.shape) < 0.2] = ignored
+    return labels
+
+
+WEIGHTS = [0.5, 1.0, 2.0, 0.25, 1.5]
+
+# name: (module, samples, labels, loss in the profile, loss in PyTorch)
+OUTSIDE = {
+    "classes": (lambda: mlp(CLASSES), lambda: floats(7), classes, "cross_entropy", F.cross_entropy),
+    "weights": (lambda: mlp(CLASSES), lambda: floats(7), classes, f"{{kind: cross_entropy, weights: {WEIGHTS}}}",
+                nn.CrossEntropyLoss(torch.tensor(WEIGHTS))),
+    "ignored": (lambda: mlp(CLASSES), lambda: floats(7), lambda: classes(ignored=-100),
+                "{kind: cross_entropy, ignore: -100}", F.cross_entropy),
+    "smoothing": (lambda: mlp(CLASSES), lambda: floats(7), classes, "{kind: cross_entropy, smoothing: 0.1}",
+                  nn.CrossEntropyLoss(label_smoothing=0.1)),
+    "all of these": (lambda: mlp(CLASSES), lambda: floats(7), lambda: classes(ignored=3),
+                     f"{{kind: cross_entropy, smoothing: 0.2, ignore: 3, weights: {WEIGHTS}}}",
+                     nn.CrossEntropyLoss(torch.tensor(WEIGHTS), label_smoothing=0.2, ignore_index=3)),
+    "tokens": (lambda: PerToken(False), lambda: floats(TOKENS, 7), lambda: classes(TOKENS, ignored=-1),
+               "{kind: cross_entropy, ignore: -1}",
+               lambda y, t: F.cross_entropy(y.reshape(-1, CLASSES), t.reshape(-1), ignore_index=-1)),
+    "classes first": (lambda: PerToken(True), lambda: floats(TOKENS, 7), lambda: classes(TOKENS),
+                      "{kind: cross_entropy, classes_first: true}", F.cross_entropy),
+    "binary": (lambda: mlp(3), lambda: floats(7), lambda: torch.rand(STEPS * BATCH, 3).round(), "binary_cross_entropy",
+               F.binary_cross_entropy_with_logits),
+    "mse": (lambda: mlp(3), lambda: floats(7), lambda: floats(3), "mse", F.mse_loss),
+    "l1": (lambda: mlp(3), lambda: floats(7), lambda: floats(3), "l1", F.l1_loss),
+    "huber": (lambda: mlp(3), lambda: floats(7), lambda: floats(3), "{kind: huber, delta: 0.5}",
+              nn.HuberLoss(delta=0.5)),
+}
+
+
+class Inside(nn.Module):
+    """A body, and a loss of its output, the other inputs and its parameters."""
+
+    def __init__(self, body, loss, scores=False):
+        super().__init__()
+        self.body, self.loss, self.scores = body, loss, scores
+        self.spread = nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, x, *others):
+        y = self.body(x)
+        loss = self.loss(self, y, x, *others)
+        return (y, loss) if self.scores else loss
+
+
+def both_tasks(model, y, x, label, value):
+    return (F.cross_entropy(y[:, :CLASSES], label) + 0.5 * (y[:, CLASSES:] - value).pow(2).mean()
+            + 0.01 * model.body[0].weight.pow(2).sum())
+
+
+def learned_balance(model, y, x, value):
+    return torch.exp(-model.spread) * (y - value).abs().mean() + model.spread
+
+
+def summed(model, y, x, value):
+    """As a variational autoencoder has it."""
+    wrong = (y - value).pow(2).sum()
+    return (wrong - 0.5 * torch.sum(1 + y - y.exp())) / x.shape[0]
+
+
+# name: (body, loss, x, other inputs). PyTorch 1 cannot export its own mse_loss and the like.
+INSIDE = {
+    "its own cross-entropy": (lambda: mlp(CLASSES), lambda m, y, x, t: F.cross_entropy(y, t), lambda: floats(7),
+                              lambda: {"label": classes(ignored=-100)}),
+    "of each token": (lambda: PerToken(False),
+                      lambda m, y, x, t: F.cross_entropy(y.view(-1, CLASSES), t.view(-1), ignore_index=-1),
+                      lambda: floats(TOKENS, 7), lambda: {"label": classes(TOKENS, ignored=-1)}),
+    "log-softmax and nll": (lambda: mlp(CLASSES), lambda m, y, x, t: F.nll_loss(F.log_softmax(y, 1), t),
+                            lambda: floats(7), lambda: {"label": classes()}),
+    "two tasks": (lambda: mlp(CLASSES + 2), both_tasks, lambda: floats(7),
+                  lambda: {"label": classes(), "value": floats(2)}),
+    "learned balance": (lambda: mlp(3), learned_balance, lambda: floats(7), lambda: {"value": floats(3)}),
+    "sums": (lambda: mlp(3), summed, lambda: floats(7), lambda: {"value": floats(3)}),
+}
+
+
+def export(model, samples, path, inputs, outputs):
+    more = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(copy.deepcopy(model), samples, str(path), training=torch.onnx.TrainingMode.TRAINING,
+                          opset_version=17, do_constant_folding=False, input_names=inputs, output_names=outputs,
+                          dynamic_axes={name: {0: "batch"} for name in inputs}, **more)
+
+
+def torch_losses(model, loss_of, samples):
+    optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(*(part[step * BATCH:(step + 1) * BATCH] for part in samples))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def compare(node, name, path, data, loss, wanted):
+    found, problem = trained.losses(node, path, data, loss, BATCH, RATE)
+    if not problem and numpy.allclose(found, wanted, rtol=TOLERANCE):
+        print(f"{name}: {wanted[0]:.4f} to {wanted[-1]:.4f}")
+        return []
+    return [f"{name}: {problem or f'losses {found}, PyTorch has {wanted}'}"]
+
+
+def outside(node, name, folder):
+    build, samples, labels, loss, theirs = OUTSIDE[name]
+    model, x, t = build(), samples(), labels()
+    numpy.save(folder / "x.npy", x.numpy())
+    numpy.save(folder / "t.npy", t.numpy())
+    export(model, x[:2], folder / "model.onnx", ["x"], ["y"])
+    wanted = torch_losses(model, lambda x, t: theirs(model(x), t), (x, t))
+    return compare(node, name, folder / "model.onnx", f"inputs: {folder}/x.npy, labels: {folder}/t.npy", loss, wanted)
+
+
+def inside(node, name, scores, folder):
+    body, loss, samples, others = INSIDE[name]
+    model = Inside(body(), loss)
+    named = {"x": samples(), **others()}
+    for key, value in named.items():
+        numpy.save(folder / f"{key}.npy", value.numpy())
+    parts = tuple(named.values())
+    model.scores = scores
+    export(model, tuple(part[:2] for part in parts), folder / "model.onnx", list(named), ["y", "loss"] if scores else ["loss"])
+    model.scores = False
+    wanted = torch_losses(model, model, parts)
+    data = "inputs: {" + ", ".join(f"{key}: {folder}/{key}.npy" for key in named) + "}"
+    return compare(node, f"{name}{', scores too' if scores else ''}", folder / "model.onnx", data, "{output: loss}", wanted)
+
+
+def main():
+    node, wrong = sys.argv[1], []
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="cairn-losses-") as made:
+        folder = pathlib.Path(made)
+        for name in OUTSIDE:
+            wrong += outside(node, name, folder)
+        for name in INSIDE:
+            for scores in (False, True):
+                wrong += inside(node, name, scores, folder)
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
