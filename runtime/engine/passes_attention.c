@@ -2,10 +2,18 @@
 // k and v where a projection left them and writes where the next one reads. Dropout between the
 // softmax and the product, scores that are an output as well, and masks that depend on the samples
 // are left as they are.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "runtime/engine/passes_private.h"
+
+// Each sample has numbers of its own.
+static bool is_samples(const struct cn_graph *graph, uint32_t value)
+{
+    return graph->values[value].batched && !graph->values[value].shared &&
+           !graph->values[value].integers;
+}
 
 enum axis { // of an operand: element (head, row, column)
     HEAD,
@@ -38,8 +46,7 @@ static bool dims_of(const struct cn_graph *graph, const struct cn_node *node, bo
     uint32_t d;
 
     if (node->call.op != CN_OP_COPY || node->call.write != CN_WRITE_SET || copy->scale != 1 ||
-        (to_x ? copy->y_offset : copy->x_offset) || !graph->values[node->in[0]].batched ||
-        graph->values[node->in[0]].integers)
+        (to_x ? copy->y_offset : copy->x_offset) || !is_samples(graph, node->in[0]))
         return false;
     for (d = 0; d < copy->rank; d++) {
         if (copy->x[d] < 1 || copy->y[d] < 1)
@@ -119,29 +126,21 @@ static void trace(const struct passes *passes, struct attention *attention, stru
 {
     struct cn_node *maker;
 
-    while ((maker = cn_passes_sole_maker(passes, place->value))) {
+    while (attention->count < NODES_MAX &&
+           (maker = cn_passes_sole_maker(passes, place->value)) != NULL) {
         struct dim dims[CN_COMBINE_RANK_MAX];
 
-        if (scores && is_scale(maker) && passes->graph->values[maker->in[0]].batched) {
-            if (!keep(attention, maker))
-                return;
+        if (scores && is_scale(maker) && is_samples(passes->graph, maker->in[0])) {
             attention->scale *= maker->call.map.alpha;
         } else {
             if (!dims_of(passes->graph, maker, true, dims) ||
                 !move(dims, maker->call.copy.rank, place))
                 return;
             place->offset += maker->call.copy.x_offset;
-            if (!keep(attention, maker))
-                return;
         }
+        keep(attention, maker);
         place->value = maker->in[0];
     }
-}
-
-static bool is_samples(const struct cn_graph *graph, uint32_t value)
-{
-    return graph->values[value].batched && !graph->values[value].shared &&
-           !graph->values[value].integers;
 }
 
 // The operand of a product, its rows and columns exchanged when it is the second.
@@ -324,6 +323,7 @@ static bool take_mask(struct passes *passes, struct attention *attention, uint32
     passes->err = cn_graph_add_constants(graph, NULL, op->q_rows * op->k_rows, &constant.offset);
     if (passes->err)
         return false;
+    assert(graph->constants);
     mask = mask_of(graph, attention->mask, scores_of(passes, attention->mask));
     if (!fill_mask(&mask, attention->mask_scale, op->q_rows, op->k_rows,
                    graph->constants + constant.offset, &op->causal))
