@@ -15,6 +15,7 @@
 
 struct cn_trainer_config {
     const struct cn_compute_ops *compute;
+    uint32_t device; // its number, where a machine may have several
     uint32_t threads;
     enum cn_precision precision; // CN_ENOTSUP, with a line in diag, where the device lacks it
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
@@ -73,6 +74,10 @@ struct cn_trainer_plan {
 };
 
 const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
+
+// Bytes that a step takes beside the optimizer's state when nothing is computed twice, whatever the
+// limit; and those of the whole state.
+uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state);
 
 // Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3
 // get fills in the weights of this member's share and those without a gradient.

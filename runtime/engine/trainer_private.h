@@ -68,10 +68,11 @@ struct cn_trainer {
     size_t gradient_room; // words of the arena
     struct sharded sharded;
     struct cn_trainer_plan plan;
-    bool clipped; // the share is scaled already
-    bool fresh;   // nothing was accumulated in this step
-    bool summed;  // the first lane holds the whole gradient
-    bool mapped;  // the caller may have changed it
+    uint64_t plain; // bytes of the first plan: as it is, the whole batch at a time
+    bool clipped;   // the share is scaled already
+    bool fresh;     // nothing was accumulated in this step
+    bool summed;    // the first lane holds the whole gradient
+    bool mapped;    // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 

@@ -498,6 +498,7 @@ enum cn_precision {
 struct cn_compute_config {
     uint32_t threads;            // for a device that has them, at least 1
     enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
+    uint32_t number;             // of the device, where a machine may have several
 };
 
 // Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its
