@@ -94,6 +94,7 @@ static const struct cn_message_field parallel_fields[] = {
     NUMBER(9, cn_parallel, shard, 0, CN_GROUP_MAX),
     FIELD(10, BOOL, cn_parallel, balance),
     NUMBER(11, cn_parallel, stage, 0, CN_SHARING_WEIGHTS),
+    NUMBER(12, cn_parallel, kind, 0, CN_PARALLEL_AUTO),
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 

@@ -334,7 +334,8 @@ static cn_err count_classes(struct cn_trainer *trainer)
 static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                            const struct cn_trainer_config *config, struct cn_diag *diag)
 {
-    struct cn_compute_config device = {.threads = config->threads, .precision = config->precision};
+    struct cn_compute_config device = {
+        .threads = config->threads, .precision = config->precision, .number = config->device};
     struct cn_graph graph;
     cn_err err;
 

@@ -15,6 +15,7 @@
 
 struct cn_trainer_config {
     const struct cn_compute_ops *compute;
+    uint32_t device; // its number, where a machine may have several
     uint32_t threads;
     enum cn_precision precision; // CN_ENOTSUP, with a line in diag, where the device lacks it
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
@@ -74,6 +75,10 @@ struct cn_trainer_plan {
 
 const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
 
+// Bytes that a step takes beside the optimizer's state when nothing is computed twice, whatever the
+// limit; and those of the whole state.
+uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state);
+
 // Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3
 // get fills in the weights of this member's share and those without a gradient.
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);
@@ -130,6 +135,11 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights);
 // Both start at 0 and count up with each step that is applied.
 void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates);
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
+
+// Of float16, what the next step starts with; zeros elsewhere. Zeros set nothing.
+struct cn_loss_scale cn_trainer_loss_scale(const struct cn_trainer *trainer);
+void cn_trainer_set_loss_scale(struct cn_trainer *trainer, struct cn_loss_scale scale);
+
 float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
 
 // The rate of the schedule is multiplied by this, 1 at first.

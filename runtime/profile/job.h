@@ -116,6 +116,11 @@ enum cn_lr_scaling { // of the learning rate, by the share of a group that train
     CN_LR_SCALING_LINEAR,
 };
 
+enum cn_parallel_kind {
+    CN_PARALLEL_GIVEN,
+    CN_PARALLEL_AUTO, // shards, replicas and micro-batches by memory and measured speed
+};
+
 enum cn_sharing { // of the members that hold a model together: ZeRO's stages 1 to 3
     CN_SHARING_OPTIMIZER,
     CN_SHARING_GRADIENTS, // those too
@@ -136,7 +141,8 @@ struct cn_parallel {
     uint32_t shard;        // members that hold the model's state together; 0 and 1: each has all
     enum cn_sharing stage; // what of it they share out
     bool balance;          // micro-batches follow measured speed
-    uint32_t accumulate;   // micro-batches of a step, in place of cn_job.accumulate; 0 for that
+    enum cn_parallel_kind kind;
+    uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
 };
 
 // What a job may say beyond that. All zero means the defaults, as in cn_rules.

@@ -34,6 +34,7 @@ static const char *const residuals[] = {"fp32", "bf16", NULL};
 static const char *const stages[] = {"1", "2", "3", NULL};
 static const char *const scopes[] = {"own", "shared", NULL};
 static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
+static const char *const parallel_kinds[] = {"given", "auto", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -50,6 +51,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "directory of everything that is stored"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE, .about = "what trains: the GPU, the CPU, or the GPU if there is one"},
+    {"gpus", CN_VALUE_WORDS, BOARD | SITE, AT(gpus), 0, 63, "first", .initial = "first",
+     .uses = TRAIN | NODE,
+     .about = "numbers of the GPUs that train; with several run makes each a member of the group"},
     {"compute.precision", CN_VALUE_CHOICE, BOARD | SITE, AT(precision), .choices = precisions,
      .initial = "float32", .uses = TRAIN | NODE,
      .about = "the GPU rounds the factors of products to this; sums stay float32"},
@@ -285,6 +289,9 @@ const struct cn_schema_row cn_schema[] = {
     {"job.parallel.measure", CN_VALUE_WORDS, JOB, AT(job.parallel.measure), .zero = "all",
      .initial = "all", .uses = GATEWAY,
      .about = "sets whose members measure each version on their held-out samples"},
+    {"job.parallel.kind", CN_VALUE_CHOICE, JOB, AT(job.parallel.kind), .choices = parallel_kinds,
+     .initial = "given", .uses = GATEWAY,
+     .about = "auto: shards and micro-batches of a step by memory and measured speed"},
     {"job.parallel.replicate", CN_VALUE_COUNT, JOB, AT(job.parallel.replicate), 1, 16, "all",
      .word_only = true, .initial = "all", .uses = GATEWAY,
      .about = "replicas of the shards that train, at most"},

@@ -261,6 +261,7 @@ void cn_session_fold(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
 
     held->step += session->ahead;
+    held->loss_scale = cn_trainer_loss_scale(session->trainer);
     held->samples += session->since.samples;
     held->train_loss += session->since.train_loss;
     held->cursor += session->since.cursor;

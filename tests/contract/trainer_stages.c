@@ -124,6 +124,16 @@ static void close_worker(struct worker *worker)
     cn_platform_unmap(&worker->model);
 }
 
+static void load_weights(struct worker *worker)
+{
+    const struct cn_layout *layout = cn_trainer_layout(worker->trainer);
+    float *row = calloc(layout->total, sizeof(*row));
+
+    assert_int_equal(cn_onnx_weights(worker->onnx, layout, row), CN_OK);
+    assert_int_equal(cn_trainer_set_weights(worker->trainer, row), CN_OK);
+    free(row);
+}
+
 static void take_pieces(struct worker *worker)
 {
     struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
@@ -140,6 +150,7 @@ static void take_pieces(struct worker *worker)
         first += words;
     }
     assert_int_equal(cn_trainer_set_share(worker->trainer, pieces, count), CN_OK);
+    load_weights(worker);
     assert_int_equal(cn_trainer_set_optimizer(worker->trainer, NULL), CN_OK);
     if (cn_trainer_has_second(worker->trainer))
         assert_int_equal(cn_trainer_set_second(worker->trainer, NULL), CN_OK);

@@ -9,7 +9,8 @@
 //
 // The doubles have the names of what they stand for. Tests of the port link them; as shared
 // libraries in build/NAME/tests/support/cuda_host they are what a program finds that is started
-// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed late" in the environment names settings.
+// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed late two" in the environment names
+// settings.
 #pragma once
 
 #include <stdbool.h>
@@ -30,6 +31,7 @@ struct cuda_host_settings {
     bool no_blas, no_dnn;  // libraries that are missing
     bool no_capture;       // a graph cannot be captured
     bool no_device;        // the driver is there, the GPU is not
+    int devices;           // 0: 1
     int driver_version;    // 0: 13000
     int capability;        // 0: 87
     uint32_t block;        // threads of a block; 0: 64

@@ -91,7 +91,9 @@ CUresult cuDriverGetVersion(int *version)
 
 CUresult cuDeviceGetCount(int *count)
 {
-    *count = !cuda_host_settings.no_device;
+    *count = cuda_host_settings.no_device ? 0
+             : cuda_host_settings.devices ? cuda_host_settings.devices
+                                          : 1;
     return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 

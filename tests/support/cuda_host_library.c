@@ -13,4 +13,5 @@ __attribute__((constructor)) static void read_settings(void)
         return;
     cuda_host_settings.unified = strstr(names, "unified") != NULL;
     cuda_host_settings.managed = strstr(names, "managed") != NULL;
+    cuda_host_settings.devices = strstr(names, "two") ? 2 : 1;
 }

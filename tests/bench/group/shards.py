@@ -1,6 +1,6 @@
 """What a member of a group holds when the model's state is shared out: planned, measured, and how far it reaches.
 
-    shards.py BUILD held [HIDDEN]        memory of each stage for 2 shards, beside none
+    shards.py BUILD held [WIDTH [STEPS]] memory of each stage for 2 shards, beside none
     shards.py BUILD planned [WIDTH]      bytes of the plan, and the largest model that it says fits into 2 GiB
     shards.py BUILD largest [MIB]        the largest model that trains in so much memory a member (96)
     shards.py BUILD steps [RATE [WIDTH]] times of a step on a thin link, beside none (namespaces)
@@ -69,25 +69,25 @@ def settings_of(boards, shards, stage, **more):
 
 
 def sample(cluster):
-    """Private memory of a board, every 50 ms, in its only round."""
+    """Private memory of a board, every 50 ms, while its only round is trained and after a state was stored."""
     found = []
     process = cluster.processes["board-1"]
-    time.sleep(2)  # the first steps, and the first state is stored
-    while process.poll() is None:
+    while process.poll() is None and "accepted" not in cluster.log("board-1"):
         try:
             found.append(private_dirty(process.pid))
         except (OSError, AttributeError):
             break
         time.sleep(0.05)
-    return found
+    # A state is gathered and stored after 5 s, and the end of the round is another matter.
+    return found[len(found) * 6 // 10 : len(found) * 9 // 10]
 
 
-def held(build, hidden="512"):
+def held(build, hidden="320", steps="130"):
     hidden = int(hidden)
     count = parameters(hidden)
     rows = []
     for shards, stage in ((1, 1), (2, 1), (2, 2), (2, 3)):
-        with clusters.Cluster(build, **settings_of(2, shards, stage, local_steps=120)) as cluster:
+        with clusters.Cluster(build, **settings_of(2, shards, stage, local_steps=int(steps))) as cluster:
             write_model(cluster.path("wide.onnx"), hidden)
             cluster.set_model("wide.onnx")
             cluster.start_all()
@@ -133,15 +133,21 @@ def trains(build, limit, boards, shards, stage, model):
             os.symlink(model, cluster.path("wide.onnx"))
             cluster.set_model("wide.onnx")
             cluster.start_all()
-            cluster.wait_for_end(120)
-            return True
+            deadline = time.monotonic() + 60
+            running = list(cluster.processes.values())
+            while any(process.poll() is None for process in running):
+                logs = [cluster.log(board) for board in cluster.boards]
+                if any("out of memory" in log for log in logs) or time.monotonic() > deadline:
+                    return False
+                time.sleep(0.1)
+            return all(process.returncode == 0 for process in running)
     except AssertionError:
         return False
 
 
 def largest_for(build, folder, limit, boards, shards, stage):
     """The largest width, in steps of 16, by bisection."""
-    low, high = 4, 48  # in steps; low trains, high does not
+    low, high = 11, 27  # in steps; low trains, high does not
     while high - low > 1:
         middle = (low + high) // 2
         model = os.path.join(folder, f"{middle}.onnx")
