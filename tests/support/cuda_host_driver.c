@@ -20,6 +20,7 @@ __attribute__((constructor)) static void read_settings(void)
     cuda_host_settings.unified = strstr(names, "unified") != NULL;
     cuda_host_settings.managed = strstr(names, "managed") != NULL;
     cuda_host_settings.late = strstr(names, "late") != NULL;
+    cuda_host_settings.devices = strstr(names, "two") ? 2 : 1;
 }
 
 struct work {
