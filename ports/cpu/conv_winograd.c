@@ -17,16 +17,16 @@
 
 // A convolution, forward or, with mirrored taps, the gradient for the input.
 struct winograd {
-    size_t in, out;      // channels
+    size_t in, out;       // channels
     size_t height, width; // of a plane, the same on both sides
-    size_t down, across; // tiles of a plane
-    size_t chunk;        // samples at a time
-    size_t room;         // tiles of a chunk, in whole stripes
+    size_t down, across;  // tiles of a plane
+    size_t chunk;         // samples at a time
+    size_t room;          // tiles of a chunk, in whole stripes
     struct planes planes; // of the samples of this chunk
-    size_t tiles;        // of this chunk
-    float *plane;        // a channel of all samples of a chunk
-    float *stage;        // POINTS x pitch: a channel's tiles
-    float *tiles_in;     // transformed: see each use
+    size_t tiles;         // of this chunk
+    float *plane;         // a channel of all samples of a chunk
+    float *stage;         // POINTS x pitch: a channel's tiles
+    float *tiles_in;      // transformed: see each use
 };
 
 static size_t stage_pitch(const struct winograd *w)
@@ -114,9 +114,7 @@ ALWAYS_INLINE void transform_tiles(const float *from, size_t row, float *to, siz
     for (size_t i = 0; i < 4; i++, from += row) {
         vector a = load(from), b = load(from + VECTOR);
         vector c = load(from + 2), d = load(from + 2 + VECTOR);
-        const vector inputs[4] = {
-            tile_even(a, b), tile_odd(a, b),
-            tile_even(c, d), tile_odd(c, d)};
+        const vector inputs[4] = {tile_even(a, b), tile_odd(a, b), tile_even(c, d), tile_odd(c, d)};
 
         transform_input(inputs, half[i]);
     }
@@ -353,8 +351,7 @@ static void multiply(const struct winograd *w, const struct products *products, 
 
 static void run(const struct conv *conv, const struct cpu_task *task, bool mirrored)
 {
-    struct winograd w =
-        winograd_of(conv, mirrored, mirrored ? conv->group_out : conv->group_in);
+    struct winograd w = winograd_of(conv, mirrored, mirrored ? conv->group_out : conv->group_in);
     const float *bias = mirrored ? NULL : task->in[2];
     size_t words = w.height * w.width, height;
     struct products products;

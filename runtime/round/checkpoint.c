@@ -9,7 +9,7 @@
 
 #define HEADER_SIZE 384
 #define HEADER_SIZE_3 344 // of version 3, which knows nothing of counted updates
-#define SCALE_MAX 64 // 1 more than the exponent of a loss's scale, at most
+#define SCALE_MAX 64      // 1 more than the exponent of a loss's scale, at most
 #define ARRAY_COUNT 7
 
 static const uint8_t magic[8] = "cairnck4"; // the digit is CN_CHECKPOINT_VERSION
