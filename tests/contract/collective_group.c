@@ -12,7 +12,7 @@
 #include "tests/support/fake_nccl.h"
 
 #ifndef GROUP_TIMEOUT_MS // an emulator needs longer
-#define GROUP_TIMEOUT_MS 5000
+#define GROUP_TIMEOUT_MS 20000
 #endif
 
 const struct cn_collective_ops *const group_ops = &cn_collective_tcp;

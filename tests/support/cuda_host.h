@@ -55,7 +55,7 @@ struct cuda_host_counts {
 extern struct cuda_host_counts cuda_host_counts;
 
 // For the doubles: a function in the table of cuda_library.h.
-#define CUDA_HOST_ENTRY(member, function) .member = function,
+#define CUDA_HOST_ENTRY(member, function) .member = (function),
 struct cuda_library;
 struct cuda_host_stream;
 int cuda_host_kernel(const char *name); // -1: there is none
