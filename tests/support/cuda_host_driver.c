@@ -232,10 +232,13 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
+    struct moment *moment;
+
     (void)flags;
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *event = calloc(1, sizeof(struct moment));
+    moment = calloc(1, sizeof(*moment));
+    *event = (CUevent)moment;
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
 }
@@ -520,7 +523,7 @@ CUresult cuGraphLaunch(CUgraphExec prepared, CUstream stream)
     if (fails())
         return CUDA_ERROR_LAUNCH_FAILED;
     cuda_host_counts.graph_launches++;
-    cuda_host_submit(stream, run_graph, &prepared, sizeof(prepared));
+    cuda_host_submit(stream, run_graph, &prepared, sizeof(CUgraphExec));
     return CUDA_SUCCESS;
 }
 
