@@ -93,7 +93,8 @@ static const struct cn_message_field parallel_fields[] = {
     NUMBER(8, cn_parallel, replicate, 0, CN_GROUP_MAX),
     NUMBER(9, cn_parallel, shard, 0, CN_GROUP_MAX),
     FIELD(10, BOOL, cn_parallel, balance),
-    NUMBER(11, cn_parallel, stage, 0, 3),
+    NUMBER(11, cn_parallel, stage, 0, CN_SHARING_WEIGHTS),
+    NUMBER(12, cn_parallel, kind, 0, CN_PARALLEL_AUTO),
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 

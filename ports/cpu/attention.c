@@ -256,10 +256,10 @@ static void grad_block(const struct attention *a, const struct grad_head *head, 
 
         finish_scores(a, first + i, row);
         exp_scores(row, head->saved[first + i], count, end);
-        find_slopes(a, row,
-                    row_dot(dy.data + i * dy.row, head->y.data + (first + i) * head->y.row,
-                            op->v_width),
-                    count, end, a->slopes + i * a->pitch);
+        find_slopes(
+            a, row,
+            row_dot(dy.data + i * dy.row, head->y.data + (first + i) * head->y.row, op->v_width),
+            count, end, a->slopes + i * a->pitch);
     }
     multiply(a, transpose_of(shares), dy, head->dv, (const size_t[]){end, rows, op->v_width}, true);
     multiply(a, transpose_of(slopes), q, head->dk, (const size_t[]){end, rows, op->width}, true);

@@ -276,25 +276,31 @@ static void row_back(const struct backward *b, const float *dy, const float *x, 
             dx[i] = b->scale * dy[i] - b->offset - b->slope * (x[i] - b->mean);
 }
 
+static void residual_back(const float *dy, const float *y, size_t count, float *dresidual)
+{
+    for (size_t i = 0; i < count; i++)
+        dresidual[i] = !y || y[i] > 0 ? dy[i] : 0;
+}
+
 void cpu_batch_norm_grad(const struct cpu_task *task)
 {
     const struct cn_batch_norm *op = &task->call->batch_norm;
     const float *y = op->relu ? task->in[4] : NULL;
-    size_t count = task->samples * op->channels * op->inner;
 
     sum_gradients(task, y);
     if (!op->frozen)
         cpu_lanes_meet(task->threads);
-    for (size_t c = 0; task->out[0] && c < op->channels; c++) {
+    for (size_t c = 0; c < op->channels; c++) {
         struct backward b = backward_of(task, c);
 
         for (size_t n = 0; n < task->samples; n++) {
             size_t at = (n * op->channels + c) * op->inner;
+            const float *cut = y ? y + at : NULL;
 
-            row_back(&b, task->in[0] + at, task->in[1] + at, y ? y + at : NULL, op->inner,
-                     task->out[0] + at);
+            if (task->out[0])
+                row_back(&b, task->in[0] + at, task->in[1] + at, cut, op->inner, task->out[0] + at);
+            if (task->out[3])
+                residual_back(task->in[0] + at, cut, op->inner, task->out[3] + at);
         }
     }
-    for (size_t i = 0; task->out[3] && i < count; i++)
-        task->out[3][i] = !y || y[i] > 0 ? task->in[0][i] : 0;
 }

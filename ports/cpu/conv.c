@@ -29,12 +29,48 @@ static float columns_waste(const struct conv *conv, enum cn_op op)
     return word * 16 / (float)conv->group_out;
 }
 
+#define WINOGRAD_TILES 4           // of a plane, to use a transformed weight often enough
+#define WINOGRAD_WEIGHTS (1 << 16) // transformed ones are summed in the cache
+#define WINOGRAD_WORDS (1 << 21)   // of the transformed planes of a sample
+
+static size_t winograd_tiles(const struct cn_window *w)
+{
+    return ((size_t)w->in[0] + 1) / 2 * (((size_t)w->in[1] + 1) / 2);
+}
+
+static bool is_winograd(const struct conv *conv, enum cn_op op)
+{
+    const struct cn_window *w = conv->window;
+    size_t tiles = winograd_tiles(w);
+
+    for (int axis = 0; axis < 2; axis++)
+        if (w->kernel[axis] != 3 || w->stride[axis] != 1 || w->dilation[axis] != 1 ||
+            w->pad[axis] != 1 || w->in[axis] != w->out[axis])
+            return false;
+    return w->groups == 1 && tiles >= WINOGRAD_TILES &&
+           16 * tiles * (conv->group_in + conv->group_out) <= WINOGRAD_WORDS &&
+           (op != CN_OP_CONV_GRAD_WEIGHT || conv->group_in * conv->group_out <= WINOGRAD_WEIGHTS);
+}
+
+// As above: 16 products for 36, and the tiles that reach beyond a plane; then for each product what
+// it takes to transform its share of an input and of an output.
+static float winograd_waste(const struct conv *conv, enum cn_op op)
+{
+    bool sums = op == CN_OP_CONV_GRAD_WEIGHT; // over tiles: both sides are packed once more
+    const struct cn_window *w = conv->window;
+    float products = 16 * (float)winograd_tiles(w) / (9 * (float)w->in[0] * (float)w->in[1]);
+
+    return products * (1 + (sums ? 14.0f : 10.0f) / (float)conv->group_out +
+                       (sums ? 14.0f : 8.0f) / (float)conv->group_in) -
+           1;
+}
+
 // The number of samples has no part in it: a call keeps its way for every batch.
 static const struct conv_way *choose(const struct conv *conv, enum cn_op op)
 {
     const struct cn_window *w = conv->window;
     bool strided = w->stride[0] > 1 || w->stride[1] > 1;
-    float flat;
+    float flat, columns;
 
     if (conv->group_in == 1 && conv->group_out == 1)
         return &conv_depthwise;
@@ -46,7 +82,10 @@ static const struct conv_way *choose(const struct conv *conv, enum cn_op op)
     // Its sums in vectors are added up at the end, and it reads more for each product.
     if (op == CN_OP_CONV_GRAD_WEIGHT)
         flat += 0.15f + 0.6f * VECTOR / (float)conv->y_channel;
-    return flat < columns_waste(conv, op) ? &conv_flat : &conv_columns;
+    columns = columns_waste(conv, op);
+    if (is_winograd(conv, op) && winograd_waste(conv, op) < (flat < columns ? flat : columns))
+        return &conv_winograd;
+    return flat < columns ? &conv_flat : &conv_columns;
 }
 
 static size_t workspace_of(const struct cn_call *call, size_t samples)

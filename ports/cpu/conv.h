@@ -1,9 +1,11 @@
-// conv.h - three ways to convolve; conv.c chooses by the shape.
+// conv.h - four ways to convolve; conv.c chooses by the shape.
 //
 // Flat: conv_flat.c, over planes in flat rows, nothing is copied for each tap. Best for few
 // channels and wide planes. Columns: conv_columns.c, a matrix with a row for each tap and a column
 // for each output, then a product. Best for small planes, where flat rows would be padding above
 // all, and for many channels. Depthwise: conv_depthwise.c, groups of one channel in and out.
+// Winograd: conv_winograd.c, 3x3 of stride 1 with fewer products, where channels are enough to pay
+// for it.
 #pragma once
 
 #include "ports/cpu/kernel.h"
@@ -37,6 +39,7 @@ static inline struct conv conv_of(const struct cn_window *w, size_t samples)
 #define conv_flat CPU_NAME(conv_flat)
 #define conv_columns CPU_NAME(conv_columns)
 #define conv_depthwise CPU_NAME(conv_depthwise)
+#define conv_winograd CPU_NAME(conv_winograd)
 
 struct conv_way {
     void (*forward)(const struct conv *conv, const struct cpu_task *task);
@@ -45,4 +48,4 @@ struct conv_way {
     size_t (*workspace)(const struct conv *conv, enum cn_op op);
 };
 
-extern const struct conv_way conv_flat, conv_columns, conv_depthwise;
+extern const struct conv_way conv_flat, conv_columns, conv_depthwise, conv_winograd;

@@ -1,6 +1,7 @@
 // The loops around the micro-kernel. A block of a, BLOCK_ROWS x BLOCK_INNER, is packed tile by tile
 // and stays in the second cache; a stripe of b, BLOCK_INNER x TILE_COLS, is packed and stays in the
-// first. What is used too seldom to pay for the copy is read where it lies.
+// first. Where there are several blocks of a, a panel of stripes is packed for all of them. What is
+// used too seldom to pay for the copy is read where it lies.
 #include "ports/cpu/gemm.h"
 
 #include <string.h>
@@ -8,7 +9,8 @@
 #include "ports/cpu/tile.h"
 
 #define BLOCK_INNER 256
-#define BLOCK_ROWS 144 // a multiple of every TILE_ROWS
+#define BLOCK_ROWS 144          // a multiple of every TILE_ROWS
+#define PANEL_WORDS (64 * 1024) // it shares the second cache with a block of a
 
 // c' = b' a': the same numbers with rows and columns exchanged.
 static struct cpu_product transposed(const struct cpu_product *product)
@@ -52,6 +54,14 @@ static void pack_stripe(const struct cpu_matrix *b, size_t inner, size_t cols, f
                 stripe[k * TILE_COLS + j] = b->data[k * b->row + j * b->col];
 }
 
+// Tiles of a matrix whose columns are contiguous: TILE_ROWS words of each.
+static void copy_tile(const float *from, size_t step, size_t inner, float *to)
+{
+    for (size_t k = 0; k < inner; k++, from += step)
+        for (size_t i = 0; i < TILE_ROWS; i++)
+            *to++ = from[i];
+}
+
 static void pack_tile(const struct cpu_matrix *a, size_t first, size_t height, size_t inner,
                       float *to)
 {
@@ -59,6 +69,8 @@ static void pack_tile(const struct cpu_matrix *a, size_t first, size_t height, s
 
     if (a->col == 1)
         tile_transpose(to, height, from, a->row, height, inner);
+    else if (a->row == 1 && height == TILE_ROWS)
+        copy_tile(from, a->col, inner, to);
     else
         for (size_t k = 0; k < inner; k++)
             for (size_t i = 0; i < height; i++)
@@ -134,6 +146,7 @@ struct block {
     size_t row, rows, inner;
     size_t col, cols;
     const float *packed; // tiles of a, or NULL: read from product->a
+    const float *panel;  // stripes of b, or NULL: read from product->b
     struct cpu_matrix a, b;
     bool add, last; // last: the sums are final
 };
@@ -174,24 +187,38 @@ static void multiply_stripe(const struct cpu_product *product, const struct bloc
         finish(product, block->row, block->col, block->rows, block->cols);
 }
 
-static void multiply_block(const struct cpu_product *product, struct block *block, float *stripe)
+// The columns [first, end) of a block of rows; stripe: room for one of b.
+static void multiply_block(const struct cpu_product *product, struct block *block, size_t first,
+                           size_t end, float *stripe)
 {
     struct cpu_matrix b = block->b;
 
-    for (size_t j = 0; j < product->cols; j += TILE_COLS) {
-        size_t cols = product->cols - j < TILE_COLS ? product->cols - j : TILE_COLS;
+    for (size_t j = first; j < end; j += TILE_COLS) {
+        size_t cols = end - j < TILE_COLS ? end - j : TILE_COLS;
         struct cpu_matrix part = {b.data + j * b.col, b.row, b.col};
 
         block->col = j;
         block->cols = cols;
         block->b = part;
-        if (b.col != 1 || cols < TILE_COLS || block->rows > 2 * TILE_ROWS) {
+        if (block->panel) {
+            block->b = cpu_matrix_of(block->panel + (j - first) * block->inner, TILE_COLS, 1);
+        } else if (b.col != 1 || cols < TILE_COLS || block->rows > 2 * TILE_ROWS) {
             pack_stripe(&part, block->inner, cols, stripe);
             block->b = (struct cpu_matrix){stripe, TILE_COLS, 1};
         }
         multiply_stripe(product, block);
     }
     block->b = b;
+}
+
+static void pack_panel(const struct cpu_matrix *b, size_t inner, size_t first, size_t end,
+                       float *panel)
+{
+    for (size_t j = first; j < end; j += TILE_COLS, panel += inner * TILE_COLS) {
+        struct cpu_matrix part = {b->data + j * b->col, b->row, b->col};
+
+        pack_stripe(&part, inner, end - j < TILE_COLS ? end - j : TILE_COLS, panel);
+    }
 }
 
 static void clear(const struct cpu_product *product)
@@ -206,41 +233,73 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+// Room for a packed block of a.
+static size_t block_words(size_t rows, size_t inner)
+{
+    return round_up(least(rows, BLOCK_ROWS), 16) * inner;
+}
+
+// Columns of a panel.
+static size_t panel_cols(size_t rows, size_t inner, size_t cols)
+{
+    if (rows <= BLOCK_ROWS)
+        return round_up(cols, TILE_COLS);
+    return least(PANEL_WORDS / inner / TILE_COLS * TILE_COLS, round_up(cols, TILE_COLS));
+}
+
+// All rows of the columns [first, end), with b's rows [k, k + inner).
+static void multiply_panel(const struct cpu_product *product, size_t k, size_t inner, size_t first,
+                           size_t end, float *workspace)
+{
+    float *packed = workspace + block_words(product->rows, inner);
+    struct cpu_matrix b = product->b;
+    bool panel = product->rows > BLOCK_ROWS;
+
+    b.data += k * b.row;
+    if (panel)
+        pack_panel(&b, inner, first, end, packed);
+    for (size_t i = 0; i < product->rows; i += BLOCK_ROWS) {
+        struct block block = {.row = i,
+                              .rows = least(product->rows - i, BLOCK_ROWS),
+                              .inner = inner,
+                              .panel = panel ? packed : NULL,
+                              .a = product->a,
+                              .b = b,
+                              .add = product->add || k,
+                              .last = k + inner >= product->inner};
+
+        block.a.data += i * block.a.row + k * block.a.col;
+        if (product->cols > TILE_COLS) {
+            pack_rows(&block.a, block.rows, inner, workspace);
+            block.packed = workspace;
+        }
+        multiply_block(product, &block, first, end, packed);
+    }
+}
+
 void cpu_gemm(const struct cpu_product *given, float *workspace)
 {
     struct cpu_product product = better_transposed(given) ? transposed(given) : *given;
-    float *stripe = workspace;
-    float *packed = workspace + BLOCK_INNER * TILE_COLS;
 
     if (!product.inner) {
         clear(&product);
         if (product.bias || product.relu)
             finish(&product, 0, 0, product.rows, product.cols);
     }
-    for (size_t k = 0; k < product.inner; k += BLOCK_INNER)
-        for (size_t i = 0; i < product.rows; i += BLOCK_ROWS) {
-            struct block block = {.row = i,
-                                  .rows = least(product.rows - i, BLOCK_ROWS),
-                                  .inner = least(product.inner - k, BLOCK_INNER),
-                                  .a = product.a,
-                                  .b = product.b,
-                                  .add = product.add || k,
-                                  .last = k + BLOCK_INNER >= product.inner};
+    for (size_t k = 0; k < product.inner; k += BLOCK_INNER) {
+        size_t inner = least(product.inner - k, BLOCK_INNER);
+        size_t cols = panel_cols(product.rows, inner, product.cols);
 
-            block.a.data += i * block.a.row + k * block.a.col;
-            block.b.data += k * block.b.row;
-            if (product.cols > TILE_COLS) {
-                pack_rows(&block.a, block.rows, block.inner, packed);
-                block.packed = packed;
-            }
-            multiply_block(&product, &block, stripe);
-        }
+        for (size_t j = 0; j < product.cols; j += cols)
+            multiply_panel(&product, k, inner, j, least(j + cols, product.cols), workspace);
+    }
 }
 
 size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols)
 {
-    size_t side = rows > cols ? rows : cols; // rows and columns may be exchanged
+    size_t block = least(inner, BLOCK_INNER), side = rows > cols ? rows : cols;
+    size_t panel = side > BLOCK_ROWS ? least(PANEL_WORDS, block * round_up(side, TILE_COLS)) : 0;
 
-    return least(inner, BLOCK_INNER) * (TILE_COLS + round_up(least(side, BLOCK_ROWS), 4)) +
-           BLOCK_INNER * TILE_COLS;
+    // Rows and columns may be exchanged.
+    return block_words(side, block) + (panel > block * TILE_COLS ? panel : block * TILE_COLS);
 }

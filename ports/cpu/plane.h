@@ -122,6 +122,8 @@ static inline void plane_copy_phase(const struct planes *planes, float *to, cons
             row[q] = 0;
         if (stride == 1)
             tile_copy(row + cols.first, source, count);
+        else if (stride == 2)
+            tile_copy_even(row + cols.first, source, count);
         else
             for (size_t q = 0; q < count; q++)
                 row[cols.first + q] = source[q * stride];

@@ -198,6 +198,50 @@ ALWAYS_INLINE float tile_sum(vector value)
     return quarter[0] + quarter[1];
 }
 
+#if VECTOR == 16
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif VECTOR == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#define LOW 0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#endif
+
+// The elements with even, with odd numbers of two vectors in a row; and back: the first and the
+// second vector of a pair whose elements lie in turn.
+ALWAYS_INLINE vector tile_even(vector a, vector b)
+{
+    return __builtin_shufflevector(a, b, EVEN);
+}
+
+ALWAYS_INLINE vector tile_odd(vector a, vector b)
+{
+    return __builtin_shufflevector(a, b, ODD);
+}
+
+ALWAYS_INLINE vector tile_low(vector a, vector b)
+{
+    return __builtin_shufflevector(a, b, LOW);
+}
+
+ALWAYS_INLINE vector tile_high(vector a, vector b)
+{
+    return __builtin_shufflevector(a, b, HIGH);
+}
+
+#undef EVEN
+#undef ODD
+#undef LOW
+#undef HIGH
+
 static inline void tile_copy(float *to, const float *from, size_t count)
 {
     size_t i = 0;
@@ -206,6 +250,18 @@ static inline void tile_copy(float *to, const float *from, size_t count)
         *(vector *)(to + i) = *(const vector *)(from + i);
     for (; i < count; i++)
         to[i] = from[i];
+}
+
+// Every second word of from, of which one more may be read.
+static inline void tile_copy_even(float *to, const float *from, size_t count)
+{
+    size_t i = 0;
+
+    for (; i + VECTOR <= count; i += VECTOR)
+        *(vector *)(to + i) =
+            tile_even(*(const vector *)(from + 2 * i), *(const vector *)(from + 2 * i + VECTOR));
+    for (; i < count; i++)
+        to[i] = from[2 * i];
 }
 
 static inline size_t round_up(size_t value, size_t multiple)

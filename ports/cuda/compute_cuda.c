@@ -266,6 +266,8 @@ static cn_err cuda_run(struct cn_compute *device, struct cn_compute_program *pro
         return err;
     cuda_args_of(cuda, &none, &args);
     args.next = *hyper;
+    if (cuda->precision != CN_PRECISION_FLOAT16)
+        args.next.loss_scale = (struct cn_loss_scale){0};
     err = cuda_launch_blocks(cuda, CUDA_KERNEL_begin, &args, 1);
     if (!err)
         err =
@@ -314,6 +316,8 @@ static cn_err cuda_wait(struct cn_compute *device, struct cn_compute_result *res
                                          .finite = !state->bad,
                                          .norm = state->norm,
                                          .overflow = state->overflow != 0};
+    if (cuda->precision == CN_PRECISION_FLOAT16)
+        result->loss_scale = (struct cn_loss_scale){state->scale, state->steps};
     return state->outside ? CN_ERANGE : CN_OK;
 }
 

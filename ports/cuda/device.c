@@ -45,7 +45,7 @@ static int attribute(const struct cuda *cuda, CUdevice_attribute which)
     return value;
 }
 
-static cn_err find_device(struct cuda *cuda)
+static cn_err find_device(struct cuda *cuda, uint32_t number)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
     int count = 0, version = 0, capability;
@@ -63,7 +63,12 @@ static cn_err find_device(struct cuda *cuda)
     result = driver->device_count(&count);
     if (result || count < 1)
         return absent(cuda, result, "cuDeviceGetCount");
-    result = driver->device_get(&cuda->device, 0);
+    if (number >= (uint32_t)count) {
+        cn_log(CN_LOG_ERROR, "cuda", "there is no GPU %u: this machine has %d, counted from 0",
+               number, count);
+        return CN_ENOTSUP;
+    }
+    result = driver->device_get(&cuda->device, (int)number);
     if (result)
         return absent(cuda, result, "cuDeviceGet");
     if (driver->device_name(name, sizeof(name), cuda->device))
@@ -159,7 +164,7 @@ cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
 
     cuda->library = *library;
     cuda->precision = config->precision;
-    err = find_device(cuda);
+    err = find_device(cuda, config->number);
     if (err)
         return err;
     read_limits(cuda);

@@ -9,8 +9,13 @@
 // One thread. Every run begins with it: the numbers of the run come with the launch.
 KERNEL(begin)
 {
-    if (thread_index() == 0 && block_index() == 0)
-        *a.hyper = a.next;
+    if (thread_index() > 0 || block_index() > 0)
+        return;
+    *a.hyper = a.next;
+    if (a.next.loss_scale.factor > 0) {
+        a.state->scale = a.next.loss_scale.factor;
+        a.state->steps = a.next.loss_scale.steps;
+    }
 }
 
 // Also in flat programs: the optimizer may work again.

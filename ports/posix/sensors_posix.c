@@ -1,7 +1,8 @@
-// sensors_posix.c - sensors of Linux: /sys/class/thermal, /sys/class/hwmon, /proc.
+// sensors_posix.c - sensors of Linux: /sys/class/{thermal,hwmon,power_supply}, cpufreq, /proc.
 //
-// Documentation/ABI/testing/sysfs-class-thermal, Documentation/hwmon/{sysfs-interface,ina3221}.rst
-// of Linux; proc(5). Raspberry Pi's get_throttled: bits 0 to 3 are what holds now.
+// Documentation/ABI/testing/sysfs-class-{thermal,power}, Documentation/admin-guide/pm/cpufreq.rst,
+// Documentation/hwmon/{sysfs-interface,ina3221}.rst of Linux; proc(5). Raspberry Pi's
+// get_throttled: bits 0 to 3 are what holds now.
 #include <dirent.h>
 #include <glob.h>
 #include <stdio.h>
@@ -203,6 +204,50 @@ static void read_firmware(const struct cn_sensors *sensors, struct cn_reading *r
     }
 }
 
+// A battery of the board itself, not of a mouse, that gives the power now.
+static void read_battery(const struct cn_sensors *sensors, const char *folder, void *context)
+{
+    struct cn_reading *reading = context;
+    char text[64];
+    int64_t percent;
+
+    (void)sensors;
+    if (!cn_text_file_line(folder, "type", text, sizeof(text)) || strcmp(text, "Battery") != 0 ||
+        (cn_text_file_line(folder, "scope", text, sizeof(text)) && strcmp(text, "Device") == 0) ||
+        !cn_text_file_line(folder, "status", text, sizeof(text)) ||
+        strcmp(text, "Discharging") != 0)
+        return;
+    reading->on_battery = true;
+    if (read_number(folder, "capacity", &percent) && percent >= 0 && percent <= 100)
+        reading->battery = (double)percent / 100;
+}
+
+// The mean over the policies of what each may run at. A power mode, a governor and cooling all
+// lower it.
+static void read_clock(const struct cn_sensors *sensors, struct cn_reading *reading)
+{
+    char pattern[PATH_SIZE];
+    double shares = 0;
+    size_t count = 0;
+    glob_t found;
+
+    snprintf(pattern, sizeof(pattern), "%s/sys/devices/system/cpu/cpufreq/policy*", sensors->root);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int64_t now, full;
+
+        if (!read_number(found.gl_pathv[i], "scaling_max_freq", &now) ||
+            !read_number(found.gl_pathv[i], "cpuinfo_max_freq", &full) || now <= 0 || full < now)
+            continue;
+        shares += (double)now / (double)full;
+        count++;
+    }
+    globfree(&found);
+    reading->has_clock = count > 0;
+    reading->clock = count ? shares / (double)count : 0;
+}
+
 // Ticks of all processors, and of this process, from the two stat files.
 static bool read_ticks(const struct cn_sensors *sensors, uint64_t *busy, uint64_t *total,
                        uint64_t *own)
@@ -294,6 +339,8 @@ void cn_sensors_read(struct cn_sensors *sensors, struct cn_reading *reading)
     *reading = (struct cn_reading){0};
     each(sensors, "thermal", "thermal_zone", read_zone, reading);
     each(sensors, "thermal", "cooling_device", read_cooling, reading);
+    each(sensors, "power_supply", "", read_battery, reading);
+    read_clock(sensors, reading);
     read_power(sensors, reading);
     read_firmware(sensors, reading);
     read_load(sensors, reading);

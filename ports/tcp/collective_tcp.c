@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "ports/tcp/call_header.h"
 #include "ports/tcp/mesh.h"
 #include "ports/tcp/stream.h"
 #include "runtime/base/bytes.h"
@@ -18,10 +19,8 @@
 #include "runtime/port/platform.h"
 
 #define HANDSHAKE_MS 2000
-#define HEADER_SIZE 24  // PROTOCOL.md
 #define DIRECT_MAX 8192 // bytes that every member sends to every other one instead of around a ring
 #define SETS_MAX 64     // sets with a sequence of their own at a time
-#define DESCRIPTION_SIZE 160
 
 struct sequence {
     uint32_t set;
@@ -45,7 +44,8 @@ struct tcp {
     uint8_t *direct;  // owned: what the others sent, DIRECT_MAX for each; then what goes to them
     uint16_t *halves; // owned: room for narrow sums
     size_t half_count;
-    uint8_t ours[HEADER_SIZE], theirs[CN_GROUP_MAX][HEADER_SIZE]; // of the call; by member
+    uint8_t ours[CN_CALL_HEADER_SIZE],
+        theirs[CN_GROUP_MAX][CN_CALL_HEADER_SIZE]; // of the call; by member
     struct cn_exchange exchange;
 };
 
@@ -57,12 +57,18 @@ struct job {
     uint32_t number;
     size_t element; // bytes
     uint32_t timeout_ms;
-    char doing[DESCRIPTION_SIZE];
+    char doing[CN_CALL_DESCRIPTION_SIZE];
 };
 
 static uint32_t member_of(const struct tcp *tcp, uint32_t rank)
 {
     return tcp->view.ranks[rank];
+}
+
+// The places of all other members of a set, as bits.
+static uint32_t others(const struct job *job)
+{
+    return ~(1u << job->place);
 }
 
 // Ends the collective. Closing all pairs is how the other members learn of it.
@@ -74,7 +80,7 @@ static cn_err fail(struct tcp *tcp, uint32_t lost, cn_err err)
     return err;
 }
 
-static struct cn_exchange *begin(struct tcp *tcp, const struct job *job)
+static void begin(struct tcp *tcp, const struct job *job)
 {
     struct cn_exchange *exchange = &tcp->exchange;
 
@@ -89,7 +95,6 @@ static struct cn_exchange *begin(struct tcp *tcp, const struct job *job)
     exchange->stop_fds[1] = tcp->stop_fd;
     exchange->canceled = &tcp->canceled;
     exchange->expected = tcp->ours;
-    return exchange;
 }
 
 // The stream to the member at a place of the set; places wrap around.
@@ -100,7 +105,7 @@ static struct cn_stream *stream_to(struct tcp *tcp, const struct job *job, uint3
     return cn_exchange_stream(&tcp->exchange, tcp->mesh.pairs[rank], member_of(tcp, rank));
 }
 
-static void write_header(const struct job *job, uint8_t header[HEADER_SIZE])
+static void write_header(const struct job *job, uint8_t header[CN_CALL_HEADER_SIZE])
 {
     const struct cn_collective_call *call = job->call;
     bool directed = call->kind == CN_COLLECTIVE_SEND || call->kind == CN_COLLECTIVE_RECEIVE;
@@ -116,29 +121,12 @@ static void write_header(const struct job *job, uint8_t header[HEADER_SIZE])
     cn_put_u32(header + 20, call->fingerprint);
 }
 
-// "call 7 of set 0: all-reduce of 64 float32, fingerprint 1a2b"
-static void describe(const uint8_t header[HEADER_SIZE], char text[DESCRIPTION_SIZE])
-{
-    static const char *const kinds[] = {"nothing",   "all-reduce", "reduce-scatter", "all-gather",
-                                        "broadcast", "message",    "message",        "barrier"};
-    static const char *const types[] = {"float32", "bfloat16", "float16", "int64"};
-    const char *kind = header[0] < sizeof(kinds) / sizeof(kinds[0]) ? kinds[header[0]] : "unknown";
-    uint8_t number = header[2] & 15;
-    const char *type = number < sizeof(types) / sizeof(types[0]) ? types[number] : "unknown";
-
-    snprintf(text, DESCRIPTION_SIZE,
-             "call %u of set %u: %s of %llu %s%s (reduction %u, root %u, fingerprint %x)",
-             cn_get_u32(header + 4), cn_get_u32(header + 16), kind,
-             (unsigned long long)cn_get_u64(header + 8), type, header[2] >> 4 ? ", narrow" : "",
-             header[1], header[3], cn_get_u32(header + 20));
-}
-
 static void tell_difference(const struct tcp *tcp, uint32_t member)
 {
-    char mine[DESCRIPTION_SIZE], other[DESCRIPTION_SIZE];
+    char mine[CN_CALL_DESCRIPTION_SIZE], other[CN_CALL_DESCRIPTION_SIZE];
 
-    describe(tcp->ours, mine);
-    describe(tcp->theirs[member], other);
+    cn_call_header_describe(tcp->ours, mine);
+    cn_call_header_describe(tcp->theirs[member], other);
     cn_log(CN_LOG_ERROR, "collective", "%s is at %s; %s (this board) is at %s",
            tcp->pairs.members[member].name, other, tcp->pairs.members[tcp->pairs.self].name, mine);
 }
@@ -161,9 +149,10 @@ static void add_headers(struct tcp *tcp, const struct job *job, uint32_t receive
         uint8_t *theirs = tcp->theirs[member_of(tcp, job->set->ranks[p])];
 
         if (sends >> p & 1)
-            cn_flow_add(&stream_to(tcp, job, p)->out, tcp->ours, HEADER_SIZE, CN_ARRIVAL_COPY);
+            cn_flow_add(&stream_to(tcp, job, p)->out, tcp->ours, CN_CALL_HEADER_SIZE,
+                        CN_ARRIVAL_COPY);
         if (receives >> p & 1)
-            cn_flow_add(&stream_to(tcp, job, p)->in, theirs, HEADER_SIZE, CN_ARRIVAL_MATCH);
+            cn_flow_add(&stream_to(tcp, job, p)->in, theirs, CN_CALL_HEADER_SIZE, CN_ARRIVAL_MATCH);
     }
 }
 
@@ -226,15 +215,14 @@ static cn_err run_ring(struct tcp *tcp, const struct job *job, uint32_t from, ui
 static cn_err run_direct(struct tcp *tcp, const struct job *job)
 {
     const struct cn_collective_call *call = job->call;
-    uint32_t all = (uint32_t)((1ull << job->set->size) - 1) & ~(1u << job->place);
     size_t bytes = call->count * job->element;
     uint8_t *result = tcp->direct, *packet = tcp->direct + (size_t)tcp->view.size * DIRECT_MAX;
     cn_err err;
 
     begin(tcp, job);
-    add_headers(tcp, job, all, 0);
-    memcpy(packet, tcp->ours, HEADER_SIZE);
-    memcpy(packet + HEADER_SIZE, call->data, bytes);
+    add_headers(tcp, job, others(job), 0);
+    memcpy(packet, tcp->ours, CN_CALL_HEADER_SIZE);
+    memcpy(packet + CN_CALL_HEADER_SIZE, call->data, bytes);
     for (uint32_t p = 0; p < job->set->size; p++) {
         uint8_t *slot = tcp->direct + (size_t)p * DIRECT_MAX;
 
@@ -242,7 +230,8 @@ static cn_err run_direct(struct tcp *tcp, const struct job *job)
             memcpy(slot, call->data, bytes);
             continue;
         }
-        cn_flow_add(&stream_to(tcp, job, p)->out, packet, HEADER_SIZE + bytes, CN_ARRIVAL_COPY);
+        cn_flow_add(&stream_to(tcp, job, p)->out, packet, CN_CALL_HEADER_SIZE + bytes,
+                    CN_ARRIVAL_COPY);
         cn_flow_add(&stream_to(tcp, job, p)->in, slot, bytes, CN_ARRIVAL_COPY);
     }
     err = finish(tcp);
@@ -299,14 +288,14 @@ static void swap_halves(struct tcp *tcp, const struct job *job, uint16_t *sums, 
 // each keeps its own share only, sends the sums to all.
 static cn_err run_narrow(struct tcp *tcp, const struct job *job)
 {
-    uint32_t size = job->set->size, all = (uint32_t)((1ull << size) - 1) & ~(1u << job->place);
+    uint32_t size = job->set->size;
     size_t first, own = cn_reduce_share(job->call->count, size, job->place, &first);
     float *data = job->call->data;
     uint16_t *sums, *parts;
     cn_err err = reserve_halves(tcp, job->call->count + (size - 1) * own);
 
     if (!err)
-        err = exchange_headers(tcp, job, all, all);
+        err = exchange_headers(tcp, job, others(job), others(job));
     if (err)
         return err;
     sums = tcp->halves;
@@ -375,23 +364,20 @@ static cn_err run_message(struct tcp *tcp, const struct job *job, uint32_t peer)
 {
     const struct cn_collective_call *call = job->call;
     bool sends = call->kind == CN_COLLECTIVE_SEND;
+    struct cn_stream *stream;
     cn_err err = exchange_headers(tcp, job, 1u << peer, 1u << peer);
 
     if (err)
         return err;
     begin(tcp, job);
-    if (sends)
-        cn_flow_add(&stream_to(tcp, job, peer)->out, call->data, call->count, CN_ARRIVAL_COPY);
-    else
-        cn_flow_add(&stream_to(tcp, job, peer)->in, call->data, call->count, CN_ARRIVAL_COPY);
+    stream = stream_to(tcp, job, peer);
+    cn_flow_add(sends ? &stream->out : &stream->in, call->data, call->count, CN_ARRIVAL_COPY);
     return finish(tcp);
 }
 
 static cn_err run_barrier(struct tcp *tcp, const struct job *job)
 {
-    uint32_t all = (uint32_t)((1ull << job->set->size) - 1) & ~(1u << job->place);
-
-    return exchange_headers(tcp, job, all, all);
+    return exchange_headers(tcp, job, others(job), others(job));
 }
 
 // The place of a rank in a set, or the set's size.
@@ -443,7 +429,7 @@ static cn_err run_call(struct tcp *tcp, const struct cn_collective_call *call, u
                       .element = cn_number_size(call->type),
                       .timeout_ms = timeout_ms};
     uint32_t peer = place_of(set, call->peer);
-    uint8_t header[HEADER_SIZE];
+    uint8_t header[CN_CALL_HEADER_SIZE];
     cn_err err = check(tcp, &job);
 
     if (err)
@@ -456,7 +442,7 @@ static cn_err run_call(struct tcp *tcp, const struct cn_collective_call *call, u
     if (set->size == 1 || (!call->count && call->kind != CN_COLLECTIVE_BARRIER))
         return CN_OK;
     write_header(&job, header);
-    describe(header, job.doing);
+    cn_call_header_describe(header, job.doing);
     switch (call->kind) {
     case CN_COLLECTIVE_ALL_REDUCE:
         return run_all_reduce(tcp, &job);
@@ -579,7 +565,7 @@ static cn_err tcp_open(const struct cn_collective_config *config, struct cn_coll
     tcp->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tcp->cancel_fd < 0)
         err = cn_err_from_errno(errno);
-    tcp->direct = malloc((size_t)(config->view.size + 1) * DIRECT_MAX + HEADER_SIZE);
+    tcp->direct = malloc((size_t)(config->view.size + 1) * DIRECT_MAX + CN_CALL_HEADER_SIZE);
     if (!tcp->direct)
         err = CN_ENOMEM;
     if (!err && config->view.size > 1)

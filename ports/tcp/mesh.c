@@ -16,6 +16,7 @@ struct call {
     struct cn_pair *pair; // NULL while waiting for the next attempt
     uint64_t at_ms;
     uint32_t retry_ms;
+    bool reached; // it has listened
 };
 
 struct meeting {
@@ -36,11 +37,24 @@ static bool is_stale(const struct meeting *meeting, const struct cn_pair *pair, 
     return err == CN_ESTALE && cn_pair_peer_epoch(pair) > meeting->config->epoch;
 }
 
+// A member listens until all are connected: one that refuses after it has listened is gone, unless
+// that was in an earlier epoch.
+static bool is_gone(struct call *call, cn_err err)
+{
+    bool reached = call->pair && cn_pair_reached(call->pair);
+    bool refuses = err == CN_EPEER && !reached;
+
+    if (refuses)
+        return call->reached;
+    call->reached = err != CN_ESTALE && (call->reached || reached);
+    return false;
+}
+
 static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
 {
     struct call *call = &meeting->calls[rank];
     cn_err err = CN_OK;
-    bool stale;
+    bool stale, gone;
 
     if (meeting->mesh->pairs[rank] || (!call->pair && now_ms < call->at_ms))
         return CN_OK;
@@ -55,6 +69,7 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
     if (!err || err == CN_EAGAIN)
         return CN_OK;
     stale = call->pair && is_stale(meeting, call->pair, err);
+    gone = is_gone(call, err);
     cn_pair_close(call->pair);
     call->pair = NULL;
     meeting->errors[rank] = err;
@@ -63,7 +78,7 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
         call->retry_ms *= 2;
     if (err == CN_ENOMEM)
         return err;
-    return stale ? CN_ESTALE : CN_OK;
+    return stale ? CN_ESTALE : gone ? CN_EPEER : CN_OK;
 }
 
 static void admit(struct meeting *meeting)
@@ -112,13 +127,27 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
     return stale ? CN_ESTALE : CN_OK;
 }
 
+// The pair of a rank is watched for its end only: what it sends is for the calls that follow.
+static size_t watch_connected(const struct meeting *meeting, struct pollfd fds[CN_GROUP_MAX])
+{
+    for (uint32_t r = 0; r < meeting->view->size; r++) {
+        const struct cn_pair *pair = meeting->mesh->pairs[r];
+
+        fds[r] = (struct pollfd){.fd = pair ? cn_pair_descriptor(pair) : -1, .events = POLLRDHUP};
+    }
+    return meeting->view->size;
+}
+
+// CN_EPEER when a member that was connected has closed: it has died, or passes on that another one
+// has. This mesh will not be whole.
 static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
 {
-    struct pollfd fds[CANDIDATES + CN_GROUP_MAX + 2] = {
-        {.fd = meeting->cancel_fd, .events = POLLIN}, {.fd = meeting->listener, .events = POLLIN}};
+    struct pollfd fds[CANDIDATES + 2 * CN_GROUP_MAX + 2];
     uint64_t until_ms = now_ms + RETRY_MAX_MS;
-    nfds_t count = 2;
+    size_t connected = watch_connected(meeting, fds), count = connected;
 
+    fds[count++] = (struct pollfd){.fd = meeting->cancel_fd, .events = POLLIN};
+    fds[count++] = (struct pollfd){.fd = meeting->listener, .events = POLLIN};
     for (int i = 0; i < CANDIDATES; i++)
         if (meeting->candidates[i])
             fds[count++] = (struct pollfd){.fd = cn_pair_descriptor(meeting->candidates[i]),
@@ -134,8 +163,13 @@ static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
     }
     if (meeting->deadline_ms < until_ms)
         until_ms = meeting->deadline_ms;
-    (void)poll(fds, count, until_ms > now_ms ? (int)(until_ms - now_ms) : 0);
-    return fds[0].revents ? CN_ECANCELED : CN_OK;
+    if (poll(fds, count, until_ms > now_ms ? (int)(until_ms - now_ms) : 0) <= 0)
+        return CN_OK;
+    if (fds[connected].revents)
+        return CN_ECANCELED;
+    while (connected && !fds[connected - 1].revents)
+        connected--;
+    return connected ? CN_EPEER : CN_OK;
 }
 
 // The first rank that is not connected, or the size of the view.
@@ -192,7 +226,7 @@ static cn_err meet(struct meeting *meeting, uint32_t *rank)
             return why_missing(meeting, rank);
         if (!err)
             err = wait_for_meeting(meeting, now_ms);
-        if (err == CN_ESTALE)
+        if (err == CN_ESTALE || err == CN_EPEER)
             *rank = first_missing(meeting);
         if (err)
             return err;

@@ -40,6 +40,7 @@ enum pair_step {
 
 struct cn_pair {
     const struct cn_pair_config *config;
+    bool reached; // TCP is connected
     mbedtls_ssl_context ssl;
     mbedtls_ssl_config tls;
     int fd;
@@ -357,6 +358,7 @@ static cn_err advance(struct cn_pair *pair)
     switch (pair->step) {
     case STEP_CONNECT:
         err = cn_socket_connected(pair->fd);
+        pair->reached = !err;
         if (!err)
             pair->step = STEP_TLS;
         return err;
@@ -396,6 +398,11 @@ cn_err cn_pair_handshake(struct cn_pair *pair)
     if (err && err != CN_EAGAIN)
         pair->step = STEP_FAILED;
     return err;
+}
+
+bool cn_pair_reached(const struct cn_pair *pair)
+{
+    return pair->reached;
 }
 
 uint32_t cn_pair_member(const struct cn_pair *pair)

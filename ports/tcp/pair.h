@@ -58,6 +58,9 @@ cn_err cn_pair_accept(const struct cn_pair_config *config, int listener, struct 
 // Drives connection, TLS and hellos. CN_OK when data may flow.
 cn_err cn_pair_handshake(struct cn_pair *pair);
 
+// The TCP connection came about: somebody listens, or did.
+bool cn_pair_reached(const struct cn_pair *pair);
+
 // Index of the other side; for an accepted pair only after the handshake.
 uint32_t cn_pair_member(const struct cn_pair *pair);
 

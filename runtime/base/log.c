@@ -8,10 +8,16 @@
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
 static atomic_int threshold = CN_LOG_INFO;
+static char prefix[130]; // "NAME ", or nothing
 
 void cn_log_set_level(enum cn_log_level level)
 {
     atomic_store(&threshold, (int)level);
+}
+
+void cn_log_set_name(const char *name)
+{
+    snprintf(prefix, sizeof(prefix), "%.127s ", name);
 }
 
 cn_err cn_log_parse_level(const char *text, enum cn_log_level *level)
@@ -34,7 +40,7 @@ void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
 
     if ((int)level > atomic_load(&threshold))
         return;
-    used = snprintf(line, sizeof(line), "%-5s %s: ", names[level], area);
+    used = snprintf(line, sizeof(line), "%-5s %s%s: ", names[level], prefix, area);
     va_start(arguments, format);
     vsnprintf(line + used, sizeof(line) - (size_t)used - 1, format, arguments);
     va_end(arguments);

@@ -10,6 +10,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/port/store.h"
+#include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/update/layers.h"
 #include "runtime/update/rate.h"
@@ -62,7 +63,8 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
                          struct cn_diag *diag, struct ground *ground)
 {
     struct cn_trainer_config config = {
-        .compute = cn_command_compute(ports, settings->device),
+        .compute = cn_command_compute(ports, settings),
+        .device = cn_gpus_first(settings),
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
         .batch = job->batch,
         .loss = job->loss,

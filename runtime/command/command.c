@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/profile/gpus.h"
 
 static atomic_bool stop_requested; // a signal handler reaches nothing else
 
@@ -86,9 +87,9 @@ bool cn_command_is_sysroot(const char *directory)
     return false;
 }
 
-bool cn_command_has_device(const struct cn_compute_ops *ops)
+bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
 {
-    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_compute_config config = {.threads = 1, .number = number};
     struct cn_compute *device;
 
     if (ops->open(&config, &device))
@@ -97,21 +98,35 @@ bool cn_command_has_device(const struct cn_compute_ops *ops)
     return true;
 }
 
-const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports, enum cn_device device)
+// The first that is there. The last one is the processor, which always is, but is no GPU.
+static const struct cn_compute_ops *find_device(const struct cn_compute_ops *const *ops,
+                                                const struct cn_settings *settings)
+{
+    uint32_t number = cn_gpus_first(settings);
+
+    while (ops[1] && !cn_command_has_device(*ops, number))
+        ops++;
+    if (ops[1] || !settings->gpus[0])
+        return *ops;
+    fprintf(stderr,
+            "error: gpus: %u does not work here (the line above says why; if there is none, use "
+            "'--log-level debug')\n",
+            number);
+    return NULL;
+}
+
+const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
+                                                const struct cn_settings *settings)
 {
     const struct cn_compute_ops *const *ops = ports->computes;
-    const char *wanted = device == CN_DEVICE_CUDA ? "cuda" : "cpu";
+    const char *wanted = settings->device == CN_DEVICE_CUDA ? "cuda" : "cpu";
 
-    // The last one is the processor, which is always there.
-    if (device == CN_DEVICE_AUTO) {
-        while (ops[1] && !cn_command_has_device(*ops))
-            ops++;
-        return *ops;
-    }
+    if (settings->device == CN_DEVICE_AUTO)
+        return find_device(ops, settings);
     for (; *ops; ops++) {
         if (strcmp((*ops)->name, wanted) != 0)
             continue;
-        if (!ops[1] || cn_command_has_device(*ops))
+        if (!ops[1] || cn_command_has_device(*ops, cn_gpus_first(settings)))
             return *ops;
         fprintf(stderr,
                 "error: device: %s does not work here (the line above says why; if there "

@@ -61,10 +61,11 @@ void cn_command_close_timeline(const char *path, struct cn_timeline *timeline);
 // Set by SIGINT and SIGTERM once this was called.
 const atomic_bool *cn_command_catch_signals(void);
 
-// Whether the device of a compute port is there. What it takes while it is open is given back.
-bool cn_command_has_device(const struct cn_compute_ops *ops);
+// Whether the device of a compute port with this number is there. What it takes while it is open is
+// given back.
+bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number);
 
-// The compute port the profile wants. NULL, with a line on standard error, when this build lacks
-// it.
+// The compute port the profile wants: device and gpus. NULL, with a line on standard error, when
+// this build or this machine lacks it.
 const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
-                                                enum cn_device device);
+                                                const struct cn_settings *settings);

@@ -7,6 +7,7 @@
 #include "runtime/command/train_speed.h"
 #include "runtime/engine/onnx_file.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/gpus.h"
 
 #define TIME_LIMIT_US 10000000
 
@@ -52,11 +53,12 @@ static void print_speed(const struct cn_train_speed *s, const struct cn_trainer_
 
 static int bench(const struct cn_ports *ports, const struct cn_settings *settings, bool json)
 {
-    const struct cn_compute_ops *compute = cn_command_compute(ports, settings->device);
+    const struct cn_compute_ops *compute = cn_command_compute(ports, settings);
     static struct cn_diag diag;
     struct cn_train_speed speed;
     struct cn_trainer_config config = {
         .compute = compute,
+        .device = cn_gpus_first(settings),
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
         .precision = settings->precision,
         .batch = settings->job.batch,

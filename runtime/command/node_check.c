@@ -148,8 +148,9 @@ static void take_loss(const struct cn_onnx *onnx, struct cn_trainer_config *conf
 static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
                          const struct wishes *wishes, struct cn_diag *diag)
 {
+    static const struct cn_settings any; // whatever device is there
     struct cn_trainer_config config = {
-        .compute = cn_command_compute(ports, CN_DEVICE_AUTO),
+        .compute = cn_command_compute(ports, &any),
         .threads = cn_platform_cpu_count(),
         .batch = wishes->batch,
         .loss = CN_LOSS_MSE, // takes an output of any shape

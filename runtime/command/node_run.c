@@ -6,7 +6,9 @@
 
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
+#include "runtime/command/node_gpus.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/gpus.h"
 #include "runtime/round/node.h"
 
 static const char help[] =
@@ -14,7 +16,10 @@ static const char help[] =
     "\n"
     "Registers at the aggregator, trains in rounds with the other boards of the group and keeps "
     "the\n"
-    "newest model in STATE/model.current.onnx. Goes on where it stopped, however it was stopped.\n"
+    "newest model in STATE/model.current.onnx. Goes on where it stopped, however it was stopped. "
+    "With\n"
+    "several GPUs in the profile (gpus) it runs a process for each, and starts one again that "
+    "ends.\n"
     "\n"
     "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
     "  --give-up SECONDS  exit with 1 when the aggregator was away so long (default: never)\n"
@@ -103,7 +108,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->ports = ports;
     config->until_end = options->until_end;
     config->give_up_ms = options->give_up_ms;
-    config->compute = cn_command_compute(ports, settings->device);
+    config->compute = cn_command_compute(ports, settings);
     if (!config->compute)
         return CN_EXIT_FAILED;
     err = cn_platform_open_store(settings->state, &config->store);
@@ -121,13 +126,75 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     return explain(err);
 }
 
-static int run(const struct cn_ports *ports, int argc, char **argv)
+static int run_member(const struct cn_ports *ports, const struct options *options,
+                      const struct cn_settings *settings)
 {
     struct cn_node_config config = {0};
+    static struct cn_diag diag;
+    int code;
+
+    cn_diag_init(&diag);
+    if (ports->load_link_key(settings, &diag, config.link_key)) {
+        cn_command_print_diag(&diag);
+        code = CN_EXIT_FAILED;
+    } else {
+        code = run_node(ports, options, settings, &config);
+    }
+    cn_crypto_wipe(config.link_key, sizeof(config.link_key));
+    return code;
+}
+
+// A board with several GPUs.
+
+struct gpus {
+    const struct cn_ports *ports;
+    const struct options *options;
+    const struct cn_settings *settings;
+};
+
+static int run_gpu(void *context, uint32_t place)
+{
+    const struct gpus *gpus = context;
+    static struct cn_settings settings; // large
+    cn_err err;
+
+    settings = *gpus->settings;
+    err = cn_gpus_take(&settings, place);
+    if (err) {
+        fprintf(stderr, "error: gpus: a name or path becomes too long: %s\n", cn_err_text(err));
+        return CN_EXIT_PROFILE;
+    }
+    return run_member(gpus->ports, gpus->options, &settings);
+}
+
+static void name_gpu(void *context, uint32_t place, char *text, uint32_t size)
+{
+    const struct gpus *gpus = context;
+    uint32_t numbers[CN_GROUP_MAX];
+    char name[2 * CN_NAME_SIZE];
+
+    (void)cn_gpus_list(gpus->settings, numbers);
+    cn_gpus_name(gpus->settings, numbers[place], name);
+    snprintf(text, size, "%s", name);
+}
+
+static int run_gpus(struct gpus *gpus, uint32_t count)
+{
+    if (gpus->options->key || gpus->options->timeline) {
+        fprintf(stderr, "error: %s is of one member, the profile's gpus make %u\n",
+                gpus->options->key ? "--key" : "--timeline", count);
+        return CN_EXIT_USAGE;
+    }
+    return cn_command_run_each(count, run_gpu, name_gpu, gpus);
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
     struct options options = {0};
     struct cn_profile *profile;
     static struct cn_settings settings; // large
-    static struct cn_diag diag;
+    struct gpus gpus = {ports, &options, &settings};
+    uint32_t numbers[CN_GROUP_MAX], count;
     int code;
 
     if (parse(argc, argv, &options))
@@ -138,14 +205,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     settings = *cn_profile_settings(profile);
     if (options.key)
         snprintf(settings.key, sizeof(settings.key), "%s", options.key);
-    cn_diag_init(&diag);
-    if (ports->load_link_key(&settings, &diag, config.link_key)) {
-        cn_command_print_diag(&diag);
-        code = CN_EXIT_FAILED;
-    } else {
-        code = run_node(ports, &options, &settings, &config);
-    }
-    cn_crypto_wipe(config.link_key, sizeof(config.link_key));
+    count = cn_gpus_list(&settings, numbers);
+    code = count > 1 ? run_gpus(&gpus, count) : run_member(ports, &options, &settings);
     cn_profile_free(profile);
     return code;
 }

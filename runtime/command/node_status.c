@@ -9,21 +9,23 @@
 
 #include "runtime/command/command.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/gpus.h"
 #include "runtime/round/status_file.h"
 
 #define STATUS_MAX 65536 // bytes
 #define FRESH_MS 120000  // an older file is of a node that hangs: it writes each second
 #define MIB 1048576.0
 
-static const char help[] = "Usage: cairn-node status [--json] PROFILE\n"
-                           "\n"
-                           "Says what the node of this profile is doing, or was doing when it was "
-                           "stopped: round, group, speed,\n"
-                           "link, measures, sensors, and why it is not training. Exits with 1 when "
-                           "no node ever ran.\n"
-                           "\n"
-                           "  --json             one JSON object; runtime/round/README.md has its "
-                           "fields\n";
+static const char help[] =
+    "Usage: cairn-node status [--json] PROFILE\n"
+    "\n"
+    "Says what the node of this profile is doing, or was doing when it was "
+    "stopped: round, group, speed,\n"
+    "link, measures, sensors, and why it is not training. Exits with 1 when "
+    "no node ever ran.\n"
+    "\n"
+    "  --json             one JSON object, a line for each GPU of the profile; "
+    "runtime/round/README.md has its fields\n";
 
 // Access to what is there; 0 and "" for what is not.
 
@@ -77,8 +79,10 @@ static void print_group(const cJSON *group)
     if (has(group, "backend"))
         printf("            sums over %s, %s\n", text(group, "backend"),
                cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted");
+    if (has(group, "auto"))
+        printf("            parallel: auto: %s\n", text(group, "auto"));
     if (has(group, "slowest"))
-        printf("            %s is waited for: it %s\n", text(group, "slowest"),
+        printf("            %s is slow: it %s\n", text(group, "slowest"),
                text(group, "slowest_why"));
 }
 
@@ -248,7 +252,10 @@ static int print_status(const struct cn_settings *settings, bool as_json)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    static struct cn_settings member; // large
+    const struct cn_settings *settings;
     struct cn_profile *profile;
+    uint32_t gpus[CN_GROUP_MAX], count;
     bool as_json;
     int code;
 
@@ -256,7 +263,15 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     code = cn_command_take_profile(argc, argv, help, CN_PROFILE_LOOK, &as_json, &profile);
     if (code)
         return code;
-    code = print_status(cn_profile_settings(profile), as_json);
+    settings = cn_profile_settings(profile);
+    count = cn_gpus_list(settings, gpus);
+    if (count < 2)
+        code = print_status(settings, as_json);
+    for (uint32_t i = 0; count > 1 && i < count; i++) {
+        member = *settings;
+        if (cn_gpus_take(&member, i) || print_status(&member, as_json))
+            code = CN_EXIT_FAILED;
+    }
     cn_profile_free(profile);
     return code;
 }

@@ -184,7 +184,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     cn_err err;
 
     cn_diag_init(&diag);
-    config.compute = cn_command_compute(ports, settings->device);
+    config.compute = cn_command_compute(ports, settings);
     if (!config.compute)
         return CN_EXIT_FAILED;
     err = cn_onnx_file_open(settings->model, &diag, &model);

@@ -97,7 +97,7 @@ static cn_err train_everywhere(const struct cn_selftest *test, const uint8_t *mo
         cJSON *object = cJSON_AddObjectToObject(training, (*ops)->name);
         cn_err failed;
 
-        if (!cn_command_has_device(*ops)) {
+        if (!cn_command_has_device(*ops, 0)) {
             cJSON_AddStringToObject(object, "error", "no such device works here");
             continue;
         }

@@ -84,7 +84,8 @@ static cn_err cut_buckets(struct maker *maker)
         free(finished);
         return CN_ENOMEM;
     }
-    plan->count = cn_gradient_order_cut(order, cn_bucket_plan_words(order), CN_BUCKET_PLAN_MAX, last);
+    plan->count =
+        cn_gradient_order_cut(order, cn_bucket_plan_words(order), CN_BUCKET_PLAN_MAX, last);
     cn_gradient_order_finish(order, maker->program->calls, maker->program->count, finished);
     for (uint32_t b = 0; b < plan->count; b++) {
         size_t end = order->ends[last[b]];
@@ -192,13 +193,12 @@ static cn_err place_gradients(struct maker *maker)
     find_first_writes(maker);
     for (uint32_t b = 0; b < plan->count; b++) {
         plan->buckets[b].segment = maker->segment_of[maker->finished[b] - 1];
-        maker->blocks[b] =
-            (struct cn_plan_block){.words = plan->buckets[b].count,
-                                   .first = maker->segment_of[maker->written[b]],
-                                   .last = plan->buckets[b].segment + 1};
+        maker->blocks[b] = (struct cn_plan_block){.words = plan->buckets[b].count,
+                                                  .first = maker->segment_of[maker->written[b]],
+                                                  .last = plan->buckets[b].segment + 1};
     }
-    err = cn_plan_place(maker->blocks, plan->count,
-                        &maker->program->sizes.words[CN_ARENA_GRADIENTS]);
+    err =
+        cn_plan_place(maker->blocks, plan->count, &maker->program->sizes.words[CN_ARENA_GRADIENTS]);
     for (uint32_t b = 0; b < plan->count; b++)
         plan->buckets[b].slot = maker->blocks[b].offset;
     return err;

@@ -5,8 +5,8 @@
 // begins where a bucket of weights is first needed. A gradient has a slot from its first call to
 // the end of the segment after the one that completes it, in which it is reduced. Weights are
 // fetched in the segment before their first use and stay until their last; what is needed again
-// soon stays, what is not is fetched anew (in the backward pass, or for a tensor that is used twice).
-// All slots are planned, so a step allocates nothing.
+// soon stays, what is not is fetched anew (in the backward pass, or for a tensor that is used
+// twice). All slots are planned, so a step allocates nothing.
 #pragma once
 
 #include "runtime/engine/gradient_order.h"
@@ -38,7 +38,7 @@ struct cn_bucket_plan {
     uint32_t count;
     size_t *ends; // owned; of each segment, calls
     size_t segments;
-    size_t forward;          // segments up to the loss
+    size_t forward;           // segments up to the loss
     struct cn_fetch *fetches; // owned; in the order of their segments; none below CN_STAGE_WEIGHTS
     size_t fetch_count;
     size_t *resident; // owned; by tensor of the layout: where weights without a gradient stay,

@@ -2,10 +2,18 @@
 // k and v where a projection left them and writes where the next one reads. Dropout between the
 // softmax and the product, scores that are an output as well, and masks that depend on the samples
 // are left as they are.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "runtime/engine/passes_private.h"
+
+// Each sample has numbers of its own.
+static bool is_samples(const struct cn_graph *graph, uint32_t value)
+{
+    return graph->values[value].batched && !graph->values[value].shared &&
+           !graph->values[value].integers;
+}
 
 enum axis { // of an operand: element (head, row, column)
     HEAD,
@@ -27,8 +35,8 @@ struct dim {
     size_t from, to; // strides on the side that is left and on the other
 };
 
-// The dims of a copy that reads or writes the whole of the side that is left: y on the way to x, else
-// x. False for other copies.
+// The dims of a copy that reads or writes the whole of the side that is left: y on the way to x,
+// else x. False for other copies.
 static bool dims_of(const struct cn_graph *graph, const struct cn_node *node, bool to_x,
                     struct dim *dims)
 {
@@ -38,8 +46,7 @@ static bool dims_of(const struct cn_graph *graph, const struct cn_node *node, bo
     uint32_t d;
 
     if (node->call.op != CN_OP_COPY || node->call.write != CN_WRITE_SET || copy->scale != 1 ||
-        (to_x ? copy->y_offset : copy->x_offset) ||
-        !graph->values[node->in[0]].batched || graph->values[node->in[0]].integers)
+        (to_x ? copy->y_offset : copy->x_offset) || !is_samples(graph, node->in[0]))
         return false;
     for (d = 0; d < copy->rank; d++) {
         if (copy->x[d] < 1 || copy->y[d] < 1)
@@ -94,7 +101,7 @@ struct attention {
     struct place q, k, v;
     struct cn_node *nodes[NODES_MAX];
     size_t count;
-    float scale;         // of the scores, from where the walk has come to
+    float scale;          // of the scores, from where the walk has come to
     struct cn_node *mask; // NULL for none
     float mask_scale;
 };
@@ -119,29 +126,21 @@ static void trace(const struct passes *passes, struct attention *attention, stru
 {
     struct cn_node *maker;
 
-    while ((maker = cn_passes_sole_maker(passes, place->value))) {
+    while (attention->count < NODES_MAX &&
+           (maker = cn_passes_sole_maker(passes, place->value)) != NULL) {
         struct dim dims[CN_COMBINE_RANK_MAX];
 
-        if (scores && is_scale(maker) && passes->graph->values[maker->in[0]].batched) {
-            if (!keep(attention, maker))
-                return;
+        if (scores && is_scale(maker) && is_samples(passes->graph, maker->in[0])) {
             attention->scale *= maker->call.map.alpha;
         } else {
             if (!dims_of(passes->graph, maker, true, dims) ||
                 !move(dims, maker->call.copy.rank, place))
                 return;
             place->offset += maker->call.copy.x_offset;
-            if (!keep(attention, maker))
-                return;
         }
+        keep(attention, maker);
         place->value = maker->in[0];
     }
-}
-
-static bool is_samples(const struct cn_graph *graph, uint32_t value)
-{
-    return graph->values[value].batched && !graph->values[value].shared &&
-           !graph->values[value].integers;
 }
 
 // The operand of a product, its rows and columns exchanged when it is the second.
@@ -255,8 +254,7 @@ static struct mask mask_of(const struct cn_graph *graph, const struct cn_node *n
     const struct cn_combine *op = &node->call.combine;
     struct mask mask = {.op = op, .filled_strides = side ? op->a : op->b};
 
-    mask.filled = graph->constants +
-                  graph->values[cn_graph_root(graph, node->in[1 - side])].offset;
+    mask.filled = graph->constants + graph->values[cn_graph_root(graph, node->in[1 - side])].offset;
     if (node->call.op == CN_OP_WHERE) {
         mask.chosen_strides = op->condition;
         mask.chosen = graph->constants + graph->values[cn_graph_root(graph, node->in[2])].offset;
@@ -313,10 +311,8 @@ static bool take_mask(struct passes *passes, struct attention *attention, uint32
 {
     struct cn_graph *graph = passes->graph;
     struct cn_attention *op = &attention->op;
-    struct cn_value constant = {.kind = CN_VALUE_CONST,
-                                .rank = 2,
-                                .dims = {op->q_rows, op->k_rows},
-                                .root = CN_GRAPH_NONE};
+    struct cn_value constant = {
+        .kind = CN_VALUE_CONST, .rank = 2, .dims = {op->q_rows, op->k_rows}, .root = CN_GRAPH_NONE};
     struct mask mask;
 
     *value = CN_GRAPH_NONE;
@@ -324,10 +320,10 @@ static bool take_mask(struct passes *passes, struct attention *attention, uint32
         return true;
     if (!(attention->mask_scale > 0))
         return false;
-    passes->err =
-        cn_graph_add_constants(graph, NULL, op->q_rows * op->k_rows, &constant.offset);
+    passes->err = cn_graph_add_constants(graph, NULL, op->q_rows * op->k_rows, &constant.offset);
     if (passes->err)
         return false;
+    assert(graph->constants);
     mask = mask_of(graph, attention->mask, scores_of(passes, attention->mask));
     if (!fill_mask(&mask, attention->mask_scale, op->q_rows, op->k_rows,
                    graph->constants + constant.offset, &op->causal))
@@ -401,16 +397,15 @@ void cn_passes_attention(struct passes *passes, size_t index)
 {
     struct cn_graph *graph = passes->graph;
     struct cn_node *node = &graph->nodes[index], fused = cn_graph_node(CN_OP_ATTENTION);
-    struct cn_value saved = {.kind = CN_VALUE_ACTIVATION,
-                             .rank = 2,
-                             .batched = true,
-                             .root = CN_GRAPH_NONE};
+    struct cn_value saved = {
+        .kind = CN_VALUE_ACTIVATION, .rank = 2, .batched = true, .root = CN_GRAPH_NONE};
     struct attention attention;
 
     if (!find(passes, node, &attention))
         return;
     fill_call(node, &attention);
-    if (attention.op.width > CN_ATTENTION_WIDTH_MAX || attention.op.v_width > CN_ATTENTION_WIDTH_MAX ||
+    if (attention.op.width > CN_ATTENTION_WIDTH_MAX ||
+        attention.op.v_width > CN_ATTENTION_WIDTH_MAX ||
         !take_mask(passes, &attention, &fused.in[3]))
         return;
     saved.dims[0] = graph->batch;
@@ -437,8 +432,7 @@ void cn_passes_attention_result(struct passes *passes, size_t index)
     if (node->call.op != CN_OP_COPY)
         return;
     maker = cn_passes_sole_maker(passes, node->in[0]);
-    if (!maker || maker->call.op != CN_OP_ATTENTION ||
-        !dims_of(passes->graph, node, false, dims) ||
+    if (!maker || maker->call.op != CN_OP_ATTENTION || !dims_of(passes->graph, node, false, dims) ||
         passes->graph->values[node->out[0]].words != passes->graph->values[node->in[0]].words)
         return;
     op = &maker->call.attention;

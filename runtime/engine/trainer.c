@@ -173,10 +173,10 @@ static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_pro
 static cn_err prepare(struct cn_trainer *trainer, struct cn_program *program)
 {
     const struct cn_compute_ops *ops = trainer->ops;
-    cn_err err = trainer->stage >= CN_STAGE_GRADIENTS
-                     ? cn_trainer_prepare_segments(trainer, program->calls)
-                     : ops->prepare(trainer->device, program->calls, program->count,
-                                    &trainer->train);
+    cn_err err =
+        trainer->stage >= CN_STAGE_GRADIENTS
+            ? cn_trainer_prepare_segments(trainer, program->calls)
+            : ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
 
     if (err)
         return err;
@@ -258,8 +258,7 @@ static cn_err state_room(const struct cn_trainer *trainer, size_t *room)
     *room = 0;
     if (!last)
         return CN_ENOMEM;
-    count =
-        cn_gradient_order_cut(order, cn_bucket_plan_words(order), CN_TRAINER_BUCKETS, last);
+    count = cn_gradient_order_cut(order, cn_bucket_plan_words(order), CN_TRAINER_BUCKETS, last);
     for (uint32_t b = 0; b < count; b++) {
         size_t words = order->ends[last[b]] - first;
 
@@ -335,7 +334,8 @@ static cn_err count_classes(struct cn_trainer *trainer)
 static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                            const struct cn_trainer_config *config, struct cn_diag *diag)
 {
-    struct cn_compute_config device = {.threads = config->threads, .precision = config->precision};
+    struct cn_compute_config device = {
+        .threads = config->threads, .precision = config->precision, .number = config->device};
     struct cn_graph graph;
     cn_err err;
 
@@ -444,7 +444,7 @@ cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)
 
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights)
 {
-    cn_err err = cn_trainer_set_weights(trainer, weights);
+    cn_err err = weights ? cn_trainer_set_weights(trainer, weights) : CN_OK;
 
     trainer->sharded.lent = trainer->stage == CN_STAGE_WEIGHTS ? weights : NULL;
     return err;

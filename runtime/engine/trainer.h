@@ -15,6 +15,7 @@
 
 struct cn_trainer_config {
     const struct cn_compute_ops *compute;
+    uint32_t device; // its number, where a machine may have several
     uint32_t threads;
     enum cn_precision precision; // CN_ENOTSUP, with a line in diag, where the device lacks it
     uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
@@ -24,7 +25,7 @@ struct cn_trainer_config {
     uint64_t steps;               // of the run, where a cosine schedule ends
     uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
-    uint32_t shards; // room for one of so many shares of the optimizer's state; 0: all
+    uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
     uint32_t stage; // of ZeRO, 1 to 3: with several shards there is room for a share of the
                     // gradients from 2 on, and of the weights with 3; 0 is 1
 };
@@ -74,6 +75,10 @@ struct cn_trainer_plan {
 
 const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
 
+// Bytes that a step takes beside the optimizer's state when nothing is computed twice, whatever the
+// limit; and those of the whole state.
+uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state);
+
 // Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3
 // get fills in the weights of this member's share and those without a gradient.
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);
@@ -110,8 +115,8 @@ void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float 
 void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *part,
                                     size_t first, size_t count, float *row);
 
-// Evaluations read these weights, borrowed until the weights are set again. In stage 3 there is no
-// other way to evaluate; in the others it is setting them.
+// Evaluations read these weights, borrowed until the weights are set again or NULL is lent. In
+// stage 3 there is no other way to evaluate; in the others it is setting them.
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights);
 
 // Host view of the weights until the next call here; not in stage 3. The caller may change them.
@@ -130,6 +135,11 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights);
 // Both start at 0 and count up with each step that is applied.
 void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates);
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
+
+// Of float16, what the next step starts with; zeros elsewhere. Zeros set nothing.
+struct cn_loss_scale cn_trainer_loss_scale(const struct cn_trainer *trainer);
+void cn_trainer_set_loss_scale(struct cn_trainer *trainer, struct cn_loss_scale scale);
+
 float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
 
 // The rate of the schedule is multiplied by this, 1 at first.
@@ -158,7 +168,8 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 #define CN_TRAINER_BUCKETS 64
 
 // Cuts the gradients into buckets of at least so many words, but for the last one, and at most
-// CN_TRAINER_BUCKETS; where there are shards they stay as they are. Takes memory; not within a step. Open leaves one bucket of all.
+// CN_TRAINER_BUCKETS; where there are shards they stay as they are. Takes memory; not within a
+// step. Open leaves one bucket of all.
 cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
 uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
 size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);

@@ -64,8 +64,7 @@ static void refuse(const struct cn_trainer_config *config, const struct cn_train
                 "training this model with a batch of %u needs at least %llu bytes (%s, %u samples "
                 "at a time%s), the limit is %llu",
                 config->batch, (unsigned long long)least->bytes,
-                cn_recompute_text(least->recompute), least->batch,
-                why,
+                cn_recompute_text(least->recompute), least->batch, why,
                 (unsigned long long)config->memory_limit);
 }
 
@@ -89,6 +88,8 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
                             trainer->ops->name, config->batch);
                 return err;
             }
+            if (level == 0 && plan.batch == config->batch)
+                trainer->plain = plan.bytes;
             if (!config->memory_limit || plan.bytes <= config->memory_limit) {
                 trainer->plan = plan;
                 if (plan.recompute || plan.batch < config->batch)
@@ -112,4 +113,12 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
                     : "",
            diag);
     return CN_ENOMEM;
+}
+
+uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state)
+{
+    uint64_t value = (cn_trainer_has_second(trainer) ? 2 : 1) * sizeof(float);
+
+    *state = value * cn_trainer_gradient_words(trainer);
+    return trainer->plain - value * trainer->state_room;
 }

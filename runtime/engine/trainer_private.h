@@ -21,7 +21,7 @@ struct bucket {
 
 // Of a trainer that has gradients, and weights, a bucket at a time.
 struct sharded {
-    struct cn_bucket_plan plan; // of no buckets: all of them are whole
+    struct cn_bucket_plan plan;                    // of no buckets: all of them are whole
     struct cn_compute_program **train, **evaluate; // owned; by segment
     struct cn_compute_program *sums[CN_TRAINER_BUCKETS];
     const float *lent; // weights that an evaluation reads
@@ -39,7 +39,8 @@ struct cn_trainer {
     uint64_t step;    // the next one of the schedule
     uint64_t updates; // of the optimizer's state
     struct cn_schedule_powers powers;
-    struct cn_hyper hyper; // what does not change
+    struct cn_hyper hyper; // what does not change, and the scale of the loss that is to be set
+    struct cn_loss_scale loss_scale;
     struct cn_layout layout;
     struct cn_sample_shape shape;
     size_t input_words[CN_INPUT_MAX], label_words; // of a sample
@@ -67,10 +68,11 @@ struct cn_trainer {
     size_t gradient_room; // words of the arena
     struct sharded sharded;
     struct cn_trainer_plan plan;
-    bool clipped; // the share is scaled already
-    bool fresh;  // nothing was accumulated in this step
-    bool summed; // the first lane holds the whole gradient
-    bool mapped; // the caller may have changed it
+    uint64_t plain; // bytes of the first plan: as it is, the whole batch at a time
+    bool clipped;   // the share is scaled already
+    bool fresh;     // nothing was accumulated in this step
+    bool summed;    // the first lane holds the whole gradient
+    bool mapped;    // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 

@@ -23,7 +23,7 @@ cn_err cn_trainer_prepare_segments(struct cn_trainer *trainer, const struct cn_c
     struct sharded *sharded = &trainer->sharded;
     cn_err err = CN_OK;
 
-    sharded->train = calloc(sharded->plan.segments + 1, sizeof(*sharded->train));
+    sharded->train = calloc(sharded->plan.segments + 1, sizeof(struct cn_compute_program *));
     if (!sharded->train)
         return CN_ENOMEM;
     for (uint32_t b = 0; !err && b < sharded->plan.count; b++)
@@ -36,7 +36,7 @@ cn_err cn_trainer_prepare_forward(struct cn_trainer *trainer, const struct cn_ca
 {
     struct sharded *sharded = &trainer->sharded;
 
-    sharded->evaluate = calloc(sharded->plan.forward + 1, sizeof(*sharded->evaluate));
+    sharded->evaluate = calloc(sharded->plan.forward + 1, sizeof(struct cn_compute_program *));
     return sharded->evaluate
                ? prepare_segments(trainer, calls, sharded->plan.forward, sharded->evaluate)
                : CN_ENOMEM;
@@ -170,8 +170,7 @@ static cn_err free_slots(struct pass *pass, size_t segment)
     const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
     cn_err err = CN_OK;
 
-    while (!err && pass->taken < pass->reduced &&
-           plan->buckets[pass->taken].segment + 1 < segment)
+    while (!err && pass->taken < pass->reduced && plan->buckets[pass->taken].segment + 1 < segment)
         err = take_bucket(pass, pass->taken++);
     return err;
 }

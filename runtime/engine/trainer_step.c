@@ -103,6 +103,7 @@ static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *pr
         return err;
     hyper.samples = batch->count;
     hyper.first = trainer->fresh;
+    trainer->hyper.loss_scale = (struct cn_loss_scale){0};
     if (sink)
         err = cn_trainer_run_buckets(trainer, &hyper, sink);
     else if (program == trainer->evaluate && trainer->stage == CN_STAGE_WEIGHTS)
@@ -142,6 +143,16 @@ void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t upd
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer)
 {
     return trainer->updates;
+}
+
+struct cn_loss_scale cn_trainer_loss_scale(const struct cn_trainer *trainer)
+{
+    return trainer->loss_scale;
+}
+
+void cn_trainer_set_loss_scale(struct cn_trainer *trainer, struct cn_loss_scale scale)
+{
+    trainer->loss_scale = trainer->hyper.loss_scale = scale;
 }
 
 float cn_trainer_rate(const struct cn_trainer *trainer)
@@ -323,6 +334,7 @@ cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, dou
         return err;
     if (!result.finite && !result.overflow)
         return CN_EDIVERGED;
+    trainer->loss_scale = result.loss_scale;
     trainer->step++;
     trainer->updates += result.finite;
     return CN_OK;

@@ -3,42 +3,119 @@
 #include <math.h>
 
 #define SMALL 4096   // bytes
-#define BACKWARD 0.6 // of a step's computing time; about two thirds in most models
-
-static void keep_smallest(double *least, double value)
-{
-    if (value > 0 && (!(*least > 0) || value < *least))
-        *least = value;
-}
+#define BACKWARD 0.6 // of a micro-batch's computing time; about two thirds in most models
+#define MOST 64      // buckets of a step
+#define SHIFT 1.25   // times slower or faster
+#define WORTH 0.95   // of what is waited for: a smaller difference is not worth small buckets
+#define CHANGE 0.9   // of what is waited for now: nor another choice
 
 void cn_bucket_tuner_add(struct cn_bucket_tuner *tuner, size_t bytes, double us)
 {
-    if (bytes <= SMALL)
-        keep_smallest(&tuner->latency_us, us);
-    else
-        keep_smallest(&tuner->byte_us, us / (double)bytes);
+    if (!(us > 0))
+        return;
+    if (bytes <= SMALL) {
+        if (!(tuner->latency_us > 0) || us < tuner->latency_us)
+            tuner->latency_us = us;
+    } else if (!(tuner->call_us > 0) || us * tuner->call_bytes < tuner->call_us * (double)bytes) {
+        tuner->call_us = us;
+        tuner->call_bytes = (double)bytes;
+    }
 }
 
-static size_t best(const struct cn_bucket_tuner *tuner, size_t total, double compute_us)
+double cn_bucket_tuner_exposed(const struct cn_bucket_costs *costs, size_t total, double made_us,
+                               const struct cn_bucket_choice *choice)
+{
+    size_t done = 0, size = choice->bucket;
+    double free_us = 0; // the link, from then on
+
+    while (done < total) {
+        double made_at;
+
+        size = size < total - done ? size : total - done;
+        done += size;
+        made_at = made_us * (double)done;
+        free_us = (free_us > made_at ? free_us : made_at) + costs->latency_us +
+                  costs->byte_us * (double)size;
+        size = choice->bucket * choice->window;
+    }
+    return free_us - made_us * (double)total;
+}
+
+// Large buckets first, which cost the backward pass least.
+static struct cn_bucket_choice best(const struct cn_bucket_costs *costs, size_t total,
+                                    double made_us)
+{
+    struct cn_bucket_choice found = {total, 1};
+    double least = cn_bucket_tuner_exposed(costs, total, made_us, &found);
+
+    for (size_t bucket = total / 2; bucket >= CN_BUCKET_LEAST && bucket >= total / MOST;
+         bucket /= 2)
+        for (uint32_t window = 1; window <= CN_WINDOW_MOST; window *= 2) {
+            const struct cn_bucket_choice choice = {bucket, window};
+            double exposed = cn_bucket_tuner_exposed(costs, total, made_us, &choice);
+
+            if (exposed >= WORTH * least)
+                continue;
+            found = choice;
+            least = exposed;
+        }
+    return found;
+}
+
+// A call has the latency, too, but not less than nothing beside it.
+static struct cn_bucket_costs end_span(struct cn_bucket_tuner *tuner)
+{
+    double rest = tuner->call_us - tuner->latency_us;
+    struct cn_bucket_costs costs = {tuner->latency_us, 0};
+
+    if (tuner->call_bytes > 0)
+        costs.byte_us = fmax(rest, 0.1 * tuner->call_us) / tuner->call_bytes;
+    tuner->steps = 0;
+    tuner->latency_us = tuner->call_us = tuner->call_bytes = 0;
+    return costs;
+}
+
+static bool is_away(const struct cn_bucket_costs *settled, const struct cn_bucket_costs *now)
+{
+    return now->byte_us > SHIFT * settled->byte_us || now->byte_us * SHIFT < settled->byte_us;
+}
+
+static enum cn_tuner_event watch(struct cn_bucket_tuner *tuner)
+{
+    if (!is_away(&tuner->settled, &tuner->now)) {
+        tuner->away = 0;
+        return CN_TUNER_NOTHING;
+    }
+    if (++tuner->away < CN_TUNER_SPANS)
+        return CN_TUNER_NOTHING;
+    tuner->away = 0;
+    tuner->shifted = true;
+    return CN_TUNER_SHIFTED;
+}
+
+static enum cn_tuner_event choose(struct cn_bucket_tuner *tuner, size_t total, double compute_us,
+                                  struct cn_bucket_choice *choice)
 {
     double made_us = BACKWARD * compute_us / (double)total;
-    double byte_us = tuner->byte_us > made_us ? tuner->byte_us : made_us;
-    double size = sqrt(tuner->latency_us * (double)total / byte_us);
+    struct cn_bucket_choice found = best(&tuner->now, total, made_us);
 
-    if (size > (double)total)
-        return total;
-    return size > CN_BUCKET_LEAST ? (size_t)size : CN_BUCKET_LEAST;
+    tuner->settled = tuner->now;
+    tuner->shifted = false;
+    if (cn_bucket_tuner_exposed(&tuner->now, total, made_us, &found) <
+        CHANGE * cn_bucket_tuner_exposed(&tuner->now, total, made_us, choice))
+        *choice = found;
+    return CN_TUNER_CHOSE;
 }
 
-size_t cn_bucket_tuner_step(struct cn_bucket_tuner *tuner, size_t total, double compute_us,
-                            size_t now)
+enum cn_tuner_event cn_bucket_tuner_step(struct cn_bucket_tuner *tuner, size_t total,
+                                         double compute_us, struct cn_bucket_choice *choice)
 {
-    size_t wanted = now;
+    bool searches = tuner->shifted || !(tuner->settled.byte_us > 0);
 
     if (++tuner->steps < CN_TUNER_STEPS)
-        return now;
-    if (total && tuner->latency_us > 0 && tuner->byte_us > 0)
-        wanted = best(tuner, total, compute_us);
-    *tuner = (struct cn_bucket_tuner){0};
-    return wanted > now + now / 2 || wanted < now - now / 3 ? wanted : now;
+        return CN_TUNER_NOTHING;
+    tuner->now = end_span(tuner);
+    if (!total || !(tuner->now.latency_us > 0) || !(tuner->now.byte_us > 0))
+        return CN_TUNER_NOTHING;
+    return searches ? choose(tuner, total, compute_us, choice) : watch(tuner);
 }

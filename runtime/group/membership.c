@@ -15,7 +15,6 @@
 #define SHUN_MIN_MS 10000       // so long it is not heard then, doubled up to
 #define SHUN_MAX_MS 160000      // this
 #define HEARD_MS 1000           // ago: it is there
-#define LIVELY_MS 400           // ago, of one that answers each JOIN
 #define UNABLE_MS 5000          // to lead, after the disk took no epoch
 #define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
 
@@ -73,6 +72,7 @@ static void begin_forming(struct cn_membership *membership, uint32_t expected, u
     membership->stay.number++;
     membership->expected = expected;
     membership->wait_until_ms = now_ms + wait_ms;
+    membership->joining_ms = now_ms;
     for (uint32_t i = 0; i < membership->config.count; i++) {
         membership->others[i].owes_busy = false;
         membership->others[i].owes_commit = false;
@@ -153,17 +153,6 @@ static uint32_t silent_members(const struct cn_membership *membership, uint64_t 
     return members;
 }
 
-// Not lost, they only have not come yet: their step is longer than this board's.
-static uint32_t lively_members(const struct cn_membership *membership, uint64_t now_ms)
-{
-    uint32_t members = 0;
-
-    for (uint32_t i = 0; i < membership->config.count; i++)
-        if (membership->others[i].lively && now_ms - membership->others[i].present_ms < LIVELY_MS)
-            members |= cn_membership_bit(i);
-    return members;
-}
-
 // True when nobody is left to wait for beside these members. Of them, the one with the highest
 // epoch knows best who was in the group: a restarted leader has forgotten it.
 static bool waited_enough(const struct cn_membership *membership, uint32_t members, uint64_t now_ms)
@@ -186,7 +175,7 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t membe
         until_ms = other->seen_ms + other->join.patience_ms;
     }
     expected &= ~hopeless_members(membership, now_ms);
-    if (expected & lively_members(membership, now_ms) & ~forming)
+    if (expected & cn_membership_lively(membership, now_ms) & ~forming)
         return false;
     return (members & expected) == expected || now_ms >= until_ms;
 }
@@ -348,13 +337,14 @@ static void receive_bye(struct cn_membership *membership, uint32_t from,
     other->seen = SEEN_NOTHING;
 }
 
-// A member at work. If this board is none, the group is busy.
+// A member at work. If this board is none, the group is busy; but a heartbeat of the epoch that
+// ended here may have been on its way when its sender died. A living one answers JOINs, and comes.
 static void receive_sign(struct cn_membership *membership, uint32_t from,
                          const struct cn_membership_message *sign, uint64_t now_ms)
 {
     struct other *other = &membership->others[from];
 
-    if (other->refused)
+    if (other->refused || (!membership->member && sign->epoch <= membership->epoch))
         return;
     other->present_ms = now_ms;
     other->lively = true;

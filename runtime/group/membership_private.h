@@ -87,6 +87,7 @@ struct cn_membership {
     uint64_t unable_until_ms; // to lead
     struct proposal proposal;
     uint64_t wait_until_ms;              // for them
+    uint64_t joining_ms;                 // since when this board announces itself
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
@@ -141,6 +142,9 @@ struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message
 
 // Members that announce themselves now, this board among them.
 uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t now_ms);
+
+// Members that are heard and only have not come yet, while this board announces itself.
+uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms);
 
 // A new view: everybody in it counts as heard now.
 void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms);

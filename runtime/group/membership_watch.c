@@ -4,6 +4,7 @@
 #define SILENT_MS (4 * HEARTBEAT_MS)  // heartbeats that did not come: time to ask
 #define DOUBTED_MS (2 * HEARTBEAT_MS) // when another member suspects it, too
 #define PROBE_MS 150                  // for the sign that was asked for
+#define LIVELY_MS 400                 // since one spoke that answers each JOIN
 #define STOOD_STILL_MS 400            // this board itself, between two polls
 
 void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms)
@@ -127,4 +128,25 @@ bool cn_membership_lost(struct cn_membership *membership, uint32_t *member)
     membership->lost_told = true;
     *member = membership->lost;
     return true;
+}
+
+// Not lost, it only has not come yet: its step is longer than this board's. It answers a JOIN at
+// once, so one that is silent since this board announces itself has died, however late it was heard
+// before.
+static bool is_lively(const struct cn_membership *membership, const struct other *other,
+                      uint64_t now_ms)
+{
+    if (other->present_ms > membership->joining_ms)
+        return other->lively && now_ms - other->present_ms < LIVELY_MS;
+    return other->lively && now_ms - membership->joining_ms < PROBE_MS;
+}
+
+uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms)
+{
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < membership->config.count; i++)
+        if (is_lively(membership, &membership->others[i], now_ms))
+            members |= cn_membership_bit(i);
+    return members;
 }

@@ -95,8 +95,9 @@ struct cn_collective_call {
     enum cn_collective_kind kind;
     enum cn_reduce how;
     enum cn_number type;
-    // ALL_REDUCE and REDUCE_SCATTER, sums of float32 only: CN_BFLOAT16 halves the bytes. Each member's numbers are
-    // rounded when they leave it, added in float32, and the sums are rounded once.
+    // ALL_REDUCE and REDUCE_SCATTER, sums of float32 only: CN_BFLOAT16 halves the bytes. Each
+    // member's numbers are rounded when they leave it, added in float32, and the sums are rounded
+    // once. A port may send float32 all the same, as nccl does.
     enum cn_number wire;
     const struct cn_set *set; // borrowed for the call; NULL for the whole group
     uint32_t peer;            // rank in the view

@@ -437,6 +437,13 @@ struct cn_call {
 };
 
 // What changes from run to run.
+// How float16's losses are scaled: by a power of 2, and so many steps ago it was last changed.
+// Zeros where they are not.
+struct cn_loss_scale {
+    float factor;
+    uint32_t steps;
+};
+
 struct cn_hyper {
     uint32_t samples; // of this batch, at most what reserve was told
     bool first;       // see CN_WRITE_STEP
@@ -464,6 +471,8 @@ struct cn_hyper {
     // added as float64: from 0, 256 neighbours in order, then 256 neighbours of these sums, until
     // one is left for each range; those are added in call order. norm is the root, rounded.
     float clip;
+
+    struct cn_loss_scale loss_scale; // to go on with, from this run on; zeros: with what there is
 };
 
 // Sums over all runs since the last wait.
@@ -474,6 +483,7 @@ struct cn_compute_result {
     bool finite;      // false when a gradient was found that is not
     double norm;      // of the gradient, before the last CLIP
     bool overflow;    // not finite because of float16's scale, now halved: drop the step and go on
+    struct cn_loss_scale loss_scale;
 };
 
 // How the factors of MATMUL, PRODUCTS and convolutions are rounded before they are multiplied.
@@ -488,6 +498,7 @@ enum cn_precision {
 struct cn_compute_config {
     uint32_t threads;            // for a device that has them, at least 1
     enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
+    uint32_t number;             // of the device, where a machine may have several
 };
 
 // Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its

@@ -20,6 +20,10 @@ struct cn_reading {
     bool has_power;
     uint64_t power_mw;
     bool throttled; // the system slows itself down for heat or power
+    bool has_clock;
+    double clock; // what the processors may run at, as a share of what they could
+    bool on_battery;
+    double battery; // share that is left
     bool has_others;
     double others; // share of all processors that other programs used since the last reading
     bool has_written;

@@ -116,6 +116,17 @@ enum cn_lr_scaling { // of the learning rate, by the share of a group that train
     CN_LR_SCALING_LINEAR,
 };
 
+enum cn_parallel_kind {
+    CN_PARALLEL_GIVEN,
+    CN_PARALLEL_AUTO, // shards, replicas and micro-batches by memory and measured speed
+};
+
+enum cn_sharing { // of the members that hold a model together: ZeRO's stages 1 to 3
+    CN_SHARING_OPTIMIZER,
+    CN_SHARING_GRADIENTS, // those too
+    CN_SHARING_WEIGHTS,   // and those
+};
+
 #define CN_SETS_SIZE 512 // sets as a text, see set_rules.h
 
 // How the members of a group share a step's work. All zero: every member, all alike.
@@ -126,10 +137,11 @@ struct cn_parallel {
     char measure[CN_WORDS_SIZE]; // sets whose members measure versions; "" for all
     enum cn_scope scope;
     enum cn_lr_scaling lr_scaling;
-    uint32_t replicate;  // replicas, at most; 0: as many as there are
-    uint32_t shard;      // members that hold the model's state together; 0 and 1: each has all
-    uint32_t stage;      // of ZeRO, 1 to 3: what of it they share out; 0 is 1
-    bool balance;        // micro-batches follow measured speed
+    uint32_t replicate;    // replicas, at most; 0: as many as there are
+    uint32_t shard;        // members that hold the model's state together; 0 and 1: each has all
+    enum cn_sharing stage; // what of it they share out
+    bool balance;          // micro-batches follow measured speed
+    enum cn_parallel_kind kind;
     uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0 for that
 };
 

@@ -88,12 +88,14 @@ struct cn_settings {
     char board_type[CN_NAME_SIZE];
     uint32_t threads; // 0: all processors
     enum cn_device device;
-    enum cn_precision precision; // of the factors of products
-    uint32_t cpu_cores;          // of the board; 0: not said
-    uint64_t memory_size;        // bytes of the board; 0: not said
-    uint64_t memory_limit;       // bytes for training; 0: no limit
-    uint64_t power_mw;           // told to the aggregator; 0: not set
-    uint64_t uplink_bps;         // 0: no limit
+    enum cn_precision precision;   // of the factors of products
+    char gpus[CN_WORDS_SIZE];      // numbers of those that train (gpus.h); "": the first
+    uint32_t gpu_place, gpu_count; // of this member among those of its board; 0, 0: it has one
+    uint32_t cpu_cores;            // of the board; 0: not said
+    uint64_t memory_size;          // bytes of the board; 0: not said
+    uint64_t memory_limit;         // bytes for training; 0: no limit
+    uint64_t power_mw;             // told to the aggregator; 0: not set
+    uint64_t uplink_bps;           // 0: no limit
     enum cn_link_transport transport;
     uint64_t round_bytes;                    // of an update; 0: no limit
     uint64_t day_bytes;                      // sent and received in 24 h; 0: no limit

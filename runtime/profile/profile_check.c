@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/words.h"
+#include "runtime/profile/gpus.h"
 #include "runtime/profile/layer_entry.h"
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
@@ -52,10 +53,13 @@ static void check_group(const struct cn_profile *profile, struct cn_report *repo
 {
     const struct cn_settings *settings = &profile->settings;
     struct cn_mark mark = place(profile, "group.members", report);
+    uint32_t gpus[CN_GROUP_MAX];
     bool found = false;
 
     if (!is_set(profile, "group.members"))
         return;
+    if (cn_gpus_list(settings, gpus) > 1) // each of them is looked for
+        found = true;
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         found |= strcmp(settings->group.members[i].name, settings->name) == 0;
     if (settings->name[0] && !found)
@@ -71,6 +75,60 @@ static void check_group(const struct cn_profile *profile, struct cn_report *repo
             "compute.precision: a step that overflows float16 is dropped, which members "
             "of a group cannot do alone; expected bfloat16 or float32");
     check_ports(profile, mark, report);
+}
+
+static bool is_member(const struct cn_settings *settings, const char *name)
+{
+    for (uint32_t i = 0; i < settings->group.member_count; i++)
+        if (strcmp(settings->group.members[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+// A list of whole numbers, none of them twice. Whether there are so many only the driver knows.
+static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark mark,
+                              struct cn_report *report)
+{
+    const char *rest = settings->gpus;
+    char word[CN_WORDS_SIZE];
+    uint64_t seen = 0;
+
+    while (cn_words_next(&rest, word, sizeof(word))) {
+        uint64_t bit = 1ull << (strtoul(word, NULL, 10) & 63);
+
+        if (strspn(word, "0123456789") != strlen(word) || strlen(word) > 2 || seen & bit) {
+            cn_report_error(report, mark, "gpus: '%s' %s; expected numbers from 0, each once", word,
+                            seen & bit ? "is there twice" : "is no number of a GPU");
+            return false;
+        }
+        seen |= bit;
+    }
+    return true;
+}
+
+static void check_gpus(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_settings *settings = &profile->settings;
+    struct cn_mark mark = place(profile, "gpus", report);
+    uint32_t gpus[CN_GROUP_MAX], count;
+    char name[2 * CN_NAME_SIZE];
+
+    if (!settings->gpus[0] || !check_gpu_numbers(settings, mark, report))
+        return;
+    count = cn_gpus_list(settings, gpus);
+    if (cn_words_count(settings->gpus) > CN_GROUP_MAX)
+        cn_report_error(report, mark, "gpus: more than %d; a group has no more members",
+                        CN_GROUP_MAX);
+    if (settings->device == CN_DEVICE_CPU)
+        cn_report_error(report, mark, "gpus: device is cpu; expected auto or cuda");
+    for (uint32_t i = 0; count > 1 && settings->name[0] && i < count; i++) {
+        cn_gpus_name(settings, gpus[i], name);
+        if (!is_member(settings, name))
+            cn_report_error(report, mark,
+                            "gpus: '%s' is missing in group.members; expected each GPU there, with "
+                            "an address of its own",
+                            name);
+    }
 }
 
 static void check_hardware(const struct cn_profile *profile, struct cn_report *report)
@@ -215,6 +273,19 @@ static void check_layers(const struct cn_profile *profile, struct cn_report *rep
                          "NAME=FACTOR, a power of two from 0.015625 to 64", report);
 }
 
+// What the members choose is not said beside that.
+static void check_parallel(const struct cn_profile *profile, struct cn_report *report)
+{
+    static const char *const chosen[] = {"job.parallel.replicate", "job.parallel.shard",
+                                         "job.parallel.stage", "job.parallel.accumulate"};
+
+    for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++)
+        if (profile->settings.job.parallel.kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))
+            cn_report_error(report, place(profile, chosen[i], report),
+                            "%s: parallel.kind auto chooses it; expected one of the two",
+                            chosen[i] + 4);
+}
+
 // Keys without effect, as far as they stand in the file that says why.
 static void check_idle(const struct cn_profile *profile, struct cn_report *report)
 {
@@ -238,6 +309,7 @@ static void check_idle(const struct cn_profile *profile, struct cn_report *repor
 void cn_profile_check(const struct cn_profile *profile, struct cn_report *report)
 {
     check_group(profile, report);
+    check_gpus(profile, report);
     check_hardware(profile, report);
     check_care(profile, report);
     if (profile->settings.has_job) {
@@ -245,6 +317,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
         check_rules(profile, report);
         check_layers(profile, report);
         check_residual(profile, report);
+        check_parallel(profile, report);
         check_idle(profile, report);
     }
 }

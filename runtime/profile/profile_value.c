@@ -298,6 +298,16 @@ static bool read_bool(const struct reading *reading, const struct cn_yaml_node *
     return *to || (node->plain && strcmp(node->text, "false") == 0) || reject(reading, node, "");
 }
 
+// A key that has room for more than this version does.
+static bool reject_only(const struct reading *reading, const struct cn_yaml_node *node)
+{
+    char quoted[CN_QUOTE_SIZE];
+
+    cn_report_error(reading->report, node->mark, "%s: %s: only %.0f is supported in this version",
+                    reading->key, cn_quote(quoted, node->text), reading->row->max);
+    return false;
+}
+
 static bool reject_number(const struct reading *reading, const struct cn_yaml_node *node,
                           cn_err err)
 {
@@ -341,7 +351,10 @@ static bool read_integer(const struct reading *reading, const struct cn_yaml_nod
         err = cn_quantity_parse(node->text, cn_value_units(row->type), &value);
     if (err)
         return reject_number(reading, node, err);
-    if ((double)value > row->max || ((double)value < row->min && (value || !row->zero)))
+    if (value && row->min >= row->max && (double)value > row->max)
+        return reject_only(reading, node);
+    if ((double)value > row->max ||
+        ((double)value < row->min && (value || !row->zero || row->word_only)))
         return reject_number(reading, node, CN_ERANGE);
     cn_value_set_integer(row, value, settings);
     return true;

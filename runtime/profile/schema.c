@@ -31,8 +31,10 @@ static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
 static const char *const down_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", NULL};
 static const char *const residuals[] = {"fp32", "bf16", NULL};
+static const char *const stages[] = {"1", "2", "3", NULL};
 static const char *const scopes[] = {"own", "shared", NULL};
 static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
+static const char *const parallel_kinds[] = {"given", "auto", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -49,6 +51,9 @@ const struct cn_schema_row cn_schema[] = {
      .about = "directory of everything that is stored"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE, .about = "what trains: the GPU, the CPU, or the GPU if there is one"},
+    {"gpus", CN_VALUE_WORDS, BOARD | SITE, AT(gpus), 0, 63, "first", .initial = "first",
+     .uses = TRAIN | NODE,
+     .about = "numbers of the GPUs that train; with several run makes each a member of the group"},
     {"compute.precision", CN_VALUE_CHOICE, BOARD | SITE, AT(precision), .choices = precisions,
      .initial = "float32", .uses = TRAIN | NODE,
      .about = "the GPU rounds the factors of products to this; sums stay float32"},
@@ -284,13 +289,17 @@ const struct cn_schema_row cn_schema[] = {
     {"job.parallel.measure", CN_VALUE_WORDS, JOB, AT(job.parallel.measure), .zero = "all",
      .initial = "all", .uses = GATEWAY,
      .about = "sets whose members measure each version on their held-out samples"},
+    {"job.parallel.kind", CN_VALUE_CHOICE, JOB, AT(job.parallel.kind), .choices = parallel_kinds,
+     .initial = "given", .uses = GATEWAY,
+     .about = "auto: shards and micro-batches of a step by memory and measured speed"},
     {"job.parallel.replicate", CN_VALUE_COUNT, JOB, AT(job.parallel.replicate), 1, 16, "all",
-     .initial = "all", .uses = GATEWAY, .about = "replicas of the shards that train, at most"},
+     .word_only = true, .initial = "all", .uses = GATEWAY,
+     .about = "replicas of the shards that train, at most"},
     {"job.parallel.shard", CN_VALUE_COUNT, JOB, AT(job.parallel.shard), 1, 16, "none",
-     .initial = "none", .uses = GATEWAY,
-     .about = "members that hold the optimizer's state together, a share each"},
-    {"job.parallel.stage", CN_VALUE_COUNT, JOB, AT(job.parallel.stage), 1, 3, .initial = "1",
-     .uses = GATEWAY,
+     .word_only = true, .initial = "none", .uses = GATEWAY,
+     .about = "members that hold the model's state together, a share each"},
+    {"job.parallel.stage", CN_VALUE_CHOICE, JOB, AT(job.parallel.stage), .choices = stages,
+     .initial = "1", .uses = GATEWAY,
      .about = "what shards share out: 1 the optimizer's state, 2 gradients too, 3 weights too"},
     {"job.parallel.pipeline", CN_VALUE_COUNT, JOB, AT(one), 1, 1, .initial = "1", .uses = GATEWAY,
      .about = "stages of a pipeline: 1, others come later"},
@@ -300,7 +309,7 @@ const struct cn_schema_row cn_schema[] = {
      .uses = GATEWAY,
      .about = "true: slower members get fewer micro-batches; the result depends on timing"},
     {"job.parallel.accumulate", CN_VALUE_COUNT, JOB, AT(job.parallel.accumulate), 1, 65536,
-     "as train.accumulate", .initial = "as train.accumulate", .uses = GATEWAY,
+     "as train.accumulate", .word_only = true, .initial = "as train.accumulate", .uses = GATEWAY,
      .about = "micro-batches of a step, of each member that trains"},
     {"job.update.up.mode", CN_VALUE_CHOICE, JOB, AT(job.up.mode), .choices = up_modes,
      .initial = "topk", .uses = GATEWAY, .about = "encoding of what a group sends"},

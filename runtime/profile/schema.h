@@ -57,6 +57,7 @@ struct cn_schema_row {
     size_t offset;    // into struct cn_settings
     double min, max;  // of numbers, in the unit of the type
     const char *zero; // a word for 0, which then needs no unit and may lie below min; or NULL
+    bool word_only;   // the word is accepted for that, 0 is not
     const char *const *choices; // of CN_VALUE_CHOICE, in the order of the enum; ends with NULL
     const char *initial;        // the default as it would be written; NULL: not set
     const char *example;        // for the template, where there is no default

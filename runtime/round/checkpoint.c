@@ -1,6 +1,7 @@
 #include "runtime/round/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 
 #define HEADER_SIZE 384
 #define HEADER_SIZE_3 344 // of version 3, which knows nothing of counted updates
+#define SCALE_MAX 64      // 1 more than the exponent of a loss's scale, at most
 #define ARRAY_COUNT 7
 
 static const uint8_t magic[8] = "cairnck4"; // the digit is CN_CHECKPOINT_VERSION
@@ -41,6 +43,24 @@ static void arrays_of(const struct cn_checkpoint *checkpoint, const void *arrays
 static bool has_halves(const struct cn_checkpoint *checkpoint)
 {
     return checkpoint->residual.half || checkpoint->next_residual.half || checkpoint->change.half;
+}
+
+// The power of 2, counted from 1, and the steps. 0: no scale.
+static uint32_t encode_scale(struct cn_loss_scale scale)
+{
+    int exponent;
+
+    if (!(scale.factor >= 1))
+        return 0;
+    (void)frexpf(scale.factor, &exponent);
+    return (uint32_t)exponent << 8 | scale.steps << 16;
+}
+
+static struct cn_loss_scale decode_scale(const uint8_t bytes[4])
+{
+    if (!bytes[1])
+        return (struct cn_loss_scale){0};
+    return (struct cn_loss_scale){ldexpf(1, bytes[1] - 1), (uint32_t)(bytes[2] | bytes[3] << 8)};
 }
 
 static size_t array_size(uint32_t index, size_t total, bool halves)
@@ -144,7 +164,7 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 288, checkpoint->guard.streak);
     cn_put_u32(header + 292, checkpoint->steps);
     cn_put_u32(header + 296, checkpoint->residual_version);
-    cn_put_u32(header + 300, has_halves(checkpoint));
+    cn_put_u32(header + 300, has_halves(checkpoint) | encode_scale(checkpoint->loss_scale));
     cn_put_u64(header + 304, checkpoint->cursor);
     for (size_t s = 0; s < CN_GROUP_MAX; s++) {
         header[312 + 2 * s] = (uint8_t)checkpoint->micro[s];
@@ -256,6 +276,7 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .guard = {get_double(header + 280), cn_get_u32(header + 288)},
         .steps = cn_get_u32(header + 292),
         .residual_version = cn_get_u32(header + 296),
+        .loss_scale = decode_scale(header + 300),
         .cursor = cn_get_u64(header + 304),
     };
     for (size_t s = 0; s < CN_GROUP_MAX; s++)
@@ -279,7 +300,7 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
     uint32_t presence = cn_get_u32(bytes + 68);
     uint64_t total = cn_get_u64(bytes + 216);
     uint64_t frame_size = cn_get_u64(bytes + 224);
-    bool halves = cn_get_u32(bytes + 300) != 0;
+    bool halves = bytes[300] != 0;
     size_t expected;
 
     if (phase > CN_PHASE_SEND || (presence & phases[phase].required) != phases[phase].required ||
@@ -290,12 +311,13 @@ static cn_err check_sizes(const uint8_t *bytes, size_t size, size_t total_limit,
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || cn_get_u32(bytes + 300) > 1 ||
+    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
+        (!bytes[301] && (bytes[302] || bytes[303])) ||
         (header_size(bytes) == HEADER_SIZE && cn_get_u32(bytes + 348) > 1)) {
         cn_diag_add(diag,
-                    "checkpoint: mode %" PRIu32 ", residual %" PRIu32
-                    " or what is not in use, expected 0 to 7 and 0 or 1",
-                    cn_get_u32(bytes + 264), cn_get_u32(bytes + 300));
+                    "checkpoint: mode %" PRIu32
+                    ", residual %u, scale %u, expected 0 to 7, 0 or 1, 0 to %u",
+                    cn_get_u32(bytes + 264), bytes[300], bytes[301], SCALE_MAX);
         return CN_EFORMAT;
     }
     if (total > total_limit || frame_size > frame_limit) {
@@ -371,7 +393,7 @@ static void give_arrays(struct cn_checkpoint *checkpoint, void *const arrays[ARR
 // Of bytes that check accepted.
 static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint)
 {
-    bool halves = cn_get_u32(bytes + 300) != 0;
+    bool halves = bytes[300] != 0;
     void *arrays[ARRAY_COUNT] = {0};
     uint32_t presence = cn_get_u32(bytes + 68);
     size_t position = header_size(bytes);

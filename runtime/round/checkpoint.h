@@ -12,6 +12,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/diag.h"
 #include "runtime/port/collective.h"
+#include "runtime/port/compute.h"
 #include "runtime/port/store.h"
 #include "runtime/update/rate.h"
 #include "runtime/update/row.h"
@@ -42,6 +43,7 @@ struct cn_checkpoint {
     uint32_t round;   // being trained or sent
     uint32_t step;    // local steps done in it
     uint64_t updates; // that the second moment has seen; 0 without one
+    struct cn_loss_scale loss_scale;
     uint64_t epoch;   // of the group, the highest seen
     uint32_t version; // number of the base
     uint8_t graph[CN_DIGEST_SIZE];

@@ -354,6 +354,7 @@ static cn_err run_steps(struct cn_epoch *epoch)
         if (leads && cn_mailbox_news(epoch->box, &news))
             cn_round_next(&session->held, &news, &plan);
         flags.abandon = plan.action != CN_DO_STEP;
+        session->slow = cn_mailbox_slow(epoch->box);
         err = cn_session_step(session, epoch->collective, &flags);
         if (err)
             return err;

@@ -118,6 +118,23 @@ void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link)
     pthread_mutex_unlock(&box->lock);
 }
 
+void cn_mailbox_put_slow(struct cn_mailbox *box, struct cn_slow slow)
+{
+    pthread_mutex_lock(&box->lock);
+    box->slow = slow;
+    pthread_mutex_unlock(&box->lock);
+}
+
+struct cn_slow cn_mailbox_slow(struct cn_mailbox *box)
+{
+    struct cn_slow slow;
+
+    pthread_mutex_lock(&box->lock);
+    slow = box->slow;
+    pthread_mutex_unlock(&box->lock);
+    return slow;
+}
+
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view)
 {
     eventfd_t count;

@@ -16,6 +16,7 @@
 #include "runtime/group/membership.h"
 #include "runtime/port/link.h"
 #include "runtime/round/progress.h"
+#include "runtime/round/slow.h"
 
 // What the worker wants from the link. The owner does it and puts the answer.
 enum cn_errand {
@@ -66,6 +67,7 @@ struct cn_mailbox {
     struct cn_round_info news;
     uint64_t news_ms; // when it came
     struct cn_link_measure link;
+    struct cn_slow slow;
     bool has_view;
     struct cn_membership_view view;
     struct cn_errand_answer answer;
@@ -87,6 +89,8 @@ void cn_mailbox_deinit(struct cn_mailbox *box);
 // For the owner.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link);
+// Why this board may be slow now.
+void cn_mailbox_put_slow(struct cn_mailbox *box, struct cn_slow slow);
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view);
 // The epoch of the view that was put last cannot go on: a collective call that runs or follows
 // ends, and so does opening one.
@@ -108,6 +112,7 @@ bool cn_mailbox_knocked(struct cn_mailbox *box);
 // False: none yet. Its remaining time is that of now.
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);
 void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link);
+struct cn_slow cn_mailbox_slow(struct cn_mailbox *box);
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view);
 int cn_mailbox_abort_fd(const struct cn_mailbox *box); // for collectives: aborted or stopped
 bool cn_mailbox_aborted(struct cn_mailbox *box, uint32_t *lost);

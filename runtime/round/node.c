@@ -486,8 +486,11 @@ static cn_err poll_care(struct node *node, uint64_t now)
     poll_traffic(node, now);
     if (node->working)
         node->status.progress = cn_mailbox_progress(&node->box);
-    if (!cn_node_care_poll(&node->care, &node->status.progress, now))
+    if (!cn_node_care_poll(&node->care, &node->status.progress, now)) {
+        if (node->working)
+            cn_mailbox_put_slow(&node->box, cn_slow_judge(&node->care.reading));
         return CN_OK;
+    }
     if (node->care.care.pause) {
         stop_worker(node);
         return node->link->ops->watch(node->link, false);

@@ -6,7 +6,6 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/words.h"
-#include "runtime/port/platform.h"
 
 #define READ_MS 1000
 #define WARN_MS 10000         // a sensor that is not there by then is said to be missing
@@ -130,7 +129,7 @@ cn_err cn_node_care_init(struct cn_node_care *care, const struct cn_settings *se
 void cn_node_care_deinit(struct cn_node_care *care)
 {
     if (care->sensors && care->read_ms)
-        cn_node_care_save(care, cn_platform_now_ms());
+        cn_node_care_save(care, care->read_ms);
     cn_hooks_deinit(&care->hooks);
     cn_sensors_close(care->sensors);
     care->sensors = NULL;

@@ -4,6 +4,7 @@
 
 #include "runtime/port/collective.h"
 #include "runtime/round/checkpoint.h"
+#include "runtime/round/slow.h"
 
 // How good a version is, on held-out samples. NAN: not measured, or not a measure of this loss.
 struct cn_scores {
@@ -18,9 +19,10 @@ struct cn_scores {
 // Where the time of a step goes: moving averages of this epoch, in milliseconds.
 struct cn_step_split {
     double compute_ms;
-    double wait_ms;                 // for the member that computes longest
-    double wire_ms;                 // for what is left of the reductions then
-    double member_ms[CN_GROUP_MAX]; // by rank: how long each computes
+    double wait_ms;                    // for the member that computes longest
+    double wire_ms;                    // for what is left of the reductions then
+    double member_ms[CN_GROUP_MAX];    // by rank: how long each computes
+    struct cn_slow slow[CN_GROUP_MAX]; // by rank: why it may be slow, as of the last step
 };
 
 struct cn_progress {
@@ -33,12 +35,15 @@ struct cn_progress {
     const char *backend; // "tcp", "nccl"; NULL while the group forms
     bool encrypted;      // what large sums travel over
     char train[128];     // members that train; "" where the job names no sets
+    char layout[320];    // what "parallel: auto" chose, and why; "" without it
     struct cn_scores scores;
     double step_ms;       // of a local step, a moving average; 0: not measured
     double samples_per_s; // of this board
     struct cn_step_split split;
-    uint32_t slowest;            // member whose computing the others wait for; UINT32_MAX: none
-    double slowest_ms, usual_ms; // its step, and the mean of the others'
-    uint64_t memory;             // bytes planned for training
-    uint64_t update_bytes, dense_bytes; // the newest update as it was sent, and as float32
+    uint32_t slowest; // member that computes clearly longer than others; UINT32_MAX: none
+    double slowest_ms, usual_ms; // for a micro-batch: its time, and the mean of the others'
+    struct cn_slow slowest_why;
+    uint32_t slowest_micro, total_micro; // its micro-batches of a step, of so many
+    uint64_t memory;                     // bytes planned for training
+    uint64_t update_bytes, dense_bytes;  // the newest update as it was sent, and as float32
 };

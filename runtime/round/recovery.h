@@ -1,17 +1,19 @@
-// recovery.h - what a member does at the beginning of an epoch about the state that it holds and the
-// step at which the last epoch broke off, as a pure decision.
+// recovery.h - what a member does at the beginning of an epoch about the state that it holds and
+// the step at which the last epoch broke off, as a pure decision.
 //
 // A member that was cut off between the reduction of a step and its end holds the sums of the
 // gradients, apart from the state: it cannot know whether another one has applied them. In the next
 // epoch all tell each other (held, applied), and of what they then know follows
 //
 //   holds the sums of step k of epoch e, and    the state that counts is   so it
-//                                               k, applied in e            applies them: ROLL_FORWARD
-//                                               k - 1, or anything else    drops them: DROP
+//                                               k, applied in e            applies them:
+//                                               ROLL_FORWARD k - 1, or anything else    drops them:
+//                                               DROP
 //
-// Any member that has applied step k saw the votes of all, so all of that epoch hold its sums. Where
-// nobody has applied it, all train it again. Whatever differs after that is taken from one member
-// piece by piece (epoch_heal.h). No clock, no network and no memory in here. Threading: none.
+// Any member that has applied step k saw the votes of all, so all of that epoch hold its sums.
+// Where nobody has applied it, all train it again. Whatever differs after that is taken from one
+// member piece by piece (epoch_heal.h). No clock, no network and no memory in here. Threading:
+// none.
 #pragma once
 
 #include "runtime/group/state_tag.h"
@@ -33,6 +35,6 @@ enum cn_recovery_action {
 enum cn_recovery_action cn_recovery_decide(const struct cn_recovery_row *own,
                                            const struct cn_recovery_row *newest);
 
-// Of the members that say the same of their state as the newest, the one that is least busy; of equal
-// ones the last, as the first one leads.
+// Of the members that say the same of their state as the newest, the one that is least busy; of
+// equal ones the last, as the first one leads.
 uint32_t cn_recovery_source(const struct cn_recovery_row *rows, uint32_t count, uint32_t newest);

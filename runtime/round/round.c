@@ -75,8 +75,9 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
     switch (held->phase) {
     case CN_PHASE_EMPTY:
     case CN_PHASE_BASE:
-        if (news)
-            plan->action = idle_action(held, news);
+        if (!news)
+            return;
+        plan->action = idle_action(held, news);
         if (plan->action == CN_DO_BEGIN && news->decided_accepted) {
             plan->decision.round = news->decided_round;
             memcpy(plan->decision.digest, news->decided_digest, CN_DIGEST_SIZE);

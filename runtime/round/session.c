@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/gpus.h"
 #include "runtime/round/session_data.h"
 #include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
@@ -35,6 +36,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     const struct cn_session_config *config = &session->config;
     struct cn_trainer_config trainer = {
         .compute = config->compute,
+        .device = cn_gpus_first(config->settings),
         .threads = config->settings->threads ? config->settings->threads : cn_platform_cpu_count(),
         .precision = config->settings->precision,
         .batch = config->job->batch,
@@ -47,7 +49,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
-        .stage = config->job->parallel.stage,
+        .stage = (uint32_t)config->job->parallel.stage + 1,
     };
 
     cn_trainer_close(session->trainer);
@@ -68,13 +70,28 @@ cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
         cn_log(CN_LOG_ERROR, "session", "with %u shards: %s", shards, diag.lines[i]);
     if (!err && session->reducer)
         session->reducer->trainer = session->trainer;
-    if (!err && session->reducer && session->reducer->bucket)
-        err = cn_trainer_set_buckets(session->trainer, session->reducer->bucket / sizeof(float));
+    if (!err && session->reducer && session->reducer->choice.bucket)
+        err = cn_trainer_set_buckets(session->trainer,
+                                     session->reducer->choice.bucket / sizeof(float));
     if (!err)
         return CN_OK;
     session->state_shards = before;
     again = open_trainer(session, &diag);
     return again ? CN_EWEDGED : err; // without a trainer the process starts anew
+}
+
+// With "parallel: auto" a board that cannot hold all of a model's state may still hold a share.
+static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
+{
+    cn_err err = CN_ENOMEM;
+
+    while (err == CN_ENOMEM && session->config.job->parallel.kind == CN_PARALLEL_AUTO &&
+           session->state_shards < session->config.settings->group.member_count) {
+        cn_diag_init(diag);
+        session->state_shards++;
+        err = open_trainer(session, diag);
+    }
+    return err;
 }
 
 static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
@@ -88,6 +105,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
         err = open_trainer(session, diag);
+    if (err == CN_ENOMEM)
+        err = open_smaller(session, diag);
     if (err)
         return err;
     err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
@@ -148,6 +167,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     if (!err && cn_trainer_has_second(session->trainer))
         err = cn_trainer_set_second(session->trainer, held->second);
     cn_trainer_set_step(session->trainer, cn_session_steps_before(session), held->updates);
+    cn_trainer_set_loss_scale(session->trainer, held->loss_scale);
     return err;
 }
 

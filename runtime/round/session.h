@@ -61,7 +61,7 @@ struct cn_session_counts {
 
 struct cn_reducer;
 
-#define CN_STEP_VOTES (10 + CN_GROUP_MAX) // session_step.c names them
+#define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // session_step.c names them
 
 // A step whose gradients are reduced over the group.
 struct cn_reduced_step {
@@ -107,6 +107,7 @@ struct cn_session {
     uint32_t state_shards; // that the trainer has room for one of
     bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
     struct cn_step_split split;
+    struct cn_slow slow; // why this board may be slow; set by the caller, told with each vote
     struct cn_reducer *reducer; // owned; between join and leave in a group of several
 };
 

@@ -46,7 +46,7 @@ static bool take_recorded(struct cn_session *session, uint32_t total)
 
 void cn_session_divide(struct cn_session *session)
 {
-    uint32_t each = cn_job_accumulate(session->config.job), total = each * session->plan.train.size;
+    uint32_t each = cn_session_accumulates(session), total = each * session->plan.train.size;
 
     session->balance = (struct cn_balance){0};
     session->plan.total = total;

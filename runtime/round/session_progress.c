@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/round/session_reduce.h"
+#include "runtime/round/session_sets.h"
 
 #define SLOW 1.25 // times what the others take
 
@@ -45,23 +46,48 @@ struct cn_measures cn_session_measures(const struct cn_session *session)
     };
 }
 
-// The member that the others wait for, if one computes clearly longer.
+// What a rank takes for a micro-batch, in ms; 0 when it has not trained. micro: how many it trains.
+static double micro_ms(const struct cn_session *session, uint32_t rank, uint32_t *micro)
+{
+    const struct cn_step_plan *plan = &session->plan;
+    uint32_t place = 0;
+
+    *micro = plan->micro;
+    if (session->sets) {
+        while (place < plan->train.size && plan->train.ranks[place] != rank)
+            place++;
+        *micro = place < plan->train.size ? session->micro[place] : 0;
+        if (place < plan->train.size && session->balance.steps)
+            return session->balance.ms[place];
+    }
+    return *micro ? session->split.member_ms[rank] / *micro : 0;
+}
+
+// The member that computes clearly slower than the others, whether they wait for it or have taken
+// over some of its work.
 static void tell_slowest(const struct cn_session *session, struct cn_progress *progress)
 {
     const struct cn_reducer *reducer = session->reducer;
-    const double *ms = session->split.member_ms;
-    uint32_t slowest = 0;
+    uint32_t micro, others = 0, slowest = 0;
     double sum = 0;
 
     progress->slowest = UINT32_MAX;
-    if (!reducer)
-        return;
-    for (uint32_t r = 0; r < reducer->size; r++) {
-        sum += ms[r];
-        slowest = ms[r] > ms[slowest] ? r : slowest;
+    for (uint32_t r = 0; reducer && r < reducer->size; r++) {
+        double ms = micro_ms(session, r, &micro);
+
+        sum += ms;
+        others += ms > 0;
+        if (ms <= progress->slowest_ms)
+            continue;
+        slowest = r;
+        progress->slowest_ms = ms;
+        progress->slowest_micro = micro;
     }
-    progress->slowest_ms = ms[slowest];
-    progress->usual_ms = (sum - ms[slowest]) / (reducer->size - 1);
+    if (others < 2)
+        return;
+    progress->usual_ms = (sum - progress->slowest_ms) / (others - 1);
+    progress->total_micro = session->sets ? session->plan.total : session->plan.micro * others;
+    progress->slowest_why = session->split.slow[slowest];
     if (progress->slowest_ms > SLOW * progress->usual_ms)
         progress->slowest = reducer->members[slowest];
 }
@@ -88,6 +114,8 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     progress->samples_per_s =
         session->step_s > 0 ? job->batch * (double)session->plan.micro / session->step_s : 0;
     memcpy(progress->train, session->plan.names, sizeof(progress->train));
+    if (session->sets)
+        memcpy(progress->layout, session->sets->why, sizeof(progress->layout));
     progress->memory = cn_trainer_memory(session->trainer);
     progress->update_bytes = session->update_bytes;
     progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/log.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 
@@ -26,6 +27,7 @@ cn_err cn_session_join(struct cn_session *session, struct cn_collective *collect
                                    .rank = view->rank,
                                    .size = view->size,
                                    .measured = !settings->bucket,
+                                   .choice = {.window = 1},
                                    .joined_us = cn_platform_now_us()};
     memcpy(reducer->members, view->ranks, sizeof(reducer->members));
     err = cn_queue_open(collective, &reducer->queue);
@@ -51,19 +53,27 @@ size_t cn_session_bucket(const struct cn_session *session)
 {
     uint64_t bucket = session->config.settings->group.bucket;
 
-    if (session->reducer && session->reducer->bucket)
-        return session->reducer->bucket;
+    if (session->reducer && session->reducer->choice.bucket)
+        return session->reducer->choice.bucket;
     return bucket ? (size_t)bucket : CN_BUCKET_FIRST;
 }
 
 cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket)
 {
     struct cn_reducer *reducer = session->reducer;
+    struct cn_bucket_choice choice = {bucket, reducer ? reducer->choice.window : 1};
 
-    if (!reducer || reducer->bucket == bucket)
-        return CN_OK;
-    reducer->bucket = bucket;
-    return cn_trainer_set_buckets(reducer->trainer, bucket / sizeof(float));
+    return reducer ? cn_reducer_use(reducer, &choice) : CN_OK;
+}
+
+cn_err cn_reducer_use(struct cn_reducer *reducer, const struct cn_bucket_choice *choice)
+{
+    size_t before = reducer->choice.bucket;
+
+    reducer->choice = *choice;
+    return choice->bucket == before
+               ? CN_OK
+               : cn_trainer_set_buckets(reducer->trainer, choice->bucket / sizeof(float));
 }
 
 void cn_session_set_wire(struct cn_session *session, enum cn_number wire)
@@ -95,42 +105,65 @@ cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_ca
 }
 
 // This board's piece of a bucket, over its shards and then over the replicas.
-static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, float *data, size_t count)
+static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, struct reducer_call *next)
 {
     const struct cn_step_plan *plan = reducer->shares;
-    struct cn_collective_call call = cn_reducer_call(reducer, data, count, bucket + 1);
+    struct cn_collective_call call =
+        cn_reducer_call(reducer, reducer->data, next->count, bucket + 1);
     size_t first;
     cn_err err;
 
     call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
     call.set = &plan->together;
-    err = cn_reducer_post(reducer, &call, &reducer->works[bucket]);
+    err = cn_reducer_post(reducer, &call, &next->work);
     if (err || plan->alike.size < 2)
         return err;
     call.kind = CN_COLLECTIVE_ALL_REDUCE;
     call.set = &plan->alike;
-    call.count = cn_reduce_share(count, plan->shards, plan->shard, &first);
-    call.data = data + first;
-    return cn_reducer_post(reducer, &call, &reducer->works[bucket]);
+    call.count = cn_reduce_share(next->count, plan->shards, plan->shard, &first);
+    call.data = reducer->data + first;
+    return cn_reducer_post(reducer, &call, &next->work);
+}
+
+// One call for the buckets that are taken and not posted; they lie behind each other.
+static void post(struct cn_reducer *reducer)
+{
+    struct reducer_call *next = &reducer->calls[reducer->posted];
+    struct cn_collective_call call;
+
+    next->count = 0;
+    for (uint32_t i = reducer->first; i < reducer->told; i++)
+        next->count += cn_trainer_bucket_words(reducer->trainer, i);
+    call = cn_reducer_call(reducer, reducer->data, next->count, reducer->first + 1);
+    reducer->err = reducer->shares ? post_shared(reducer, reducer->first, next)
+                                   : cn_reducer_post(reducer, &call, &next->work);
+    if (reducer->err)
+        return;
+    reducer->posted++;
+    reducer->first = reducer->told;
 }
 
 static void take(void *context, uint32_t bucket, float *data, size_t count)
 {
     struct cn_reducer *reducer = context;
-    const struct cn_collective_call call = cn_reducer_call(reducer, data, count, bucket + 1);
+    bool last = bucket + 1 == cn_trainer_bucket_count(reducer->trainer);
 
+    (void)count;
     if (reducer->err)
         return;
-    reducer->err = reducer->shares ? post_shared(reducer, bucket, data, count)
-                                   : cn_reducer_post(reducer, &call, &reducer->works[bucket]);
-    if (!reducer->err)
-        reducer->posted = bucket + 1;
+    if (reducer->first == bucket)
+        reducer->data = data;
+    reducer->told = bucket + 1;
+    if (last || !reducer->posted || reducer->shares ||
+        reducer->told - reducer->first >= reducer->choice.window)
+        post(reducer);
 }
 
 void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink)
 {
-    reducer->posted = 0;
+    reducer->told = reducer->first = reducer->posted = 0;
     reducer->newest = (struct cn_work){0};
+    reducer->waited_us = 0;
     reducer->err = CN_OK;
     *sink = (struct cn_trainer_sink){.ready = take, .context = reducer};
 }
@@ -151,13 +184,13 @@ static cn_err post_rest(struct cn_reducer *reducer)
     float *gradients;
     cn_err err;
 
-    if (reducer->posted == cn_trainer_bucket_count(reducer->trainer))
+    if (reducer->told == cn_trainer_bucket_count(reducer->trainer))
         return CN_OK;
     err = cn_trainer_gradients(reducer->trainer, &gradients);
     for (uint32_t i = 0; !err && i < cn_trainer_bucket_count(reducer->trainer); i++) {
         size_t words = cn_trainer_bucket_words(reducer->trainer, i);
 
-        if (i >= reducer->posted)
+        if (i >= reducer->told)
             take(reducer, i, gradients, words);
         gradients += words;
     }
@@ -171,7 +204,7 @@ cn_err cn_reducer_finish(struct cn_reducer *reducer)
     if (!err)
         err = reducer->err;
     if (!err && reducer->posted)
-        err = cn_reducer_wait(reducer, reducer->works[reducer->posted - 1]);
+        err = cn_reducer_wait(reducer, reducer->calls[reducer->posted - 1].work);
     if (err)
         cn_reducer_cancel(reducer);
     return err;
@@ -190,20 +223,47 @@ void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *
     for (uint32_t i = 0; i < reducer->posted; i++) {
         uint64_t begin, end;
 
-        cn_queue_times(reducer->queue, reducer->works[i], &begin, &end);
-        cn_bucket_tuner_add(&reducer->tuner,
-                            cn_trainer_bucket_words(reducer->trainer, i) * sizeof(float),
+        cn_queue_times(reducer->queue, reducer->calls[i].work, &begin, &end);
+        cn_bucket_tuner_add(&reducer->tuner, reducer->calls[i].count * sizeof(float),
                             (double)(end - begin));
     }
+    if (!reducer->posted) // one call by itself
+        cn_bucket_tuner_add(&reducer->tuner,
+                            cn_trainer_gradient_words(reducer->trainer) * sizeof(float),
+                            (double)(times->reduced - times->computed));
     cn_bucket_tuner_add(&reducer->tuner, 1, (double)(times->voted - times->reduced));
 }
 
-size_t cn_reducer_choose(struct cn_reducer *reducer, const struct cn_step_times *times)
+// Of a ring's share of a link: each member sends 2 (n - 1) / n of the bytes.
+static double megabits(const struct cn_reducer *reducer, const struct cn_bucket_costs *costs)
+{
+    return 16.0 * (reducer->size - 1) / reducer->size / costs->byte_us;
+}
+
+static void tell(const struct cn_reducer *reducer, enum cn_tuner_event event,
+                 const struct cn_bucket_choice *choice)
+{
+    const struct cn_bucket_tuner *tuner = &reducer->tuner;
+
+    if (event == CN_TUNER_SHIFTED)
+        cn_log(CN_LOG_INFO, "reduce", "the link changed from %.3g to %.3g Mbit/s: measuring anew",
+               megabits(reducer, &tuner->settled), megabits(reducer, &tuner->now));
+    if (event == CN_TUNER_CHOSE)
+        cn_log(CN_LOG_INFO, "reduce",
+               "the link carries %.3g Mbit/s, a call costs %.3g ms: buckets of %zu KiB, %u in a "
+               "call behind the first",
+               megabits(reducer, &tuner->settled), 1e-3 * tuner->settled.latency_us,
+               choice->bucket >> 10, choice->window);
+}
+
+struct cn_bucket_choice cn_reducer_choose(struct cn_reducer *reducer,
+                                          const struct cn_step_times *times, uint32_t micro)
 {
     size_t total = cn_trainer_gradient_words(reducer->trainer) * sizeof(float);
+    double compute_us = (double)(times->computed - times->begun) / (micro ? micro : 1);
+    struct cn_bucket_choice choice = reducer->choice;
 
-    if (!reducer->measured)
-        return reducer->bucket;
-    return cn_bucket_tuner_step(&reducer->tuner, total, (double)(times->computed - times->begun),
-                                reducer->bucket);
+    if (reducer->measured)
+        tell(reducer, cn_bucket_tuner_step(&reducer->tuner, total, compute_us, &choice), &choice);
+    return choice;
 }

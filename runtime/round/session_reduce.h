@@ -2,8 +2,9 @@
 // runtime/round/session*.c.
 //
 // Gradients are reduced in buckets, in the order in which the backward pass finishes them: a thread
-// of the group's queue reduces one while this one computes the next. All members cut the same
-// buckets; rank 0 says how large they are.
+// of the group's queue reduces one while this one computes the next. The first call of a step takes
+// one bucket, each further one a window of them. All members cut the same buckets; rank 0 says how
+// large they are, and the window.
 #pragma once
 
 #include "runtime/group/bucket_tuner.h"
@@ -28,8 +29,8 @@ enum {
 
 struct cn_trace_row {
     int64_t at[CN_TRACE_TIMES];
-    int64_t buckets;
-    int64_t bucket[CN_TRAINER_BUCKETS][2]; // begin, end
+    int64_t calls;
+    int64_t call[CN_TRAINER_BUCKETS][3]; // begin, end, bytes
 };
 
 struct cn_reducer {
@@ -40,15 +41,22 @@ struct cn_reducer {
     uint32_t members[CN_GROUP_MAX]; // by rank: number in the profile's list
     const struct cn_set *set;       // whose gradients they are; NULL: the whole group
     bool measured;                  // rank 0 chooses the buckets from what calls take
-    size_t bucket;                  // bytes
+    struct cn_bucket_choice choice;
     enum cn_number wire;
     const struct cn_step_plan *shares; // of a step with shards; NULL: all reduce all
     struct cn_bucket_tuner tuner;
 
     // Of this step.
-    uint32_t posted;       // buckets
+    uint32_t told;  // buckets that were taken
+    uint32_t first; // the first of them that is not posted; its gradients begin at data
+    float *data;
+    uint32_t posted;       // calls that bring gradients of this board's
     struct cn_work newest; // number 0: none
-    struct cn_work works[CN_TRAINER_BUCKETS];
+    uint64_t waited_us;    // within the passes
+    struct reducer_call {
+        struct cn_work work;
+        size_t count; // values
+    } calls[CN_TRAINER_BUCKETS];
     cn_err err; // of posting
 
     // For the timeline.
@@ -77,8 +85,12 @@ void cn_reducer_cancel(struct cn_reducer *reducer);
 // After a step: what its calls took.
 void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *times);
 
-// Rank 0's choice for the steps that follow.
-size_t cn_reducer_choose(struct cn_reducer *reducer, const struct cn_step_times *times);
+// Rank 0's choice for the steps that follow one that computed so many micro-batches.
+struct cn_bucket_choice cn_reducer_choose(struct cn_reducer *reducer,
+                                          const struct cn_step_times *times, uint32_t micro);
+
+// What rank 0 chose holds from here on.
+cn_err cn_reducer_use(struct cn_reducer *reducer, const struct cn_bucket_choice *choice);
 
 // Collects what all members did in a step, and writes it where a timeline is wanted.
 cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *times);

@@ -31,7 +31,7 @@ static bool shares_work(const struct cn_parallel *parallel)
 {
     return parallel->train[0] || parallel->measure[0] || parallel->scope != CN_SCOPE_OWN ||
            parallel->lr_scaling != CN_LR_SCALING_NONE || parallel->shard > 1 || parallel->balance ||
-           parallel->replicate;
+           parallel->replicate || parallel->kind != CN_PARALLEL_GIVEN;
 }
 
 // --- facts ---
@@ -75,9 +75,12 @@ static cn_err measure_links(struct cn_session_sets *sets, struct cn_collective *
     cn_err err = bytes ? CN_OK : CN_ENOMEM;
 
     for (uint32_t r = 1; !err && r < sets->view.size; r++) {
-        uint64_t begun_us = cn_platform_now_us(), elapsed_us;
+        uint64_t begun_us, elapsed_us;
 
-        if (own == 0 || own == r)
+        if (own == 0 || own == r) // the first is slow: the connection learns what it may send
+            err = echo(collective, own == 0, r, bytes);
+        begun_us = cn_platform_now_us();
+        if (!err && (own == 0 || own == r))
             err = echo(collective, own == 0, r, bytes);
         elapsed_us = cn_platform_now_us() - begun_us;
         if (own == 0) {
@@ -97,12 +100,13 @@ static bool speaks_of_links(const struct cn_session_sets *sets)
     return false;
 }
 
-static cn_err find_links(struct cn_session_sets *sets, struct cn_collective *collective)
+static cn_err find_links(struct cn_session *session, struct cn_collective *collective)
 {
+    struct cn_session_sets *sets = session->sets;
     int64_t kbps[CN_GROUP_MAX] = {0};
     cn_err err;
 
-    if (!speaks_of_links(sets) || sets->view.size == 1)
+    if ((!speaks_of_links(sets) && !cn_session_is_automatic(session)) || sets->view.size == 1)
         return CN_OK;
     err = measure_links(sets, collective, kbps);
     if (!err)
@@ -336,13 +340,17 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
     const struct cn_parallel *parallel = &session->config.job->parallel;
     uint32_t members = count_ranks(train), wanted = parallel->shard > 1 ? parallel->shard : 1;
     bool leads = session->sets->view.rank == 0;
+    char names[128];
     uint32_t replicas;
 
+    if (session->sets->layout.shards)
+        wanted = session->sets->layout.shards;
+    name_ranks(session, train, names, sizeof(names));
     *shards = wanted < members ? wanted : members;
     replicas = members / *shards;
     if (*shards < wanted && leads)
-        cn_log(CN_LOG_WARN, "sets", "parallel.shard is %u, but %u members train: %u shards", wanted,
-               members, *shards);
+        cn_log(CN_LOG_WARN, "sets", "parallel.shard is %u, but %u members train: %u shards (%s)",
+               wanted, members, *shards, names);
     if (replicas < parallel->replicate && leads)
         cn_log(CN_LOG_WARN, "sets",
                "parallel.replicate is %u, but %u members are %u replicas of %u shards",
@@ -408,6 +416,9 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     if (train == sets->allowed)
         return CN_OK;
     sets->allowed = train;
+    err = cn_session_choose_layout(session, collective, train);
+    if (err)
+        return err;
     train = complete_replicas(session, train, &shards);
     err = meet(session, collective, train);
     if (!err && !shares && shards > 1) // what the trainer will be given back
@@ -485,7 +496,7 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
     if (!err)
         err = gather_facts(session, collective);
     if (!err)
-        err = find_links(session->sets, collective);
+        err = find_links(session, collective);
     session->sets->by_step = goes_by_step(session->sets);
     cn_session_alike(session);
     return err;

@@ -5,6 +5,7 @@
 // step without asking. Private to runtime/round.
 #pragma once
 
+#include "runtime/group/auto_layout.h"
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/session.h"
 
@@ -18,6 +19,8 @@ struct cn_session_sets {
     uint32_t train;                 // the same for who trains; 0: not decided yet in this epoch
     uint32_t allowed;               // who may train: those, and who is left over
     uint32_t round;                 // that it was decided for
+    struct cn_auto_layout layout;   // with "parallel: auto"; else all 0
+    char why[320];                  // it is that, for people
 };
 
 // The bits of all ranks.
@@ -41,6 +44,14 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
 // The step that was placed has been trained; and: all members have one state.
 void cn_session_stepped(struct cn_session *session);
 void cn_session_alike(struct cn_session *session);
+
+// With "parallel: auto" the layout for those that may train, on all members alike; else nothing.
+cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective *collective,
+                                uint32_t train);
+bool cn_session_is_automatic(const struct cn_session *session);
+
+// Micro-batches of a step, of each member that trains, before they are balanced.
+uint32_t cn_session_accumulates(const struct cn_session *session);
 
 // The held-out samples that this board measures: each count-th batch from number first on; none
 // with count 0.

@@ -77,8 +77,13 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
 static cn_err end_exchange(void *context, uint64_t ticket)
 {
     struct cn_session *session = context;
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = CN_OK;
 
-    return ticket ? cn_reducer_wait(session->reducer, (struct cn_work){ticket}) : CN_OK;
+    if (ticket)
+        err = cn_reducer_wait(session->reducer, (struct cn_work){ticket});
+    session->reducer->waited_us += cn_platform_now_us() - begun_us;
+    return err;
 }
 
 // Members that have fewer micro-batches than others take part in the exchange of all.
@@ -256,6 +261,7 @@ void cn_session_fold(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
 
     held->step += session->ahead;
+    held->loss_scale = cn_trainer_loss_scale(session->trainer);
     held->samples += session->since.samples;
     held->train_loss += session->since.train_loss;
     held->cursor += session->since.cursor;
@@ -340,7 +346,7 @@ cn_err cn_session_get_weights(struct cn_session *session, float *to)
 {
     const float *held = session->held.weights;
 
-    if (!has_stage(session, 3))
+    if (cn_trainer_stage(session->trainer) < 3)
         return cn_trainer_get_weights(session->trainer, to);
     if (!held)
         return CN_EINVAL;
@@ -444,6 +450,9 @@ cn_err cn_session_take_share(struct cn_session *session)
         err = set_share(session, shards);
     if (!err)
         err = cn_session_load_trainer(session);
+    if (!err && shards == 1)
+        cn_log(CN_LOG_INFO, "session",
+               "no shards: this board holds the whole of the model's state");
     if (err || shards == 1)
         return err;
     cn_log(CN_LOG_INFO, "session",

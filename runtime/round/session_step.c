@@ -12,11 +12,19 @@
 // samples by (round, step), of shared ones by what the group has drawn.
 static uint64_t first_batch(const struct cn_session *session)
 {
+    const struct cn_settings *settings = session->config.settings;
+    const struct cn_step_plan *plan = &session->plan;
+    uint64_t drawn = session->held.cursor + session->since.cursor;
+    uint64_t members = settings->gpu_count ? settings->gpu_count : 1; // with the same files
+    uint64_t place = settings->gpu_place;
+
     if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
-        return session->held.cursor + session->since.cursor + session->plan.before;
+        return drawn + plan->before;
+    if (cn_session_is_automatic(session)) // steps differ in their number
+        return drawn * members + place * plan->total;
     if (session->config.job->parallel.balance) // room for as many as a board could get
-        return cn_session_steps_before(session) * session->plan.total;
-    return cn_session_steps_before(session) * session->plan.micro;
+        return (cn_session_steps_before(session) * members + place) * plan->total;
+    return (cn_session_steps_before(session) * members + place) * plan->micro;
 }
 
 // The last micro-batch tells the sink, if any, of what is finished.
@@ -93,11 +101,34 @@ static void follow(double *average, double value)
 // What the members tell each other once they hold the reduced gradients: all that the optimizer
 // needs besides, and whether it is to run. Who has the sums of a step knows that every member has
 // its gradients, so either all survivors can apply it or none has. Behind these come the
-// milliseconds for which each rank computed.
-enum vote { SAMPLES, WEIGHT, LOSS, DIVERGED, KNOCKED, ABANDON, STORE, BUCKET, TRACED, COMPUTED };
+// milliseconds for which each rank computed, and then why each may be slow.
+enum vote {
+    SAMPLES,
+    WEIGHT,
+    LOSS,
+    DIVERGED,
+    KNOCKED,
+    ABANDON,
+    STORE,
+    BUCKET,
+    WINDOW,
+    TRACED,
+    COMPUTED
+};
 
-#define VOTES (COMPUTED + CN_GROUP_MAX)
+#define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
 _Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
+
+// Buckets are whole kibibytes, which a float holds exactly up to 16 GiB.
+static void choose_buckets(struct cn_session *session, const struct cn_step_times *times,
+                           float sums[VOTES])
+{
+    struct cn_bucket_choice choice =
+        cn_reducer_choose(session->reducer, times, session->plan.micro);
+
+    sums[BUCKET] = (float)(choice.bucket >> 10);
+    sums[WINDOW] = (float)choice.window;
+}
 
 static cn_err vote(struct cn_session *session, struct cn_collective *collective,
                    struct cn_step_flags *flags, struct cn_step_times *times, float sums[VOTES])
@@ -111,9 +142,10 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
     if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
-        sums[BUCKET] = (float)(cn_reducer_choose(reducer, times) >> 10);
+        choose_buckets(session, times, sums);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
-    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + size);
+    sums[COMPUTED + size + rank] = cn_slow_pack(session->slow);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + 2 * size);
     if (err)
         return err;
     times->voted = cn_platform_now_us();
@@ -156,6 +188,8 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
     local = shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
                    : accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
+    if (shared && session->reducer)
+        times->computed -= session->reducer->waited_us; // as if all of it came last
     if (local && local != CN_EDIVERGED) {
         if (session->reducer)
             cn_reducer_cancel(session->reducer);
@@ -189,6 +223,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     for (uint32_t r = 0; session->reducer && r < session->reducer->size; r++) {
         follow(&split->member_ms[r], (double)sums[COMPUTED + r]);
         slowest = fmax(slowest, (double)sums[COMPUTED + r]);
+        split->slow[r] = cn_slow_unpack(sums[COMPUTED + session->reducer->size + r]);
     }
     rest = 1e-3 * (double)(times->voted - times->computed);
     slowest = fmin(fmax(slowest - own, 0), rest);
@@ -200,12 +235,15 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
 }
 
 // Also after a step that was not applied: the others do.
-static cn_err tune(struct cn_session *session, const struct cn_step_times *times, size_t bucket)
+static cn_err tune(struct cn_session *session, const struct cn_step_times *times,
+                   const float sums[VOTES])
 {
-    if (!session->reducer || !bucket)
+    const struct cn_bucket_choice choice = {(size_t)sums[BUCKET] << 10, (uint32_t)sums[WINDOW]};
+
+    if (!session->reducer || !choice.bucket || !choice.window)
         return CN_OK;
     cn_reducer_measure(session->reducer, times);
-    return cn_session_set_bucket(session, bucket);
+    return cn_reducer_use(session->reducer, &choice);
 }
 
 static cn_err apply(struct cn_session *session, struct cn_collective *collective,
@@ -306,6 +344,6 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
         err = cn_session_trace(session, &times);
     if (err)
         return err;
-    err = tune(session, &times, (size_t)sums[BUCKET] << 10);
+    err = tune(session, &times, sums);
     return err || !(sums[STORE] > 0) ? err : cn_session_store(session, collective);
 }

@@ -74,15 +74,16 @@ static void fill_row(const struct cn_session *session, const struct cn_step_time
     int64_t ahead = reducer ? reducer->ahead_us : 0;
 
     memset(row, 0, sizeof(*row));
-    row->buckets = reducer ? reducer->posted : 0;
+    row->calls = reducer ? reducer->posted : 0;
     for (int i = 0; i < CN_TRACE_TIMES; i++)
         row->at[i] = (int64_t)at[i] + ahead;
-    for (uint32_t i = 0; i < row->buckets; i++) {
+    for (uint32_t i = 0; i < row->calls; i++) {
         uint64_t begin, end;
 
-        cn_queue_times(reducer->queue, reducer->works[i], &begin, &end);
-        row->bucket[i][0] = (int64_t)begin + ahead;
-        row->bucket[i][1] = (int64_t)end + ahead;
+        cn_queue_times(reducer->queue, reducer->calls[i].work, &begin, &end);
+        row->call[i][0] = (int64_t)begin + ahead;
+        row->call[i][1] = (int64_t)end + ahead;
+        row->call[i][2] = (int64_t)(reducer->calls[i].count * sizeof(float));
     }
 }
 
@@ -110,16 +111,16 @@ static void write_row(const struct cn_session *session, uint32_t member,
     }
     span.name = "bucket";
     span.row = CN_TIMELINE_WIRE;
-    if (session->reducer && !row->buckets) {
+    if (session->reducer && !row->calls) {
         span.begin_us = row->at[CN_TRACE_COMPUTED] - ahead;
         span.end_us = row->at[CN_TRACE_REDUCED] - ahead;
         span.bytes = cn_trainer_gradient_words(session->trainer) * sizeof(float);
         cn_timeline_add(timeline, &span);
     }
-    for (uint32_t i = 0; i < row->buckets && i < CN_TRAINER_BUCKETS; i++) {
-        span.begin_us = row->bucket[i][0] - ahead;
-        span.end_us = row->bucket[i][1] - ahead;
-        span.bytes = cn_trainer_bucket_words(session->trainer, i) * sizeof(float);
+    for (uint32_t i = 0; i < row->calls && i < CN_TRAINER_BUCKETS; i++) {
+        span.begin_us = row->call[i][0] - ahead;
+        span.end_us = row->call[i][1] - ahead;
+        span.bytes = (uint64_t)row->call[i][2];
         cn_timeline_add(timeline, &span);
     }
 }

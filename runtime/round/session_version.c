@@ -210,6 +210,7 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
     err = cn_trainer_lend_weights(session->trainer, local);
     if (!err)
         err = measure(session, collective, kept);
+    (void)cn_trainer_lend_weights(session->trainer, NULL);
     free(local);
     return err;
 }

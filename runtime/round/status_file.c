@@ -74,16 +74,20 @@ static void add_job(cJSON *json, const struct cn_status_file *status)
     add_count(json, "rounds", status->job->rounds);
 }
 
-// Whom the group waits for, and why.
+// Who is slow, and why.
 static void add_slowest(cJSON *group, const struct cn_settings *settings,
                         const struct cn_progress *progress)
 {
-    char text[160];
+    char text[200], why[80];
 
     if (progress->slowest >= settings->group.member_count)
         return;
-    snprintf(text, sizeof(text), "computes %.3g ms a step, the others %.3g ms",
-             progress->slowest_ms, progress->usual_ms);
+    cn_slow_text(progress->slowest_why, why, sizeof(why));
+    snprintf(text, sizeof(text),
+             "takes %.3g ms for a micro-batch, the others %.3g ms, and trains %u of %u in a step: "
+             "%s",
+             progress->slowest_ms, progress->usual_ms, progress->slowest_micro,
+             progress->total_micro, why);
     cJSON_AddStringToObject(group, "slowest", settings->group.members[progress->slowest].name);
     cJSON_AddStringToObject(group, "slowest_why", text);
 }
@@ -106,6 +110,8 @@ static void add_group(cJSON *json, const struct cn_status_file *status)
     add_count(group, "size", progress->size);
     if (progress->train[0])
         cJSON_AddStringToObject(group, "train", progress->train);
+    if (progress->layout[0])
+        cJSON_AddStringToObject(group, "auto", progress->layout);
     if (status->leader[0])
         cJSON_AddStringToObject(group, "leader", status->leader);
     if (progress->size > 1 && progress->backend) {

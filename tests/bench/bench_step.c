@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "ports/cpu/compute_cpu.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/port/platform.h"
 
@@ -32,27 +33,6 @@ static int by_value(const void *a, const void *b)
     double left = *(const double *)a, right = *(const double *)b;
 
     return left < right ? -1 : left > right;
-}
-
-static uint8_t *read_file(const char *path, size_t *size)
-{
-    FILE *stream = fopen(path, "rb");
-    uint8_t *data = NULL;
-    long end;
-
-    if (!stream)
-        return NULL;
-    if (!fseek(stream, 0, SEEK_END) && (end = ftell(stream)) > 0) {
-        *size = (size_t)end;
-        rewind(stream);
-        data = malloc(*size);
-        if (data && fread(data, 1, *size, stream) != *size) {
-            free(data);
-            data = NULL;
-        }
-    }
-    fclose(stream);
-    return data;
 }
 
 // Inputs in [-1, 1) and labels in turn: what they are does not change the time.
@@ -112,9 +92,9 @@ int main(int argument_count, char **arguments)
     struct cn_trainer *trainer;
     struct cn_onnx *onnx;
     struct cn_diag diag;
-    size_t size = 0, count;
+    struct cn_onnx_file file;
     double first_us = 0;
-    uint8_t *file;
+    size_t count;
 
     if (argument_count < 4) {
         fprintf(stderr, "usage: %s MODEL.onnx BATCH THREADS [SECONDS]\n", arguments[0]);
@@ -125,8 +105,8 @@ int main(int argument_count, char **arguments)
     config.threads = (uint32_t)strtoul(arguments[3], NULL, 10);
     if (argument_count > 5 && !strcmp(arguments[5], "mse"))
         config.loss = CN_LOSS_MSE;
-    file = read_file(arguments[1], &size);
-    if (!file || cn_onnx_open(file, size, &diag, &onnx) ||
+    if (cn_onnx_file_open(arguments[1], &diag, &file) ||
+        cn_onnx_open(file.data, file.size, &diag, &onnx) ||
         cn_trainer_open(onnx, &config, &diag, &trainer)) {
         fprintf(stderr, "%s: %s\n", arguments[1], cn_diag_first(&diag));
         return 1;
@@ -147,6 +127,6 @@ int main(int argument_count, char **arguments)
     cn_trainer_close(trainer);
     cn_onnx_close(onnx);
     cn_batch_deinit(&batch);
-    free(file);
+    cn_onnx_file_close(&file);
     return 0;
 }

@@ -1,4 +1,6 @@
-// collective_group.h - a group of ranks as threads of a test, over every collective of this build.
+// collective_group.h - a group of ranks as threads of a test, over every collective of this build:
+// encrypted pairs, or with CAIRN_COLLECTIVE=nccl in the environment what a group takes when NCCL is
+// there, which is a fake library here; and solo for one rank.
 #pragma once
 
 #include <setjmp.h>
@@ -35,6 +37,9 @@ struct fixture {
     struct rank ranks[RANKS_MAX];
     uint32_t size;
 };
+
+// What all of a group use besides the whole: set before group_run.
+void group_use_sets(struct fixture *fixture, const struct cn_set *sets, uint32_t count);
 
 void group_set_up(struct fixture *fixture, uint32_t size);
 void group_tear_down(struct fixture *fixture);

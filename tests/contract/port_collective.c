@@ -1,5 +1,6 @@
 // The contract of runtime/port/collective.h: who is lost, silent, unwelcome or in disagreement. The
 // ranks are threads, or processes where one is killed.
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +183,72 @@ static void open_ends_when_it_is_canceled(void **state)
     group_tear_down(&fixture);
 }
 
+static void *write_soon(void *context)
+{
+    usleep(SETTLE_MS * 1000);
+    (void)eventfd_write(*(int *)context, 1);
+    return NULL;
+}
+
+// Rank 1 gives up while all wait for rank 2, whom nobody plays.
+static void a_rank_that_is_gone_ends_the_open_of_the_others(void **state)
+{
+    struct fixture fixture;
+    pthread_t thread;
+    int gone = eventfd(0, EFD_CLOEXEC);
+
+    (void)state;
+    group_set_up(&fixture, 3);
+    fixture.size = 2;
+    fixture.ranks[1].config.cancel_fd = gone;
+    pthread_create(&thread, NULL, write_soon, &gone);
+    group_run(&fixture, do_nothing);
+    pthread_join(thread, NULL);
+    assert_int_equal(fixture.ranks[1].err, CN_ECANCELED);
+    assert_int_equal(fixture.ranks[0].err, CN_EPEER);
+    assert_true(fixture.ranks[0].took_ms < fixture.ranks[0].config.open_timeout_ms);
+    close(gone);
+    fixture.size = 3;
+    group_tear_down(&fixture);
+}
+
+// Takes one connection and ends, as a process that is killed.
+static void *listen_once(void *context)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7400)};
+    char host[16] = "";
+    int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1, taken;
+
+    (void)sscanf(context, "%15[^:]", host);
+    inet_pton(AF_INET, host, &address.sin_addr);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+        listen(listener, 1) == 0) {
+        taken = accept(listener, NULL, NULL);
+        close(listener);
+        close(taken);
+    }
+    return NULL;
+}
+
+static void a_rank_that_dies_before_it_is_connected_ends_the_open(void **state)
+{
+    struct fixture fixture;
+    struct rank *rank = &fixture.ranks[1];
+    pthread_t thread;
+
+    (void)state;
+    group_set_up(&fixture, 2);
+    rank->body = do_nothing;
+    pthread_create(&thread, NULL, listen_once, rank->members[0].address);
+    group_run_rank(rank);
+    pthread_join(thread, NULL);
+    assert_int_equal(rank->err, CN_EPEER);
+    assert_int_equal(rank->lost, 0);
+    assert_true(rank->took_ms < rank->config.open_timeout_ms);
+    group_tear_down(&fixture);
+}
+
 static void *cancel_soon(void *context)
 {
     usleep(200000);
@@ -241,6 +308,8 @@ int main(void)
         cmocka_unit_test(a_rank_of_an_older_epoch_is_refused),
         cmocka_unit_test(a_missing_rank_ends_open_at_its_time),
         cmocka_unit_test(open_ends_when_it_is_canceled),
+        cmocka_unit_test(a_rank_that_is_gone_ends_the_open_of_the_others),
+        cmocka_unit_test(a_rank_that_dies_before_it_is_connected_ends_the_open),
         cmocka_unit_test(cancel_ends_a_running_call),
         cmocka_unit_test(different_calls_end_in_an_error),
     };

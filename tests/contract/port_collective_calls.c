@@ -118,14 +118,14 @@ static cn_err check_reductions(struct rank *rank, const struct cn_set *set, enum
         place++;
     for (size_t i = 0; i < count; i++)
         store(type, call.data, i, (double)sample(rank->config.view.rank, i));
-    err = group_ops->run(rank->collective, &call);
+    err = rank->collective->ops->run(rank->collective, &call);
     if (!err)
         err = compare(&call, set, 0, count);
     for (size_t i = 0; i < count; i++)
         store(type, call.data, i, (double)sample(rank->config.view.rank, i));
     call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
     if (!err)
-        err = group_ops->run(rank->collective, &call);
+        err = rank->collective->ops->run(rank->collective, &call);
     own = share_of(count, set->size, place, &first);
     if (!err)
         err = compare(&call, set, first, own);
@@ -134,7 +134,7 @@ static cn_err check_reductions(struct rank *rank, const struct cn_set *set, enum
             store(type, call.data, i, 77); // all-gather has to bring them
     call.kind = CN_COLLECTIVE_ALL_GATHER;
     if (!err)
-        err = group_ops->run(rank->collective, &call);
+        err = rank->collective->ops->run(rank->collective, &call);
     return err ? err : compare(&call, set, 0, count);
 }
 
@@ -164,15 +164,13 @@ static void reduce_whole_group(struct rank *rank)
 
 static void reductions_agree_with_the_serial_result(void **state)
 {
-    const uint32_t sizes[] = {1, 2, 3, 4, 5, 8};
-
     (void)state;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (uint32_t size = 1; size <= RANKS_MAX; size++) {
         struct fixture fixture;
 
-        group_set_up(&fixture, sizes[i]);
+        group_set_up(&fixture, size);
         group_run(&fixture, reduce_whole_group);
-        for (uint32_t r = 0; r < sizes[i]; r++)
+        for (uint32_t r = 0; r < size; r++)
             assert_int_equal(fixture.ranks[r].err, CN_OK);
         group_tear_down(&fixture);
     }
@@ -280,6 +278,7 @@ static void add_narrow(struct rank *rank)
     static const float wanted[] = {0, 256, 256, 258, 260, 260}; // 256 + ranks - 1, to 8 bits
     static const size_t counts[] = {2049, 4099, COUNT_MAX};
     uint32_t self = rank->config.view.rank, size = rank->config.view.size;
+    bool narrows = strcmp(rank->collective->ops->name, "nccl") != 0;
 
     for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]) && !rank->err; k++) {
         const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
@@ -289,9 +288,9 @@ static void add_narrow(struct rank *rank)
 
         for (size_t i = 0; i < counts[k]; i++)
             rank->data[i] = i % size == self ? 256 : 1; // also at the owner of a share
-        rank->err = group_ops->run(rank->collective, &call);
+        rank->err = rank->collective->ops->run(rank->collective, &call);
         for (size_t i = 0; i < counts[k] && !rank->err; i++)
-            if (rank->data[i] != wanted[size])
+            if (rank->data[i] != wanted[size] && (narrows || rank->data[i] != (float)(255 + size)))
                 rank->err = CN_EDIGEST;
     }
 }
@@ -323,9 +322,9 @@ static void pass_messages(struct rank *rank)
                                          .count = 100000};
 
     memset(out, (int)self + 1, 100000);
-    rank->err = group_ops->run(rank->collective, self % 2 ? &receive : &send);
+    rank->err = rank->collective->ops->run(rank->collective, self % 2 ? &receive : &send);
     if (!rank->err)
-        rank->err = group_ops->run(rank->collective, self % 2 ? &send : &receive);
+        rank->err = rank->collective->ops->run(rank->collective, self % 2 ? &send : &receive);
     for (size_t i = 0; i < 100000 && !rank->err; i++)
         if (in[i] != (self + size - 1) % size + 1)
             rank->err = CN_EDIGEST;
@@ -373,6 +372,7 @@ static void sets_may_overlap(void **state)
 
     (void)state;
     group_set_up(&fixture, 5);
+    group_use_sets(&fixture, overlapping, sizeof(overlapping) / sizeof(overlapping[0]));
     group_run(&fixture, reduce_on_sets);
     for (uint32_t r = 0; r < 5; r++)
         assert_int_equal(fixture.ranks[r].err, CN_OK);
@@ -397,7 +397,7 @@ static void disagree(struct rank *rank)
     if (rank->config.view.rank == 1 && rank->count == 2)
         call.kind = CN_COLLECTIVE_BARRIER;
     rank->data[0] = 3;
-    rank->err = group_ops->run(rank->collective, &call);
+    rank->err = rank->collective->ops->run(rank->collective, &call);
 }
 
 static void a_call_that_differs_is_an_error_at_once(void **state)
@@ -429,14 +429,14 @@ static void call_on_bad_sets(struct rank *rank)
     const struct cn_set unordered = {.id = 3, .size = 2, .ranks = {1, 0}};
     struct cn_collective_call call = {.kind = CN_COLLECTIVE_BARRIER, .set = &without};
 
-    rank->count = group_ops->run(rank->collective, &call) == CN_EINVAL;
+    rank->count = rank->collective->ops->run(rank->collective, &call) == CN_EINVAL;
     call.set = &beyond;
-    rank->count += group_ops->run(rank->collective, &call) == CN_EINVAL;
+    rank->count += rank->collective->ops->run(rank->collective, &call) == CN_EINVAL;
     call.set = &unordered;
-    rank->count += group_ops->run(rank->collective, &call) == CN_EINVAL;
+    rank->count += rank->collective->ops->run(rank->collective, &call) == CN_EINVAL;
     call = (struct cn_collective_call){
         .kind = CN_COLLECTIVE_SEND, .peer = rank->config.view.rank, .data = rank->data, .count = 1};
-    rank->count += group_ops->run(rank->collective, &call) == CN_EINVAL;
+    rank->count += rank->collective->ops->run(rank->collective, &call) == CN_EINVAL;
     rank->err = cn_barrier(rank->collective); // nothing has happened to the collective
 }
 

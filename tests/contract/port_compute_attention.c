@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -115,10 +116,10 @@ static void check(struct layer *layer, const char *name)
     free(shares);
     scene_call(&layer->scene, &forward, (const int[]){layer->q, layer->k, layer->v, layer->mask}, 4,
                (const int[]){layer->y, layer->saved}, 2);
-    scene_call(&layer->scene, &backward,
-               (const int[]){layer->dy, layer->q, layer->k, layer->v, layer->y, layer->saved,
-                             layer->mask},
-               7, (const int[]){layer->dq, layer->dk, layer->dv}, 3);
+    scene_call(
+        &layer->scene, &backward,
+        (const int[]){layer->dy, layer->q, layer->k, layer->v, layer->y, layer->saved, layer->mask},
+        7, (const int[]){layer->dq, layer->dk, layer->dv}, 3);
     scene_check(&layer->scene, name);
     scene_deinit(&layer->scene);
 }
@@ -160,22 +161,33 @@ static void check_packed(size_t heads, size_t rows, size_t width, bool causal, u
     check(&layer, name);
 }
 
+// Where each thread of a GPU is a turn on the host, only what its blocks of 32 rows need.
+static bool is_emulated(void)
+{
+    const char *port = getenv("CAIRN_COMPUTE");
+
+    return port && strcmp(port, "cuda_host") == 0;
+}
+
 static void heads_side_by_side_agree_with_the_formulas(void **state)
 {
     (void)state;
     for (int causal = 0; causal < 2; causal++) {
         check_packed(1, 1, 1, causal, 1);
-        check_packed(3, 5, 4, causal, 5);
-        check_packed(2, 37, 16, causal, 3);
-        check_packed(1, 33, 70, causal, 2);
+        check_packed(3, 5, 4, causal, is_emulated() ? 2 : 5);
+        if (!is_emulated())
+            check_packed(2, 37, 16, causal, 2);
+        check_packed(1, 33, 70, causal, 1);
     }
 }
 
 static void more_rows_than_a_block_holds_agree_with_the_formulas(void **state)
 {
     (void)state;
-    check_packed(1, 155, 8, false, 2);
-    check_packed(2, 130, 32, true, 1);
+    if (is_emulated())
+        return;
+    check_packed(1, 150, 3, false, 1);
+    check_packed(1, 60, 17, true, 1);
 }
 
 static int add_heads(struct layer *layer, const struct cn_heads *heads, size_t rows, bool compared)
@@ -201,7 +213,7 @@ static void masked_heads_one_after_the_other_agree_with_the_formulas(void **stat
                                 .v = {1, 50 * 12, 12},
                                 .y = {0, 7 * 11, 11},
                                 .scale = 0.7f};
-    scene_init(&layer.scene, 4);
+    scene_init(&layer.scene, is_emulated() ? 1 : 4);
     layer.q = add_heads(&layer, &op->q, op->q_rows, false);
     layer.k = add_heads(&layer, &op->k, op->k_rows, false);
     layer.v = add_heads(&layer, &op->v, op->k_rows, false);

@@ -167,20 +167,53 @@ static void every_failure_of_the_driver_is_reported_and_leaves_nothing(void **st
 
 static void all_ways_to_run_a_program_give_one_result(void **state)
 {
-    static const struct cuda_host_settings ways[] = {{.no_capture = true},
-                                                     {.unified = true},
-                                                     {.unified = true, .managed = true},
-                                                     {.block = 256}};
+    static const struct cuda_host_settings ways[] = {
+        {.no_capture = true}, {.unified = true}, {.unified = true, .managed = true},
+        {.block = 256},       {.late = true},    {.unified = true, .late = true}};
     float wanted[COUNT * OUT] = {0}, weights[COUNT * OUT] = {0};
 
     (void)state;
     assert_int_equal(run_once(4, 4, wanted), CN_OK);
     assert_true(cuda_host_counts.graph_launches == 2);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         cuda_host_settings = ways[i];
         assert_int_equal(run_once(4, 4, weights), CN_OK);
         assert_memory_equal(weights, wanted, sizeof(wanted));
     }
+}
+
+// A batch that is filled while the GPU still works on the one before: what it computed is that of
+// waiting for each.
+static void a_batch_is_filled_beside_the_work_on_the_one_before(void **state)
+{
+    float weights[2][COUNT * OUT];
+
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct cn_hyper hyper = {.samples = 4, .gradient_scale = 1, .learning_rate = 0.5f};
+        struct cn_compute_result result;
+        struct scene scene = {0};
+        void *host;
+
+        cuda_host_settings = (struct cuda_host_settings){.late = late};
+        cuda_host_counts = (struct cuda_host_counts){0};
+        assert_int_equal(open_scene(&scene, 4), CN_OK);
+        assert_int_equal(write(&scene, CN_ARENA_WEIGHTS, COUNT * OUT, 0.5f), CN_OK);
+        for (int batch = 0; batch < 5; batch++) {
+            hyper.first = batch == 0;
+            assert_int_equal(write(&scene, CN_ARENA_BATCH, 4 * COUNT, 0.25f * (float)batch), CN_OK);
+            assert_int_equal(ops->run(scene.device, scene.train, &hyper), CN_OK);
+        }
+        if (late) // the last batches are still to be worked on, and no batch waited for the work
+            assert_true(cuda_host_counts.launches_done < cuda_host_counts.graph_launches);
+        assert_int_equal(ops->run(scene.device, scene.apply, &hyper), CN_OK);
+        assert_int_equal(ops->wait(scene.device, &result), CN_OK);
+        assert_int_equal(ops->map(scene.device, CN_ARENA_WEIGHTS, &host), CN_OK);
+        memcpy(weights[late], host, sizeof(weights[late]));
+        assert_int_equal(ops->unmap(scene.device, CN_ARENA_WEIGHTS), CN_OK);
+        close_scene(&scene);
+    }
+    assert_memory_equal(weights[0], weights[1], sizeof(weights[0]));
 }
 
 static void samples_that_a_batch_lacks_do_not_count(void **state)
@@ -215,6 +248,7 @@ int main(void)
         cmocka_unit_test_setup(every_failure_of_the_driver_is_reported_and_leaves_nothing,
                                start_anew),
         cmocka_unit_test_setup(all_ways_to_run_a_program_give_one_result, start_anew),
+        cmocka_unit_test_setup(a_batch_is_filled_beside_the_work_on_the_one_before, start_anew),
         cmocka_unit_test_setup(samples_that_a_batch_lacks_do_not_count, start_anew),
         cmocka_unit_test_setup(a_batch_is_not_copied_back_and_shared_memory_not_at_all, start_anew),
     };

@@ -121,6 +121,59 @@ static void a_step_that_overflows_float16_is_dropped_and_the_next_ones_count(voi
     assert_true(rounded.last < 0.5 * rounded.first);
 }
 
+// Everything that a checkpoint keeps goes from one trainer to another.
+static void move_state(struct cn_trainer *from, struct cn_trainer *to)
+{
+    static float row[WEIGHTS_MAX];
+
+    assert_int_equal(cn_trainer_get_weights(from, row), CN_OK);
+    assert_int_equal(cn_trainer_set_weights(to, row), CN_OK);
+    assert_int_equal(cn_trainer_get_optimizer(from, row), CN_OK);
+    assert_int_equal(cn_trainer_set_optimizer(to, row), CN_OK);
+    cn_trainer_set_loss_scale(to, cn_trainer_loss_scale(from));
+}
+
+static void float16_that_is_stopped_at_any_step_goes_on_to_the_bit(void **state)
+{
+    static float inputs[SAMPLES * WORDS], weights[STEPS][WEIGHTS_MAX], row[WEIGHTS_MAX];
+    int32_t labels[SAMPLES] = {0, 1, 2, 0};
+    const struct cn_batch batch = {.inputs = inputs, .labels = labels, .count = SAMPLES};
+    struct cn_trainer *whole, *parts[2];
+    struct cn_onnx *onnx[3];
+    struct run run = {0};
+
+    (void)state;
+    for (int i = 0; i < SAMPLES * WORDS; i++)
+        inputs[i] = sinf((float)i * 0.37f) * 3;
+    assert_int_equal(open_trainer(&cn_compute_cuda_host, CN_PRECISION_FLOAT16, &onnx[0], &whole),
+                     CN_OK);
+    run.total = cn_trainer_layout(whole)->total;
+    for (int step = 0; step < STEPS; step++) {
+        one_step(whole, &batch, &run);
+        assert_int_equal(cn_trainer_get_weights(whole, weights[step]), CN_OK);
+    }
+    assert_true(run.dropped >= 1);
+    assert_true(cn_trainer_loss_scale(whole).factor < 65536);
+    cn_trainer_close(whole);
+    cn_onnx_close(onnx[0]);
+    assert_int_equal(open_trainer(&cn_compute_cuda_host, CN_PRECISION_FLOAT16, &onnx[1], &parts[0]),
+                     CN_OK);
+    for (int step = 0; step < STEPS; step++) { // a new trainer for each step
+        one_step(parts[0], &batch, &run);
+        assert_int_equal(cn_trainer_get_weights(parts[0], row), CN_OK);
+        assert_memory_equal(row, weights[step], run.total * sizeof(float));
+        assert_int_equal(
+            open_trainer(&cn_compute_cuda_host, CN_PRECISION_FLOAT16, &onnx[2], &parts[1]), CN_OK);
+        move_state(parts[0], parts[1]);
+        cn_trainer_close(parts[0]);
+        cn_onnx_close(onnx[1]);
+        parts[0] = parts[1];
+        onnx[1] = onnx[2];
+    }
+    cn_trainer_close(parts[0]);
+    cn_onnx_close(onnx[1]);
+}
+
 static void a_device_that_cannot_round_says_so(void **state)
 {
     struct cn_trainer *trainer = NULL;
@@ -138,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounded_factors_learn_the_same_and_are_not_the_same),
         cmocka_unit_test(a_step_that_overflows_float16_is_dropped_and_the_next_ones_count),
+        cmocka_unit_test(float16_that_is_stopped_at_any_step_goes_on_to_the_bit),
         cmocka_unit_test(a_device_that_cannot_round_says_so),
     };
 

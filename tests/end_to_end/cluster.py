@@ -48,7 +48,6 @@ JOB = {
     "network": "",
     "group": "",  # more keys of it: ", lan: trusted"
     "host": "127.0.0.1",  # of all processes; not for links
-    "names": False,  # in a Lan: boards know each other by host names
     "link": None,  # values of tests/support/relay.c for a link between each board and the gateway
 }
 
@@ -230,16 +229,13 @@ class Cluster:
             return ""
         listed = ", ".join(f'{m}: "{self.host_of(m)}:{self.board_ports[m]}"' for m in members)
         return (
-            f'group: {{listen: "{self.listen_of(board)}:{self.board_ports[board]}", members: {{{listed}}}, '
+            f'group: {{listen: "{self.host_of(board)}:{self.board_ports[board]}", members: {{{listed}}}, '
             f'form: {self.job["form"]}, rejoin: {self.job["rejoin"]}, timeout: {self.job["timeout"]}'
             f'{self.job["group"]}}}'
         )
 
     def host_of(self, _name):
         return self.job["host"]
-
-    def listen_of(self, name):
-        return self.host_of(name)
 
     def enter(self, _name):
         """What comes before the command of a process."""

@@ -11,7 +11,6 @@ Needs the right to make namespaces; main() returns 77, which ctest reads as skip
 
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -49,10 +48,7 @@ class Lan(Cluster):
         return f"p{self.names.index(name)}"
 
     def host_of(self, name):
-        return f"{name}.lan" if self.job["names"] and name != "gateway" else self.hosts[name]
-
-    def listen_of(self, name):
-        return "0.0.0.0" if self.job["names"] else self.hosts[name]
+        return self.hosts[name]
 
     def enter(self, name):
         return ["ip", "netns", "exec", self.space(name)]
@@ -85,28 +81,10 @@ class Lan(Cluster):
             ip("-n", space, "address", "add", f"{self.hosts[name]}/24", "dev", "lan")
             ip("-n", space, "link", "set", "lan", "up")
             ip("-n", space, "link", "set", "lo", "up")
-        if self.job["names"]:
-            self.write_hosts()
 
     def unwire(self):
         for name in [*self.names, "switch"]:
             subprocess.run(["ip", "netns", "del", self.space(name)], capture_output=True, check=False)
-            shutil.rmtree(f"/etc/netns/{self.space(name)}", ignore_errors=True)
-
-    def write_hosts(self):
-        """What "ip netns exec" lays over /etc/hosts, written in place: programs that run see it, too."""
-        for space in map(self.space, self.names):
-            os.makedirs(f"/etc/netns/{space}", exist_ok=True)
-            with open(f"/etc/netns/{space}/hosts", "w") as file:
-                file.writelines(f"{address} {name}.lan\n" for name, address in self.hosts.items())
-
-    def readdress(self, name, address):
-        """Another address for a board, and its name."""
-        space = self.space(name)
-        ip("-n", space, "address", "del", f"{self.hosts[name]}/24", "dev", "lan")
-        ip("-n", space, "address", "add", f"{address}/24", "dev", "lan")
-        self.hosts[name] = address
-        self.write_hosts()
 
     def cut(self, name):
         """The board still believes that it has a link: nothing it sends arrives, nothing comes."""

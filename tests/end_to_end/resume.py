@@ -1,6 +1,6 @@
 """Training alone that is stopped at some step goes on bit for bit, with every optimizer and schedule.
 
-    resume.py BIN
+    resume.py BIN [CASE...]         a case by its number; "float16" needs a GPU, an emulated one will do
 """
 
 import csv
@@ -14,24 +14,29 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 DIGITS = os.path.join(SOURCE, "tests", "data", "digits")
 PROFILE = """schema: cairn/site/v1
 state: %s
-device: cpu
+device: {device}
 data: {{d: {{inputs: %s/board-1-images.npy, labels: %s/board-1-labels.npy}}}}
 job:
   name: d
-  model: %s/digits-cnn.onnx
+  model: %s/{model}.onnx
   loss: {{kind: cross_entropy, smoothing: {smoothing}}}
   data: {{set: d, scale: 0.0625, held_out: 20 %%, {data}}}
   train: {{batch: 16, local_steps: 5, {train}}}
   rounds: {{count: 4}}
 """
-CASES = [
-    dict(train="learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 0.001", data="crop: 1", smoothing=0),
-    dict(train="learning_rate: 0.01, optimizer: adam, clip: 0.5, schedule: {kind: step, every: 6, factor: 0.5}",
+CASES = {
+    "1": dict(train="learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 0.001", data="crop: 1", smoothing=0),
+    "2": dict(train="learning_rate: 0.01, optimizer: adam, clip: 0.5, schedule: {kind: step, every: 6, factor: 0.5}",
          data="noise: 0.1", smoothing=0.1),
-    dict(train="learning_rate: 0.01, optimizer: adamw, keep_optimizer: true, proximal: 0.1, weight_decay: 0.01, "
+    "3": dict(train="learning_rate: 0.01, optimizer: adamw, keep_optimizer: true, proximal: 0.1, weight_decay: 0.01, "
                "schedule: {kind: cosine, warm_up: 3, factor: 0.1}, freeze: ['*bias']",
          data="flip: true, normalize: channel", smoothing=0),
-]
+    # Dropout and statistics of the batch.
+    "4": dict(train="learning_rate: 0.05, nesterov: true, schedule: {kind: step, every: 3, factor: 0.5, warm_up: 2}",
+              data="flip: true", smoothing=0, model="digits-norm"),
+    "float16": dict(train="learning_rate: 0.02, keep_optimizer: true", data="noise: 0.1", smoothing=0,
+                    model="digits-norm", device="cuda\ncompute: {precision: float16}"),
+}
 
 
 def train(node, directory, *options):
@@ -53,7 +58,7 @@ def losses(directory, name):
 def one(node, directory, case):
     for state in ("whole", "parts"):
         with open(os.path.join(directory, "site.yaml"), "w") as file:
-            file.write(PROFILE.format(**case) % (state, DIGITS, DIGITS, DIGITS))
+            file.write(PROFILE.format(**{"model": "digits-cnn", "device": "cpu", **case}) % (state, DIGITS, DIGITS, DIGITS))
         if state == "whole":
             train(node, directory, "--trace", "whole.csv", "--save", "whole.safetensors")
             continue
@@ -66,19 +71,21 @@ def one(node, directory, case):
     assert len(parts) == 20
 
 
-def files(node, directory):
+def files(node, directory, case):
     train(node, directory, "--save", "model.onnx", "--ops", "ops.json", "--order", "sequential", "--seed", "7")
     assert len(json.loads(read(directory, "ops.json"))["traceEvents"]) > 5
-    assert len(read(directory, "model.onnx")) == os.path.getsize(os.path.join(DIGITS, "digits-cnn.onnx"))
+    assert len(read(directory, "model.onnx")) == os.path.getsize(
+        os.path.join(DIGITS, f"{case.get('model', 'digits-cnn')}.onnx"))
 
 
 def main():
     node = os.path.join(os.path.abspath(sys.argv[1]), "cairn-node")
-    for case in CASES:
+    names = sys.argv[2:] or [name for name in CASES if name != "float16"]
+    for case in (CASES[name] for name in names):
         with tempfile.TemporaryDirectory(prefix="cairn-test-") as directory:
             one(node, directory, case)
-            files(node, directory)
-    print("%d jobs went on bit for bit" % len(CASES))
+            files(node, directory, case)
+    print("%d jobs went on bit for bit" % len(names))
 
 
 if __name__ == "__main__":

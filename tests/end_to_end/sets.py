@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 
+import wide_model
 from cluster import DIGITS, Cluster, read_npy, write_npy
 
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
@@ -207,8 +208,11 @@ SHARDED = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "
            "learning_rate": 0.005, "momentum": "0.9, optimizer: adam, weight_decay: 0.01, clip: 1"}
 
 
-def digest_of(build, groups, disturb=None, **settings):
+def digest_of(build, groups, disturb=None, layers=0, **settings):
     with Cluster(build, groups, **settings) as cluster:
+        if layers:
+            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[128] * layers, 10)
+            cluster.set_model("deep.onnx")
         cluster.start_all()
         if disturb:
             disturb(cluster)
@@ -230,40 +234,51 @@ def shards_hold_a_part_of_the_optimizer_and_change_no_bit(build):
         whole, _ = digest_of(build, TWO, **settings)
         shared, log = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
         assert shared == whole, f"{more}: digest {shared}, without shards {whole}"
-        assert state_bytes(log) == 2 * 4 * 38282 // 2, state_bytes(log)  # Adam has two floats a value
+        assert 0 <= state_bytes(log) - 2 * 4 * 38282 // 2 < 100, state_bytes(log)  # Adam has two floats a value
+
+
+def same_bits_in_every_stage(build, layers=0, **settings):
+    whole, _ = digest_of(build, TWO, layers=layers, **settings)
+    planned = []
+    for stage in (1, 2, 3):
+        extra = f"parallel: {{shard: 2, stage: {stage}}}"
+        shared, log = digest_of(build, TWO, layers=layers, **settings, extra=extra)
+        assert f"state, stage {stage}, " in log, f"stage {stage} was not taken"
+        assert shared == whole, f"stage {stage}: digest {shared}, without shards {whole}"
+        planned.append(int(re.findall(r"shard 1 of 2: .* (\d+) bytes in all", log)[-1]))
+    return planned
 
 
 @scenario
 def shards_without_clipping_change_no_bit(build):
-    settings = {**SHARDED, "momentum": "0.9"}
-    whole, _ = digest_of(build, TWO, **settings)
-    shared, _ = digest_of(build, TWO, **settings, extra="parallel: {shard: 2}")
-    assert shared == whole, f"digest {shared}, without shards {whole}"
-
-
-def planned_bytes(log):
-    return int(re.findall(r"shard 1 of \d: .* (\d+) bytes in all", log)[-1])
+    settings = {**SHARDED, "rounds": 3, "momentum": "0.9"}
+    first, second, third = same_bits_in_every_stage(build, layers=8, **settings)
+    assert first > second > third, f"stages plan {first}, {second}, {third} bytes"
 
 
 @scenario
 def every_stage_of_shards_changes_no_bit(build):
-    settings = {**SHARDED, "rounds": 3}
-    for more in ("", ", clip: 1", ", keep_optimizer: true"):
-        settings["momentum"] = "0.9, optimizer: adam, weight_decay: 0.01" + more
-        whole, _ = digest_of(build, TWO, **settings)
-        planned = []
-        for stage in (1, 2, 3):
-            extra = f"parallel: {{shard: 2, stage: {stage}}}"
-            shared, log = digest_of(build, TWO, **settings, extra=extra)
-            assert f"stage {stage}, " in log, f"stage {stage} was not taken"
-            assert shared == whole, f"{extra}{more}: digest {shared}, without shards {whole}"
-            planned.append(planned_bytes(log))
-        assert planned[0] > planned[1] > planned[2], planned
+    for more in ("", ", keep_optimizer: true", ", freeze: '*bias'", ", proximal: 0.01"):
+        same_bits_in_every_stage(build, **{**SHARDED, "momentum": SHARDED["momentum"] + more})
+    same_bits_in_every_stage(build, **SHARDED, group=", wire: bfloat16")
 
 
 @scenario
-def the_owner_of_a_shard_dies_and_no_state_is_lost(build):
-    settings = {**SHARDED, "rounds": 2, "local_steps": 1500, "extra": "parallel: {shard: 2}"}
+def shards_of_gradients_add_up_micro_batches(build):
+    settings = {**SHARDED, "batch": "16, accumulate: 3", "momentum": "0.9", "learning_rate": 0.05}
+    found = []
+    for extra in ("", "parallel: {shard: 2, stage: 2}", "parallel: {shard: 2, stage: 3}"):
+        with Cluster(build, TWO, **settings, extra=extra) as cluster:
+            cluster.start_all()
+            finish(cluster, 0.5)
+            found.append(losses(cluster))
+    assert found[1] == found[2] and len(found[0]) == len(found[1]), found
+    for whole, shared in zip(found[0], found[1]):
+        assert abs(whole - shared) < 2e-3 * whole, found
+
+
+def the_owner_dies(build, stage, steps):
+    settings = {**SHARDED, "rounds": 2, "local_steps": steps, "extra": f"parallel: {{shard: 2, stage: {stage}}}"}
     wanted, _ = digest_of(build, TWO, **settings)
 
     def disturb(cluster):
@@ -279,16 +294,28 @@ def the_owner_of_a_shard_dies_and_no_state_is_lost(build):
 
 
 @scenario
+def the_owner_of_a_shard_dies_and_no_state_is_lost(build):
+    the_owner_dies(build, 1, 1500)
+
+
+@scenario
+def the_owner_of_weights_dies_and_no_state_is_lost(build):
+    the_owner_dies(build, 3, 1000)
+
+
+@scenario
 def replicas_of_shards_train_and_the_one_left_over_looks_on(build):
     boards = {"lab": ["board-1", "board-2", "board-3"]}
     with Cluster(build, boards, **SHARDED, extra="parallel: {shard: 2}") as cluster:
         cluster.start_all()
         finish(cluster, 0.7)
         said(cluster, "board-1", "board-3 is left over beside 1 replicas of 2 shards")
-    with Cluster(build, FOUR, **SHARDED, extra="parallel: {shard: 2, replicate: 2}") as cluster:
-        cluster.start_all()
-        finish(cluster, 0.7)
-        said(cluster, "board-4", "shard 2 of 2")
+    for stage in (1, 2, 3):
+        extra = f"parallel: {{shard: 2, replicate: 2, stage: {stage}}}"
+        with Cluster(build, FOUR, **SHARDED, extra=extra) as cluster:
+            cluster.start_all()
+            finish(cluster, 0.7)
+            said(cluster, "board-4", "shard 2 of 2")
 
 
 @scenario
@@ -296,21 +323,23 @@ def more_shards_than_members_are_as_many_as_there_are(build):
     with Cluster(build, TWO, **SHARDED, extra="parallel: {shard: 4, replicate: 2}") as cluster:
         cluster.start_all()
         finish(cluster, 0.7)
-        said(cluster, "board-1", "parallel.shard is 4, but 2 members train: 2 shards")
+        said(cluster, "board-1", "parallel.shard is 4, but 2 members train: 2 shards (board-1 board-2)")
         said(cluster, "board-1", "parallel.replicate is 2, but 2 members are 1 replicas of 2 shards")
 
 
 @scenario
 def a_group_goes_on_without_the_owner_of_a_shard(build):
     settings = {**SHARDED, "rounds": 30, "rejoin": "300 ms"}
-    with Cluster(build, TWO, **settings, extra="parallel: {shard: 2}") as cluster:
-        cluster.start_all()
-        cluster.wait_for_line("board-1", "version 2: held-out")
-        cluster.kill("board-2")
-        cluster.wait_for_line("board-1", "parallel.shard is 2, but 1 members train: 1 shards")
-        cluster.start("board-2")
-        cluster.wait_for_line("board-1", "shard 1 of 2", 2)
-        finish(cluster, 0.7)
+    for stage in (1, 3):
+        with Cluster(build, TWO, **settings, extra=f"parallel: {{shard: 2, stage: {stage}}}") as cluster:
+            cluster.start_all()
+            cluster.wait_for_line("board-1", "version 2: held-out")
+            cluster.kill("board-2")
+            cluster.wait_for_line("board-1", "parallel.shard is 2, but 1 members train: 1 shards (board-1)")
+            cluster.wait_for_line("board-1", "this board holds the whole of the model's state")
+            cluster.start("board-2")
+            cluster.wait_for_line("board-1", "shard 1 of 2", 2)
+            finish(cluster, 0.7)
 
 
 def main(build, names):

@@ -1,5 +1,5 @@
-// Any bytes as a checkpoint: refused, or a whole state that encodes to the same bytes. The digest
-// is made to fit for a second try.
+// Any bytes as a checkpoint: refused, or a whole state that encodes to the same bytes, of an older
+// version to others. The digest is made to fit for a second try.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +23,11 @@ static void try_bytes(const uint8_t *bytes, size_t size)
             abort();
         return;
     }
-    cn_buffer_init(&again, size);
-    if (cn_checkpoint_encode(&checkpoint, &again) || again.size != size ||
-        memcmp(again.data, bytes, size))
+    cn_buffer_init(&again, size + 64);
+    if (cn_checkpoint_encode(&checkpoint, &again))
+        abort();
+    if (bytes[7] - '0' == CN_CHECKPOINT_VERSION &&
+        (again.size != size || memcmp(again.data, bytes, size)))
         abort();
     cn_buffer_deinit(&again);
     cn_checkpoint_deinit(&checkpoint);

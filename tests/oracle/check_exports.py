@@ -42,9 +42,10 @@ def check(program, model, directory):
     if onnx is None:
         return
     exported = onnx.load(str(stem.with_suffix(".onnx")))
-    onnx.checker.check_model(exported)
+    if exported.ir_version <= onnx.IR_VERSION:  # an older package knows no newer files
+        onnx.checker.check_model(exported)
     for initializer in exported.graph.initializer:
-        if initializer.data_type == onnx.TensorProto.FLOAT:
+        if initializer.name in tensors:  # the others are constants of the model
             assert (onnx.numpy_helper.to_array(initializer) == tensors.pop(initializer.name)).all()
     assert not tensors
 

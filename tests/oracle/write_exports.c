@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/engine/export.h"
-#include "runtime/port/platform.h"
+#include "runtime/engine/onnx_file.h"
 
 #define LIMIT (1u << 24)
 
@@ -42,7 +42,7 @@ static cn_err export_both(const struct cn_onnx *onnx, const struct cn_layout *la
 
 int main(int argc, char **argv)
 {
-    struct cn_mapping file;
+    struct cn_onnx_file file;
     struct cn_layout layout;
     struct cn_onnx *onnx;
     float *weights;
@@ -52,8 +52,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: write_exports MODEL.onnx OUT\n");
         return 2;
     }
-    if (cn_platform_map(argv[1], LIMIT, &file) || cn_onnx_open(file.data, file.size, NULL, &onnx) ||
-        cn_onnx_layout(onnx, NULL, &layout))
+    if (cn_onnx_file_open(argv[1], NULL, &file) ||
+        cn_onnx_open(file.data, file.size, NULL, &onnx) || cn_onnx_layout(onnx, NULL, &layout))
         return 1;
     weights = malloc(layout.total * sizeof(*weights));
     if (!weights)
@@ -64,6 +64,6 @@ int main(int argc, char **argv)
     free(weights);
     cn_layout_deinit(&layout);
     cn_onnx_close(onnx);
-    cn_platform_unmap(&file);
+    cn_onnx_file_close(&file);
     return err ? 1 : 0;
 }

@@ -261,7 +261,7 @@ MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
         "send": {"base", "next residual", "change"}}
 MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"optimizer", "residual", "second"},
        "send": {"optimizer", "residual", "second"}}
-CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIIQ32sII32s")
+CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIBBHQ32sII32s")
 
 
 class Checkpoint(NamedTuple):
@@ -297,6 +297,8 @@ class Checkpoint(NamedTuple):
     steps: int
     residual_version: int
     halves: int
+    scale: int
+    scale_steps: int
     cursor: int
     micro: bytes
     counted_round: int
@@ -315,7 +317,7 @@ def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
     refuse(found.magic != b"cairnck4" or found.size != len(data), "magic or size of a checkpoint")
-    refuse(found.halves > 1 or found.counted_own > 1, "what is not in use")
+    refuse(found.halves > 1 or found.scale > 64 or found.counted_own > 1, "what is not in use")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
     phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]

@@ -3,12 +3,14 @@
 //
 // The port above them is the real one: its memory, its captured programs, its descriptors. Kernels
 // are the real text, compiled as C; the driver, cuBLASLt and cuDNN are doubles that check what they
-// are told and compute it by plain loops. Work of a stream is done at once, a captured graph is a
-// list of work. One device at a time for each thread.
+// are told and compute it by plain loops. A captured graph is a list of work. Work of a stream is
+// done at once or, on a late GPU, when somebody waits for it: a wait or an event that is missing
+// then shows. One device at a time for each thread.
 //
 // The doubles have the names of what they stand for. Tests of the port link them; as shared
 // libraries in build/NAME/tests/support/cuda_host they are what a program finds that is started
-// with LD_LIBRARY_PATH, CAIRN_CUDA_HOST="unified managed" in its environment (cuda_host_library.c).
+// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed late two" in the environment names
+// settings.
 #pragma once
 
 #include <stdbool.h>
@@ -25,9 +27,11 @@ extern const struct cn_compute_ops cn_compute_cuda_host;
 struct cuda_host_settings {
     bool unified;          // it shares the host's memory
     bool managed;          // and has managed memory
+    bool late;             // nothing is done before somebody waits for it
     bool no_blas, no_dnn;  // libraries that are missing
     bool no_capture;       // a graph cannot be captured
     bool no_device;        // the driver is there, the GPU is not
+    int devices;           // 0: 1
     int driver_version;    // 0: 13000
     int capability;        // 0: 87
     uint32_t block;        // threads of a block; 0: 64
@@ -41,6 +45,7 @@ extern struct cuda_host_settings cuda_host_settings;
 // What the doubles were asked, since the program started.
 struct cuda_host_counts {
     uint64_t driver_calls, launches, graph_launches, captures;
+    uint64_t launches_done;          // of graphs, by now
     uint64_t products, convolutions; // done by the libraries' doubles
     uint64_t allocations;            // of device or host memory, that still stand
     uint64_t descriptors;            // of all libraries, that still stand
@@ -50,7 +55,7 @@ struct cuda_host_counts {
 extern struct cuda_host_counts cuda_host_counts;
 
 // For the doubles: a function in the table of cuda_library.h.
-#define CUDA_HOST_ENTRY(member, function) .member = function,
+#define CUDA_HOST_ENTRY(member, function) .member = (function),
 struct cuda_library;
 struct cuda_host_stream;
 int cuda_host_kernel(const char *name); // -1: there is none

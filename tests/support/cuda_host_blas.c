@@ -206,6 +206,8 @@ struct multiplication {
     const float *at_a, *at_b;
     float *at_c;
     float alpha, beta;
+    void *workspace;
+    size_t size;
 };
 
 static float element(const struct matrix *m, const float *at, bool transposed, uint64_t row,
@@ -224,6 +226,7 @@ static void run_multiplication(const void *context)
     bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
     uint64_t inner = of_a ? m->a.rows : m->a.cols;
 
+    memset(m->workspace, 0xee, m->size); // it is the library's
     for (int32_t n = 0; n < m->c.count; n++)
         for (uint64_t col = 0; col < m->c.cols; col++)
             for (uint64_t row = 0; row < m->c.rows; row++) {
@@ -275,12 +278,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         .at_c = d,
         .alpha = *(const float *)alpha,
         .beta = *(const float *)beta,
+        .workspace = workspace,
+        .size = size,
     };
 
     (void)handle;
     if (c != d || of_c != of_d || !fits(&m, algo) || (size && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
-    memset(workspace, 0xee, size); // it is the library's
     cuda_host_counts.products++;
     cuda_host_submit((void *)stream, run_multiplication, &m, sizeof(m));
     return CUBLAS_STATUS_SUCCESS;

@@ -326,6 +326,7 @@ struct convolution {
     cudnnBackendDescriptorType_t kind;
     struct tensor x, weight, y;
     int64_t pad[2], stride[2], dilation[2];
+    void *workspace;
 };
 
 static float half_value(uint16_t bits)
@@ -425,6 +426,7 @@ static void run_convolution(const void *context)
     const struct tensor *result = input ? &c->x : &c->weight;
     float *sums = calloc((size_t)count_of(result), sizeof(*sums));
 
+    memset(c->workspace, 0xee, WORKSPACE); // it is the library's
     for (int64_t i = 0; i < count_of(&c->y); i++) {
         const int64_t y[4] = {i / c->y.dims[3] / c->y.dims[2] / c->y.dims[1],
                               i / c->y.dims[3] / c->y.dims[2] % c->y.dims[1],
@@ -463,18 +465,17 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const struct names *names = names_of(operation->type);
     const struct descriptor *window = part_of(operation, names->window);
     struct convolution c = {.kind = operation->type};
-    void *workspace = (void *)(uintptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
 
+    c.workspace = (void *)(uintptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
     if (!read_tensor(part_of(operation, names->x), pack, &c.x) ||
         !read_tensor(part_of(operation, names->weight), pack, &c.weight) ||
-        !read_tensor(part_of(operation, names->y), pack, &c.y) || !workspace)
+        !read_tensor(part_of(operation, names->y), pack, &c.y) || !c.workspace)
         return CUDNN_STATUS_BAD_PARAM;
     for (int i = 0; i < 2; i++) {
         c.pad[i] = number(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, i);
         c.stride[i] = number(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, i);
         c.dilation[i] = number(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, i);
     }
-    memset(workspace, 0xee, WORKSPACE); // it is the library's
     cuda_host_counts.convolutions++;
     cuda_host_submit((void *)handle->stream, run_convolution, &c, sizeof(c));
     return CUDNN_STATUS_SUCCESS;

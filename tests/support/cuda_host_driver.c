@@ -10,6 +10,19 @@
 struct cuda_host_settings cuda_host_settings;
 struct cuda_host_counts cuda_host_counts;
 
+// What the GPU is like in all tests of a program, or of one that opened it as a library.
+__attribute__((constructor)) static void read_settings(void)
+{
+    const char *names = getenv("CAIRN_CUDA_HOST");
+
+    if (!names)
+        return;
+    cuda_host_settings.unified = strstr(names, "unified") != NULL;
+    cuda_host_settings.managed = strstr(names, "managed") != NULL;
+    cuda_host_settings.late = strstr(names, "late") != NULL;
+    cuda_host_settings.devices = strstr(names, "two") ? 2 : 1;
+}
+
 struct work {
     struct work *next;
     void (*run)(const void *context);
@@ -22,7 +35,39 @@ struct graph {
 
 struct cuda_host_stream {
     struct graph *capturing;
+    struct work *first, **end; // what a late GPU has not done
+    uint64_t submitted, done;
 };
+
+// A moment of a stream: all that was submitted until then.
+struct moment {
+    struct cuda_host_stream *stream;
+    uint64_t submitted;
+};
+
+// Does the next work of a stream.
+static void step(struct cuda_host_stream *stream)
+{
+    struct work *work = stream->first;
+
+    stream->first = work->next;
+    if (!stream->first)
+        stream->end = &stream->first;
+    work->run(work->context);
+    free(work);
+    stream->done++;
+}
+
+static void reach(struct moment moment)
+{
+    while (moment.stream && moment.stream->done < moment.submitted)
+        step(moment.stream);
+}
+
+static void run_wait(const void *context)
+{
+    reach(*(const struct moment *)context);
+}
 
 // Every function starts with it: the call that is to fail does nothing.
 static bool fails(void)
@@ -47,7 +92,9 @@ CUresult cuDriverGetVersion(int *version)
 
 CUresult cuDeviceGetCount(int *count)
 {
-    *count = !cuda_host_settings.no_device;
+    *count = cuda_host_settings.no_device ? 0
+             : cuda_host_settings.devices ? cuda_host_settings.devices
+                                          : 1;
     return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
@@ -145,13 +192,24 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
     made = calloc(1, sizeof(*made));
+    if (!made)
+        abort();
+    made->end = &made->first;
     *stream = (CUstream)(void *)made;
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
 }
 
+static struct moment now_of(CUstream stream)
+{
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
+
+    return (struct moment){queue, queue->submitted};
+}
+
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
+    reach(now_of(stream));
     free(stream);
     cuda_host_counts.allocations--;
     return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
@@ -159,24 +217,28 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    (void)stream;
+    reach(now_of(stream));
     return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-    (void)stream;
-    (void)event;
     (void)flags;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    if (fails())
+        return CUDA_ERROR_UNKNOWN;
+    cuda_host_submit(stream, run_wait, event, sizeof(struct moment));
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
+    struct moment *moment;
+
     (void)flags;
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *event = malloc(1);
+    moment = calloc(1, sizeof(*moment));
+    *event = (CUevent)moment;
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
 }
@@ -190,26 +252,30 @@ CUresult cuEventDestroy_v2(CUevent event)
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-    (void)event;
-    (void)stream;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    if (fails())
+        return CUDA_ERROR_UNKNOWN;
+    *(struct moment *)(void *)event = now_of(stream);
+    return CUDA_SUCCESS;
 }
 
-// Every other answer is that of a GPU which is behind.
+// Every other answer is that of a GPU which is behind; a late one does a piece of work meanwhile.
 CUresult cuEventQuery(CUevent event)
 {
+    const struct moment *moment = (const struct moment *)(const void *)event;
     static bool behind;
 
-    (void)event;
     behind = !behind;
     if (fails())
         return CUDA_ERROR_LAUNCH_FAILED;
-    return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    if (!moment->stream || moment->stream->done >= moment->submitted)
+        return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    step(moment->stream);
+    return CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    (void)event;
+    reach(*(const struct moment *)(const void *)event);
     return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
@@ -272,9 +338,9 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
                       size_t size)
 {
     struct cuda_host_stream *queue = stream;
-    struct work *work;
+    struct work *work, ***end = queue->capturing ? &queue->capturing->end : &queue->end;
 
-    if (!queue->capturing) {
+    if (!queue->capturing && !cuda_host_settings.late) {
         run(context);
         return;
     }
@@ -284,8 +350,9 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
     work->next = NULL;
     work->run = run;
     memcpy(work->context, context, size);
-    *queue->capturing->end = work;
-    queue->capturing->end = &work->next;
+    **end = work;
+    *end = &work->next;
+    queue->submitted += !queue->capturing;
 }
 
 struct copy {
@@ -442,14 +509,21 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *prepared, CUgraph opened,
     return CUDA_SUCCESS;
 }
 
+static void run_graph(const void *context)
+{
+    const struct graph *const *graph = context;
+
+    for (struct work *work = (*graph)->first; work; work = work->next)
+        work->run(work->context);
+    cuda_host_counts.launches_done++;
+}
+
 CUresult cuGraphLaunch(CUgraphExec prepared, CUstream stream)
 {
-    (void)stream;
     if (fails())
         return CUDA_ERROR_LAUNCH_FAILED;
     cuda_host_counts.graph_launches++;
-    for (struct work *work = ((struct graph *)(void *)prepared)->first; work; work = work->next)
-        work->run(work->context);
+    cuda_host_submit(stream, run_graph, &prepared, sizeof(CUgraphExec));
     return CUDA_SUCCESS;
 }
 

@@ -23,7 +23,7 @@ void cn_sim_group_start(struct cn_sim_group *group, uint32_t index)
         .self = index,
         .count = group->count,
         .form_ms = CN_SIM_FORM_MS,
-        .rejoin_ms = CN_SIM_REJOIN_MS,
+        .rejoin_ms = group->rejoin_ms ? group->rejoin_ms : CN_SIM_REJOIN_MS,
         .min_members = group->min_members,
         .boot_id = ((uint64_t)cn_sim_group_draw(group, UINT32_MAX) << 8) + index};
 

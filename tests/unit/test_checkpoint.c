@@ -35,6 +35,7 @@ static void make_state(enum cn_phase phase, struct cn_checkpoint *made)
     *made = (struct cn_checkpoint){
         .run = 0x1122334455667788,
         .lineage = 2,
+        .loss_scale = {4096, 1999},
         .phase = phase,
         .round = 9,
         .step = 4,
@@ -99,6 +100,8 @@ static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoin
     assert_int_equal(a->counter, b->counter);
     assert_int_equal(a->run, b->run);
     assert_int_equal(a->lineage, b->lineage);
+    assert_true(a->loss_scale.factor == b->loss_scale.factor);
+    assert_int_equal(a->loss_scale.steps, b->loss_scale.steps);
     assert_int_equal(a->phase, b->phase);
     assert_int_equal(a->round, b->round);
     assert_int_equal(a->step, b->step);

@@ -135,6 +135,32 @@ static void heartbeats_of_another_epoch_are_no_sign_of_life(void **state)
     cn_sim_group_close(group);
 }
 
+// The survivors blame each other, since each saw the other close first; the dead one was heard just
+// before.
+static void a_dead_member_that_nobody_blames_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct cn_sim_group *group = create_watched(seed, 3);
+        uint32_t dead = (uint32_t)seed % 3;
+        uint64_t begun_ms;
+
+        group->rejoin_ms = 50;
+        for (uint32_t i = 0; i < 3; i++)
+            cn_sim_group_crash(group, i, 10);
+        cn_sim_group_run(group, 1500 + 10 * (seed % 25));
+        assert_true(cn_sim_group_agree(group, 7));
+        begun_ms = group->now_ms;
+        cn_sim_group_crash(group, dead, 100000);
+        cn_sim_group_leave(group, (dead + 1) % 3, (dead + 2) % 3);
+        cn_sim_group_leave(group, (dead + 2) % 3, (dead + 1) % 3);
+        while (!cn_sim_group_agree(group, 7 & ~(1u << dead)))
+            cn_sim_group_run(group, CN_SIM_TICK_MS);
+        assert_in_range(group->now_ms - begun_ms, 50, 300);
+        cn_sim_group_close(group);
+    }
+}
+
 static void a_member_that_said_bye_is_not_waited_for(void **state)
 {
     struct cn_sim_group *group = cn_sim_group_open(13, 3);
@@ -287,6 +313,7 @@ int main(void)
         cmocka_unit_test(a_suspicion_makes_the_others_ask_at_once),
         cmocka_unit_test(a_board_that_stood_still_accuses_nobody),
         cmocka_unit_test(heartbeats_of_another_epoch_are_no_sign_of_life),
+        cmocka_unit_test(a_dead_member_that_nobody_blames_is_not_waited_for),
         cmocka_unit_test(a_member_that_said_bye_is_not_waited_for),
         cmocka_unit_test(the_smaller_part_of_a_split_group_waits_below_min_members),
         cmocka_unit_test(a_board_whose_disk_is_full_does_not_lead_but_takes_part),

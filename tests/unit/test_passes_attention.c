@@ -7,8 +7,7 @@
     "weight w 6,18", "MatMul x w -> p", "Split p -> a b c axis=-1", "numbers split 0,4,2,3",       \
         "Reshape a split -> a2", "Reshape b split -> b2", "Reshape c split -> c2",                 \
         "Transpose a2 -> q perm=0,2,1,3", "Transpose c2 -> v perm=0,2,1,3"
-#define JOIN                                                                                       \
-    "Transpose t -> t2 perm=0,2,1,3", "numbers join 0,4,6", "Reshape t2 join -> y"
+#define JOIN "Transpose t -> t2 perm=0,2,1,3", "numbers join 0,4,6", "Reshape t2 join -> y"
 
 // above: 1 where the column is after the row.
 #define ABOVE                                                                                      \
@@ -23,17 +22,17 @@ static const struct net causal = {"4,6",
                                    "MatMul s v -> t", JOIN}};
 
 // A ViT's: no mask, k exchanged twice.
-static const struct net plain = {
-    "4,6",
-    {HEADS, "Transpose b2 -> k perm=0,2,1,3", "Transpose k -> k2 perm=0,1,3,2", "MatMul q k2 -> m",
-     "Constant -> root value_float=0.5", "Mul m root -> n", "Softmax n -> s axis=-1",
-     "MatMul s v -> t", JOIN}};
+static const struct net plain = {"4,6",
+                                 {HEADS, "Transpose b2 -> k perm=0,2,1,3",
+                                  "Transpose k -> k2 perm=0,1,3,2", "MatMul q k2 -> m",
+                                  "Constant -> root value_float=0.5", "Mul m root -> n",
+                                  "Softmax n -> s axis=-1", "MatMul s v -> t", JOIN}};
 
 // scaled_dot_product_attention's: q and k scaled, a mask that is added.
 static const struct net added = {
     "4,6",
-    {HEADS, "Transpose b2 -> k perm=0,2,3,1", "Constant -> root value_float=0.8", "Mul q root -> q2",
-     "Mul k root -> k2", "MatMul q2 k2 -> m", ABOVE, "Cast above -> mask to=1",
+    {HEADS, "Transpose b2 -> k perm=0,2,3,1", "Constant -> root value_float=0.8",
+     "Mul q root -> q2", "Mul k root -> k2", "MatMul q2 k2 -> m", ABOVE, "Cast above -> mask to=1",
      "Constant -> less value_float=-1.5", "Mul mask less -> mask2", "Add m mask2 -> g",
      "Softmax g -> s axis=-1", "MatMul s v -> t", JOIN}};
 
@@ -43,11 +42,11 @@ static const struct net same = {"4,6",
                                  "MatMul h k -> m", "Softmax m -> s axis=-1", "MatMul s h -> y"}};
 
 // Keys and values of fewer rows than there are.
-static const struct net part = {
-    "4,6",
-    {"weight w 6,6", "MatMul x w -> h", "numbers from 1", "numbers to 3", "numbers axis 1",
-     "Slice h from to axis -> some", "Slice h from to axis -> v", "Transpose some -> k perm=0,2,1",
-     "MatMul h k -> m", "Softmax m -> s axis=-1", "MatMul s v -> y"}};
+static const struct net part = {"4,6",
+                                {"weight w 6,6", "MatMul x w -> h", "numbers from 1",
+                                 "numbers to 3", "numbers axis 1", "Slice h from to axis -> some",
+                                 "Slice h from to axis -> v", "Transpose some -> k perm=0,2,1",
+                                 "MatMul h k -> m", "Softmax m -> s axis=-1", "MatMul s v -> y"}};
 
 static size_t count_ops(const struct cn_graph *graph, enum cn_op op)
 {

@@ -108,6 +108,32 @@ static void a_thor_measures_at_its_input_and_its_gpu_may_sleep(void **state)
     assert_false(read_once("gpu-thermal", "").has_temperature);
 }
 
+static void a_lowered_clock_and_a_battery_are_seen(void **state)
+{
+    struct cn_reading reading;
+
+    (void)state;
+    put_board("gateway-x86");
+    assert_false(read_once("", "").on_battery);
+    put("sys/class/power_supply/BAT0/type", "Battery\n");
+    put("sys/class/power_supply/BAT0/status", "Charging\n");
+    put("sys/class/power_supply/BAT0/capacity", "34\n");
+    assert_false(read_once("", "").on_battery);
+    put("sys/class/power_supply/BAT0/status", "Discharging\n");
+    reading = read_once("", "");
+    assert_true(reading.on_battery);
+    assert_true(reading.battery > 0.33 && reading.battery < 0.35);
+    put("sys/class/power_supply/BAT0/scope", "Device\n"); // of a mouse
+    assert_false(read_once("", "").on_battery);
+
+    put("sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq", "1000000\n");
+    put("sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq", "2000000\n");
+    put("sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq", "2000000\n");
+    put("sys/devices/system/cpu/cpufreq/policy4/cpuinfo_max_freq", "2000000\n");
+    reading = read_once("", "");
+    assert_true(reading.has_clock && reading.clock > 0.74 && reading.clock < 0.76);
+}
+
 static void a_gateway_is_not_throttled_by_a_setting(void **state)
 {
     struct cn_reading reading;
@@ -247,6 +273,7 @@ int main(void)
         CASE(of_several_power_labels_the_first_that_is_there_counts),
         CASE(rails_are_summed_only_if_all_are_there),
         CASE(a_thor_measures_at_its_input_and_its_gpu_may_sleep),
+        CASE(a_lowered_clock_and_a_battery_are_seen),
         CASE(a_gateway_is_not_throttled_by_a_setting),
         CASE(every_board_finds_the_sensors_of_its_folder),
         CASE(a_raspberry_pi_says_that_it_throttles),

@@ -95,8 +95,8 @@ static void gcm_agrees_with_another_implementation(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (uint8_t)(i * 7);
-    for (uint8_t i = 0; i < sizeof(key); i++)
-        key[i] = i;
+    for (size_t i = 0; i < sizeof(key); i++)
+        key[i] = (uint8_t)i;
     memcpy(nonce, key, sizeof(nonce));
     mbedtls_gcm_init(&gcm);
     assert_int_equal(mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key, 128), 0);

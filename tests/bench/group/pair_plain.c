@@ -86,6 +86,11 @@ cn_err cn_pair_handshake(struct cn_pair *pair)
     return err;
 }
 
+bool cn_pair_reached(const struct cn_pair *pair)
+{
+    return pair->ready;
+}
+
 uint32_t cn_pair_member(const struct cn_pair *pair)
 {
     return pair->member;

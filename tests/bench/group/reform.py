@@ -9,6 +9,7 @@ its log that a board is lost. Formed: all of them have a new epoch; group.rejoin
 """
 
 import os
+import re
 import statistics
 import sys
 import time
@@ -31,17 +32,21 @@ def wait_until(condition, begun, timeout=30):
     return 1000 * (time.monotonic() - begun)
 
 
+def views(cluster, name, size):
+    return len(re.findall(rf"rank \d of {size}\b", cluster.log(name)))
+
+
 def lose(cluster, victim, how, back):
     others = [name for name in BOARDS if name != victim]
-    told = {name: cluster.log(name).count(" is lost: ") for name in others}
-    formed = {name: cluster.log(name).count("of 3") for name in others}
+    told = {name: cluster.log(name).count("is lost") for name in others}
+    formed = {name: views(cluster, name, 3) for name in others}
     begun = time.monotonic()
     how(victim)
-    noticed = wait_until(lambda: any(cluster.log(n).count(" is lost: ") > told[n] for n in others), begun)
-    went_on = wait_until(lambda: all(cluster.log(n).count("of 3") > formed[n] for n in others), begun)
-    whole = {name: cluster.log(name).count("of 4") for name in others}
+    noticed = wait_until(lambda: any(cluster.log(n).count("is lost") > told[n] for n in others), begun)
+    went_on = wait_until(lambda: all(views(cluster, n, 3) > formed[n] for n in others), begun)
+    whole = {name: views(cluster, name, 4) for name in others}
     back(victim)
-    wait_until(lambda: all(cluster.log(n).count("of 4") > whole[n] for n in others), time.monotonic())
+    wait_until(lambda: all(views(cluster, n, 4) > whole[n] for n in others), time.monotonic())
     time.sleep(1)
     return noticed, went_on
 
