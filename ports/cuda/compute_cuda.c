@@ -193,16 +193,27 @@ static cn_err capture(struct cuda *cuda, struct cn_compute_program *program)
     return CN_OK;
 }
 
+static void note_flat_writes(const struct cn_call *call, bool writes[CN_ARENA_COUNT])
+{
+    if (call->op == CN_OP_SUM_LANES)
+        writes[CN_ARENA_GRADIENTS] = true;
+    if (call->op < CN_OP_SGD)
+        return;
+    writes[call->range.own ? CN_ARENA_OWN : CN_ARENA_WEIGHTS] = true;
+    writes[CN_ARENA_OPTIMIZER] = writes[CN_ARENA_OPTIMIZER] || call->op != CN_OP_STATISTIC;
+    writes[CN_ARENA_SECOND] = writes[CN_ARENA_SECOND] || call->op == CN_OP_ADAM;
+}
+
 static void note_writes(struct cn_compute_program *program)
 {
-    for (size_t i = 0; i < program->count; i++)
-        for (int j = 0; j < CN_CALL_OUTPUTS; j++)
-            program->writes[program->calls[i].out[j].arena] = true;
-    if (!is_flat(program))
-        return;
-    for (int arena = CN_ARENA_WEIGHTS; arena < CN_ARENA_COUNT; arena++)
-        program->writes[arena] = arena != CN_ARENA_BATCH && arena != CN_ARENA_BASE &&
-                                 arena != CN_ARENA_CONSTANTS && arena != CN_ARENA_OUTPUTS;
+    for (size_t i = 0; i < program->count; i++) {
+        const struct cn_call *call = &program->calls[i];
+
+        if (call->op >= CN_OP_BATCH_COUNT)
+            note_flat_writes(call, program->writes);
+        for (int j = 0; j < CN_CALL_OUTPUTS && call->op < CN_OP_BATCH_COUNT; j++)
+            program->writes[call->out[j].arena] = true;
+    }
 }
 
 static void cuda_release(struct cn_compute *device, struct cn_compute_program *program)
