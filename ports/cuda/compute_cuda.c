@@ -6,6 +6,7 @@
 
 #include "ports/cuda/compute_cuda_private.h"
 #include "ports/cuda/device.h"
+#include "ports/cuda/products.h"
 #include "runtime/base/log.h"
 
 struct cn_compute_program {
@@ -146,6 +147,19 @@ static cn_err repeat_samples(struct cuda *cuda, const struct cn_compute_program 
     return CN_OK;
 }
 
+// Queues the next call, or the next two as one.
+static cn_err queue_next(struct cuda *cuda, const struct cn_compute_program *program, bool clipped,
+                         size_t *next)
+{
+    const struct cn_call *call = &program->calls[(*next)++];
+    cn_err err = *next < program->count ? cuda_products_pair(cuda, call, call + 1) : CN_ENOTSUP;
+
+    if (err == CN_ENOTSUP)
+        return cuda_lower(cuda, call, clipped);
+    ++*next;
+    return err;
+}
+
 // Queues the whole program.
 static cn_err queue(struct cuda *cuda, const struct cn_compute_program *program)
 {
@@ -157,9 +171,11 @@ static cn_err queue(struct cuda *cuda, const struct cn_compute_program *program)
     cuda_args_of(cuda, &none, &args);
     err = is_flat(program) ? cuda_launch_blocks(cuda, CUDA_KERNEL_begin_flat, &args, 1)
                            : repeat_samples(cuda, program);
-    for (size_t i = 0; i < program->count && !err; i++) {
-        err = cuda_lower(cuda, &program->calls[i], clipped);
-        clipped = clipped || program->calls[i].op == CN_OP_CLIP;
+    for (size_t i = 0; i < program->count && !err;) {
+        bool clips = program->calls[i].op == CN_OP_CLIP;
+
+        err = queue_next(cuda, program, clipped, &i);
+        clipped = clipped || clips;
     }
     return err;
 }
