@@ -116,9 +116,18 @@ def bad_lists_are_refused(build):
         assert "there is no GPU 5: this machine has 2" in result.stderr, result
 
 
+def giving_up_ends_all(build):
+    with Cluster(build, GROUP, **SETTINGS) as cluster:
+        join_board(cluster)
+        result = cluster.command(cluster.node, "run", "board-1.yaml", "--give-up", "1", check=False)
+        assert result.returncode == 1, result
+        assert "the aggregator was not there; giving up" in result.stderr, result
+        assert "started again" not in result.stderr, result
+
+
 def main(build, libraries):
     os.environ.update(LD_LIBRARY_PATH=libraries, CAIRN_CUDA_HOST="two")
-    for test in (bad_lists_are_refused, two_members_train_and_one_that_is_killed_comes_back, both_end_with_their_parent):
+    for test in (bad_lists_are_refused, giving_up_ends_all, two_members_train_and_one_that_is_killed_comes_back, both_end_with_their_parent):
         begun = time.monotonic()
         said = test(build)
         print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{f', {said}' if said else ''}")
