@@ -51,6 +51,7 @@ struct cn_collective_config {
     // For a port that cannot find its peers or notice their loss by itself: a collective that is
     // open with the same view; borrowed until close.
     struct cn_collective *control;
+    uint32_t device;           // number of this member's GPU, for a port that reduces on one
     const struct cn_set *sets; // that calls will use, the same on all members; a port may prepare
     uint32_t set_count;        // for them
 };
@@ -97,7 +98,7 @@ struct cn_collective_call {
     enum cn_number type;
     // ALL_REDUCE and REDUCE_SCATTER, sums of float32 only: CN_BFLOAT16 halves the bytes. Each
     // member's numbers are rounded when they leave it, added in float32, and the sums are rounded
-    // once. A port may send float32 all the same, as nccl does.
+    // once.
     enum cn_number wire;
     const struct cn_set *set; // borrowed for the call; NULL for the whole group
     uint32_t peer;            // rank in the view

@@ -398,7 +398,7 @@ struct cn_range {
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
-    // Of ports with host_memory only: the gradients are words of CN_ARENA_SHARE; the weights are of
+    // SGD, ADAM, STATISTIC: the gradients are words of CN_ARENA_SHARE; the weights are words of
     // CN_ARENA_OWN, and base has the same places.
     bool share, own;
 };

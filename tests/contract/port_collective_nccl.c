@@ -15,6 +15,8 @@
 
 #define RANKS 4
 #define COUNT 60000
+#define MANY                                                                                       \
+    4300007 // more than a pass: float32 through 16 MiB, or shares of two members in 16 bits
 
 static const struct fake_nccl_plan healthy = {.newer_version_rank = -1};
 
@@ -58,7 +60,7 @@ static void with_nccl(struct rank *rank, void (*body)(struct rank *rank))
     struct cn_collective *control = rank->collective;
     uint32_t lost;
 
-    config.control = control;
+    config.control = rank->config.control = control;
     config.open_timeout_ms = 300;
     rank->err = fake_ops.open(&config, &rank->collective, &lost);
     if (!rank->err) {
@@ -129,6 +131,7 @@ static void reduce_all(struct rank *rank)
 
 static void open_and_reduce(struct rank *rank)
 {
+    rank->config.device = 3 + rank->config.view.rank;
     with_nccl(rank, reduce_all);
 }
 
@@ -147,7 +150,114 @@ static void large_sums_travel_over_nccl(void **state)
     assert_int_equal(counts.comms, RANKS + pair.size);
     assert_int_equal(counts.aborts, counts.comms);
     assert_false(counts.child_aborted_last);
+    assert_false(counts.out_of_turn);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(counts.devices[r], 1 + 3 + r);
     assert_int_equal(counts.streams + counts.events + counts.memories, 0);
+    group_tear_down(&fixture);
+}
+
+// The same call over NCCL and over its control, from the same numbers.
+static cn_err run_both(struct rank *rank, struct cn_collective_call call, float *over_nccl,
+                       float *over_tcp)
+{
+    cn_err err;
+
+    for (size_t i = 0; i < call.count; i++)
+        over_nccl[i] = over_tcp[i] = 0.37f * value_of(rank->config.view.rank, i) - 11;
+    call.data = over_nccl;
+    err = rank->collective->ops->run(rank->collective, &call);
+    call.data = over_tcp;
+    return err ? err : rank->config.control->ops->run(rank->config.control, &call);
+}
+
+static void narrow_both(struct rank *rank)
+{
+    float *over_nccl = rank->data, *over_tcp = over_nccl + COUNT;
+    uint32_t self = rank->config.view.rank;
+    size_t first = self * COUNT / RANKS, end = (self + 1) * COUNT / RANKS;
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .wire = CN_BFLOAT16, .count = COUNT};
+
+    rank->err = run_both(rank, call, over_nccl, over_tcp);
+    if (!rank->err && memcmp(over_nccl, over_tcp, COUNT * sizeof(float)))
+        rank->err = CN_EDIGEST;
+    call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    if (!rank->err)
+        rank->err = run_both(rank, call, over_nccl, over_tcp);
+    if (!rank->err && memcmp(over_nccl + first, over_tcp + first, (end - first) * sizeof(float)))
+        rank->err = CN_EDIGEST;
+    call.set = &pair;
+    if (!rank->err && self % 2 == 1)
+        rank->err = run_both(rank, call, over_nccl, over_tcp);
+    first = self / 2 * COUNT / 2;
+    if (!rank->err && self % 2 == 1 &&
+        memcmp(over_nccl + first, over_tcp + first, COUNT / 2 * sizeof(float)))
+        rank->err = CN_EDIGEST;
+    if (!rank->err)
+        rank->err = cn_barrier(rank->collective);
+}
+
+static void open_and_narrow(struct rank *rank)
+{
+    with_nccl(rank, narrow_both);
+}
+
+static void narrow_sums_travel_in_16_bits_and_have_the_bits_of_the_encrypted_ones(void **state)
+{
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    group_run(&fixture, open_and_narrow);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_false(counts.out_of_turn);
+    assert_true(counts.narrow > 0);
+    assert_true(counts.wide == 0);
+    group_tear_down(&fixture);
+}
+
+static void sum_many(struct rank *rank)
+{
+    float *over_nccl = calloc(2 * (size_t)MANY, sizeof(*over_nccl)), *over_tcp = over_nccl + MANY;
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .set = &pair, .count = MANY};
+
+    for (int narrow = 0; narrow < 2 && !rank->err; narrow++) {
+        call.wire = narrow ? CN_BFLOAT16 : CN_FLOAT32;
+        rank->err = run_both(rank, call, over_nccl, over_tcp);
+        if (!rank->err && memcmp(over_nccl, over_tcp, MANY * sizeof(float)))
+            rank->err = CN_EDIGEST;
+    }
+    free(over_nccl);
+}
+
+static void sum_many_or_wait(struct rank *rank)
+{
+    if (rank->config.view.rank % 2 == 1)
+        sum_many(rank);
+    if (!rank->err)
+        rank->err = cn_barrier(rank->collective);
+}
+
+static void open_and_sum_many(struct rank *rank)
+{
+    with_nccl(rank, sum_many_or_wait);
+}
+
+static void sums_larger_than_the_devices_memory_go_in_passes(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    group_run(&fixture, open_and_sum_many);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    assert_false(fake_nccl_counts().out_of_turn);
     group_tear_down(&fixture);
 }
 
@@ -397,6 +507,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_sums_travel_over_nccl),
+        cmocka_unit_test(narrow_sums_travel_in_16_bits_and_have_the_bits_of_the_encrypted_ones),
+        cmocka_unit_test(sums_larger_than_the_devices_memory_go_in_passes),
         cmocka_unit_test(one_member_without_it_keeps_all_from_it),
         cmocka_unit_test(another_version_keeps_all_from_it),
         cmocka_unit_test(communicators_that_do_not_form_are_given_up),
