@@ -329,7 +329,7 @@ void cn_session_plan_alike(struct cn_session *session)
     uint32_t micro = cn_job_accumulate(session->config.job);
 
     session->plan = (struct cn_step_plan){
-        .whole = true, .trains = true, .micro = micro, .total = micro, .shards = 1};
+        .whole = true, .trains = true, .micro = micro, .total = micro, .shards = 1, .stage = 1};
 }
 
 // Of the members that may train, the ranks of as many complete replicas of shards as there are, and
@@ -383,6 +383,8 @@ static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
     for (uint32_t p = 0; p < plan->train.size; p++)
         plan->seats[p] = session->sets->view.ranks[plan->train.ranks[p]];
     plan->shards = shards;
+    plan->stage = session->sets->layout.stage ? session->sets->layout.stage
+                                              : (uint32_t)session->config.job->parallel.stage + 1;
     plan->shard = ranks.shard;
     plan->together = ranks.together;
     plan->alike = ranks.alike;
