@@ -85,8 +85,8 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .job = &config->settings->job,
         .compute = config->compute,
         .store = config->store,
-        .model = config->model,
-        .model_size = config->model_size,
+        .model = config->model->data,
+        .model_size = config->model->size,
         .lineage = 1,
         .sequential = config->sequential,
         .group = config->settings->name,
@@ -97,7 +97,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
     struct cn_layout layout = {0};
     cn_err err;
 
-    err = cn_onnx_open(config->model, config->model_size, diag, &onnx);
+    err = cn_onnx_open(config->model->data, config->model->size, diag, &onnx);
     if (!err)
         err = cn_onnx_layout(onnx, diag, &layout);
     if (!err)
@@ -272,6 +272,7 @@ static cn_err do_round(struct alone *alone)
     double steps, train_loss;
     cn_err err;
 
+    cn_onnx_file_forget(alone->config->model);
     err = rest(alone); // a round is not begun in a pause
     if (err)
         return err;
