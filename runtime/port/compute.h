@@ -398,7 +398,7 @@ struct cn_range {
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
-    // Of ports with host_memory only: the gradients are words of CN_ARENA_SHARE; the weights are of
+    // SGD, ADAM, STATISTIC: the gradients are words of CN_ARENA_SHARE; the weights are words of
     // CN_ARENA_OWN, and base has the same places.
     bool share, own;
 };
@@ -436,7 +436,6 @@ struct cn_call {
     };
 };
 
-// What changes from run to run.
 // How float16's losses are scaled: by a power of 2, and so many steps ago it was last changed.
 // Zeros where they are not.
 struct cn_loss_scale {
@@ -444,6 +443,7 @@ struct cn_loss_scale {
     uint32_t steps;
 };
 
+// What changes from run to run.
 struct cn_hyper {
     uint32_t samples; // of this batch, at most what reserve was told
     bool first;       // see CN_WRITE_STEP

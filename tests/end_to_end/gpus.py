@@ -120,6 +120,16 @@ def bad_lists_are_refused(build):
         assert "there is no GPU 5: this machine has 2" in result.stderr, result
 
 
+@scenario
+def giving_up_ends_all(build):
+    with Cluster(build, GROUP, **SETTINGS) as cluster:
+        join_board(cluster)
+        result = cluster.command(cluster.node, "run", "board-1.yaml", "--give-up", "1", check=False)
+        assert result.returncode == 1, result
+        assert "the aggregator was not there; giving up" in result.stderr, result
+        assert "started again" not in result.stderr, result
+
+
 if __name__ == "__main__":
     libraries = os.path.join(os.path.abspath(sys.argv[1]), "..", "tests", "support", "cuda_host")
     os.environ.update(LD_LIBRARY_PATH=libraries, CAIRN_CUDA_HOST="two")

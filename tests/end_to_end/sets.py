@@ -205,10 +205,10 @@ SHARDED = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "
            "learning_rate": 0.005, "momentum": "0.9, optimizer: adam, weight_decay: 0.01, clip: 1"}
 
 
-def digest_of(build, groups, disturb=None, layers=0, **settings):
+def digest_of(build, groups, disturb=None, layers=0, model=None, **settings):
     with Cluster(build, groups, **settings) as cluster:
         if layers:
-            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[128] * layers, 10)
+            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[128] * layers, 10, **(model or {}))
             cluster.set_model("deep.onnx")
         cluster.start_all()
         if disturb:
@@ -234,12 +234,12 @@ def shards_hold_a_part_of_the_optimizer_and_change_no_bit(build):
         assert 0 <= state_bytes(log) - 2 * 4 * 38282 // 2 < 100, state_bytes(log)  # Adam has two floats a value
 
 
-def same_bits_in_every_stage(build, layers=0, **settings):
-    whole, _ = digest_of(build, TWO, layers=layers, **settings)
+def same_bits_in_every_stage(build, layers=0, model=None, **settings):
+    whole, _ = digest_of(build, TWO, layers=layers, model=model, **settings)
     planned = []
     for stage in (1, 2, 3):
         extra = f"parallel: {{shard: 2, stage: {stage}}}"
-        shared, log = digest_of(build, TWO, layers=layers, **settings, extra=extra)
+        shared, log = digest_of(build, TWO, layers=layers, model=model, **settings, extra=extra)
         assert f"state, stage {stage}, " in log, f"stage {stage} was not taken"
         assert shared == whole, f"stage {stage}: digest {shared}, without shards {whole}"
         planned.append(int(re.findall(r"shard 1 of 2: .* (\d+) bytes in all", log)[-1]))
@@ -258,6 +258,13 @@ def every_stage_of_shards_changes_no_bit(build):
     for more in ("", ", keep_optimizer: true", ", freeze: '*bias'", ", proximal: 0.01"):
         same_bits_in_every_stage(build, **{**SHARDED, "momentum": SHARDED["momentum"] + more})
     same_bits_in_every_stage(build, **SHARDED, group=", wire: bfloat16")
+
+
+@scenario
+def shards_of_statistics_and_tied_weights_change_no_bit(build):
+    settings = {**SHARDED, "rounds": 3, "momentum": "0.9, optimizer: adam"}
+    for model in ({"norm": True}, {"tied": True}, {"norm": True, "tied": True}):
+        same_bits_in_every_stage(build, layers=6, model=model, **settings)
 
 
 @scenario
