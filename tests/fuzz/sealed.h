@@ -1,4 +1,5 @@
-// sealed.h - any bytes for a decoder of what ends in its digest: as they are, then with one that fits.
+// sealed.h - any bytes for a decoder of what ends in its digest: as they are, then with one that
+// fits.
 #pragma once
 
 #include <stdlib.h>
