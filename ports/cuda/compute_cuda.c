@@ -6,6 +6,7 @@
 
 #include "ports/cuda/compute_cuda_private.h"
 #include "ports/cuda/device.h"
+#include "ports/cuda/products.h"
 #include "runtime/base/log.h"
 
 struct cn_compute_program {
@@ -146,6 +147,19 @@ static cn_err repeat_samples(struct cuda *cuda, const struct cn_compute_program 
     return CN_OK;
 }
 
+// Queues the next call, or the next two as one.
+static cn_err queue_next(struct cuda *cuda, const struct cn_compute_program *program, bool clipped,
+                         size_t *next)
+{
+    const struct cn_call *call = &program->calls[(*next)++];
+    cn_err err = *next < program->count ? cuda_products_pair(cuda, call, call + 1) : CN_ENOTSUP;
+
+    if (err == CN_ENOTSUP)
+        return cuda_lower(cuda, call, clipped);
+    ++*next;
+    return err;
+}
+
 // Queues the whole program.
 static cn_err queue(struct cuda *cuda, const struct cn_compute_program *program)
 {
@@ -157,9 +171,11 @@ static cn_err queue(struct cuda *cuda, const struct cn_compute_program *program)
     cuda_args_of(cuda, &none, &args);
     err = is_flat(program) ? cuda_launch_blocks(cuda, CUDA_KERNEL_begin_flat, &args, 1)
                            : repeat_samples(cuda, program);
-    for (size_t i = 0; i < program->count && !err; i++) {
-        err = cuda_lower(cuda, &program->calls[i], clipped);
-        clipped = clipped || program->calls[i].op == CN_OP_CLIP;
+    for (size_t i = 0; i < program->count && !err;) {
+        bool clips = program->calls[i].op == CN_OP_CLIP;
+
+        err = queue_next(cuda, program, clipped, &i);
+        clipped = clipped || clips;
     }
     return err;
 }
@@ -193,16 +209,27 @@ static cn_err capture(struct cuda *cuda, struct cn_compute_program *program)
     return CN_OK;
 }
 
+static void note_flat_writes(const struct cn_call *call, bool writes[CN_ARENA_COUNT])
+{
+    if (call->op == CN_OP_SUM_LANES)
+        writes[CN_ARENA_GRADIENTS] = true;
+    if (call->op < CN_OP_SGD)
+        return;
+    writes[call->range.own ? CN_ARENA_OWN : CN_ARENA_WEIGHTS] = true;
+    writes[CN_ARENA_OPTIMIZER] = writes[CN_ARENA_OPTIMIZER] || call->op != CN_OP_STATISTIC;
+    writes[CN_ARENA_SECOND] = writes[CN_ARENA_SECOND] || call->op == CN_OP_ADAM;
+}
+
 static void note_writes(struct cn_compute_program *program)
 {
-    for (size_t i = 0; i < program->count; i++)
-        for (int j = 0; j < CN_CALL_OUTPUTS; j++)
-            program->writes[program->calls[i].out[j].arena] = true;
-    if (!is_flat(program))
-        return;
-    for (int arena = CN_ARENA_WEIGHTS; arena < CN_ARENA_COUNT; arena++)
-        program->writes[arena] = arena != CN_ARENA_BATCH && arena != CN_ARENA_BASE &&
-                                 arena != CN_ARENA_CONSTANTS && arena != CN_ARENA_OUTPUTS;
+    for (size_t i = 0; i < program->count; i++) {
+        const struct cn_call *call = &program->calls[i];
+
+        if (call->op >= CN_OP_BATCH_COUNT)
+            note_flat_writes(call, program->writes);
+        for (int j = 0; j < CN_CALL_OUTPUTS && call->op < CN_OP_BATCH_COUNT; j++)
+            program->writes[call->out[j].arena] = true;
+    }
 }
 
 static void cuda_release(struct cn_compute *device, struct cn_compute_program *program)

@@ -85,6 +85,9 @@ void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cu
 // Queues what a call does. Programs call it while a graph is captured. clipped: CLIP came before.
 cn_err cuda_lower(struct cuda *cuda, const struct cn_call *call, bool clipped);
 
+// The same for a call from CN_OP_BATCH_COUNT on, by cuda_lower.
+cn_err cuda_lower_flat(struct cuda *cuda, struct cuda_args *args);
+
 // CN_ENOTSUP when this port cannot do the call with that many samples; else its workspace.
 cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t samples,
                         size_t *workspace);

@@ -107,6 +107,12 @@ DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head 
     return m;
 }
 
+// The warp's row of a matrix; 0 when it has none.
+DEVICE const float *own_row(const struct rows *m, const struct head *head)
+{
+    return head->active ? m->base + head->row * m->leading : 0;
+}
+
 DEVICE float masked_score(const struct cn_attention *op, const float *mask, float dot, uint32_t q,
                           uint32_t k)
 {
@@ -154,7 +160,7 @@ KERNEL(attention)
         struct rows q = rows_of(&a, 0, &head, &op->q, op->q_rows, op->width);
         struct rows k = rows_of(&a, 1, &head, &op->k, op->k_rows, op->width);
         struct rows v = rows_of(&a, 2, &head, &op->v, op->k_rows, op->v_width);
-        const float *own = head.active ? q.base + head.row * q.leading : 0;
+        const float *own = own_row(&q, &head);
         float result[OWN] = {0}, shrink;
         struct online o = {-INFINITY, 0};
 
@@ -178,13 +184,30 @@ KERNEL(attention)
     }
 }
 
+// What both gradient kernels read of a head. in: dy, q, k, v, y, saved, [mask].
+struct grad_sides {
+    struct rows q, k, v, dy;
+};
+
+DEVICE struct grad_sides grad_sides_of(const struct cuda_args *a, const struct head *head)
+{
+    const struct cn_attention *op = &a->call.attention;
+    struct grad_sides s;
+
+    s.dy = rows_of(a, 0, head, &op->y, op->q_rows, op->v_width);
+    s.q = rows_of(a, 1, head, &op->q, op->q_rows, op->width);
+    s.k = rows_of(a, 2, head, &op->k, op->k_rows, op->width);
+    s.v = rows_of(a, 3, head, &op->v, op->k_rows, op->v_width);
+    return s;
+}
+
 // The gradient of the score of q row and k row: p (dy v' - d), d = dy y' of the q row.
 DEVICE float score_grad(float share, float dy_v, float d)
 {
     return share * (dy_v - d);
 }
 
-// in: dy, q, k, v, y, saved, [mask]. dq = scale * sum over k rows of the gradient of the score * k.
+// dq = scale * sum over k rows of the gradient of the score * k.
 // d of each q row goes to the workspace, for attention_grad_key.
 KERNEL(attention_grad_query)
 {
@@ -194,17 +217,14 @@ KERNEL(attention_grad_query)
 
     for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
         struct head head = head_of(op, block, rows);
-        struct rows q = rows_of(&a, 1, &head, &op->q, op->q_rows, op->width);
-        struct rows k = rows_of(&a, 2, &head, &op->k, op->k_rows, op->width);
-        struct rows v = rows_of(&a, 3, &head, &op->v, op->k_rows, op->v_width);
-        struct rows dy = rows_of(&a, 0, &head, &op->y, op->q_rows, op->v_width);
+        struct grad_sides s = grad_sides_of(&a, &head);
         struct rows y = rows_of(&a, 4, &head, &op->y, op->q_rows, op->v_width);
-        const float *own_q = head.active ? q.base + head.row * q.leading : 0;
-        const float *own_dy = head.active ? dy.base + head.row * dy.leading : 0;
+        const float *own_q = own_row(&s.q, &head), *own_dy = own_row(&s.dy, &head);
+        const float *own_y = own_row(&y, &head);
         float result[OWN] = {0}, d = 0, logarithm = 0;
 
-        for (uint32_t c = lane; head.active && c < v.width; c += CUDA_WARP)
-            d += own_dy[c] * y.base[head.row * y.leading + c];
+        for (uint32_t c = lane; head.active && c < y.width; c += CUDA_WARP)
+            d += own_dy[c] * own_y[c];
         d = warp_sum(d);
         if (head.active) {
             uint32_t number = head.number * rows + head.row;
@@ -214,15 +234,15 @@ KERNEL(attention_grad_query)
                 a.workspace[(size_t)head.n * op->heads * rows + number] = d;
         }
         for (uint32_t first = 0; first < k_end(op, &head); first += CUDA_WARP) {
-            float dot = tile_dot(own_q, &k, first), dy_v = tile_dot(own_dy, &v, first);
+            float dot = tile_dot(own_q, &s.k, first), dy_v = tile_dot(own_dy, &s.v, first);
             float score = masked_score(op, a.in[6], dot, head.row, first + lane);
 
-            add_rows(result, score_grad(expf(score - logarithm), dy_v, d), &k, first);
+            add_rows(result, score_grad(expf(score - logarithm), dy_v, d), &s.k, first);
         }
         if (head.active)
             write_row(head_base(a.out[0], a.call.out[0].stride, &op->q, &head) +
                           head.row * op->q.row,
-                      result, op->scale, q.width);
+                      result, op->scale, s.q.width);
     }
 }
 
@@ -235,12 +255,8 @@ KERNEL(attention_grad_key)
 
     for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
         struct head head = head_of(op, block, rows);
-        struct rows q = rows_of(&a, 1, &head, &op->q, op->q_rows, op->width);
-        struct rows k = rows_of(&a, 2, &head, &op->k, op->k_rows, op->width);
-        struct rows v = rows_of(&a, 3, &head, &op->v, op->k_rows, op->v_width);
-        struct rows dy = rows_of(&a, 0, &head, &op->y, op->q_rows, op->v_width);
-        const float *own_k = head.active ? k.base + head.row * k.leading : 0;
-        const float *own_v = head.active ? v.base + head.row * v.leading : 0;
+        struct grad_sides s = grad_sides_of(&a, &head);
+        const float *own_k = own_row(&s.k, &head), *own_v = own_row(&s.v, &head);
         size_t numbers = ((size_t)head.n * op->heads + head.number) * op->q_rows;
         const float *logarithm =
             a.in[5] + head.n * a.call.in[5].stride + (size_t)head.number * op->q_rows;
@@ -248,20 +264,20 @@ KERNEL(attention_grad_key)
 
         for (uint32_t first = 0; first < op->q_rows; first += CUDA_WARP) {
             uint32_t row = first + lane;
-            float dot = tile_dot(own_k, &q, first), dy_v = tile_dot(own_v, &dy, first);
+            float dot = tile_dot(own_k, &s.q, first), dy_v = tile_dot(own_v, &s.dy, first);
             float score = masked_score(op, a.in[6], dot, row, head.row);
             bool inside = head.active && row < op->q_rows;
             float share = inside ? expf(score - logarithm[row]) : 0;
 
-            add_rows(of_v, share, &dy, first);
-            add_rows(of_k, inside ? score_grad(share, dy_v, a.workspace[numbers + row]) : 0, &q,
+            add_rows(of_v, share, &s.dy, first);
+            add_rows(of_k, inside ? score_grad(share, dy_v, a.workspace[numbers + row]) : 0, &s.q,
                      first);
         }
         if (!head.active)
             continue;
         write_row(head_base(a.out[1], a.call.out[1].stride, &op->k, &head) + head.row * op->k.row,
-                  of_k, op->scale, k.width);
+                  of_k, op->scale, s.k.width);
         write_row(head_base(a.out[2], a.call.out[2].stride, &op->v, &head) + head.row * op->v.row,
-                  of_v, 1, v.width);
+                  of_v, 1, s.v.width);
     }
 }

@@ -1,4 +1,4 @@
-// From the engine's calls to kernels and the libraries' work.
+// From the engine's calls of a batch to kernels and the libraries' work.
 #include <assert.h>
 #include <stdint.h>
 
@@ -535,88 +535,6 @@ void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cu
     args->workspace = address(cuda, &call->workspace);
 }
 
-static float *arena_of(const struct cuda *cuda, enum cn_arena arena)
-{
-    return (float *)(uintptr_t)cuda->arenas[arena].device;
-}
-
-static cn_err lower_gradients(struct cuda *cuda, struct cuda_args *args, enum cuda_kernel kernel)
-{
-    size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
-
-    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS);
-    args->call.fill = (struct cn_fill){.count = words};
-    return cuda_launch_threads(cuda, kernel, args, words);
-}
-
-// The scale of the next step follows from all gradients: with the part that ends them.
-static cn_err lower_unscale(struct cuda *cuda, struct cuda_args *args)
-{
-    size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
-    size_t first = args->call.range.gradients;
-    size_t count = args->call.range.count ? args->call.range.count : words;
-    cn_err err;
-
-    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS) + first;
-    args->call.fill = (struct cn_fill){.count = count};
-    err = cuda_launch_threads(cuda, CUDA_KERNEL_unscale, args, count);
-    if (err || first + count < words)
-        return err;
-    return cuda_launch_blocks(cuda, CUDA_KERNEL_unscale_finish, args, 1);
-}
-
-// 256 neighbours at a time, back and forth between two buffers.
-static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
-{
-    size_t count = (args->call.range.count + 255) / 256;
-    int at = 0;
-    cn_err err;
-
-    if (!count)
-        return CN_OK;
-    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS);
-    args->workspace = (float *)(uintptr_t)cuda->squares[0];
-    err = cuda_launch_threads(cuda, CUDA_KERNEL_squares, args, count);
-    while (!err && count > 1) {
-        args->in[0] = (float *)(uintptr_t)cuda->squares[at];
-        args->workspace = (float *)(uintptr_t)cuda->squares[!at];
-        args->call.fill = (struct cn_fill){.count = count};
-        count = (count + 255) / 256;
-        at = !at;
-        err = cuda_launch_threads(cuda, CUDA_KERNEL_squares_again, args, count);
-    }
-    args->in[0] = (float *)(uintptr_t)cuda->squares[at];
-    return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_clip, args, 1);
-}
-
-static cn_err lower_flat(struct cuda *cuda, struct cuda_args *args)
-{
-    static const enum cn_arena arenas[] = {CN_ARENA_GRADIENTS, CN_ARENA_WEIGHTS, CN_ARENA_OPTIMIZER,
-                                           CN_ARENA_SECOND, CN_ARENA_BASE};
-    enum cuda_kernel kernel = args->call.op == CN_OP_SGD    ? CUDA_KERNEL_sgd
-                              : args->call.op == CN_OP_ADAM ? CUDA_KERNEL_adam
-                                                            : CUDA_KERNEL_statistic;
-
-    switch (args->call.op) {
-    case CN_OP_SUM_LANES: // there is one lane
-        if (cuda->precision != CN_PRECISION_FLOAT16)
-            return CN_OK;
-        return lower_unscale(cuda, args);
-    case CN_OP_CHECK:
-        return lower_gradients(cuda, args, CUDA_KERNEL_check);
-    case CN_OP_CLIP:
-        return lower_clip(cuda, args);
-    default:
-        break;
-    }
-    for (int i = 0; i < 5; i++)
-        args->in[i] = arena_of(cuda, arenas[i]);
-    for (int i = 2; i < 4; i++) // the kernels count from the first word of the model
-        args->in[i] =
-            (float *)((uintptr_t)args->in[i] - args->call.range.state_from * sizeof(float));
-    return cuda_launch_threads(cuda, kernel, args, args->call.range.count);
-}
-
 cn_err cuda_lower(struct cuda *cuda, const struct cn_call *call, bool clipped)
 {
     struct cuda_args args;
@@ -624,6 +542,6 @@ cn_err cuda_lower(struct cuda *cuda, const struct cn_call *call, bool clipped)
     cuda_args_of(cuda, call, &args);
     args.clipped = clipped;
     if (call->op >= CN_OP_BATCH_COUNT)
-        return lower_flat(cuda, &args);
+        return cuda_lower_flat(cuda, &args);
     return lowerings[call->op].lower ? lowerings[call->op].lower(cuda, &args) : CN_ENOTSUP;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ports/cuda/device.h"
+#include "runtime/base/log.h"
 
 #define RESERVE 16 // words that may be read, not used, beyond an arena
 
@@ -72,6 +73,11 @@ static cn_err reserve_arena(struct cuda *cuda, enum cn_arena which, size_t words
     size_t bytes;
     cn_err err;
 
+    // Kernels count words in 32 bits. The operands of batch calls were looked at one by one.
+    if (which != CN_ARENA_ACTIVATIONS && words > INT32_MAX) {
+        cn_log(CN_LOG_ERROR, "cuda", "%zu words of a model or batch, at most %d", words, INT32_MAX);
+        return CN_ENOTSUP;
+    }
     arena->words = words;
     if (__builtin_add_overflow(words, (size_t)RESERVE, &bytes) ||
         __builtin_mul_overflow(bytes, sizeof(float), &bytes))
@@ -143,6 +149,14 @@ void cuda_memory_release(struct cuda *cuda)
         driver->release_host(cuda->result);
 }
 
+// Parts that nobody asked for any more (an error came between) may still be on their way.
+static cn_err end_shows(struct cuda *cuda, const struct cuda_arena *arena)
+{
+    if (!arena->shown || cuda->seen == cuda->show_count)
+        return CN_OK;
+    return cuda_check(cuda, cuda->library.driver.stream_wait(cuda->copies), "cuStreamSynchronize");
+}
+
 cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena which, void **host)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -154,7 +168,9 @@ cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena which, void **host)
     // The device does not write batches: only the copy before must have read the host's memory.
     if (which == CN_ARENA_BATCH && !arena->same && !arena->stale)
         return cuda_check(cuda, driver->event_wait(cuda->filled), "cuEventSynchronize");
-    err = cuda_check(cuda, driver->stream_wait(cuda->stream), "cuStreamSynchronize");
+    err = end_shows(cuda, arena);
+    if (!err)
+        err = cuda_check(cuda, driver->stream_wait(cuda->stream), "cuStreamSynchronize");
     if (err || arena->same || !arena->stale || !arena->words)
         return err;
     err = cuda_check(
@@ -191,12 +207,13 @@ cn_err cuda_memory_unmap(struct cuda *cuda, enum cn_arena which)
 {
     struct cuda_arena *arena = &cuda->arenas[which];
     size_t words = arena->shown ? arena->shown : arena->words;
+    cn_err err = end_shows(cuda, arena);
 
     if (arena->shown)
         cuda->show_count = cuda->seen = 0;
     arena->shown = 0;
-    if (arena->same || !words)
-        return CN_OK;
+    if (err || arena->same || !words)
+        return err;
     if (which == CN_ARENA_BATCH)
         return send_batch(cuda, arena);
     return cuda_check(cuda,

@@ -5,18 +5,6 @@
 
 #include "runtime/base/log.h"
 
-// c = alpha op(a) op(b) + beta c (+ bias) (then relu), row-major, count matrices at strides.
-struct product {
-    uint64_t rows, inner, cols;
-    bool transpose_a, transpose_b, relu;
-    float alpha, beta;
-    const float *a, *b, *bias;
-    float *c;
-    uint64_t leading_a, leading_b, leading_c;
-    uint64_t count;
-    int64_t stride_a, stride_b, stride_c; // words
-};
-
 // What cuBLASLt needs to know of a product. It counts by columns, so what it calls A is b, B is a,
 // and rows and columns change places.
 struct description {
@@ -53,16 +41,13 @@ static cublasComputeType_t compute_type(enum cn_precision precision)
     }
 }
 
-static cublasStatus_t describe_product(struct cuda *cuda, const struct product *p,
+static cublasStatus_t describe_product(struct cuda *cuda, const struct cuda_product *p,
                                        struct description *d)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
     cublasOperation_t of_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t of_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t end = p->bias && p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-                             : p->bias          ? CUBLASLT_EPILOGUE_BIAS
-                             : p->relu          ? CUBLASLT_EPILOGUE_RELU
-                                                : CUBLASLT_EPILOGUE_DEFAULT;
+    int64_t leading = (int64_t)p->leading_c;
     cublasStatus_t status =
         blas->product_create(&d->product, compute_type(cuda->precision), CUDA_R_32F);
 
@@ -74,10 +59,17 @@ static cublasStatus_t describe_product(struct cuda *cuda, const struct product *
     if (!status)
         status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof(of_a));
     if (!status)
-        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof(end));
-    if (!status && p->bias)
-        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias,
-                                   sizeof(p->bias));
+        status =
+            blas->product_set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->end, sizeof(p->end));
+    if (!status && p->vector)
+        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->vector,
+                                   sizeof(p->vector));
+    if (!status && p->aside)
+        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aside,
+                                   sizeof(p->aside));
+    if (!status && p->aside)
+        status = blas->product_set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading,
+                                   sizeof(leading));
     return status;
 }
 
@@ -110,17 +102,23 @@ static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leadi
     return (uint32_t)(bits & -bits);
 }
 
-static cublasStatus_t describe_wish(struct cuda *cuda, const struct product *p,
+// Bytes that the library may use.
+static size_t room_of(const struct cuda_product *p)
+{
+    return (CUDA_PRODUCT_WORDS - p->reserved) * sizeof(float);
+}
+
+static cublasStatus_t describe_wish(struct cuda *cuda, const struct cuda_product *p,
                                     struct description *d)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
-    size_t workspace = (size_t)CUDA_PRODUCT_WORDS * sizeof(float);
+    size_t workspace = room_of(p);
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // through the workspace, in order
     uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
     uint32_t of_b = alignment_of(p->b, p->stride_b, p->leading_b);
     uint32_t of_c = alignment_of(p->c, p->stride_c, p->leading_c);
-    uint32_t of_bias = p->bias ? alignment_of(p->bias, 0, 0) : of_c;
-    uint32_t of_d = of_bias < of_c ? of_bias : of_c;
+    uint32_t of_vector = p->vector ? alignment_of(p->vector, 0, 0) : of_c;
+    uint32_t of_d = of_vector < of_c ? of_vector : of_c;
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
         const void *value;
@@ -144,7 +142,8 @@ static cublasStatus_t describe_wish(struct cuda *cuda, const struct product *p,
     return status;
 }
 
-static cublasStatus_t describe(struct cuda *cuda, const struct product *p, struct description *d)
+static cublasStatus_t describe(struct cuda *cuda, const struct cuda_product *p,
+                               struct description *d)
 {
     uint64_t b_rows = p->transpose_b ? p->inner : p->cols;
     uint64_t b_cols = p->transpose_b ? p->cols : p->inner;
@@ -164,8 +163,7 @@ static cublasStatus_t describe(struct cuda *cuda, const struct product *p, struc
     return status;
 }
 
-// CN_ENOTSUP when the library has no way to do it.
-static cn_err multiply(struct cuda *cuda, const struct product *p, float *workspace)
+cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
     struct description d = {0};
@@ -179,8 +177,7 @@ static cn_err multiply(struct cuda *cuda, const struct product *p, float *worksp
     status = describe(cuda, p, &d);
     if (!status)
         status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, 1, &found, &count);
-    if (status || !count || found.state ||
-        found.workspaceSize > (size_t)CUDA_PRODUCT_WORDS * sizeof(float)) {
+    if (status || !count || found.state || found.workspaceSize > room_of(p)) {
         forget(cuda, &d);
         return CN_ENOTSUP;
     }
@@ -195,8 +192,7 @@ static cn_err multiply(struct cuda *cuda, const struct product *p, float *worksp
     return CN_OK;
 }
 
-// Sets what a product will add to, where the run says that it is the step's first.
-static cn_err clear_first(struct cuda *cuda, const struct cuda_args *args, size_t words)
+cn_err cuda_products_clear(struct cuda *cuda, const struct cuda_args *args, size_t words)
 {
     struct cuda_args clear = *args;
 
@@ -228,43 +224,61 @@ static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t
     return cuda_launch_threads(cuda, CUDA_KERNEL_bias_relu, &bias, rows * op->cols);
 }
 
-cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
+static bool has_plain_bias(const struct cuda_args *args)
+{
+    return !args->in[2] || args->call.matmul.bias_scale == 1;
+}
+
+struct cuda_product cuda_products_describe(const struct cuda_args *args)
 {
     const struct cn_matmul *op = &args->call.matmul;
-    uint64_t samples = args->samples;
-    bool fused = !args->in[2] || op->bias_scale == 1;
-    struct product p = {
-        .rows = op->inner_batched ? op->rows : op->rows * samples,
-        .inner = op->inner_batched ? op->inner * samples : op->inner,
+    bool bias = args->in[2] && has_plain_bias(args), relu = has_plain_bias(args) && op->relu;
+    struct cuda_product p = {
+        .rows = op->inner_batched ? op->rows : op->rows * args->samples,
+        .inner = op->inner_batched ? op->inner * args->samples : op->inner,
         .cols = op->cols,
         .transpose_a = op->transpose_a,
         .transpose_b = op->transpose_b,
-        .relu = fused && op->relu,
         .alpha = op->alpha,
         .beta = args->call.write == CN_WRITE_SET ? 0 : 1,
         .a = args->in[0],
         .b = args->in[1],
-        .bias = fused ? args->in[2] : NULL,
+        .vector = bias ? args->in[2] : NULL,
+        .end = bias && relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+               : bias       ? CUBLASLT_EPILOGUE_BIAS
+               : relu       ? CUBLASLT_EPILOGUE_RELU
+                            : CUBLASLT_EPILOGUE_DEFAULT,
         .c = args->out[0],
         .count = 1,
     };
+
+    p.leading_a = p.transpose_a ? p.rows : p.inner;
+    p.leading_b = p.transpose_b ? p.inner : p.cols;
+    p.leading_c = p.cols;
+    return p;
+}
+
+cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
+{
+    struct cuda_product p = cuda_products_describe(args);
+    bool fused = has_plain_bias(args);
     struct cn_products own = {.count = 1,
                               .rows = p.rows,
                               .inner = p.inner,
                               .cols = p.cols,
                               .transpose_a = p.transpose_a,
                               .transpose_b = p.transpose_b,
-                              .alpha = p.alpha};
+                              .alpha = p.alpha,
+                              .leading_a = p.leading_a,
+                              .leading_b = p.leading_b,
+                              .leading_c = p.leading_c};
     struct cuda_args whole = *args;
     cn_err err = CN_OK;
 
-    own.leading_a = p.leading_a = p.transpose_a ? p.rows : p.inner;
-    own.leading_b = p.leading_b = p.transpose_b ? p.inner : p.cols;
-    own.leading_c = p.leading_c = p.cols;
     if (cuda->blas && args->call.write == CN_WRITE_STEP)
-        err = clear_first(cuda, args, p.rows * p.cols);
+        err = cuda_products_clear(cuda, args, p.rows * p.cols);
     if (!err)
-        err = multiply(cuda, &p, args->workspace);
+        err = cuda_products_multiply(cuda, &p, args->workspace);
     if (err != CN_ENOTSUP)
         return err || fused ? err : add_bias(cuda, args, p.rows);
     // One matrix, whatever it has to do with samples.
@@ -279,7 +293,7 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
 
 // A call of PRODUCTS as batches: of all matrices where they lie evenly, else of the samples for
 // each matrix. false when a result is the sum of several.
-static bool batches_of(const struct cuda_args *args, struct product *p, size_t *calls,
+static bool batches_of(const struct cuda_args *args, struct cuda_product *p, size_t *calls,
                        size_t next[3])
 {
     const struct cn_products *op = &args->call.products;
@@ -306,7 +320,8 @@ static bool batches_of(const struct cuda_args *args, struct product *p, size_t *
 cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_products *op = &args->call.products;
-    struct product p = {
+    struct cuda_product p = {
+        .end = CUBLASLT_EPILOGUE_DEFAULT,
         .rows = op->rows,
         .inner = op->inner,
         .cols = op->cols,
@@ -328,7 +343,7 @@ cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
     if (args->call.write == CN_WRITE_STEP || !batches_of(args, &p, &calls, next))
         return own_product(cuda, args, op);
     for (size_t i = 0; i < calls && !err; i++) {
-        err = multiply(cuda, &p, args->workspace);
+        err = cuda_products_multiply(cuda, &p, args->workspace);
         if (err == CN_ENOTSUP && i == 0)
             return own_product(cuda, args, op);
         p.a += next[0];

@@ -21,6 +21,7 @@ bool cn_nccl_wedged(void)
 // An abort may hang, so it has a thread of its own and outlives its caller if it must.
 struct abortion {
     const struct nccl_library *library;
+    uint32_t device;
     struct nccl_member comms[NCCL_COMMS_MAX];
     uint32_t count;
     pthread_mutex_t mutex;
@@ -33,7 +34,7 @@ static void *abort_main(void *context)
 {
     struct abortion *abortion = context;
 
-    (void)abortion->library->device_enter();
+    (void)abortion->library->device_enter(abortion->device);
     (void)abortion->library->group_start();
     for (uint32_t i = abortion->count; i-- > 0;) // children are not aborted with their parent
         (void)abortion->library->comm_abort(abortion->comms[i].handle);
@@ -81,8 +82,8 @@ static cn_err wedge(void)
     return CN_EWEDGED;
 }
 
-cn_err nccl_abort(const struct nccl_library *library, const struct nccl_member *comms,
-                  uint32_t *count)
+cn_err nccl_abort(const struct nccl_library *library, uint32_t device,
+                  const struct nccl_member *comms, uint32_t *count)
 {
     struct abortion *abortion;
     pthread_t thread;
@@ -93,6 +94,7 @@ cn_err nccl_abort(const struct nccl_library *library, const struct nccl_member *
     if (!abortion)
         return wedge();
     abortion->library = library;
+    abortion->device = device;
     memcpy(abortion->comms, comms, *count * sizeof(*comms));
     abortion->count = *count;
     *count = 0;

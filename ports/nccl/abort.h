@@ -17,5 +17,5 @@ struct nccl_member {
 // Releases all communicators, the parent first in the list, and sets count to 0; also the only way
 // to end healthy ones that leaves nothing to hang on. CN_EWEDGED when that takes more than a
 // second: NCCL is unusable from then on.
-cn_err nccl_abort(const struct nccl_library *library, const struct nccl_member *comms,
-                  uint32_t *count);
+cn_err nccl_abort(const struct nccl_library *library, uint32_t device,
+                  const struct nccl_member *comms, uint32_t *count);

@@ -9,8 +9,15 @@ static struct nccl_library library; // filled once
 static const char *missing;         // why it could not be
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+#define DEVICES 16
+#define CUDA_INVALID_DEVICE 101
+
+// The driver's, to make a device a thread's.
+static int (*device_get)(int *device, int ordinal);
+static int (*context_retain)(void **made, int device);
 static int (*context_set)(void *context);
-static void *context; // of the first device
+static void *contexts[DEVICES]; // those used so far; never given back
+static pthread_mutex_t contexts_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 // A function pointer may not be cast from void * in ISO C; POSIX lets it be copied.
 static bool find(void *handle, const char *name, void *function)
@@ -21,28 +28,39 @@ static bool find(void *handle, const char *name, void *function)
     return symbol != NULL;
 }
 
-static int device_enter(void)
+static int device_enter(unsigned number)
 {
-    return context_set(context);
+    int device, result = CUDA_SUCCESS;
+
+    if (number >= DEVICES)
+        return CUDA_INVALID_DEVICE;
+    pthread_mutex_lock(&contexts_mutex);
+    if (!contexts[number])
+        result = device_get(&device, (int)number);
+    if (!result && !contexts[number])
+        result = context_retain(&contexts[number], device);
+    pthread_mutex_unlock(&contexts_mutex);
+    return result ? result : context_set(contexts[number]);
 }
 
-static bool open_device(void *handle)
+static bool has_device(void *handle)
 {
     int (*driver_init)(unsigned flags);
-    int (*device_get)(int *device, int ordinal);
-    int (*context_retain)(void **made, int device);
-    int device;
+    int (*device_count)(int *count);
+    int count;
 
-    return find(handle, "cuInit", &driver_init) && find(handle, "cuDeviceGet", &device_get) &&
-           find(handle, "cuDevicePrimaryCtxRetain", &context_retain) &&
-           find(handle, "cuCtxSetCurrent", &context_set) && !driver_init(0) &&
-           !device_get(&device, 0) && !context_retain(&context, device);
+    return find(handle, "cuInit", &driver_init) &&
+           find(handle, "cuDeviceGetCount", &device_count) && !driver_init(0) &&
+           !device_count(&count) && count > 0;
 }
 
 static bool load_driver(void *handle)
 {
     library.device_enter = device_enter;
-    return find(handle, "cuStreamCreate", &library.stream_create) &&
+    return find(handle, "cuDeviceGet", &device_get) &&
+           find(handle, "cuDevicePrimaryCtxRetain", &context_retain) &&
+           find(handle, "cuCtxSetCurrent", &context_set) &&
+           find(handle, "cuStreamCreate", &library.stream_create) &&
            find(handle, "cuStreamDestroy_v2", &library.stream_destroy) &&
            find(handle, "cuEventCreate", &library.event_create) &&
            find(handle, "cuEventRecord", &library.event_record) &&
@@ -67,6 +85,7 @@ static bool load_nccl(void)
            find(handle, "ncclAllReduce", &library.all_reduce) &&
            find(handle, "ncclReduce", &library.reduce) &&
            find(handle, "ncclBroadcast", &library.broadcast) &&
+           find(handle, "ncclSend", &library.send) && find(handle, "ncclRecv", &library.receive) &&
            find(handle, "ncclGroupStart", &library.group_start) &&
            find(handle, "ncclGroupEnd", &library.group_end);
 }
@@ -81,7 +100,7 @@ static void load(void)
     (void)setenv("NCCL_RAS_ENABLE", "0", 0); // a listener that nobody asked for
     if (!driver || !load_driver(driver))
         missing = "libcuda.so.1 is not there, or too old";
-    else if (!open_device(driver))
+    else if (!has_device(driver))
         missing = "there is no CUDA device";
     else if (!load_nccl())
         missing = "libnccl.so.2 is not there, or older than 2.18";

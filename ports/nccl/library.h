@@ -24,7 +24,6 @@ enum nccl_result {
 };
 
 enum nccl_type {
-    NCCL_INT8 = 0,
     NCCL_INT64 = 4,
     NCCL_FLOAT16 = 6,
     NCCL_FLOAT32 = 7,
@@ -33,9 +32,6 @@ enum nccl_type {
 
 enum nccl_reduction {
     NCCL_SUM = 0,
-    NCCL_MAX = 2,
-    NCCL_MIN = 3,
-    NCCL_AVERAGE = 4,
 };
 
 struct nccl_id { // secret: whoever knows it can join
@@ -74,10 +70,13 @@ struct nccl_library {
                   nccl_comm comm, cuda_stream stream);
     int (*broadcast)(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
                      cuda_stream stream);
+    int (*send)(const void *from, size_t count, int type, int to, nccl_comm comm,
+                cuda_stream stream);
+    int (*receive)(void *to, size_t count, int type, int from, nccl_comm comm, cuda_stream stream);
     int (*group_start)(void);
     int (*group_end)(void);
 
-    int (*device_enter)(void); // makes the first device this thread's
+    int (*device_enter)(unsigned number); // makes the device, counted from 0, this thread's
     int (*stream_create)(cuda_stream *stream, unsigned flags);
     int (*stream_destroy)(cuda_stream stream);
     int (*event_create)(cuda_event *event, unsigned flags);
@@ -90,6 +89,6 @@ struct nccl_library {
     int (*copy_out)(void *to, cuda_pointer from, size_t size, cuda_stream stream);
 };
 
-// Loads both libraries, once. NULL when one of them, or a device, is not there; why then says
+// Loads both libraries, once. NULL when one of them, or any device, is not there; why then says
 // which.
 const struct nccl_library *nccl_library_load(const char **why);

@@ -237,6 +237,15 @@ static cn_err run_call(struct cn_tcp *tcp, const struct cn_collective_call *call
     return run_barrier(tcp, &job);
 }
 
+// Every two members are connected.
+static cn_err tcp_prepare(struct cn_collective *collective, const struct cn_set *sets,
+                          uint32_t count)
+{
+    (void)sets;
+    (void)count;
+    return ((struct tcp *)collective)->dead ? CN_EPEER : CN_OK;
+}
+
 static cn_err tcp_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct cn_tcp *tcp = (struct cn_tcp *)collective;
@@ -359,6 +368,7 @@ const struct cn_collective_ops cn_collective_tcp = {
     .name = "tcp",
     .open = tcp_open,
     .close = tcp_close,
+    .prepare = tcp_prepare,
     .run = tcp_run,
     .cancel = tcp_cancel,
     .check = tcp_check,

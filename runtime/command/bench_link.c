@@ -91,7 +91,7 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
         return err;
     cn_rate_guess(&ground->layout, &ground->spectrum);
     ground->situation.remaining_s = (double)job->deadline_ms / 1000;
-    ground->situation.step_s = speed.median_ms / 1000 * job->accumulate;
+    ground->situation.step_s = speed.median_ms / 1000 * cn_job_accumulate(job);
     ground->situation.steps = job->local_steps;
     ground->situation.steps_most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;

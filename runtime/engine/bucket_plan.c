@@ -38,14 +38,16 @@ size_t cn_bucket_plan_words(const struct cn_gradient_order *order)
     return least > LEAST_WORDS ? least : LEAST_WORDS;
 }
 
-static uint32_t bucket_at(const struct cn_bucket_plan *plan, size_t word)
+// The part that has a word, of count that lie one behind the other.
+static size_t find_part(const void *parts, size_t count, size_t (*end)(const void *parts, size_t i),
+                        size_t word)
 {
-    uint32_t low = 0, high = plan->count - 1;
+    size_t low = 0, high = count - 1;
 
     while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
+        size_t middle = low + (high - low) / 2;
 
-        if (plan->buckets[middle].first + plan->buckets[middle].count <= word)
+        if (end(parts, middle) <= word)
             low = middle + 1;
         else
             high = middle;
@@ -53,20 +55,29 @@ static uint32_t bucket_at(const struct cn_bucket_plan *plan, size_t word)
     return low;
 }
 
-// The tensor that begins at a word of the row. Operands are whole tensors.
+static size_t bucket_end(const void *parts, size_t i)
+{
+    const struct cn_planned_bucket *bucket = (const struct cn_planned_bucket *)parts + i;
+
+    return bucket->first + bucket->count;
+}
+
+static size_t tensor_end(const void *parts, size_t i)
+{
+    const struct cn_tensor_info *tensor = (const struct cn_tensor_info *)parts + i;
+
+    return tensor->offset + tensor->count;
+}
+
+static uint32_t bucket_at(const struct cn_bucket_plan *plan, size_t word)
+{
+    return (uint32_t)find_part(plan->buckets, plan->count, bucket_end, word);
+}
+
+// Operands are whole tensors.
 static size_t tensor_at(const struct cn_layout *layout, size_t offset)
 {
-    size_t low = 0, high = layout->tensor_count - 1;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (layout->tensors[middle].offset + layout->tensors[middle].count <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return find_part(layout->tensors, layout->tensor_count, tensor_end, offset);
 }
 
 // --- where the list is cut ---
@@ -204,9 +215,10 @@ static cn_err place_gradients(struct maker *maker)
     return err;
 }
 
-static cn_err place_residents(struct maker *maker, size_t *end)
+static cn_err place_residents(struct maker *maker)
 {
     const struct cn_layout *layout = maker->layout;
+    size_t *end = &maker->plan->resident_words;
     size_t *resident = calloc(layout->tensor_count + 1, sizeof(*resident));
 
     if (!resident)
@@ -225,8 +237,8 @@ static cn_err place_residents(struct maker *maker, size_t *end)
 static cn_err place_weights(struct maker *maker)
 {
     struct cn_bucket_plan *plan = maker->plan;
-    size_t slots, end = 0;
-    cn_err err = place_residents(maker, &end);
+    size_t slots, end;
+    cn_err err = place_residents(maker);
 
     plan->fetches = calloc(maker->use_count + 1, sizeof(*plan->fetches));
     if (err || !plan->fetches)
@@ -245,7 +257,7 @@ static cn_err place_weights(struct maker *maker)
                                                   .last = plan->fetches[i].last};
     }
     err = cn_plan_place(maker->blocks, maker->use_count, &slots);
-    end = (end + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
+    end = (plan->resident_words + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
     for (size_t i = 0; i < maker->use_count; i++)
         plan->fetches[i].slot = end + maker->blocks[i].offset;
     maker->program->sizes.words[CN_ARENA_WEIGHTS] = end + slots;

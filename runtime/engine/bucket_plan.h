@@ -41,8 +41,9 @@ struct cn_bucket_plan {
     size_t forward;           // segments up to the loss
     struct cn_fetch *fetches; // owned; in the order of their segments; none below CN_STAGE_WEIGHTS
     size_t fetch_count;
-    size_t *resident; // owned; by tensor of the layout: where weights without a gradient stay,
-                      // SIZE_MAX for the others; NULL below CN_STAGE_WEIGHTS
+    size_t *resident;      // owned; by tensor of the layout: where weights without a gradient stay,
+                           // SIZE_MAX for the others; NULL below CN_STAGE_WEIGHTS
+    size_t resident_words; // at the beginning of CN_ARENA_WEIGHTS
 };
 
 // Words of a bucket of a model that is trained in shards: the same on all its members.

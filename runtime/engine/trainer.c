@@ -302,6 +302,8 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     if (!err)
         err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)
+        err = cn_trainer_take_copies(trainer, &program.sizes);
+    if (!err)
         err = prepare(trainer, &program);
     cn_program_deinit(&program);
     if (!err)

@@ -28,6 +28,7 @@ struct cn_trainer_config {
     uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
     uint32_t stage; // of ZeRO, 1 to 3: with several shards there is room for a share of the
                     // gradients from 2 on, and of the weights with 3; 0 is 1
+    bool weighs;    // find out what each stage would need, for cn_trainer_needs
 };
 
 struct cn_metrics { // sums over samples
@@ -75,9 +76,14 @@ struct cn_trainer_plan {
 
 const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
 
-// Bytes that a step takes beside the optimizer's state when nothing is computed twice, whatever the
-// limit; and those of the whole state.
-uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state);
+// Bytes that a step takes in a stage when nothing is computed twice, whatever the limit.
+struct cn_trainer_need {
+    uint64_t whole;  // on each member
+    uint64_t shared; // of these each has its share
+};
+
+// Stage is 1 to 3. Zeros without cn_trainer_config.weighs, and for a stage that the device lacks.
+struct cn_trainer_need cn_trainer_needs(const struct cn_trainer *trainer, uint32_t stage);
 
 // Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3
 // get fills in the weights of this member's share and those without a gradient.

@@ -2,51 +2,112 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer_private.h"
 
-// The arenas beside those of the program.
-static void add_arenas(const struct cn_trainer *trainer, uint32_t batch, struct cn_program *program)
-{
-    size_t *words = program->sizes.words;
+// One way to do a step, planned without taking the memory.
+struct attempt {
+    enum cn_stage stage;
+    struct cn_trainer_plan plan;
+    struct cn_program program;
+    struct cn_bucket_plan buckets; // of no buckets in stage 1
+};
 
-    words[CN_ARENA_OPTIMIZER] = trainer->state_room;
-    if (trainer->stage >= CN_STAGE_GRADIENTS)
-        words[CN_ARENA_SHARE] = trainer->state_room;
-    if (trainer->stage == CN_STAGE_WEIGHTS)
-        words[CN_ARENA_OWN] = trainer->state_room;
+// Arenas with a place for each value of a share.
+static size_t shared_arenas(const struct cn_trainer *trainer, enum cn_stage stage,
+                            enum cn_arena arenas[CN_ARENA_COUNT])
+{
+    size_t count = 0;
+
+    arenas[count++] = CN_ARENA_OPTIMIZER;
     if (cn_trainer_has_second(trainer))
-        words[CN_ARENA_SECOND] = trainer->state_room;
-    if (trainer->rules.proximal > 0)
-        words[CN_ARENA_BASE] =
-            trainer->stage == CN_STAGE_WEIGHTS ? trainer->state_room : trainer->layout.total;
-    words[CN_ARENA_OUTPUTS] = program->calls[program->loss].in[0].stride * (size_t)batch;
+        arenas[count++] = CN_ARENA_SECOND;
+    if (stage >= CN_STAGE_GRADIENTS)
+        arenas[count++] = CN_ARENA_SHARE;
+    if (stage == CN_STAGE_WEIGHTS)
+        arenas[count++] = CN_ARENA_OWN;
+    if (stage == CN_STAGE_WEIGHTS && trainer->rules.proximal > 0)
+        arenas[count++] = CN_ARENA_BASE;
+    return count;
 }
 
-// Plans one way to do it, without taking the memory.
-static cn_err try_plan(struct cn_trainer *trainer, const struct cn_graph *graph,
-                       struct cn_trainer_plan *plan, struct cn_program *program)
+// The arenas beside those of the program.
+static void add_arenas(const struct cn_trainer *trainer, struct attempt *attempt)
+{
+    struct cn_program *program = &attempt->program;
+    enum cn_arena shared[CN_ARENA_COUNT];
+    size_t count = shared_arenas(trainer, attempt->stage, shared);
+
+    if (trainer->rules.proximal > 0)
+        program->sizes.words[CN_ARENA_BASE] = trainer->layout.total;
+    for (size_t i = 0; i < count; i++)
+        program->sizes.words[shared[i]] = trainer->state_room;
+    program->sizes.words[CN_ARENA_OUTPUTS] =
+        program->calls[program->loss].in[0].stride * (size_t)attempt->plan.batch;
+}
+
+static void drop(struct attempt *attempt)
+{
+    cn_program_deinit(&attempt->program);
+    cn_bucket_plan_deinit(&attempt->buckets);
+}
+
+// Of stage and plan; the rest is set.
+static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *graph,
+                       struct attempt *attempt)
 {
     struct cn_graph copy;
     cn_err err = cn_graph_copy(graph, &copy);
 
+    attempt->buckets = (struct cn_bucket_plan){0};
     if (err)
         return err;
-    err = cn_recompute(&copy, plan->recompute);
+    err = cn_recompute(&copy, attempt->plan.recompute);
     if (!err)
-        err = cn_program_build(&copy, trainer->ops, trainer->device, plan->batch,
-                               trainer->layout.total, program);
+        err = cn_program_build(&copy, trainer->ops, trainer->device, attempt->plan.batch,
+                               trainer->layout.total, &attempt->program);
     cn_graph_deinit(&copy);
     if (err)
         return err;
-    add_arenas(trainer, plan->batch, program);
-    if (trainer->stage >= CN_STAGE_GRADIENTS) {
-        cn_bucket_plan_deinit(&trainer->sharded.plan);
-        err = cn_bucket_plan_make(&trainer->order, &trainer->layout, trainer->stage, program,
-                                  &trainer->sharded.plan);
-    }
+    add_arenas(trainer, attempt);
+    if (attempt->stage >= CN_STAGE_GRADIENTS)
+        err = cn_bucket_plan_make(&trainer->order, &trainer->layout, attempt->stage,
+                                  &attempt->program, &attempt->buckets);
     if (!err)
-        err = cn_program_memory(program, trainer->ops->lanes(trainer->device), &plan->bytes);
+        err = cn_program_memory(&attempt->program, trainer->ops->lanes(trainer->device),
+                                &attempt->plan.bytes);
     if (err)
-        cn_program_deinit(program);
+        drop(attempt);
+    else
+        attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
     return err;
+}
+
+// What each stage needs, whichever is taken.
+static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph, uint32_t batch)
+{
+    enum cn_arena shared[CN_ARENA_COUNT];
+
+    for (enum cn_stage stage = CN_STAGE_OPTIMIZER; stage <= CN_STAGE_WEIGHTS; stage++) {
+        struct attempt attempt = {.stage = stage, .plan = {.batch = batch}};
+        struct cn_trainer_need *need = &trainer->needs[stage - CN_STAGE_OPTIMIZER];
+        uint64_t value = shared_arenas(trainer, stage, shared) * sizeof(float);
+        cn_err err;
+
+        if (!trainer->device->host_memory) // the share, and then its weights, are copied
+            value += (stage - CN_STAGE_OPTIMIZER) * sizeof(float);
+        if (stage >= CN_STAGE_GRADIENTS && !trainer->device->host_memory)
+            break; // it has them whole
+        err = try_plan(trainer, graph, &attempt);
+        if (err)
+            return err;
+        need->whole = attempt.plan.bytes - value * trainer->state_room;
+        need->shared = value * cn_trainer_gradient_words(trainer);
+        drop(&attempt);
+    }
+    return CN_OK;
+}
+
+struct cn_trainer_need cn_trainer_needs(const struct cn_trainer *trainer, uint32_t stage)
+{
+    return trainer->needs[stage - CN_STAGE_OPTIMIZER];
 }
 
 static bool normalizes_batch(const struct cn_graph *graph)
@@ -68,6 +129,29 @@ static void refuse(const struct cn_trainer_config *config, const struct cn_train
                 (unsigned long long)config->memory_limit);
 }
 
+// The attempt is the one that is taken.
+static void accept(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                   const struct attempt *attempt, struct cn_program *program)
+{
+    const struct cn_trainer_plan *plan = &attempt->plan;
+
+    trainer->plan = *plan;
+    trainer->sharded.plan = attempt->buckets;
+    *program = attempt->program;
+    if (plan->recompute || plan->batch < config->batch)
+        cn_log(CN_LOG_INFO, "engine", "to train in %llu bytes %s, %u of %u samples at a time",
+               (unsigned long long)config->memory_limit, cn_recompute_text(plan->recompute),
+               plan->batch, config->batch);
+}
+
+static cn_err cannot_run(const struct cn_trainer *trainer, uint32_t batch, cn_err err,
+                         struct cn_diag *diag)
+{
+    cn_diag_add(diag, "the device '%s' cannot run this model with a batch of %u",
+                trainer->ops->name, batch);
+    return err;
+}
+
 cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config *config,
                       const struct cn_graph *graph, struct cn_diag *diag,
                       struct cn_program *program)
@@ -75,37 +159,29 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     // Members reduce each micro-batch together, so they have as many.
     bool together = trainer->stage >= CN_STAGE_GRADIENTS;
     bool whole = normalizes_batch(graph) || together;
-    struct cn_trainer_plan plan = {.batch = config->batch}, least = {.bytes = UINT64_MAX};
+    struct attempt attempt = {.stage = trainer->stage, .plan = {.batch = config->batch}};
+    struct cn_trainer_plan least = {.bytes = UINT64_MAX};
+    cn_err err = config->weighs ? weigh(trainer, graph, config->batch) : CN_OK;
 
+    if (err)
+        return cannot_run(trainer, config->batch, err, diag);
     for (;;) {
         for (int level = 0; level < CN_RECOMPUTE_COUNT; level++) {
-            cn_err err;
-
-            plan.recompute = (enum cn_recompute)level;
-            err = try_plan(trainer, graph, &plan, program);
-            if (err) {
-                cn_diag_add(diag, "the device '%s' cannot run this model with a batch of %u",
-                            trainer->ops->name, config->batch);
-                return err;
-            }
-            if (level == 0 && plan.batch == config->batch)
-                trainer->plain = plan.bytes;
-            if (!config->memory_limit || plan.bytes <= config->memory_limit) {
-                trainer->plan = plan;
-                if (plan.recompute || plan.batch < config->batch)
-                    cn_log(CN_LOG_INFO, "engine",
-                           "to train in %llu bytes %s, %u of %u samples at a time",
-                           (unsigned long long)config->memory_limit,
-                           cn_recompute_text(plan.recompute), plan.batch, config->batch);
+            attempt.plan.recompute = (enum cn_recompute)level;
+            err = try_plan(trainer, graph, &attempt);
+            if (err)
+                return cannot_run(trainer, config->batch, err, diag);
+            if (!config->memory_limit || attempt.plan.bytes <= config->memory_limit) {
+                accept(trainer, config, &attempt, program);
                 return CN_OK;
             }
-            if (plan.bytes < least.bytes)
-                least = plan;
-            cn_program_deinit(program);
+            if (attempt.plan.bytes < least.bytes)
+                least = attempt.plan;
+            drop(&attempt);
         }
-        if (plan.batch == 1 || whole)
+        if (attempt.plan.batch == 1 || whole)
             break;
-        plan.batch = plan.batch / 2 + plan.batch % 2;
+        attempt.plan.batch = attempt.plan.batch / 2 + attempt.plan.batch % 2;
     }
     refuse(config, &least,
            together ? ": with parallel.stage 2 or 3 set a smaller train.batch"
@@ -113,12 +189,4 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
                     : "",
            diag);
     return CN_ENOMEM;
-}
-
-uint64_t cn_trainer_needs(const struct cn_trainer *trainer, uint64_t *state)
-{
-    uint64_t value = (cn_trainer_has_second(trainer) ? 2 : 1) * sizeof(float);
-
-    *state = value * cn_trainer_gradient_words(trainer);
-    return trainer->plain - value * trainer->state_room;
 }

@@ -24,7 +24,8 @@ struct sharded {
     struct cn_bucket_plan plan;                    // of no buckets: all of them are whole
     struct cn_compute_program **train, **evaluate; // owned; by segment
     struct cn_compute_program *sums[CN_TRAINER_BUCKETS];
-    const float *lent; // weights that an evaluation reads
+    const float *lent;             // weights that an evaluation reads
+    float *copies[CN_ARENA_COUNT]; // owned; see cn_trainer_show
 };
 
 struct cn_trainer {
@@ -68,11 +69,11 @@ struct cn_trainer {
     size_t gradient_room; // words of the arena
     struct sharded sharded;
     struct cn_trainer_plan plan;
-    uint64_t plain; // bytes of the first plan: as it is, the whole batch at a time
-    bool clipped;   // the share is scaled already
-    bool fresh;     // nothing was accumulated in this step
-    bool summed;    // the first lane holds the whole gradient
-    bool mapped;    // the caller may have changed it
+    struct cn_trainer_need needs[CN_STAGE_WEIGHTS]; // by stage
+    bool clipped;                                   // the share is scaled already
+    bool fresh;                                     // nothing was accumulated in this step
+    bool summed;                                    // the first lane holds the whole gradient
+    bool mapped;                                    // the caller may have changed it
     struct cn_compute_program *train, *evaluate, *sum, *apply;
 };
 
@@ -127,5 +128,18 @@ cn_err cn_trainer_get_own(struct cn_trainer *trainer, float *row);
 cn_err cn_trainer_set_own(struct cn_trainer *trainer, const float *row);
 cn_err cn_trainer_set_shared_base(struct cn_trainer *trainer, const float *row);
 
-// An arena that the host sees for good (cn_compute.host_memory).
+// From CN_STAGE_GRADIENTS on, what the host works on while a pass goes on: the arena itself where
+// the device allows that (cn_compute.host_memory), else a copy. pull brings a part of the arena
+// into the copy, push sends it back; neither does anything without a copy, and no run goes on
+// meanwhile.
 cn_err cn_trainer_show(struct cn_trainer *trainer, enum cn_arena arena, float **host);
+cn_err cn_trainer_pull(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count);
+cn_err cn_trainer_push(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count);
+
+// Memory for the copies, of arenas of these sizes.
+cn_err cn_trainer_take_copies(struct cn_trainer *trainer, const struct cn_compute_sizes *sizes);
+void cn_trainer_release_copies(struct cn_trainer *trainer);
+
+// Bytes of the copies that a stage needs.
+uint64_t cn_trainer_copies(const struct cn_trainer *trainer, enum cn_stage stage,
+                           const struct cn_compute_sizes *sizes);

@@ -58,6 +58,7 @@ void cn_trainer_release_segments(struct cn_trainer *trainer)
     release_all(trainer, sharded->sums, sharded->plan.count);
     free(sharded->train);
     free(sharded->evaluate);
+    cn_trainer_release_copies(trainer);
     cn_bucket_plan_deinit(&sharded->plan);
 }
 
@@ -74,15 +75,6 @@ struct pass {
     uint64_t fetches[CN_TRAINER_BUCKETS];     // tickets, by fetch modulo the size
     uint64_t buckets[CN_TRAINER_BUCKETS], replicas[CN_TRAINER_BUCKETS];
 };
-
-cn_err cn_trainer_show(struct cn_trainer *trainer, enum cn_arena arena, float **host)
-{
-    void *shown;
-    cn_err err = trainer->ops->map(trainer->device, arena, &shown);
-
-    *host = shown;
-    return err;
-}
 
 static cn_err open_pass(struct cn_trainer *trainer, struct pass *pass)
 {
@@ -115,9 +107,16 @@ static cn_err begin_fetch(struct pass *pass, size_t index)
 
 static cn_err end_fetch(struct pass *pass, size_t index)
 {
-    if (pass->trainer->sharded.lent)
-        return CN_OK;
-    return pass->exchange->end(pass->exchange->context, pass->fetches[index % CN_TRAINER_BUCKETS]);
+    const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
+    const struct cn_fetch *fetch = &plan->fetches[index];
+    cn_err err = CN_OK;
+
+    if (!pass->trainer->sharded.lent)
+        err =
+            pass->exchange->end(pass->exchange->context, pass->fetches[index % CN_TRAINER_BUCKETS]);
+    return err ? err
+               : cn_trainer_push(pass->trainer, CN_ARENA_WEIGHTS, fetch->slot,
+                                 plan->buckets[fetch->bucket].count);
 }
 
 // The weights that a segment needs are there afterwards, those of the next one on their way.
@@ -185,15 +184,18 @@ static cn_err reduce_after(struct pass *pass, size_t segment, const struct cn_hy
 
     while (!err && pass->reduced < plan->count && plan->buckets[pass->reduced].segment == segment) {
         uint32_t b = pass->reduced++;
-        float *slot = pass->gradients + plan->buckets[b].slot;
+        size_t at = plan->buckets[b].slot, count = plan->buckets[b].count;
+        float *slot = pass->gradients + at;
 
         if (hyper)
             err = trainer->ops->run(trainer->device, trainer->sharded.sums[b], hyper);
         else
-            memset(slot, 0, plan->buckets[b].count * sizeof(*slot));
+            memset(slot, 0, count * sizeof(*slot));
+        if (!err && hyper)
+            err = cn_trainer_pull(trainer, CN_ARENA_GRADIENTS, at, count);
         if (!err)
-            err = pass->exchange->begin(pass->exchange->context, CN_EXCHANGE_REDUCE, b, slot,
-                                        plan->buckets[b].count, &pass->buckets[b]);
+            err = pass->exchange->begin(pass->exchange->context, CN_EXCHANGE_REDUCE, b, slot, count,
+                                        &pass->buckets[b]);
     }
     return err;
 }
@@ -245,22 +247,34 @@ cn_err cn_trainer_run_forward(struct cn_trainer *trainer, const struct cn_hyper 
 
 // --- weights: those without a gradient are not shared out ---
 
-cn_err cn_trainer_get_own(struct cn_trainer *trainer, float *row)
+static void move_residents(const struct cn_trainer *trainer, float *weights, float *row,
+                           bool to_row)
 {
-    float *weights, *own;
-    cn_err err = cn_trainer_show(trainer, CN_ARENA_WEIGHTS, &weights);
-
-    if (!err)
-        err = cn_trainer_show(trainer, CN_ARENA_OWN, &own);
-    if (err)
-        return err;
     for (size_t t = 0; t < trainer->layout.tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &trainer->layout.tensors[t];
         size_t at = trainer->sharded.plan.resident[t];
 
         if (at != SIZE_MAX)
-            memcpy(row + trainer->layout.tensors[t].offset, weights + at,
-                   trainer->layout.tensors[t].count * sizeof(float));
+            memcpy(to_row ? row + tensor->offset : weights + at,
+                   to_row ? weights + at : row + tensor->offset, tensor->count * sizeof(float));
     }
+}
+
+static cn_err show_own(struct cn_trainer *trainer, float **weights, float **own)
+{
+    cn_err err = cn_trainer_show(trainer, CN_ARENA_WEIGHTS, weights);
+
+    return err ? err : cn_trainer_show(trainer, CN_ARENA_OWN, own);
+}
+
+cn_err cn_trainer_get_own(struct cn_trainer *trainer, float *row)
+{
+    float *weights, *own;
+    cn_err err = show_own(trainer, &weights, &own);
+
+    if (err)
+        return err;
+    move_residents(trainer, weights, row, true);
     cn_trainer_share_to_row(trainer, own, row);
     return CN_OK;
 }
@@ -268,21 +282,14 @@ cn_err cn_trainer_get_own(struct cn_trainer *trainer, float *row)
 cn_err cn_trainer_set_own(struct cn_trainer *trainer, const float *row)
 {
     float *weights, *own;
-    cn_err err = cn_trainer_show(trainer, CN_ARENA_WEIGHTS, &weights);
+    cn_err err = show_own(trainer, &weights, &own);
 
-    if (!err)
-        err = cn_trainer_show(trainer, CN_ARENA_OWN, &own);
     if (err)
         return err;
-    for (size_t t = 0; t < trainer->layout.tensor_count; t++) {
-        size_t at = trainer->sharded.plan.resident[t];
-
-        if (at != SIZE_MAX)
-            memcpy(weights + at, row + trainer->layout.tensors[t].offset,
-                   trainer->layout.tensors[t].count * sizeof(float));
-    }
+    move_residents(trainer, weights, (float *)(uintptr_t)row, false);
     cn_trainer_row_to_share(trainer, row, own);
-    return CN_OK;
+    err = cn_trainer_push(trainer, CN_ARENA_WEIGHTS, 0, trainer->sharded.plan.resident_words);
+    return err ? err : cn_trainer_push(trainer, CN_ARENA_OWN, 0, trainer->state_count);
 }
 
 cn_err cn_trainer_share(struct cn_trainer *trainer, float **share, size_t *count)

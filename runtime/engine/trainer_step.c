@@ -325,9 +325,13 @@ cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, dou
     // Without a row that counts the gradient is zero, whatever it is divided by.
     hyper = hyper_of(trainer, samples, weight > 0 ? weight : 1);
     if (!err)
+        err = cn_trainer_push(trainer, CN_ARENA_SHARE, 0, trainer->state_count);
+    if (!err)
         err = trainer->ops->run(trainer->device, trainer->apply, &hyper);
     if (!err)
         err = trainer->ops->wait(trainer->device, &result);
+    if (!err)
+        err = cn_trainer_pull(trainer, CN_ARENA_OWN, 0, trainer->state_count);
     if (!err)
         err = start_step(trainer, !result.finite);
     if (err)

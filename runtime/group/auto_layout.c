@@ -5,42 +5,61 @@
 #define BACKWARD 0.6 // of a micro-batch's computing time, beside which gradients travel
 #define EXPOSED 0.25 // of the computing: what may be waited for the wire
 
-static uint64_t needs(const struct cn_auto_member *member, uint32_t shards)
+// UINT64_MAX where it cannot be done.
+static uint64_t needs(const struct cn_auto_member *member, uint32_t stage, uint32_t shards)
 {
-    return member->needs + member->state / shards + (member->state % shards > 0);
+    const struct cn_auto_need *need = &member->needs[stage - 1];
+
+    if (!need->whole)
+        return UINT64_MAX;
+    return need->whole + need->shared / shards + (need->shared % shards > 0);
 }
 
 // Finds the member with the least to spare; false when one has too little.
-static bool fits(const struct cn_auto_facts *facts, uint32_t shards, struct cn_auto_layout *layout)
+static bool fits(const struct cn_auto_facts *facts, uint32_t stage, uint32_t shards,
+                 struct cn_auto_tightest *tightest)
 {
     int64_t least = INT64_MAX;
+    bool possible = true;
 
-    layout->tightest_has = 0;
+    *tightest = (struct cn_auto_tightest){0};
     for (uint32_t m = 0; m < facts->count; m++) {
         const struct cn_auto_member *member = &facts->members[m];
-        int64_t spare = (int64_t)member->limit - (int64_t)needs(member, shards);
+        uint64_t wanted = needs(member, stage, shards);
+        int64_t spare = (int64_t)member->limit - (int64_t)wanted;
 
-        if (!member->limit || spare >= least)
+        possible = possible && wanted < UINT64_MAX;
+        if (wanted == UINT64_MAX || !member->limit || spare >= least)
             continue;
         least = spare;
-        layout->tightest = m;
-        layout->tightest_has = member->limit;
-        layout->tightest_needs = needs(member, shards);
+        *tightest = (struct cn_auto_tightest){m, member->limit, wanted};
     }
-    return least >= 0;
+    return possible && least >= 0;
 }
 
-static void choose_shards(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)
+static bool choose_shards(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)
 {
-    layout->fits = true;
     for (int even = 1; even >= 0; even--) // first those that leave nobody over
-        for (uint32_t shards = 1; shards <= facts->count; shards++) {
+        for (uint32_t shards = layout->stage > 1 ? 2 : 1; shards <= facts->count; shards++) {
             layout->shards = shards;
-            if ((!even || facts->count % shards == 0) && fits(facts, shards, layout))
-                return;
+            if ((!even || facts->count % shards == 0) &&
+                fits(facts, layout->stage, shards, &layout->tightest))
+                return true;
         }
+    return false;
+}
+
+static void choose_stage(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)
+{
+    for (layout->stage = 1; layout->stage <= CN_AUTO_STAGES; layout->stage++) {
+        layout->fits = choose_shards(facts, layout);
+        if (layout->fits)
+            return;
+        fits(facts, layout->stage, facts->count, &layout->lower);
+    }
+    layout->stage = 1;
     layout->shards = facts->count;
-    layout->fits = fits(facts, facts->count, layout);
+    fits(facts, layout->stage, layout->shards, &layout->tightest);
 }
 
 // A ring sends 2 (n - 1) / n of the bytes from each member; 8 bits a byte, kbit/s are bits a ms.
@@ -50,6 +69,15 @@ static uint64_t wire_us(const struct cn_auto_facts *facts, uint32_t count)
         return 0;
     return (uint64_t)(16000.0 * (count - 1) / count * (double)facts->gradients /
                       (double)facts->link_kbps);
+}
+
+// Of it, what a step takes once, however many micro-batches it has: in stage 2 the weights only,
+// in stage 3 nothing.
+static double once_us(const struct cn_auto_layout *layout)
+{
+    static const double shares[CN_AUTO_STAGES] = {1, 0.5, 0};
+
+    return shares[layout->stage - 1] * (double)layout->wire_us;
 }
 
 static void choose_micro(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)
@@ -62,7 +90,7 @@ static void choose_micro(const struct cn_auto_facts *facts, struct cn_auto_layou
             layout->micro_us = facts->members[m].micro_us;
     layout->wire_us = wire_us(facts, layout->shards * layout->replicas);
     computes = (double)layout->micro_us;
-    waits = (double)layout->wire_us - (layout->shards == 1 ? BACKWARD * computes : 0);
+    waits = once_us(layout) - (layout->shards == 1 ? BACKWARD * computes : 0);
     layout->micro = facts->micro;
     while (computes > 0 && waits > EXPOSED * computes * layout->micro && 2 * layout->micro <= most)
         layout->micro *= 2;
@@ -71,25 +99,42 @@ static void choose_micro(const struct cn_auto_facts *facts, struct cn_auto_layou
 void cn_auto_layout_choose(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)
 {
     *layout = (struct cn_auto_layout){0};
-    choose_shards(facts, layout);
+    choose_stage(facts, layout);
     layout->replicas = facts->count / layout->shards;
     choose_micro(facts, layout);
 }
 
-void cn_auto_layout_text(const struct cn_auto_layout *layout, const char *tightest, char *text,
+static void put_memory(const struct cn_auto_layout *layout, const char *const *names, char *text,
+                       size_t size)
+{
+    const struct cn_auto_tightest *tightest = &layout->tightest, *lower = &layout->lower;
+    int length;
+
+    if (!tightest->has) {
+        snprintf(text, size, "no member says how much memory it has");
+        return;
+    }
+    length = snprintf(text, size, "%llu KiB of %llu KiB on %.63s%s",
+                      (unsigned long long)tightest->needs >> 10,
+                      (unsigned long long)tightest->has >> 10, names[tightest->member],
+                      layout->fits ? "" : ", too much: it computes twice or in parts");
+    if (layout->stage > 1)
+        snprintf(text + length, size - (size_t)length, ", stage %u would take %llu KiB of %.63s",
+                 layout->stage - 1, (unsigned long long)lower->needs >> 10, names[lower->member]);
+}
+
+void cn_auto_layout_text(const struct cn_auto_layout *layout, const char *const *names, char *text,
                          size_t size)
 {
-    char memory[200] = "no member says how much memory it has";
+    char memory[300], stage[24] = "";
 
-    if (layout->tightest_has)
-        snprintf(memory, sizeof(memory), "%llu KiB of %llu KiB on %.63s%s",
-                 (unsigned long long)layout->tightest_needs >> 10,
-                 (unsigned long long)layout->tightest_has >> 10, tightest,
-                 layout->fits ? "" : ", too much: it computes twice or in parts");
+    put_memory(layout, names, memory, sizeof(memory));
+    if (layout->shards > 1)
+        snprintf(stage, sizeof(stage), ", stage %u", layout->stage);
     snprintf(text, size,
-             "%u replica%s of %u shard%s, %u micro-batch%s a step: %s; %.3g ms for a micro-batch, "
-             "%.3g ms for gradients on the wire",
+             "%u replica%s of %u shard%s%s, %u micro-batch%s a step: %s; %.3g ms for a "
+             "micro-batch, %.3g ms for gradients on the wire",
              layout->replicas, layout->replicas == 1 ? "" : "s", layout->shards,
-             layout->shards == 1 ? "" : "s", layout->micro, layout->micro == 1 ? "" : "es", memory,
-             1e-3 * (double)layout->micro_us, 1e-3 * (double)layout->wire_us);
+             layout->shards == 1 ? "" : "s", stage, layout->micro, layout->micro == 1 ? "" : "es",
+             memory, 1e-3 * (double)layout->micro_us, 1e-3 * (double)layout->wire_us);
 }

@@ -7,7 +7,7 @@
 #define MOST 64      // buckets of a step
 #define SHIFT 1.25   // times slower or faster
 #define WORTH 0.95   // of what is waited for: a smaller difference is not worth small buckets
-#define CHANGE 0.9   // of what is waited for now: nor another choice
+#define CHANGE 0.9   // of what the choice in use waits: a smaller gain is not worth a change
 
 void cn_bucket_tuner_add(struct cn_bucket_tuner *tuner, size_t bytes, double us)
 {

@@ -2,6 +2,15 @@
 
 #include <string.h>
 
+bool cn_state_tag_same(const struct cn_state_tag *a, const struct cn_state_tag *b)
+{
+    return a->lineage == b->lineage && a->run == b->run && a->round == b->round &&
+           a->phase == b->phase && a->step == b->step && a->samples == b->samples &&
+           a->counted_round == b->counted_round && a->counted_own == b->counted_own &&
+           memcmp(a->counted, b->counted, sizeof(a->counted)) == 0 &&
+           memcmp(a->frame, b->frame, sizeof(a->frame)) == 0;
+}
+
 static int compare_numbers(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;

@@ -24,6 +24,9 @@ struct cn_state_tag {
     uint8_t frame[CN_TAG_DIGEST_SIZE]; // of this round, waiting to be counted; zeros: none
 };
 
+// Whether two members say the same of their states.
+bool cn_state_tag_same(const struct cn_state_tag *a, const struct cn_state_tag *b);
+
 // Index of the tag whose state all others take, of count in the order of the members: of the newest
 // run, of the lineage that was counted last where one of them has it, then the one that is furthest
 // (round, phase, step, samples), then the first.

@@ -118,7 +118,7 @@ enum cn_lr_scaling { // of the learning rate, by the share of a group that train
 
 enum cn_parallel_kind {
     CN_PARALLEL_GIVEN,
-    CN_PARALLEL_AUTO, // shards, replicas and micro-batches by memory and measured speed
+    CN_PARALLEL_AUTO, // stage, shards, replicas, micro-batches: by memory and measured speed
 };
 
 enum cn_sharing { // of the members that hold a model together: ZeRO's stages 1 to 3

@@ -90,10 +90,12 @@ static cn_err exchange_rows(struct cn_epoch *epoch, struct table *table)
 
     put_words(epoch->session, table->words[epoch->view.view.rank]);
     err = epoch->collective->ops->run(epoch->collective, &call);
+    if (err)
+        return err;
     for (uint32_t r = 0; r < size; r++)
         get_row(table->words[r], &table->rows[r]);
     table->source = cn_recovery_source(table->rows, size, epoch->view.source);
-    return err;
+    return CN_OK;
 }
 
 // --- the step at which the last epoch broke off ---

@@ -16,6 +16,8 @@ struct cn_scores {
     double perplexity;         // of each token
 };
 
+#define CN_LAYOUT_TEXT 400
+
 // Where the time of a step goes: moving averages of this epoch, in milliseconds.
 struct cn_step_split {
     double compute_ms;
@@ -32,10 +34,10 @@ struct cn_progress {
     uint64_t epoch, resets;
     uint32_t rank, size; // of the group; size 0 while it forms
     bool ended;
-    const char *backend; // "tcp", "nccl"; NULL while the group forms
-    bool encrypted;      // what large sums travel over
-    char train[128];     // members that train; "" where the job names no sets
-    char layout[320];    // what "parallel: auto" chose, and why; "" without it
+    const char *backend;         // "tcp", "nccl"; NULL while the group forms
+    bool encrypted;              // what large sums travel over
+    char train[128];             // members that train; "" where the job names no sets
+    char layout[CN_LAYOUT_TEXT]; // what "parallel: auto" chose, and why; "" without it
     struct cn_scores scores;
     double step_ms;       // of a local step, a moving average; 0: not measured
     double samples_per_s; // of this board

@@ -1,22 +1,11 @@
 #include "runtime/round/recovery.h"
 
-#include <string.h>
-
 #include "runtime/round/checkpoint.h"
 
 static bool same_round(const struct cn_state_tag *a, const struct cn_state_tag *b)
 {
     return a->lineage == b->lineage && a->run == b->run && a->round == b->round &&
            a->phase == CN_PHASE_TRAIN && b->phase == CN_PHASE_TRAIN;
-}
-
-static bool same_tag(const struct cn_state_tag *a, const struct cn_state_tag *b)
-{
-    return a->lineage == b->lineage && a->run == b->run && a->round == b->round &&
-           a->phase == b->phase && a->step == b->step && a->samples == b->samples &&
-           a->counted_round == b->counted_round && a->counted_own == b->counted_own &&
-           memcmp(a->counted, b->counted, sizeof(a->counted)) == 0 &&
-           memcmp(a->frame, b->frame, sizeof(a->frame)) == 0;
 }
 
 enum cn_recovery_action cn_recovery_decide(const struct cn_recovery_row *own,
@@ -35,7 +24,8 @@ uint32_t cn_recovery_source(const struct cn_recovery_row *rows, uint32_t count, 
     uint32_t source = newest;
 
     for (uint32_t r = 0; r < count; r++)
-        if (same_tag(&rows[r].tag, &rows[newest].tag) && rows[r].busy_us <= rows[source].busy_us)
+        if (cn_state_tag_same(&rows[r].tag, &rows[newest].tag) &&
+            rows[r].busy_us <= rows[source].busy_us)
             source = r;
     return source;
 }

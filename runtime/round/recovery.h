@@ -3,12 +3,11 @@
 //
 // A member that was cut off between the reduction of a step and its end holds the sums of the
 // gradients, apart from the state: it cannot know whether another one has applied them. In the next
-// epoch all tell each other (held, applied), and of what they then know follows
+// epoch all tell each other (held, applied). Of a member that holds the sums of step k of epoch e:
 //
-//   holds the sums of step k of epoch e, and    the state that counts is   so it
-//                                               k, applied in e            applies them:
-//                                               ROLL_FORWARD k - 1, or anything else    drops them:
-//                                               DROP
+// - The state that counts is after step k, applied in epoch e: it applies them (ROLL_FORWARD).
+// - The state that counts is after step k - 1: nobody has applied them, it drops them (DROP).
+// - The state that counts is any other: it drops them (DROP).
 //
 // Any member that has applied step k saw the votes of all, so all of that epoch hold its sums.
 // Where nobody has applied it, all train it again. Whatever differs after that is taken from one

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/bucket_plan.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/session_data.h"
@@ -49,7 +50,8 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .shards = session->state_shards,
-        .stage = (uint32_t)config->job->parallel.stage + 1,
+        .stage = session->state_stage,
+        .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,
     };
 
     cn_trainer_close(session->trainer);
@@ -57,17 +59,19 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     return cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
 }
 
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
 {
-    uint32_t before = session->state_shards;
+    uint32_t shards_before = session->state_shards, stage_before = session->state_stage;
     struct cn_diag diag;
     cn_err err, again;
 
     cn_diag_init(&diag);
     session->state_shards = shards;
+    session->state_stage = stage;
     err = open_trainer(session, &diag);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
-        cn_log(CN_LOG_ERROR, "session", "with %u shards: %s", shards, diag.lines[i]);
+        cn_log(CN_LOG_ERROR, "session", "with %u shards, stage %u: %s", shards, stage,
+               diag.lines[i]);
     if (!err && session->reducer)
         session->reducer->trainer = session->trainer;
     if (!err && session->reducer && session->reducer->choice.bucket)
@@ -75,22 +79,29 @@ cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards)
                                      session->reducer->choice.bucket / sizeof(float));
     if (!err)
         return CN_OK;
-    session->state_shards = before;
+    session->state_shards = shards_before;
+    session->state_stage = stage_before;
     again = open_trainer(session, &diag);
     return again ? CN_EWEDGED : err; // without a trainer the process starts anew
 }
 
-// With "parallel: auto" a board that cannot hold all of a model's state may still hold a share.
+// With "parallel: auto" a board that cannot hold all of a model may still hold a share.
 static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
 {
+    uint32_t members = session->config.settings->group.member_count;
     cn_err err = CN_ENOMEM;
 
-    while (err == CN_ENOMEM && session->config.job->parallel.kind == CN_PARALLEL_AUTO &&
-           session->state_shards < session->config.settings->group.member_count) {
-        cn_diag_init(diag);
-        session->state_shards++;
-        err = open_trainer(session, diag);
-    }
+    if (session->config.job->parallel.kind != CN_PARALLEL_AUTO)
+        return err;
+    for (session->state_stage = CN_STAGE_OPTIMIZER;
+         err == CN_ENOMEM && session->state_stage <= CN_STAGE_WEIGHTS; session->state_stage++)
+        for (uint32_t shards = 2; err == CN_ENOMEM && shards <= members; shards++) {
+            cn_diag_init(diag);
+            session->state_shards = shards;
+            err = open_trainer(session, diag);
+            if (!err)
+                return CN_OK;
+        }
     return err;
 }
 
@@ -102,6 +113,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     cn_err err;
 
     session->state_shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
+    session->state_stage = (uint32_t)config->job->parallel.stage + 1;
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
         err = open_trainer(session, diag);

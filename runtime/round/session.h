@@ -45,7 +45,8 @@ struct cn_step_plan {
     uint32_t micro;      // micro-batches of this board
     uint32_t before;     // of the boards before it, by dp_rank (runtime/group/ranks.h)
     uint32_t total;      // of all
-    uint32_t shards;     // members that hold the optimizer's state together; 1: each has all of it
+    uint32_t shards;     // members that hold the model's state together; 1: each has all of it
+    uint32_t stage;      // of ZeRO: what of it they share out (runtime/engine/bucket_plan.h)
     uint32_t shard;      // of this board
     struct cn_set together, alike; // that hold it together; that hold the same share of it
     uint32_t place;                // of this board among those that train
@@ -105,6 +106,7 @@ struct cn_session {
     uint32_t ahead;
     struct cn_session_counts since;
     uint32_t state_shards; // that the trainer has room for one of
+    uint32_t state_stage;  // what they share out
     bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
     struct cn_step_split split;
     struct cn_slow slow; // why this board may be slow; set by the caller, told with each vote

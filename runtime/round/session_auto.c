@@ -2,13 +2,15 @@
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/bucket_plan.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session_sets.h"
+#include "runtime/round/session_shards.h"
 
 #define FINGERPRINT 0x73617501
 #define TIMED 3 // evaluations, of which the quickest counts
 
-enum fact { LIMIT, NEEDS, STATE, MICRO_US, FACTS };
+enum fact { LIMIT, MICRO_US, NEEDS, FACTS = NEEDS + 2 * CN_AUTO_STAGES };
 
 bool cn_session_is_automatic(const struct cn_session *session)
 {
@@ -23,30 +25,49 @@ uint32_t cn_session_accumulates(const struct cn_session *session)
 }
 
 // Evaluating changes no weight, gradient or statistic; what it counted is taken away again.
-static cn_err time_micro(struct cn_session *session, int64_t *micro_us)
+static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
 {
     const struct cn_batch *batch =
         cn_reader_take(session->reader, session->held.cursor + session->since.cursor);
     size_t classes = cn_trainer_classes(session->trainer);
     float *counts = calloc(3 * classes + 1, sizeof(*counts));
-    double forward, step, least = 0;
     cn_err err = counts ? CN_OK : CN_ENOMEM;
 
+    *least_us = UINT64_MAX;
     for (int i = 0; !err && i < TIMED; i++) {
-        uint64_t begun_us = cn_platform_now_us();
+        uint64_t begun_us = cn_platform_now_us(), took_us;
         struct cn_metrics metrics = {0};
-        double took;
 
         err = cn_trainer_evaluate(session->trainer, batch, &metrics);
-        took = (double)(cn_platform_now_us() - begun_us);
-        least = i == 0 || took < least ? took : least;
+        took_us = cn_platform_now_us() - begun_us;
+        *least_us = took_us < *least_us ? took_us : *least_us;
     }
     if (!err)
         cn_trainer_take_counts(session->trainer, counts);
     free(counts);
-    cn_trainer_flops(session->trainer, &forward, &step);
-    *micro_us = (int64_t)(least * (forward > 0 ? step / forward : 1)) + 1;
     return err;
+}
+
+// Once in an epoch, before its first step: the trainer's weights are the held ones, which it may
+// have a share of only.
+static cn_err time_micro(struct cn_session *session, uint64_t *micro_us)
+{
+    bool lends = cn_trainer_stage(session->trainer) == CN_STAGE_WEIGHTS;
+    uint64_t least_us;
+    double forward, step;
+    cn_err err = lends ? cn_session_recall(session) : CN_OK;
+
+    if (!err && lends)
+        err = cn_trainer_lend_weights(session->trainer, session->held.weights);
+    if (!err)
+        err = evaluate(session, &least_us);
+    if (lends && cn_trainer_lend_weights(session->trainer, NULL) && !err)
+        err = CN_EINVAL;
+    if (err)
+        return err;
+    cn_trainer_flops(session->trainer, &forward, &step);
+    *micro_us = (uint64_t)((double)least_us * (forward > 0 ? step / forward : 1)) + 1;
+    return CN_OK;
 }
 
 // What a board has without a limit in its profile; of a GPU it is not known here.
@@ -61,19 +82,37 @@ static uint64_t limit_of(const struct cn_session *session)
 
 static cn_err own_facts(struct cn_session *session, bool trains, int64_t words[FACTS])
 {
-    uint64_t state;
+    uint64_t *micro_us = &session->sets->micro_us;
+    cn_err err = trains && !*micro_us ? time_micro(session, micro_us) : CN_OK;
 
     words[LIMIT] = (int64_t)limit_of(session);
-    words[NEEDS] = (int64_t)cn_trainer_needs(session->trainer, &state);
-    words[STATE] = (int64_t)state;
-    return trains ? time_micro(session, &words[MICRO_US]) : CN_OK;
+    words[MICRO_US] = (int64_t)*micro_us;
+    for (uint32_t stage = 1; stage <= CN_AUTO_STAGES; stage++) {
+        struct cn_trainer_need need = cn_trainer_needs(session->trainer, stage);
+
+        words[NEEDS + 2 * (stage - 1)] = (int64_t)need.whole;
+        words[NEEDS + 2 * (stage - 1) + 1] = (int64_t)need.shared;
+    }
+    return err;
 }
 
-// The facts of those that may train; seats are their ranks.
+static struct cn_auto_member get_member(const int64_t words[FACTS])
+{
+    struct cn_auto_member member = {.limit = (uint64_t)words[LIMIT],
+                                    .micro_us = (uint64_t)words[MICRO_US]};
+
+    for (uint32_t s = 0; s < CN_AUTO_STAGES; s++)
+        member.needs[s] = (struct cn_auto_need){(uint64_t)words[NEEDS + 2 * s],
+                                                (uint64_t)words[NEEDS + 2 * s + 1]};
+    return member;
+}
+
+// The facts of those that may train, and their names.
 static void collect(const struct cn_session *session, uint32_t train, int64_t (*words)[FACTS],
-                    uint32_t *ranks, struct cn_auto_facts *facts)
+                    const char **names, struct cn_auto_facts *facts)
 {
     const struct cn_session_sets *sets = session->sets;
+    const struct cn_member *members = session->config.settings->group.members;
 
     *facts = (struct cn_auto_facts){.gradients =
                                         cn_trainer_gradient_words(session->trainer) * sizeof(float),
@@ -85,13 +124,8 @@ static void collect(const struct cn_session *session, uint32_t train, int64_t (*
             continue;
         if (kbps && (!facts->link_kbps || kbps < facts->link_kbps))
             facts->link_kbps = kbps;
-        ranks[facts->count] = r;
-        facts->members[facts->count++] = (struct cn_auto_member){
-            .limit = (uint64_t)words[r][LIMIT],
-            .needs = (uint64_t)words[r][NEEDS],
-            .state = (uint64_t)words[r][STATE],
-            .micro_us = (uint64_t)words[r][MICRO_US],
-        };
+        names[facts->count] = members[sets->view.ranks[r]].name;
+        facts->members[facts->count++] = get_member(words[r]);
     }
 }
 
@@ -105,7 +139,8 @@ cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective
                                             .data = words,
                                             .count = (size_t)sets->view.size * FACTS,
                                             .fingerprint = FINGERPRINT};
-    uint32_t own = sets->view.rank, ranks[CN_GROUP_MAX] = {0};
+    const char *names[CN_GROUP_MAX] = {NULL};
+    uint32_t own = sets->view.rank;
     struct cn_auto_facts facts;
     cn_err err;
 
@@ -116,13 +151,9 @@ cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective
         err = collective->ops->run(collective, &call);
     if (err)
         return err;
-    collect(session, train, words, ranks, &facts);
+    collect(session, train, words, names, &facts);
     cn_auto_layout_choose(&facts, &sets->layout);
-    cn_auto_layout_text(
-        &sets->layout,
-        session->config.settings->group.members[sets->view.ranks[ranks[sets->layout.tightest]]]
-            .name,
-        sets->why, sizeof(sets->why));
+    cn_auto_layout_text(&sets->layout, names, sets->why, sizeof(sets->why));
     cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", sets->why);
     return CN_OK;
 }

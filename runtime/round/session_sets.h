@@ -20,7 +20,8 @@ struct cn_session_sets {
     uint32_t allowed;               // who may train: those, and who is left over
     uint32_t round;                 // that it was decided for
     struct cn_auto_layout layout;   // with "parallel: auto"; else all 0
-    char why[320];                  // it is that, for people
+    char why[CN_LAYOUT_TEXT];       // it is that, for people
+    uint64_t micro_us;              // that a micro-batch takes; 0: not measured in this epoch
 };
 
 // The bits of all ranks.

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/bucket_plan.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session_reduce.h"
@@ -21,7 +22,7 @@ bool cn_session_is_sharded(const struct cn_session *session)
     return session->plan.shards > 1;
 }
 
-static bool has_stage(const struct cn_session *session, uint32_t stage)
+static bool has_stage(const struct cn_session *session, enum cn_stage stage)
 {
     return cn_session_is_sharded(session) && cn_trainer_stage(session->trainer) >= stage;
 }
@@ -98,7 +99,7 @@ static uint32_t passes_of(const struct cn_session *session)
 
 bool cn_session_shares_gradients(const struct cn_session *session)
 {
-    return session->plan.trains && has_stage(session, 2);
+    return session->plan.trains && has_stage(session, CN_STAGE_GRADIENTS);
 }
 
 cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
@@ -171,7 +172,7 @@ cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *
     cn_err err;
 
     *finite = true;
-    if (!has_stage(session, 2))
+    if (!has_stage(session, CN_STAGE_GRADIENTS))
         return complete_gradient(session, collective, finite);
     err = cn_trainer_share(session->trainer, &share, &count);
     if (!err)
@@ -208,7 +209,7 @@ static cn_err clip(struct cn_session *session, struct cn_collective *collective,
 cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *collective,
                              double weight)
 {
-    if (!has_stage(session, 2) || !(session->config.job->rules.clip > 0))
+    if (!has_stage(session, CN_STAGE_GRADIENTS) || !(session->config.job->rules.clip > 0))
         return CN_OK;
     return clip(session, collective, weight > 0 ? weight : 1);
 }
@@ -240,7 +241,7 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
     float *weights, *room;
     cn_err err, returned;
 
-    if (has_stage(session, 3))
+    if (has_stage(session, CN_STAGE_WEIGHTS))
         return CN_OK; // they are brought when they are needed
     err = cn_trainer_lend_bucket(session->trainer, &room);
     if (!err)
@@ -279,7 +280,7 @@ static cn_err gather_array(struct cn_session *session, struct cn_collective *col
 
     if (!err)
         err = get(session->trainer, *fresh);
-    if (!err && (what != WEIGHTS || has_stage(session, 3))) {
+    if (!err && (what != WEIGHTS || has_stage(session, CN_STAGE_WEIGHTS))) {
         err = cn_trainer_lend_bucket(session->trainer, &room);
         if (!err)
             err = gather_row(session, collective, *fresh, room, what);
@@ -327,7 +328,7 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
     float *weights = NULL;
     cn_err err;
 
-    if (!has_stage(session, 3) || !session->plan.trains)
+    if (!has_stage(session, CN_STAGE_WEIGHTS) || !session->plan.trains)
         return CN_OK;
     if (!session->ahead)
         return cn_session_recall(session);
@@ -346,7 +347,7 @@ cn_err cn_session_get_weights(struct cn_session *session, float *to)
 {
     const float *held = session->held.weights;
 
-    if (cn_trainer_stage(session->trainer) < 3)
+    if (cn_trainer_stage(session->trainer) < CN_STAGE_WEIGHTS)
         return cn_trainer_get_weights(session->trainer, to);
     if (!held)
         return CN_EINVAL;
@@ -442,10 +443,12 @@ cn_err cn_session_take_share(struct cn_session *session)
 {
     const struct cn_step_plan *plan = &session->plan;
     uint32_t shards = plan->trains ? plan->shards : 1;
+    bool fits =
+        session->state_shards == shards && (shards == 1 || session->state_stage == plan->stage);
     cn_err err = cn_session_recall(session);
 
-    if (!err && session->state_shards != shards)
-        err = cn_session_reopen_trainer(session, shards);
+    if (!err && !fits)
+        err = cn_session_reopen_trainer(session, shards, plan->stage);
     if (!err)
         err = set_share(session, shards);
     if (!err)

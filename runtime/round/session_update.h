@@ -7,8 +7,8 @@
 // Steps of the run before the one that comes next, whoever trained them.
 uint64_t cn_session_steps_before(const struct cn_session *session);
 
-// Opens the trainer anew, with room for a share of the optimizer's state.
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards);
+// Opens the trainer anew, with room for one of so many shares of what the stage shares out.
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
 
 // Empties the residual of what waits to be sent; local statistics stay.
 void cn_session_forget_waiting(struct cn_session *session);

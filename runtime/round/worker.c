@@ -5,6 +5,7 @@
 #include "runtime/base/log.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/gpus.h"
 #include "runtime/round/epoch.h"
 
 #define NOBODY UINT32_MAX
@@ -45,6 +46,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
         .progress_timeout_ms = config->timeout_ms,
         .cancel_fd = cn_mailbox_abort_fd(config->box),
+        .device = cn_gpus_first(session->config.settings),
     };
     struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
     cn_err err;

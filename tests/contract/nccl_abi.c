@@ -6,15 +6,11 @@
 
 _Static_assert((int)NCCL_REMOTE_ERROR == (int)ncclRemoteError, "results");
 _Static_assert((int)NCCL_IN_PROGRESS == (int)ncclInProgress, "results");
-_Static_assert((int)NCCL_INT8 == (int)ncclInt8, "types");
 _Static_assert((int)NCCL_INT64 == (int)ncclInt64, "types");
 _Static_assert((int)NCCL_FLOAT16 == (int)ncclFloat16, "types");
 _Static_assert((int)NCCL_FLOAT32 == (int)ncclFloat32, "types");
 _Static_assert((int)NCCL_BFLOAT16 == (int)ncclBfloat16, "types");
 _Static_assert((int)NCCL_SUM == (int)ncclSum, "reductions");
-_Static_assert((int)NCCL_MAX == (int)ncclMax, "reductions");
-_Static_assert((int)NCCL_MIN == (int)ncclMin, "reductions");
-_Static_assert((int)NCCL_AVERAGE == (int)ncclAvg, "reductions");
 _Static_assert(NCCL_ID_SIZE == NCCL_UNIQUE_ID_BYTES, "id");
 _Static_assert(sizeof(struct nccl_id) == sizeof(ncclUniqueId), "id");
 _Static_assert(NCCL_NO_COLOR == NCCL_SPLIT_NOCOLOR, "color");

@@ -15,6 +15,8 @@
 
 #define RANKS 4
 #define COUNT 60000
+#define MANY                                                                                       \
+    4300007 // more than a pass: float32 through 16 MiB, or shares of two members in 16 bits
 
 static const struct fake_nccl_plan healthy = {.newer_version_rank = -1};
 
@@ -45,10 +47,7 @@ static void group_of(struct fixture *fixture, const struct fake_nccl_plan *plan)
     memset(&trial, 0, sizeof(trial));
     fake_nccl_reset(plan);
     group_set_up(fixture, RANKS);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        fixture->ranks[r].config.sets = &pair;
-        fixture->ranks[r].config.set_count = 1;
-    }
+    group_use_sets(fixture, &pair, 1);
 }
 
 // Opens NCCL beside the collective of the rank, runs body on it and closes it.
@@ -58,13 +57,17 @@ static void with_nccl(struct rank *rank, void (*body)(struct rank *rank))
     struct cn_collective *control = rank->collective;
     uint32_t lost;
 
-    config.control = control;
+    config.control = rank->config.control = control;
     config.open_timeout_ms = 300;
     rank->err = fake_ops.open(&config, &rank->collective, &lost);
-    if (!rank->err) {
-        body(rank);
-        rank->collective->ops->close(rank->collective);
+    if (rank->err) {
+        rank->collective = control;
+        return;
     }
+    rank->err = rank->collective->ops->prepare(rank->collective, rank->sets, rank->set_count);
+    if (!rank->err)
+        body(rank);
+    rank->collective->ops->close(rank->collective);
     rank->collective = control;
 }
 
@@ -129,6 +132,7 @@ static void reduce_all(struct rank *rank)
 
 static void open_and_reduce(struct rank *rank)
 {
+    rank->config.device = 3 + rank->config.view.rank;
     with_nccl(rank, reduce_all);
 }
 
@@ -147,7 +151,114 @@ static void large_sums_travel_over_nccl(void **state)
     assert_int_equal(counts.comms, RANKS + pair.size);
     assert_int_equal(counts.aborts, counts.comms);
     assert_false(counts.child_aborted_last);
+    assert_false(counts.out_of_turn);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(counts.devices[r], 1 + 3 + r);
     assert_int_equal(counts.streams + counts.events + counts.memories, 0);
+    group_tear_down(&fixture);
+}
+
+// The same call over NCCL and over its control, from the same numbers.
+static cn_err run_both(struct rank *rank, struct cn_collective_call call, float *over_nccl,
+                       float *over_tcp)
+{
+    cn_err err;
+
+    for (size_t i = 0; i < call.count; i++)
+        over_nccl[i] = over_tcp[i] = 0.37f * value_of(rank->config.view.rank, i) - 11;
+    call.data = over_nccl;
+    err = rank->collective->ops->run(rank->collective, &call);
+    call.data = over_tcp;
+    return err ? err : rank->config.control->ops->run(rank->config.control, &call);
+}
+
+static void narrow_both(struct rank *rank)
+{
+    float *over_nccl = rank->data, *over_tcp = over_nccl + COUNT;
+    uint32_t self = rank->config.view.rank;
+    size_t first = self * COUNT / RANKS, end = (self + 1) * COUNT / RANKS;
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .wire = CN_BFLOAT16, .count = COUNT};
+
+    rank->err = run_both(rank, call, over_nccl, over_tcp);
+    if (!rank->err && memcmp(over_nccl, over_tcp, COUNT * sizeof(float)))
+        rank->err = CN_EDIGEST;
+    call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    if (!rank->err)
+        rank->err = run_both(rank, call, over_nccl, over_tcp);
+    if (!rank->err && memcmp(over_nccl + first, over_tcp + first, (end - first) * sizeof(float)))
+        rank->err = CN_EDIGEST;
+    call.set = &pair;
+    if (!rank->err && self % 2 == 1)
+        rank->err = run_both(rank, call, over_nccl, over_tcp);
+    first = self / 2 * COUNT / 2;
+    if (!rank->err && self % 2 == 1 &&
+        memcmp(over_nccl + first, over_tcp + first, COUNT / 2 * sizeof(float)))
+        rank->err = CN_EDIGEST;
+    if (!rank->err)
+        rank->err = cn_barrier(rank->collective);
+}
+
+static void open_and_narrow(struct rank *rank)
+{
+    with_nccl(rank, narrow_both);
+}
+
+static void narrow_sums_travel_in_16_bits_and_have_the_bits_of_the_encrypted_ones(void **state)
+{
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    group_run(&fixture, open_and_narrow);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_false(counts.out_of_turn);
+    assert_true(counts.narrow > 0);
+    assert_true(counts.wide == 0);
+    group_tear_down(&fixture);
+}
+
+static void sum_many(struct rank *rank)
+{
+    float *over_nccl = calloc(2 * (size_t)MANY, sizeof(*over_nccl)), *over_tcp = over_nccl + MANY;
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE, .set = &pair, .count = MANY};
+
+    for (int narrow = 0; narrow < 2 && !rank->err; narrow++) {
+        call.wire = narrow ? CN_BFLOAT16 : CN_FLOAT32;
+        rank->err = run_both(rank, call, over_nccl, over_tcp);
+        if (!rank->err && memcmp(over_nccl, over_tcp, MANY * sizeof(float)))
+            rank->err = CN_EDIGEST;
+    }
+    free(over_nccl);
+}
+
+static void sum_many_or_wait(struct rank *rank)
+{
+    if (rank->config.view.rank % 2 == 1)
+        sum_many(rank);
+    if (!rank->err)
+        rank->err = cn_barrier(rank->collective);
+}
+
+static void open_and_sum_many(struct rank *rank)
+{
+    with_nccl(rank, sum_many_or_wait);
+}
+
+static void sums_larger_than_the_devices_memory_go_in_passes(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &healthy);
+    group_run(&fixture, open_and_sum_many);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    assert_false(fake_nccl_counts().out_of_turn);
     group_tear_down(&fixture);
 }
 
@@ -195,16 +306,64 @@ static void communicators_that_do_not_form_are_given_up(void **state)
     assert_int_equal(counts.aborts, RANKS);
 }
 
-// Each alone is in time, the group's and its child's one after the other are not.
-static void all_communicators_together_have_one_deadline(void **state)
+// The sums are right, whatever they travel over.
+static void expect_without_nccl(const struct fake_nccl_plan *plan, const struct cn_set *sets,
+                                uint32_t count)
 {
-    struct fake_nccl_plan plan = {.form_ms = 250, .newer_version_rank = -1};
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    group_of(&fixture, plan);
+    group_use_sets(&fixture, sets, count);
+    group_run(&fixture, open_and_reduce);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_true(counts.wide == 0);
+    assert_int_equal(counts.aborts, counts.comms);
+    assert_false(counts.child_aborted_last);
+    group_tear_down(&fixture);
+}
+
+static void a_set_that_does_not_form_leaves_the_epoch_to_the_encrypted_pairs(void **state)
+{
+    const struct fake_nccl_plan plan = {.split_hangs = true, .newer_version_rank = -1};
+
+    (void)state;
+    expect_without_nccl(&plan, &pair, 1);
+}
+
+// Each alone is in time, one after the other they are not.
+static void all_sets_together_have_one_deadline(void **state)
+{
+    static const struct cn_set sets[] = {{.id = 7, .size = 2, .ranks = {1, 3}},
+                                         {.id = 8, .size = 3, .ranks = {1, 2, 3}}};
+    const struct fake_nccl_plan plan = {.form_ms = 250, .newer_version_rank = -1};
+
+    (void)state;
+    expect_without_nccl(&plan, sets, 2);
+}
+
+// Nor is all of the group, or one member: their communicators would pile up.
+static void sets_that_come_again_are_not_formed_again(void **state)
+{
+    static const struct cn_set again[] = {{.id = 7, .size = 2, .ranks = {1, 3}},
+                                          {.id = 7, .size = 2, .ranks = {1, 3}},
+                                          {.id = 9, .size = 4, .ranks = {0, 1, 2, 3}},
+                                          {.id = 10, .size = 1, .ranks = {2}}};
+    struct fake_nccl_counts counts;
     struct fixture fixture;
 
     (void)state;
-    group_of(&fixture, &plan);
-    expect_no_nccl(&fixture, CN_ENOTSUP);
-    assert_int_equal(fake_nccl_counts().aborts, fake_nccl_counts().comms);
+    group_of(&fixture, &healthy);
+    group_use_sets(&fixture, again, 4);
+    group_run(&fixture, open_and_reduce);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_int_equal(counts.comms, RANKS + pair.size);
+    assert_true(counts.wide > 0);
+    group_tear_down(&fixture);
 }
 
 static void reduce_once(struct rank *rank)
@@ -397,10 +556,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_sums_travel_over_nccl),
+        cmocka_unit_test(narrow_sums_travel_in_16_bits_and_have_the_bits_of_the_encrypted_ones),
+        cmocka_unit_test(sums_larger_than_the_devices_memory_go_in_passes),
         cmocka_unit_test(one_member_without_it_keeps_all_from_it),
         cmocka_unit_test(another_version_keeps_all_from_it),
         cmocka_unit_test(communicators_that_do_not_form_are_given_up),
-        cmocka_unit_test(all_communicators_together_have_one_deadline),
+        cmocka_unit_test(a_set_that_does_not_form_leaves_the_epoch_to_the_encrypted_pairs),
+        cmocka_unit_test(all_sets_together_have_one_deadline),
+        cmocka_unit_test(sets_that_come_again_are_not_formed_again),
         cmocka_unit_test(a_remote_error_is_a_lost_peer),
         cmocka_unit_test(a_member_that_is_gone_ends_the_sum),
         cmocka_unit_test(a_sum_that_stands_still_is_a_timeout),

@@ -16,9 +16,10 @@
 #define WORDS 140011
 
 static const enum cn_arena arenas[] = {CN_ARENA_GRADIENTS, CN_ARENA_WEIGHTS, CN_ARENA_OPTIMIZER,
-                                       CN_ARENA_SECOND, CN_ARENA_BASE};
+                                       CN_ARENA_SECOND,    CN_ARENA_BASE,    CN_ARENA_SHARE,
+                                       CN_ARENA_OWN};
 #define ARENAS (sizeof(arenas) / sizeof(arenas[0]))
-enum { GRADIENT, WEIGHT, FIRST, SECOND, BASE };
+enum { GRADIENT, WEIGHT, FIRST, SECOND, BASE, SHARE, OWN };
 
 struct numbers {
     float of[ARENAS][WORDS];
@@ -81,16 +82,33 @@ static void run_calls(const struct cn_compute_ops *ops, uint32_t threads,
     ops->close(device);
 }
 
+static float gradient_before(const struct cn_range *range, size_t i)
+{
+    return before.of[range->share ? SHARE : GRADIENT][range->gradients + i];
+}
+
+static float *wanted_weight(const struct cn_range *range, size_t i)
+{
+    return &wanted.of[range->own ? OWN : WEIGHT][range->weights + i];
+}
+
+// Of the optimizer: the arena may hold a part of the model only.
+static float *wanted_state(int moment, const struct cn_range *range, size_t i)
+{
+    return &wanted.of[moment][range->weights - range->state_from + i];
+}
+
 // volatile keeps the compiler of the test from contracting or reordering.
 static float gradient_of(const struct cn_range *range, const float *clip, size_t i)
 {
-    volatile float g = before.of[GRADIENT][range->gradients + i] * hyper.gradient_scale;
+    volatile float g = gradient_before(range, i) * hyper.gradient_scale;
     volatile float pull;
 
     if (clip)
         g = g * *clip;
     if (range->proximal) {
-        pull = before.of[WEIGHT][range->weights + i] - before.of[BASE][range->weights + i];
+        pull = before.of[range->own ? OWN : WEIGHT][range->weights + i] -
+               before.of[BASE][range->weights + i];
         pull = hyper.proximal * pull;
         g = g + pull;
     }
@@ -100,8 +118,8 @@ static float gradient_of(const struct cn_range *range, const float *clip, size_t
 static void want_sgd(const struct cn_range *range, const float *clip)
 {
     for (size_t i = 0; i < range->count; i++) {
-        float *w = &wanted.of[WEIGHT][range->weights + i];
-        float *v = &wanted.of[FIRST][range->weights + i];
+        float *w = wanted_weight(range, i);
+        float *v = wanted_state(FIRST, range, i);
         volatile float d, t;
 
         t = hyper.weight_decay * *w;
@@ -119,9 +137,9 @@ static void want_sgd(const struct cn_range *range, const float *clip)
 static void want_adam(const struct cn_range *range, const float *clip)
 {
     for (size_t i = 0; i < range->count; i++) {
-        float *w = &wanted.of[WEIGHT][range->weights + i];
-        float *m = &wanted.of[FIRST][range->weights + i];
-        float *v = &wanted.of[SECOND][range->weights + i];
+        float *w = wanted_weight(range, i);
+        float *m = wanted_state(FIRST, range, i);
+        float *v = wanted_state(SECOND, range, i);
         volatile float g = gradient_of(range, clip, i);
         volatile float s, t;
 
@@ -153,8 +171,8 @@ static void want_adam(const struct cn_range *range, const float *clip)
 static void want_statistic(const struct cn_range *range)
 {
     for (size_t i = 0; i < range->count; i++) {
-        float *w = &wanted.of[WEIGHT][range->weights + i];
-        volatile float s = before.of[GRADIENT][range->gradients + i] * hyper.statistic_scale;
+        float *w = wanted_weight(range, i);
+        volatile float s = gradient_before(range, i) * hyper.statistic_scale;
 
         s = s - *w;
         s = range->momentum * s;
@@ -277,6 +295,35 @@ static void each_call_changes_its_own_range(void **state)
     check_calls(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
+// What a member of a group updates that has a share of the model: its part of the optimizer's
+// state, its part of the gradients, and with own its part of the weights.
+static void a_share_of_the_model_is_updated_in_its_own_arenas(void **state)
+{
+    static const size_t wraps = 100 - (size_t)300; // the state lies behind the weights
+    const struct cn_range adam = {
+        .beta1 = 0.8f, .beta2 = 0.99f, .epsilon = 1e-6f, .proximal = true, .share = true};
+    struct cn_call calls[] = {
+        {.op = CN_OP_SGD,
+         .range = {.weights = 100, .gradients = 300, .count = 70001, .state_from = wraps}},
+        {.op = CN_OP_SGD,
+         .range = {.weights = 80011, .gradients = 7, .count = 200, .state_from = 80004}},
+        {.op = CN_OP_ADAM, .range = adam},
+        {.op = CN_OP_STATISTIC,
+         .range = {.weights = 5, .gradients = 139000, .count = 33, .momentum = 0.1f}},
+    };
+
+    (void)state;
+    calls[2].range.weights = calls[2].range.gradients = 90001;
+    calls[2].range.count = 3000;
+    for (int own = 0; own < 2; own++) {
+        for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+            calls[i].range.share = true;
+            calls[i].range.own = own;
+        }
+        check_calls(calls, sizeof(calls) / sizeof(calls[0]));
+    }
+}
+
 static void a_small_gradient_is_not_clipped(void **state)
 {
     const struct cn_call calls[] = {
@@ -317,6 +364,7 @@ int main(void)
         cmocka_unit_test(sgd_is_exact_to_the_bit),
         cmocka_unit_test(adam_is_exact_to_the_bit),
         cmocka_unit_test(each_call_changes_its_own_range),
+        cmocka_unit_test(a_share_of_the_model_is_updated_in_its_own_arenas),
         cmocka_unit_test(a_small_gradient_is_not_clipped),
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
     };

@@ -241,6 +241,76 @@ static void a_batch_is_not_copied_back_and_shared_memory_not_at_all(void **state
     assert_int_equal(cuda_host_counts.copied_in, sizeof(struct cuda_state));
 }
 
+// As after an error of somebody else: the parts are taken back before they are there.
+static void parts_that_nobody_waited_for_are_whole_when_they_go_back(void **state)
+{
+    float wanted[COUNT * OUT], *weights;
+    struct cn_hyper hyper = {
+        .samples = 4, .first = true, .gradient_scale = 1, .learning_rate = 0.5f};
+    struct cn_compute_result result;
+    struct scene scene = {0};
+    void *host;
+
+    (void)state;
+    assert_int_equal(run_once(4, 4, wanted), CN_OK);
+    cuda_host_settings = (struct cuda_host_settings){.late = true};
+    assert_int_equal(open_scene(&scene, 4), CN_OK);
+    assert_int_equal(write(&scene, CN_ARENA_WEIGHTS, COUNT * OUT, 0.5f), CN_OK);
+    assert_int_equal(write(&scene, CN_ARENA_BATCH, 4 * COUNT, 0.25f), CN_OK);
+    assert_int_equal(ops->run(scene.device, scene.train, &hyper), CN_OK);
+    assert_int_equal(ops->show(scene.device, CN_ARENA_GRADIENTS, 0, OUT, &host), CN_OK);
+    assert_int_equal(ops->unmap(scene.device, CN_ARENA_GRADIENTS), CN_OK);
+    assert_int_equal(ops->run(scene.device, scene.apply, &hyper), CN_OK);
+    assert_int_equal(ops->wait(scene.device, &result), CN_OK);
+    assert_int_equal(ops->map(scene.device, CN_ARENA_WEIGHTS, &host), CN_OK);
+    weights = host;
+    assert_memory_equal(weights, wanted, sizeof(wanted));
+    close_scene(&scene);
+}
+
+static void what_an_optimizer_only_reads_is_not_copied_back(void **state)
+{
+    static const struct {
+        enum cn_arena arena;
+        bool copied;
+    } arenas[] = {
+        {CN_ARENA_WEIGHTS, true}, {CN_ARENA_OPTIMIZER, true}, {CN_ARENA_GRADIENTS, false}};
+    struct cn_hyper hyper = {.gradient_scale = 1, .learning_rate = 0.5f};
+    struct cn_compute_result result;
+    float weights[COUNT * OUT];
+    struct scene scene = {0};
+    void *host;
+
+    (void)state;
+    assert_int_equal(open_scene(&scene, 4), CN_OK);
+    assert_int_equal(step(&scene, 4, weights), CN_OK);
+    assert_int_equal(ops->map(scene.device, CN_ARENA_GRADIENTS, &host), CN_OK);
+    assert_int_equal(ops->unmap(scene.device, CN_ARENA_GRADIENTS), CN_OK);
+    assert_int_equal(ops->run(scene.device, scene.apply, &hyper), CN_OK);
+    assert_int_equal(ops->wait(scene.device, &result), CN_OK);
+    for (size_t i = 0; i < sizeof(arenas) / sizeof(arenas[0]); i++) {
+        uint64_t copied = cuda_host_counts.copied_out;
+
+        assert_int_equal(ops->map(scene.device, arenas[i].arena, &host), CN_OK);
+        assert_true((cuda_host_counts.copied_out > copied) == arenas[i].copied);
+        assert_int_equal(ops->unmap(scene.device, arenas[i].arena), CN_OK);
+    }
+    close_scene(&scene);
+}
+
+static void an_arena_beyond_what_kernels_count_is_refused(void **state)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_compute_sizes sizes = {.words[CN_ARENA_WEIGHTS] = (size_t)INT32_MAX + 1};
+    struct cn_compute *device;
+
+    (void)state;
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    assert_int_equal(ops->reserve(device, &sizes, 1), CN_ENOTSUP);
+    ops->close(device);
+    assert_int_equal(cuda_host_counts.allocations, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +321,10 @@ int main(void)
         cmocka_unit_test_setup(a_batch_is_filled_beside_the_work_on_the_one_before, start_anew),
         cmocka_unit_test_setup(samples_that_a_batch_lacks_do_not_count, start_anew),
         cmocka_unit_test_setup(a_batch_is_not_copied_back_and_shared_memory_not_at_all, start_anew),
+        cmocka_unit_test_setup(parts_that_nobody_waited_for_are_whole_when_they_go_back,
+                               start_anew),
+        cmocka_unit_test_setup(what_an_optimizer_only_reads_is_not_copied_back, start_anew),
+        cmocka_unit_test_setup(an_arena_beyond_what_kernels_count_is_refused, start_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,20 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ports/cpu/compute_cpu.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/group/ranks.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
+#include "tests/contract/compute_trial.h"
+#include "tests/contract/deep_model.h"
 
 #define SAMPLES 12
-#define WORDS 32 // of a sample: characters, each with a label
+#define WORDS 32 // of a sample of the text: characters, each with a label
+#define WORDS_MAX DEEP_INPUTS
 #define STEPS 3
 #define SUMS 1 // fingerprints
 #define GATHERS 1000
 
-// What all ranks of a trial do.
-static struct trial {
+// What all ranks of a case do.
+static struct stage_case {
+    bool deep; // batch normalization and a tied weight; else the text
+    enum cn_batch_norm_use norm;
     uint32_t shards, stage; // stage 0: all members have everything
     uint32_t threads, passes;
     uint32_t idle; // passes of rank 0 without a sample
@@ -28,14 +32,15 @@ static struct trial {
     enum cn_number wire;
 } trial;
 
+static struct cn_mapping text; // the model of the text
+
 struct worker {
     struct rank *rank;
     struct cn_ranks ranks;
-    struct cn_mapping model;
     struct cn_onnx *onnx;
     struct cn_trainer *trainer;
-    uint32_t begun;                // exchanges that have not ended
-    float inputs[SAMPLES * WORDS]; // the bits of int32
+    uint32_t begun;                    // exchanges that have not ended
+    float inputs[SAMPLES * WORDS_MAX]; // of the text the bits of int32
     int32_t labels[SAMPLES * WORDS];
 };
 
@@ -83,12 +88,47 @@ static cn_err end(void *context, uint64_t ticket)
     return CN_OK;
 }
 
+static size_t input_words(void)
+{
+    return trial.deep ? DEEP_INPUTS : WORDS;
+}
+
+static size_t label_words(void)
+{
+    return trial.deep ? 1 : WORDS;
+}
+
+static void open_model(struct worker *worker)
+{
+    const void *data = text.data;
+    size_t size = text.size;
+
+    if (trial.deep)
+        data = deep_model(&size);
+    assert_int_equal(cn_onnx_open(data, size, NULL, &worker->onnx), CN_OK);
+}
+
+static void fill(struct worker *worker, uint32_t rank)
+{
+    int32_t classes = trial.deep ? DEEP_CLASSES : 127;
+
+    for (size_t i = 0; i < SAMPLES * label_words(); i++)
+        worker->labels[i] = (int32_t)((i * 7919 + 31 * rank) % (size_t)classes);
+    for (size_t i = 0; i < SAMPLES * input_words(); i++) {
+        if (trial.deep)
+            worker->inputs[i] = sinf((float)(i * 31 + i / 7 + 5 * rank));
+        else if (i)
+            memcpy(&worker->inputs[i], &worker->labels[i - 1], sizeof(float));
+    }
+}
+
 static void open_worker(struct worker *worker, struct rank *rank)
 {
     const struct cn_rules rules = {.optimizer = trial.adam ? CN_OPTIMIZER_ADAMW : CN_OPTIMIZER_SGD,
-                                   .clip = trial.clip};
+                                   .clip = trial.clip,
+                                   .batch_norm = trial.norm};
     struct cn_rules frozen = rules;
-    struct cn_trainer_config config = {.compute = &cn_compute_cpu,
+    struct cn_trainer_config config = {.compute = trial_ports[0],
                                        .threads = trial.threads,
                                        .batch = SAMPLES,
                                        .loss = CN_LOSS_CROSS_ENTROPY,
@@ -105,23 +145,15 @@ static void open_worker(struct worker *worker, struct rank *rank)
     worker->rank = rank;
     assert_int_equal(cn_ranks_place(&all, trial.shards, rank->config.view.rank, &worker->ranks),
                      CN_OK);
-    assert_int_equal(
-        cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &worker->model), CN_OK);
-    assert_int_equal(cn_onnx_open(worker->model.data, worker->model.size, NULL, &worker->onnx),
-                     CN_OK);
+    open_model(worker);
     assert_int_equal(cn_trainer_open(worker->onnx, &config, NULL, &worker->trainer), CN_OK);
-    for (size_t i = 0; i < SAMPLES * WORDS; i++) {
-        worker->labels[i] = (int32_t)((i * 7919 + 31 * rank->config.view.rank) % 127);
-        if (i)
-            memcpy(&worker->inputs[i], &worker->labels[i - 1], sizeof(float));
-    }
+    fill(worker, rank->config.view.rank);
 }
 
 static void close_worker(struct worker *worker)
 {
     cn_trainer_close(worker->trainer);
     cn_onnx_close(worker->onnx);
-    cn_platform_unmap(&worker->model);
 }
 
 static void load_weights(struct worker *worker)
@@ -196,15 +228,16 @@ static void step(struct worker *worker, uint32_t number)
     const struct cn_trainer_exchange exchange = {begin, end, worker};
     struct cn_batch batches[8] = {0};
     struct cn_metrics metrics = {0};
-    double all = 0;
+    double samples = 7.0 * (trial.passes * worker->rank->config.view.size - trial.idle);
+    double all = samples * (double)label_words();
 
     for (uint32_t i = 0; i < trial.passes; i++) {
         bool idle = worker->rank->config.view.rank == 0 && i + trial.idle >= trial.passes;
         size_t first = (number + i) % 5;
 
         if (!idle)
-            batches[i] = (struct cn_batch){.inputs = worker->inputs + first * WORDS,
-                                           .labels = worker->labels + first * WORDS,
+            batches[i] = (struct cn_batch){.inputs = worker->inputs + first * input_words(),
+                                           .labels = worker->labels + first * label_words(),
                                            .count = 7};
     }
     if (trial.stage < 2)
@@ -215,10 +248,9 @@ static void step(struct worker *worker, uint32_t number)
                                                       &metrics, &exchange, i + 1 == trial.passes),
                          CN_OK);
     assert_int_equal(worker->begun, 0);
-    all = 7.0 * WORDS * (trial.passes * worker->rank->config.view.size - trial.idle);
     if (trial.stage >= 2 && trial.clip > 0)
         clip(worker, all);
-    assert_int_equal(cn_trainer_apply(worker->trainer, all), CN_OK);
+    assert_int_equal(cn_trainer_apply_weighted(worker->trainer, samples, all), CN_OK);
 }
 
 // All weights, whoever has them.
@@ -288,7 +320,7 @@ static void train(struct rank *rank)
 
 // The largest difference between this trial's weights, relative to the largest weight, and those of
 // members that have everything. All members have the same bits.
-static double difference(uint32_t size, struct trial wanted)
+static double difference(uint32_t size, struct stage_case wanted)
 {
     static struct fixture whole, shared;
     double worst = 0, largest = 0;
@@ -328,11 +360,11 @@ static void shards_of_every_member_give_the_bits_of_a_whole_reduction(void **sta
     for (uint32_t size = 2; size <= 4; size++)
         for (uint32_t stage = 1; stage <= 3; stage++)
             for (uint32_t threads = 1; threads <= 2; threads++) {
-                const struct trial wanted = {.shards = size,
-                                             .stage = stage,
-                                             .threads = threads,
-                                             .passes = 1,
-                                             .adam = threads == 1};
+                const struct stage_case wanted = {.shards = size,
+                                                  .stage = stage,
+                                                  .threads = threads,
+                                                  .passes = 1,
+                                                  .adam = threads == 1};
 
                 assert_true(difference(size, wanted) <= 0);
             }
@@ -343,7 +375,7 @@ static void replicas_of_shards_give_a_whole_reduction_within_a_millionth(void **
 {
     (void)state;
     for (uint32_t stage = 2; stage <= 3; stage++) {
-        const struct trial wanted = {.shards = 2, .stage = stage, .threads = 1, .passes = 1};
+        const struct stage_case wanted = {.shards = 2, .stage = stage, .threads = 1, .passes = 1};
 
         assert_true(difference(4, wanted) < 1e-6);
     }
@@ -354,7 +386,7 @@ static void micro_batches_are_added_up_in_the_share(void **state)
     (void)state;
     for (uint32_t stage = 2; stage <= 3; stage++)
         for (uint32_t idle = 0; idle <= 1; idle++) {
-            const struct trial wanted = {
+            const struct stage_case wanted = {
                 .shards = 2, .stage = stage, .threads = 1, .passes = 3, .idle = idle};
 
             assert_true(difference(2, wanted) < 1e-6);
@@ -365,7 +397,7 @@ static void the_norm_of_clipping_is_that_of_all_shares(void **state)
 {
     (void)state;
     for (uint32_t stage = 2; stage <= 3; stage++) {
-        const struct trial wanted = {
+        const struct stage_case wanted = {
             .shards = 2, .stage = stage, .threads = 1, .passes = 1, .clip = 0.01};
 
         assert_true(difference(2, wanted) < 1e-6);
@@ -376,7 +408,7 @@ static void frozen_tensors_stay_whole_and_as_they_are(void **state)
 {
     (void)state;
     for (uint32_t stage = 1; stage <= 3; stage++) {
-        const struct trial wanted = {
+        const struct stage_case wanted = {
             .shards = 2, .stage = stage, .threads = 1, .passes = 1, .frozen = true};
 
         assert_true(difference(2, wanted) <= 0);
@@ -387,11 +419,70 @@ static void a_narrow_wire_rounds_shares_as_it_rounds_a_whole_reduction(void **st
 {
     (void)state;
     for (uint32_t stage = 2; stage <= 3; stage++) {
-        const struct trial wanted = {
+        const struct stage_case wanted = {
             .shards = 3, .stage = stage, .threads = 1, .passes = 1, .wire = CN_BFLOAT16};
 
         assert_true(difference(3, wanted) <= 0);
     }
+}
+
+static void statistics_and_tied_weights_are_shared_out_like_others(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 3; size++)
+        for (uint32_t stage = 1; stage <= 3; stage++)
+            for (uint32_t threads = 1; threads <= 2; threads++) {
+                const struct stage_case wanted = {.deep = true,
+                                                  .shards = size,
+                                                  .stage = stage,
+                                                  .threads = threads,
+                                                  .passes = 1,
+                                                  .adam = threads == 1};
+
+                assert_true(difference(size, wanted) <= 0);
+            }
+}
+
+static void frozen_statistics_stay_whole_and_as_they_are(void **state)
+{
+    (void)state;
+    for (uint32_t stage = 2; stage <= 3; stage++) {
+        const struct stage_case wanted = {.deep = true,
+                                          .norm = CN_BATCH_NORM_FROZEN,
+                                          .shards = 2,
+                                          .stage = stage,
+                                          .threads = 1,
+                                          .passes = 1};
+
+        assert_true(difference(2, wanted) <= 0);
+    }
+}
+
+static void statistics_of_several_micro_batches_are_added_up(void **state)
+{
+    (void)state;
+    for (uint32_t stage = 2; stage <= 3; stage++) {
+        const struct stage_case wanted = {
+            .deep = true, .shards = 2, .stage = stage, .threads = 1, .passes = 3, .idle = 1};
+
+        assert_true(difference(2, wanted) < 1e-6);
+    }
+}
+
+static int map_text(void **state)
+{
+    size_t size;
+
+    (void)state;
+    deep_model(&size); // before there are threads
+    return cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &text);
+}
+
+static int unmap_text(void **state)
+{
+    (void)state;
+    cn_platform_unmap(&text);
+    return 0;
 }
 
 int main(void)
@@ -403,7 +494,10 @@ int main(void)
         cmocka_unit_test(the_norm_of_clipping_is_that_of_all_shares),
         cmocka_unit_test(frozen_tensors_stay_whole_and_as_they_are),
         cmocka_unit_test(a_narrow_wire_rounds_shares_as_it_rounds_a_whole_reduction),
+        cmocka_unit_test(statistics_and_tied_weights_are_shared_out_like_others),
+        cmocka_unit_test(frozen_statistics_stay_whole_and_as_they_are),
+        cmocka_unit_test(statistics_of_several_micro_batches_are_added_up),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, map_text, unmap_text);
 }

@@ -2,12 +2,14 @@
 
     wide_model.py FILE SHAPE HIDDEN... CLASSES       SHAPE is that of a sample: 1,8,8
 
-Weights are drawn from a fixed generator, so the file is the same everywhere. A hidden layer is Gemm and Relu.
+Weights are drawn from a fixed generator, so the file is the same everywhere. A hidden layer is Gemm and Relu, or Gemm,
+BatchNormalization in training and Relu; layers from the second on may share one weight, which then is of equal sizes.
 """
+
+import array
 
 import math
 import random
-import struct
 import sys
 
 
@@ -29,16 +31,36 @@ def block(field, content):
     return varint(field << 3 | 2) + varint(len(content)) + content
 
 
-def tensor(generator, name, rows, cols=None):
-    dims = [rows] if cols is None else [rows, cols]
+def tensor(name, dims, values):
+    data = array.array("f", values)
+    if sys.byteorder == "big":
+        data.byteswap()
+    return block(5, b"".join(number(1, d) for d in dims) + number(2, 1) + block(8, name) + block(9, data.tobytes()))
+
+
+def drawn(generator, name, *dims):
+    """Uniform values; of a large tensor the first 65521 again and again, so that gigabytes take seconds."""
     bound = 1 / math.sqrt(dims[-1])
-    values = [generator.uniform(-bound, bound) for _ in range(math.prod(dims))]
-    return block(5, b"".join(number(1, d) for d in dims) + number(2, 1) + block(8, name)
-                 + block(9, struct.pack(f"<{len(values)}f", *values)))
+    count = math.prod(dims)
+    values = array.array("f", (generator.uniform(-bound, bound) for _ in range(min(count, 65521))))
+    return tensor(name, dims, (values * (count // len(values) + 1))[:count])
 
 
-def node(op, inputs, output, attribute=b""):
-    return block(1, b"".join(block(1, name) for name in inputs) + block(2, output) + block(4, op) + attribute)
+def node(op, inputs, outputs, attribute=b""):
+    return block(1, b"".join(block(1, name) for name in inputs) + b"".join(block(2, name) for name in outputs)
+                 + block(4, op) + attribute)
+
+
+def flag(name):
+    return block(5, block(1, name) + number(3, 1) + number(20, 2))
+
+
+def normalization(i, size):
+    """A node from n{i} to g{i}, and its tensors."""
+    names = [f"{kind}{i}" for kind in ("scale", "shift", "mean", "variance")]
+    tensors = b"".join(tensor(name, [size], [value] * size) for name, value in zip(names, (1, 0, 0, 1)))
+    outputs = [f"g{i}", f"moved-mean{i}", f"moved-variance{i}"]
+    return node("BatchNormalization", [f"n{i}", *names], outputs, flag("training_mode")), tensors
 
 
 def value(field, name, words):
@@ -46,27 +68,35 @@ def value(field, name, words):
     return block(field, block(1, name) + block(2, block(1, number(1, 1) + block(2, dims))))
 
 
-def perceptron(shape, sizes):
+def perceptron(shape, sizes, norm=False, tied=False):
     """shape is that of a sample; sizes are the words of each layer's output."""
     generator = random.Random(4)
-    graph = node("Flatten", ["x"], "h0")
-    tensors = b""
+    parts = [node("Flatten", ["x"], ["h0"])]
+    tensors = []
     words = math.prod(shape)
     for i, size in enumerate(sizes):
         last = i + 1 == len(sizes)
-        tensors += tensor(generator, f"w{i}", size, words) + tensor(generator, f"b{i}", size)
-        transposed = block(5, block(1, "transB") + number(3, 1) + number(20, 2))
-        graph += node("Gemm", [f"h{i}", f"w{i}", f"b{i}"], "y" if last else f"g{i}", transposed)
+        shares = tied and 1 < i and not last
+        weight = "w1" if shares else f"w{i}"
+        if not shares:
+            tensors.append(drawn(generator, weight, size, words))
+        tensors.append(drawn(generator, f"b{i}", size))
+        product = "y" if last else f"n{i}" if norm else f"g{i}"
+        parts.append(node("Gemm", [f"h{i}", weight, f"b{i}"], [product], flag("transB")))
+        if norm and not last:
+            normalizes, statistics = normalization(i, size)
+            parts.append(normalizes)
+            tensors.append(statistics)
         if not last:
-            graph += node("Relu", [f"g{i}"], f"h{i + 1}")
+            parts.append(node("Relu", [f"g{i}"], [f"h{i + 1}"]))
         words = size
-    graph += block(2, "perceptron") + tensors + value(11, "x", shape) + value(12, "y", sizes[-1:])
-    return number(1, 8) + block(7, graph) + block(8, number(2, 17))
+    parts += [block(2, "perceptron"), *tensors, value(11, "x", shape), value(12, "y", sizes[-1:])]
+    return number(1, 8) + block(7, b"".join(parts)) + block(8, number(2, 17))
 
 
-def main(path, shape, *sizes):
+def main(path, shape, *sizes, norm=False, tied=False):
     with open(path, "wb") as file:
-        file.write(perceptron([int(words) for words in shape.split(",")], [int(size) for size in sizes]))
+        file.write(perceptron([int(words) for words in shape.split(",")], [int(size) for size in sizes], norm, tied))
 
 
 if __name__ == "__main__":

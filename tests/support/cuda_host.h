@@ -38,6 +38,7 @@ struct cuda_host_settings {
     uint64_t fail_at;      // the call of the driver that fails, counted from 1; 0: none
     bool fail_on;          // and all after it
     bool refuse_libraries; // the libraries have no way for any product or convolution
+    bool greedy;           // cuBLASLt wants all the workspace that it may have
 };
 
 extern struct cuda_host_settings cuda_host_settings;
@@ -45,11 +46,12 @@ extern struct cuda_host_settings cuda_host_settings;
 // What the doubles were asked, since the program started.
 struct cuda_host_counts {
     uint64_t driver_calls, launches, graph_launches, captures;
-    uint64_t launches_done;          // of graphs, by now
-    uint64_t products, convolutions; // done by the libraries' doubles
-    uint64_t allocations;            // of device or host memory, that still stand
-    uint64_t descriptors;            // of all libraries, that still stand
-    uint64_t copied_in, copied_out;  // bytes
+    uint64_t launches_done;                 // of graphs, by now
+    uint64_t products, convolutions;        // done by the libraries' doubles
+    uint64_t gelus, gelu_grads, bias_grads; // of the products, those that end so
+    uint64_t allocations;                   // of device or host memory, that still stand
+    uint64_t descriptors;                   // of all libraries, that still stand
+    uint64_t copied_in, copied_out;         // bytes
 };
 
 extern struct cuda_host_counts cuda_host_counts;

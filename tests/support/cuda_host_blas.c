@@ -1,4 +1,5 @@
 // cuBLASLt's double: matrices by columns, as the library has them.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,9 @@ struct product {
     cublasComputeType_t compute;
     cublasOperation_t of_a, of_b;
     cublasLtEpilogue_t end;
-    const float *bias;
+    float *vector; // a bias, or its gradient
+    float *aside;  // a matrix of GELU's arguments
+    int64_t leading;
 };
 
 struct matrix {
@@ -97,7 +100,11 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t made,
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
         return take(&product->end, sizeof(product->end), value, size);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        return take(&product->bias, sizeof(product->bias), value, size);
+        return take(&product->vector, sizeof(product->vector), value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return take(&product->aside, sizeof(product->aside), value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return take(&product->leading, sizeof(product->leading), value, size);
     default:
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -194,7 +201,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!*count)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(results, 0, sizeof(*results));
-    results->workspaceSize = wish->workspace < 4096 ? wish->workspace : 4096;
+    results->workspaceSize =
+        wish->workspace < 4096 || cuda_host_settings.greedy ? wish->workspace : 4096;
     for (int i = 0; i < 4; i++)
         results->algo.data[i] = wish->alignment[i];
     return CUBLAS_STATUS_SUCCESS;
@@ -216,17 +224,71 @@ static float element(const struct matrix *m, const float *at, bool transposed, u
     return transposed ? at[col + row * (uint64_t)m->leading] : at[row + col * (uint64_t)m->leading];
 }
 
+// What epilogues are made of: these bits of their numbers.
+enum {
+    RELU = 2,
+    BIAS = 4,
+    GELU = 32,
+    GELU_GRAD = 64,
+    ASIDE = 128,
+    GRAD_A = 256,
+    GRAD_B = 512,
+};
+
+// By tanh, and its derivative.
+static float gelu(float x)
+{
+    return x / 2 * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+}
+
+static float gelu_grad(float x)
+{
+    float t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
+static float end_product(const struct product *product, float sum, uint64_t row, uint64_t col)
+{
+    unsigned end = product->end;
+    float *aside = product->aside + row + col * (uint64_t)product->leading;
+
+    if (end & BIAS)
+        sum += product->vector[row];
+    if (end & GELU_GRAD)
+        return sum * gelu_grad(*aside);
+    if (end & GELU && end & ASIDE)
+        *aside = sum;
+    if (end & GELU)
+        return gelu(sum);
+    return end & RELU && sum < 0 ? 0 : sum;
+}
+
+// The sums of the rows of op(A), or of the columns of op(B).
+static void add_bias_grad(const struct multiplication *m, uint64_t inner)
+{
+    bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
+    uint64_t count = m->product.end & GRAD_A ? m->c.rows : m->c.cols;
+
+    for (uint64_t i = 0; i < count; i++) {
+        float sum = 0;
+
+        for (uint64_t k = 0; k < inner; k++)
+            sum += m->product.end & GRAD_A ? element(&m->a, m->at_a, of_a, i, k)
+                                           : element(&m->b, m->at_b, of_b, k, i);
+        m->product.vector[i] = sum;
+    }
+}
+
 static void run_multiplication(const void *context)
 {
     const struct multiplication *m = context;
-    bool bias =
-        m->product.end == CUBLASLT_EPILOGUE_BIAS || m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
-    bool relu =
-        m->product.end == CUBLASLT_EPILOGUE_RELU || m->product.end == CUBLASLT_EPILOGUE_RELU_BIAS;
     bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
     uint64_t inner = of_a ? m->a.rows : m->a.cols;
 
     memset(m->workspace, 0xee, m->size); // it is the library's
+    if (m->product.end & (GRAD_A | GRAD_B))
+        add_bias_grad(m, inner);
     for (int32_t n = 0; n < m->c.count; n++)
         for (uint64_t col = 0; col < m->c.cols; col++)
             for (uint64_t row = 0; row < m->c.rows; row++) {
@@ -240,10 +302,38 @@ static void run_multiplication(const void *context)
                 sum *= m->alpha;
                 if (m->beta != 0)
                     sum += m->beta * *c;
-                if (bias)
-                    sum += m->product.bias[row];
-                *c = relu && sum < 0 ? 0 : sum;
+                *c = end_product(&m->product, sum, row, col);
             }
+}
+
+// What the library asks of an epilogue (cublasLt.h): the operands that it has, and no batch where
+// none is described.
+static bool can_end(const struct multiplication *m)
+{
+    static const cublasLtEpilogue_t known[] = {
+        CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_RELU,          CUBLASLT_EPILOGUE_BIAS,
+        CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
+        CUBLASLT_EPILOGUE_GELU_AUX,  CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+        CUBLASLT_EPILOGUE_BGRADA,    CUBLASLT_EPILOGUE_BGRADB};
+    const struct product *p = &m->product;
+    bool good = false;
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        good = good || p->end == known[i];
+    if (p->end & (BIAS | GRAD_A | GRAD_B))
+        good = good && p->vector;
+    if (p->end & ASIDE)
+        good = good && p->aside && p->leading % 8 == 0 && p->leading >= (int64_t)m->c.rows &&
+               (uintptr_t)p->aside % 16 == 0;
+    return good && (m->c.count == 1 || !(p->end & (ASIDE | GRAD_A | GRAD_B)));
+}
+
+static void count_product(cublasLtEpilogue_t end)
+{
+    cuda_host_counts.products++;
+    cuda_host_counts.gelus += (end & GELU) != 0;
+    cuda_host_counts.gelu_grads += (end & GELU_GRAD) != 0;
+    cuda_host_counts.bias_grads += (end & (GRAD_A | GRAD_B)) != 0;
 }
 
 // Shapes that belong together, and addresses as aligned as was said.
@@ -283,9 +373,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     };
 
     (void)handle;
-    if (c != d || of_c != of_d || !fits(&m, algo) || (size && !workspace))
+    if (c != d || of_c != of_d || !fits(&m, algo) || !can_end(&m) || (size && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
-    cuda_host_counts.products++;
+    count_product(m.product.end);
     cuda_host_submit((void *)stream, run_multiplication, &m, sizeof(m));
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -11,6 +11,8 @@
 #define RANKS 8
 #define SPLITS 8
 #define QUEUE 64
+#define START_POLLS 3 // looks at a communicator until its work is on the stream
+#define INVALID_USAGE 5
 
 enum work_kind {
     WORK_COPY_IN,
@@ -18,6 +20,8 @@ enum work_kind {
     WORK_ALL_REDUCE,
     WORK_REDUCE,
     WORK_BROADCAST,
+    WORK_SEND,
+    WORK_RECEIVE,
 };
 
 struct work {
@@ -34,6 +38,7 @@ struct work {
 struct cuda_stream {
     struct work queue[QUEUE];
     int count, at;
+    int starting; // communicators that will put work here
 };
 
 struct cuda_event {
@@ -47,7 +52,16 @@ struct meeting {
     void *data[RANKS];
 };
 
+// On its way from one rank to another.
+struct message {
+    struct message *next;
+    int from, to;
+    size_t size;
+    uint8_t data[];
+};
+
 struct world {
+    struct message *messages;
     bool used;
     int size;
     struct meeting meeting;
@@ -58,6 +72,9 @@ struct nccl_comm {
     struct nccl_comm *parent;
     int rank, children; // not aborted
     uint64_t number, made_ms;
+    struct work told[QUEUE]; // not on the stream
+    int told_count, polls;
+    struct cuda_stream *stream; // where it will be
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -67,14 +84,29 @@ static struct world worlds[1 + SPLITS];
 static int world_count; // of splits since the last whole one
 static int splits_seen[RANKS];
 static uint64_t collectives[RANKS];
-static _Thread_local int this_rank;
+static _Thread_local int this_rank = -1;
+static _Thread_local bool in_group;
+static _Thread_local struct nccl_comm *grouped; // the communicator of the group's calls
+
+// Also all worlds.
+static void forget_messages(void)
+{
+    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++)
+        while (worlds[i].messages) {
+            struct message *message = worlds[i].messages;
+
+            worlds[i].messages = message->next;
+            free(message);
+        }
+    memset(worlds, 0, sizeof(worlds));
+}
 
 void fake_nccl_reset(const struct fake_nccl_plan *wanted)
 {
     pthread_mutex_lock(&mutex);
     plan = *wanted;
     counts = (struct fake_nccl_counts){0};
-    memset(worlds, 0, sizeof(worlds));
+    forget_messages();
     memset(splits_seen, 0, sizeof(splits_seen));
     memset(collectives, 0, sizeof(collectives));
     world_count = 0;
@@ -106,7 +138,7 @@ static int get_unique_id(struct nccl_id *id)
 {
     pthread_mutex_lock(&mutex);
     counts.ids++;
-    memset(&worlds[0], 0, sizeof(worlds[0]));
+    forget_messages();
     memset(splits_seen, 0, sizeof(splits_seen));
     world_count = 0;
     pthread_mutex_unlock(&mutex);
@@ -161,12 +193,29 @@ static int comm_split(nccl_comm comm, int color, int key, nccl_comm *child,
     return NCCL_SUCCESS;
 }
 
+// Puts what the communicator was told on the stream.
+static void start_work(struct nccl_comm *comm)
+{
+    for (int i = 0; i < comm->told_count; i++) {
+        if (comm->stream->count == QUEUE)
+            abort();
+        comm->stream->queue[comm->stream->count++] = comm->told[i];
+    }
+    comm->told_count = 0;
+    comm->stream->starting--;
+}
+
 static int comm_error(nccl_comm comm, int *result)
 {
     pthread_mutex_lock(&mutex);
-    *result = plan.init_hangs || cn_platform_now_ms() < comm->made_ms + plan.form_ms
+    *result = plan.init_hangs || (plan.split_hangs && comm->parent) ||
+                      cn_platform_now_ms() < comm->made_ms + plan.form_ms
                   ? NCCL_IN_PROGRESS
                   : NCCL_SUCCESS;
+    if (comm->polls && --comm->polls == 0)
+        start_work(comm);
+    if (comm->polls)
+        *result = NCCL_IN_PROGRESS;
     if (plan.remote_error_at && collectives[comm->rank] >= (uint64_t)plan.remote_error_at &&
         !comm->parent)
         *result = NCCL_REMOTE_ERROR;
@@ -190,54 +239,134 @@ static int comm_abort(nccl_comm comm)
 
 static int enqueue(cuda_stream stream, struct work work)
 {
+    pthread_mutex_lock(&mutex);
     if (stream->count == QUEUE)
         abort();
-    if (work.comm)
-        work.number = ++work.comm->number;
+    for (int i = stream->at; i < stream->count && work.kind == WORK_COPY_OUT; i++)
+        counts.out_of_turn |= stream->queue[i].comm != NULL;
+    counts.out_of_turn |= stream->starting > 0;
     stream->queue[stream->count++] = work;
+    pthread_mutex_unlock(&mutex);
     return 0;
+}
+
+// The calls of a group start together.
+static int start_soon(struct nccl_comm *comm)
+{
+    comm->polls = START_POLLS;
+    comm->stream->starting++;
+    return NCCL_IN_PROGRESS;
+}
+
+static int tell(cuda_stream stream, struct work work)
+{
+    struct nccl_comm *comm = work.comm;
+    int result = NCCL_SUCCESS;
+
+    pthread_mutex_lock(&mutex);
+    if (work.type == NCCL_FLOAT32 || work.type == NCCL_INT64)
+        counts.wide += work.size;
+    else
+        counts.narrow += work.size;
+    if (comm->polls) { // it is still starting what it was told before
+        counts.out_of_turn = true;
+        result = INVALID_USAGE;
+    } else {
+        if (comm->told_count == QUEUE)
+            abort();
+        if (work.kind != WORK_SEND && work.kind != WORK_RECEIVE)
+            work.number = ++comm->number;
+        comm->told[comm->told_count++] = work;
+        comm->stream = stream;
+        if (in_group)
+            grouped = comm;
+        else
+            result = start_soon(comm);
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 
 static int all_reduce(const void *from, void *to, size_t count, int type, int how, nccl_comm comm,
                       cuda_stream stream)
 {
-    return enqueue(stream, (struct work){.kind = WORK_ALL_REDUCE,
-                                         .from = from,
-                                         .to = to,
-                                         .size = count,
-                                         .type = type,
-                                         .how = how,
-                                         .comm = comm});
+    return tell(stream, (struct work){.kind = WORK_ALL_REDUCE,
+                                      .from = from,
+                                      .to = to,
+                                      .size = count,
+                                      .type = type,
+                                      .how = how,
+                                      .comm = comm});
 }
 
 static int reduce(const void *from, void *to, size_t count, int type, int how, int root,
                   nccl_comm comm, cuda_stream stream)
 {
-    return enqueue(stream, (struct work){.kind = WORK_REDUCE,
-                                         .from = from,
-                                         .to = to,
-                                         .size = count,
-                                         .type = type,
-                                         .how = how,
-                                         .root = root,
-                                         .comm = comm});
+    return tell(stream, (struct work){.kind = WORK_REDUCE,
+                                      .from = from,
+                                      .to = to,
+                                      .size = count,
+                                      .type = type,
+                                      .how = how,
+                                      .root = root,
+                                      .comm = comm});
 }
 
 static int broadcast(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
                      cuda_stream stream)
 {
-    return enqueue(stream, (struct work){.kind = WORK_BROADCAST,
-                                         .from = from,
-                                         .to = to,
-                                         .size = count,
-                                         .type = type,
-                                         .root = root,
-                                         .comm = comm});
+    return tell(stream, (struct work){.kind = WORK_BROADCAST,
+                                      .from = from,
+                                      .to = to,
+                                      .size = count,
+                                      .type = type,
+                                      .root = root,
+                                      .comm = comm});
 }
 
-static int group_mark(void)
+// Outside of a group both ends would wait for each other.
+static int send(const void *from, size_t count, int type, int to, nccl_comm comm,
+                cuda_stream stream)
 {
+    if (!in_group)
+        return INVALID_USAGE;
+    return tell(stream, (struct work){.kind = WORK_SEND,
+                                      .from = from,
+                                      .size = count,
+                                      .type = type,
+                                      .root = to,
+                                      .comm = comm});
+}
+
+static int receive(void *to, size_t count, int type, int from, nccl_comm comm, cuda_stream stream)
+{
+    if (!in_group)
+        return INVALID_USAGE;
+    return tell(stream, (struct work){.kind = WORK_RECEIVE,
+                                      .to = to,
+                                      .size = count,
+                                      .type = type,
+                                      .root = from,
+                                      .comm = comm});
+}
+
+static int group_start(void)
+{
+    in_group = true;
+    grouped = NULL;
     return NCCL_SUCCESS;
+}
+
+static int group_end(void)
+{
+    int result = NCCL_SUCCESS;
+
+    in_group = false;
+    pthread_mutex_lock(&mutex);
+    if (grouped)
+        result = start_soon(grouped);
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 
 static enum cn_number number_of(int type)
@@ -292,8 +421,52 @@ static bool advance_collective(struct work *work)
     return true;
 }
 
+static void post_message(struct work *work, size_t bytes)
+{
+    struct message **end = &work->comm->world->messages;
+    struct message *message = malloc(sizeof(*message) + bytes);
+
+    if (!message)
+        abort();
+    *message = (struct message){.from = work->comm->rank, .to = work->root, .size = bytes};
+    memcpy(message->data, work->from, bytes);
+    while (*end)
+        end = &(*end)->next;
+    *end = message;
+}
+
+// False when it is not there yet.
+static bool take_message(struct work *work, size_t bytes)
+{
+    struct message **at = &work->comm->world->messages, *message;
+
+    while (*at && ((*at)->from != work->root || (*at)->to != work->comm->rank))
+        at = &(*at)->next;
+    message = *at;
+    if (!message)
+        return false;
+    if (message->size != bytes)
+        abort();
+    memcpy(work->to, message->data, bytes);
+    *at = message->next;
+    free(message);
+    return true;
+}
+
+// True when it is over for this rank.
+static bool advance_message(struct work *work)
+{
+    size_t bytes = work->size * cn_number_size(number_of(work->type));
+
+    if (work->kind == WORK_RECEIVE)
+        return take_message(work, bytes);
+    post_message(work, bytes);
+    return true;
+}
+
 static bool advance(struct work *work)
 {
+    bool message = work->kind == WORK_SEND || work->kind == WORK_RECEIVE;
     uint64_t number;
 
     if (work->kind == WORK_COPY_IN || work->kind == WORK_COPY_OUT) {
@@ -307,7 +480,7 @@ static bool advance(struct work *work)
         collectives[this_rank] = number;
         return false;
     }
-    if (!advance_collective(work))
+    if (!(message ? advance_message(work) : advance_collective(work)))
         return false;
     collectives[this_rank] = number;
     return true;
@@ -330,8 +503,12 @@ static int event_query(cuda_event event)
     return CUDA_SUCCESS;
 }
 
-static int device_enter(void)
+static int device_enter(unsigned number)
 {
+    pthread_mutex_lock(&mutex);
+    if (this_rank >= 0) // an abort has a thread of its own
+        counts.devices[this_rank] = number + 1;
+    pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
 
@@ -377,6 +554,9 @@ static int event_create(cuda_event *event, unsigned flags)
 
 static int event_record(cuda_event event, cuda_stream stream)
 {
+    pthread_mutex_lock(&mutex);
+    counts.out_of_turn |= stream->starting > 0;
+    pthread_mutex_unlock(&mutex);
     event->stream = stream;
     return CUDA_SUCCESS;
 }
@@ -422,8 +602,10 @@ const struct nccl_library fake_nccl = {
     .all_reduce = all_reduce,
     .reduce = reduce,
     .broadcast = broadcast,
-    .group_start = group_mark,
-    .group_end = group_mark,
+    .send = send,
+    .receive = receive,
+    .group_start = group_start,
+    .group_end = group_end,
     .device_enter = device_enter,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,

@@ -5,8 +5,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifndef MESSAGE_SIZE
+#define MESSAGE_SIZE 8192
+#endif
+
 struct message {
-    uint8_t bytes[8192];
+    uint8_t bytes[MESSAGE_SIZE];
     size_t size;
 };
 

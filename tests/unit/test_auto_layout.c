@@ -11,30 +11,36 @@
 
 #define MIB (1ull << 20)
 
-// So many members alike: 60 MiB beside a state of 40 MiB, 10 ms for a micro-batch, 10 MiB of
-// gradients.
+// So many members alike: 60 MiB beside a state of 40 MiB, in stage 2 50 beside 60, in stage 3 30
+// beside 80; 10 ms for a micro-batch, 10 MiB of gradients.
 static struct cn_auto_facts alike(uint32_t count, uint64_t limit, uint64_t link_kbps)
 {
     struct cn_auto_facts facts = {
         .count = count, .gradients = 10 * MIB, .link_kbps = link_kbps, .micro = 1};
 
     for (uint32_t m = 0; m < count; m++)
-        facts.members[m] = (struct cn_auto_member){limit, 60 * MIB, 40 * MIB, 10000};
+        facts.members[m] = (struct cn_auto_member){
+            .limit = limit,
+            .needs = {{60 * MIB, 40 * MIB}, {50 * MIB, 60 * MIB}, {30 * MIB, 80 * MIB}},
+            .micro_us = 10000};
     return facts;
 }
 
-static void shards_are_the_fewest_that_fit_everybody(void **state)
+static void the_lowest_stage_and_the_fewest_shards_that_fit_everybody(void **state)
 {
     static const struct {
         uint32_t count;
         uint64_t limit; // MiB
-        uint32_t shards, replicas;
+        uint32_t shards, replicas, stage;
         bool fits;
     } rows[] = {
-        {4, 0, 1, 4, true},   {4, 100, 1, 4, true}, {4, 99, 2, 2, true},  {4, 80, 2, 2, true},
-        {4, 79, 4, 1, true},  {4, 70, 4, 1, true},  {4, 69, 4, 1, false}, {1, 100, 1, 1, true},
-        {1, 99, 1, 1, false}, {3, 80, 3, 1, true}, // of two shards one would be left over
-        {5, 80, 5, 1, true},  {6, 75, 3, 2, true},
+        {4, 0, 1, 4, 1, true},   {4, 100, 1, 4, 1, true}, {4, 99, 2, 2, 1, true},
+        {4, 80, 2, 2, 1, true},  {4, 79, 4, 1, 1, true},  {4, 70, 4, 1, 1, true},
+        {1, 100, 1, 1, 1, true}, {1, 99, 1, 1, 1, false}, {5, 80, 5, 1, 1, true},
+        {6, 75, 3, 2, 1, true},  {3, 80, 3, 1, 1, true}, // of two shards one would be left over
+        {4, 69, 4, 1, 2, true},  {4, 65, 4, 1, 2, true},  {4, 64, 4, 1, 3, true},
+        {4, 50, 4, 1, 3, true},  {4, 49, 4, 1, 1, false}, {2, 79, 2, 1, 3, true},
+        {8, 63, 8, 1, 2, true},  {6, 66, 6, 1, 2, true},  {8, 52, 4, 2, 3, true},
     };
 
     (void)state;
@@ -43,9 +49,10 @@ static void shards_are_the_fewest_that_fit_everybody(void **state)
         struct cn_auto_layout layout;
 
         cn_auto_layout_choose(&facts, &layout);
-        assert_int_equal(layout.shards, rows[i].shards);
-        assert_int_equal(layout.replicas, rows[i].replicas);
-        assert_int_equal(layout.fits, rows[i].fits);
+        if (layout.shards != rows[i].shards || layout.replicas != rows[i].replicas ||
+            layout.stage != rows[i].stage || layout.fits != rows[i].fits)
+            fail_msg("row %zu: %u shards, %u replicas, stage %u", i, layout.shards, layout.replicas,
+                     layout.stage);
     }
 }
 
@@ -59,9 +66,25 @@ static void the_smallest_member_counts(void **state)
     facts.members[0].limit = 0; // says nothing
     cn_auto_layout_choose(&facts, &layout);
     assert_int_equal(layout.shards, 2);
-    assert_int_equal(layout.tightest, 2);
-    assert_int_equal(layout.tightest_has, 85 * MIB);
-    assert_int_equal(layout.tightest_needs, 80 * MIB);
+    assert_int_equal(layout.tightest.member, 2);
+    assert_int_equal(layout.tightest.has, 85 * MIB);
+    assert_int_equal(layout.tightest.needs, 80 * MIB);
+}
+
+static void a_stage_that_a_device_lacks_is_not_chosen(void **state)
+{
+    struct cn_auto_facts facts = alike(4, 65 * MIB, 0);
+    struct cn_auto_layout layout;
+
+    (void)state;
+    facts.members[3].limit = 1000 * MIB;
+    facts.members[3].needs[1] = (struct cn_auto_need){0};
+    cn_auto_layout_choose(&facts, &layout);
+    assert_int_equal(layout.stage, 3);
+    facts.members[3].needs[2] = (struct cn_auto_need){0};
+    cn_auto_layout_choose(&facts, &layout);
+    assert_int_equal(layout.stage, 1);
+    assert_false(layout.fits);
 }
 
 static void a_slow_wire_gets_more_micro_batches(void **state)
@@ -86,6 +109,25 @@ static void a_slow_wire_gets_more_micro_batches(void **state)
     }
 }
 
+// What travels in each micro-batch is not waited for less by having more of them.
+static void more_micro_batches_help_only_what_travels_once_a_step(void **state)
+{
+    static const struct {
+        uint64_t limit; // MiB
+        uint32_t stage, micro;
+    } rows[] = {{100, 1, 8}, {69, 2, 4}, {60, 3, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct cn_auto_facts facts = alike(4, rows[i].limit * MIB, 6600000);
+        struct cn_auto_layout layout;
+
+        cn_auto_layout_choose(&facts, &layout);
+        assert_int_equal(layout.stage, rows[i].stage);
+        assert_int_equal(layout.micro, rows[i].micro);
+    }
+}
+
 static void a_slow_member_hides_more_of_the_wire(void **state)
 {
     struct cn_auto_facts facts = alike(2, 0, 5000000);
@@ -100,28 +142,38 @@ static void a_slow_member_hides_more_of_the_wire(void **state)
 
 static void it_says_why(void **state)
 {
+    static const char *const names[] = {"board-1", "board-2", "board-3", "board-4"};
     struct cn_auto_facts facts = alike(4, 85 * MIB, 1000000);
     struct cn_auto_layout layout;
     char text[300];
 
     (void)state;
     cn_auto_layout_choose(&facts, &layout);
-    cn_auto_layout_text(&layout, "board-1", text, sizeof(text));
+    cn_auto_layout_text(&layout, names, text, sizeof(text));
     assert_string_equal(text,
-                        "2 replicas of 2 shards, 16 micro-batches a step: 81920 KiB of "
+                        "2 replicas of 2 shards, stage 1, 16 micro-batches a step: 81920 KiB of "
                         "87040 KiB on board-1; 10 ms for a micro-batch, 126 ms for gradients on "
                         "the wire");
+    facts = alike(4, 0, 0);
+    facts.members[2].limit = 69 * MIB;
+    cn_auto_layout_choose(&facts, &layout);
+    cn_auto_layout_text(&layout, names, text, sizeof(text));
+    assert_string_equal(text, "1 replica of 4 shards, stage 2, 1 micro-batch a step: 66560 KiB of "
+                              "70656 KiB on board-3, stage 1 would take 71680 KiB of board-3; "
+                              "10 ms for a micro-batch, 0 ms for gradients on the wire");
     facts = alike(1, 0, 0);
     cn_auto_layout_choose(&facts, &layout);
-    cn_auto_layout_text(&layout, "", text, sizeof(text));
+    cn_auto_layout_text(&layout, names, text, sizeof(text));
     assert_non_null(strstr(text, "1 replica of 1 shard, 1 micro-batch a step: no member says"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_are_the_fewest_that_fit_everybody),
+        cmocka_unit_test(the_lowest_stage_and_the_fewest_shards_that_fit_everybody),
         cmocka_unit_test(the_smallest_member_counts),
+        cmocka_unit_test(a_stage_that_a_device_lacks_is_not_chosen),
+        cmocka_unit_test(more_micro_batches_help_only_what_travels_once_a_step),
         cmocka_unit_test(a_slow_wire_gets_more_micro_batches),
         cmocka_unit_test(a_slow_member_hides_more_of_the_wire),
         cmocka_unit_test(it_says_why),

@@ -56,6 +56,7 @@ struct world {
     uint8_t *version; // the initial one, in full
     size_t version_size;
     struct cn_round_info news;
+    uint32_t trials; // each with stores of its own
 };
 
 static void open_session(struct world *world, int index)
@@ -78,6 +79,7 @@ static void open_session(struct world *world, int index)
     config.store = board->store;
     cn_diag_init(&diag);
     assert_int_equal(cn_session_open(&config, &diag, &board->session), CN_OK);
+    board->session->saved_ms = 0; // a state in shards is stored after the first step
 }
 
 static void close_session(struct board *board)
@@ -99,10 +101,12 @@ static void init_board(struct world *world, int index)
     snprintf(data->name, sizeof(data->name), "digits");
     snprintf(data->inputs, CN_PATH_SIZE, DIGITS "board-%d-images.npy", index + 1);
     snprintf(data->labels, CN_PATH_SIZE, DIGITS "board-%d-labels.npy", index + 1);
+    board->settings.group.member_count = 2;
     for (int m = 0; m < 2; m++) {
         struct cn_member *member = &world->members[index][m];
 
         snprintf(member->name, CN_NAME_SIZE, "board-%d", m + 1);
+        board->settings.group.members[m] = *member;
         snprintf(member->address, sizeof(member->address), "127.%d.%d.%d:7410",
                  50 + (pid >> 14) % 40, (pid >> 6) & 255, 1 + (pid & 63) * 2 + m);
         if (m != index)
@@ -189,6 +193,14 @@ static bool dies(struct cn_collective *collective)
     return mortal->calls_left-- == 0;
 }
 
+static cn_err mortal_prepare(struct cn_collective *collective, const struct cn_set *sets,
+                             uint32_t count)
+{
+    struct cn_collective *ring = ((struct mortal *)collective)->ring;
+
+    return ring->ops->prepare(ring, sets, count);
+}
+
 static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct mortal *mortal = (struct mortal *)collective;
@@ -211,6 +223,7 @@ static void mortal_cancel(struct cn_collective *collective)
 
 static const struct cn_collective_ops mortal_ops = {
     .name = "mortal",
+    .prepare = mortal_prepare,
     .run = mortal_run,
     .cancel = mortal_cancel,
 };
@@ -474,10 +487,11 @@ static bool break_and_return(struct world *world, const struct fault *fault, uin
 
     for (int i = 0; i < 2; i++) {
         close_session(&world->boards[i]);
-        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%d%d%d-%u", world->directory,
-                 i, fault->victim, fault->hears, fault->dies, calls);
+        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%u", world->directory, i,
+                 world->trials);
         open_session(world, i);
     }
+    world->trials++;
     world->boards[fault->victim].mortal.hears = fault->hears;
     start(world, 32, 0, fault->victim, calls);
     cn_mailbox_put_news(&world->boards[0].box, &world->news);
@@ -502,23 +516,59 @@ static bool break_and_return(struct world *world, const struct fault *fault, uin
     return !sent;
 }
 
-static void sweep(struct world *world, bool hears, bool dies)
+// The times that a step was completed from held sums, of the members together.
+static uint32_t sweep_calls(struct world *world, bool hears, bool dies,
+                            const uint8_t undisturbed[CN_DIGEST_SIZE])
 {
-    uint8_t undisturbed[CN_DIGEST_SIZE];
+    uint32_t rolled = 0;
 
-    train_round(world, undisturbed);
-    end_epoch(world);
     for (int victim = 0; victim < 2; victim++) {
         const struct fault fault = {victim, hears, dies};
-        uint32_t calls = 0, rolled = 0;
+        uint32_t calls = 0;
 
         while (break_and_return(world, &fault, calls, undisturbed, &rolled))
             calls++;
         assert_true(calls > 2 * world->job.local_steps);
-        // Between the votes and the optimizer of a step, on the other as a step that is done: of
-        // each step where the other is quick enough to hear the votes before the loss.
-        assert_true(rolled >= (hears ? 1 : 0));
     }
+    return rolled;
+}
+
+static void sweep(struct world *world, bool hears, bool dies)
+{
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+    uint32_t rolled;
+
+    train_round(world, undisturbed);
+    end_epoch(world);
+    rolled = sweep_calls(world, hears, dies, undisturbed);
+    // Between the votes and the optimizer of a step, on the other as a step that is done: of each
+    // step where the other is quick enough to hear the votes before the loss.
+    assert_true(rolled >= (hears ? 1 : 0));
+}
+
+// What members without shards come to is what members in shards do, disturbed or not.
+static void sweep_shards(struct world *world, bool hears, bool dies)
+{
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    world->job.local_steps = 2;
+    train_round(world, undisturbed);
+    end_epoch(world);
+    world->job.parallel.shard = 2;
+    for (int stage = CN_SHARING_OPTIMIZER; stage <= CN_SHARING_WEIGHTS; stage++) {
+        world->job.parallel.stage = (enum cn_sharing)stage;
+        assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+    }
+}
+
+static void a_death_after_any_call_of_shards_changes_nothing_in_the_update(void **state)
+{
+    sweep_shards(*state, true, true);
+}
+
+static void a_loss_in_any_call_of_shards_changes_nothing_in_the_update(void **state)
+{
+    sweep_shards(*state, false, false);
 }
 
 static void a_death_in_any_call_changes_nothing_in_the_update(void **state)
@@ -615,6 +665,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_loss_after_any_call_changes_nothing_in_the_update, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_death_after_any_call_of_shards_changes_nothing_in_the_update, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_shards_changes_nothing_in_the_update,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_transfer_that_was_cut_is_resumed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_member_that_lacks_nothing_takes_nothing, set_up,
                                         tear_down),

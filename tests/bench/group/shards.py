@@ -2,12 +2,17 @@
 
     shards.py BUILD held [WIDTH [STEPS]] memory of each stage for 2 shards, beside none
     shards.py BUILD planned [WIDTH]      bytes of the plan, and the largest model that it says fits into 2 GiB
-    shards.py BUILD largest [MIB]        the largest model that trains in so much memory a member (96)
+    shards.py BUILD largest [MIB [SHARDS:STAGE=WIDTH...]]
+                                         the largest model that trains in so much memory a member (256), of all
+                                         shards and stages or of some, looked for from those widths on
     shards.py BUILD steps [RATE [WIDTH]] times of a step on a thin link, beside none (namespaces)
 
 Perceptrons with 17 hidden layers of one width, Adam, boards as processes on this machine, one thread each. Measured is
 Private_Dirty of /proc/PID/smaps_rollup, the median of a round. The
-limit of `largest` is RLIMIT_DATA (all memory that a process could write, touched or not), the same for every member.
+limit of `largest` is RLIMIT_DATA (all private memory that a process may write, touched or not; a program that wants more
+is told so, while a control group would end it), the same for every member. A model trains when a group of as many
+members as shards, two without, ends a round of three steps, the update sent and the next version taken; else the line is
+shown with which a board gave up. Widths go in steps of a 32nd.
 """
 
 import json
@@ -125,50 +130,82 @@ def planned(build, hidden="256"):
               f"{2048 * MIB / size * count / 1e6:.0f} M |", flush=True)
 
 
-def trains(build, limit, boards, shards, stage, model):
-    """Whether a group with that limit ends a round of three steps."""
-    Limited.limit = limit
+def peak(pid):
+    """Resident bytes at most, so far; 0 for a process that is gone."""
     try:
-        with Limited(build, **settings_of(boards, shards, stage, local_steps=3)) as cluster:
-            os.symlink(model, cluster.path("wide.onnx"))
-            cluster.set_model("wide.onnx")
-            cluster.start_all()
-            deadline = time.monotonic() + 60
-            running = list(cluster.processes.values())
-            while any(process.poll() is None for process in running):
-                logs = [cluster.log(board) for board in cluster.boards]
-                if any("out of memory" in log for log in logs) or time.monotonic() > deadline:
-                    return False
-                time.sleep(0.1)
-            return all(process.returncode == 0 for process in running)
-    except AssertionError:
-        return False
+        with open(f"/proc/{pid}/status") as file:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read()).group(1)) << 10
+    except (OSError, AttributeError):
+        return 0
 
 
-def largest_for(build, folder, limit, boards, shards, stage):
-    """The largest width, in steps of 16, by bisection."""
-    low, high = 11, 27  # in steps; low trains, high does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        model = os.path.join(folder, f"{middle}.onnx")
-        if not os.path.exists(model):
-            write_model(model, 16 * middle)
-        if trains(build, limit, boards, shards, stage, model):
-            low = middle
-        else:
-            high = middle
-    return 16 * low
+def complaint(cluster):
+    """The line with which the first board gave up; None while none did."""
+    for board in cluster.boards:
+        process = cluster.processes[board]
+        lines = [line for line in cluster.log(board).splitlines() if "out of memory" in line or " error " in line]
+        if lines or process.poll() not in (None, 0):
+            return lines[-1] if lines else f"{board} ended with {process.returncode}"
+    return None
 
 
-def largest(build, mib="96"):
+def trains(build, limit, shards, stage, model):
+    """Whether a group with that limit ends a round of three steps; the peak of its members, or why it does not."""
+    Limited.limit = limit
+    most = 0
+    with Limited(build, **settings_of(max(shards, 2), shards, stage, local_steps=3)) as cluster:
+        os.symlink(model, cluster.path("wide.onnx"))
+        cluster.set_model("wide.onnx")
+        cluster.start_all()
+        deadline = time.monotonic() + 60 + 4 * limit / MIB
+        running = list(cluster.processes.values())
+        while any(process.poll() is None for process in running):
+            most = max(most, *(peak(cluster.processes[board].pid) for board in cluster.boards))
+            said = complaint(cluster)
+            if said or time.monotonic() > deadline:
+                return False, said or "not done in time"
+            time.sleep(0.05)
+        return all(process.returncode == 0 for process in running), most
+
+
+def largest_for(build, folder, limit, shards, stage, width):
+    """The largest width that trains, its peak, the next one and its complaint: up or down from the one given."""
+    step = max(width // 32, 1)
+    known = {}
+    while True:
+        model = os.path.join(folder, "wide.onnx")
+        write_model(model, width)
+        fits, found = trains(build, limit, shards, stage, model)
+        known[width] = fits, found
+        print(f"  {shards}, stage {stage}, {width}: {found}", file=sys.stderr, flush=True)
+        width += step if fits else -step
+        if width in known:
+            break
+        if width <= 0:
+            raise SystemExit("no width trains")
+    best = max(known_width for known_width, (trained, _) in known.items() if trained)
+    return best, known[best][1], best + step, known[best + step][1]
+
+
+# What a member takes for each parameter, about: where `largest` begins.
+BYTES = {(1, 1): 45, (2, 1): 33, (2, 2): 31, (2, 3): 31, (4, 1): 31, (4, 2): 29, (4, 3): 29}
+
+
+def largest(build, mib="256", *wanted):
     limit = int(mib) * MIB
-    print(f"largest perceptron that trains with {mib} MiB a member, Adam, batch 8, one thread a board")
-    print("| shards | stage | width | parameters |\n|---|---|---|---|")
+    begin = {key: int((limit / BYTES[key] / (DEPTH - 1)) ** 0.5) for key in EVERY}
+    if wanted:
+        begin = {tuple(map(int, key.split(":"))): int(width) for key, width in (one.split("=") for one in wanted)}
+    print(f"largest perceptron that trains with {mib} MiB a member, Adam, batch 8, one thread a board; "
+          f"load {os.getloadavg()[0]:.1f}")
+    print("| shards, stage | width | parameters | bytes of the limit a parameter | peak resident | next width | what it says |")
+    print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for shards, stage in EVERY:
-            hidden = largest_for(build, folder, limit, max(shards, 2), shards, stage)
-            print(f"| {shards if shards > 1 else 'none'} | {stage if shards > 1 else ''} | {hidden} | "
-                  f"{parameters(hidden) / 1e6:.2f} M |", flush=True)
+        for (shards, stage), width in begin.items():
+            hidden, most, above, said = largest_for(build, folder, limit, shards, stage, width)
+            name = f"{shards}, stage {stage}" if shards > 1 else "none"
+            print(f"| {name} | {hidden} | {parameters(hidden) / 1e6:.2f} M | {limit / parameters(hidden):.1f} | "
+                  f"{most / MIB:.0f} MiB | {above} | `{said}` |", flush=True)
 
 
 def steps(build, rate="100mbit", width="256"):

@@ -1,0 +1,99 @@
+// From the engine's flat calls, which go over whole arenas, to kernels.
+#include <stdint.h>
+
+#include "ports/cuda/device.h"
+
+static float *arena_of(const struct cuda *cuda, enum cn_arena arena)
+{
+    return (float *)(uintptr_t)cuda->arenas[arena].device;
+}
+
+static cn_err lower_check(struct cuda *cuda, struct cuda_args *args)
+{
+    size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
+
+    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS);
+    args->call.fill = (struct cn_fill){.count = words};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_check, args, words);
+}
+
+// The scale of the next step follows from all gradients: with the part that ends them.
+static cn_err lower_unscale(struct cuda *cuda, struct cuda_args *args)
+{
+    size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
+    size_t first = args->call.range.gradients;
+    size_t count = args->call.range.count ? args->call.range.count : words;
+    cn_err err;
+
+    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS) + first;
+    args->call.fill = (struct cn_fill){.count = count};
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_unscale, args, count);
+    if (err || first + count < words)
+        return err;
+    return cuda_launch_blocks(cuda, CUDA_KERNEL_unscale_finish, args, 1);
+}
+
+// 256 neighbours at a time, back and forth between two buffers.
+static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
+{
+    size_t count = (args->call.range.count + 255) / 256;
+    int at = 0;
+    cn_err err;
+
+    if (!count)
+        return CN_OK;
+    args->in[0] = arena_of(cuda, CN_ARENA_GRADIENTS);
+    args->workspace = (float *)(uintptr_t)cuda->squares[0];
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_squares, args, count);
+    while (!err && count > 1) {
+        args->in[0] = (float *)(uintptr_t)cuda->squares[at];
+        args->workspace = (float *)(uintptr_t)cuda->squares[!at];
+        args->call.fill = (struct cn_fill){.count = count};
+        count = (count + 255) / 256;
+        at = !at;
+        err = cuda_launch_threads(cuda, CUDA_KERNEL_squares_again, args, count);
+    }
+    args->in[0] = (float *)(uintptr_t)cuda->squares[at];
+    return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_clip, args, 1);
+}
+
+// in: gradients, weights, momentum, second moment, base. Where the optimizer's state is that of a
+// part of the model, its address is moved so that the kernels can count from the model's first
+// word.
+static cn_err lower_update(struct cuda *cuda, struct cuda_args *args, enum cuda_kernel kernel)
+{
+    const struct cn_range *range = &args->call.range;
+    const enum cn_arena arenas[] = {
+        range->share ? CN_ARENA_SHARE : CN_ARENA_GRADIENTS,
+        range->own ? CN_ARENA_OWN : CN_ARENA_WEIGHTS,
+        CN_ARENA_OPTIMIZER,
+        CN_ARENA_SECOND,
+        CN_ARENA_BASE,
+    };
+
+    for (int i = 0; i < 5; i++)
+        args->in[i] = arena_of(cuda, arenas[i]);
+    for (int i = 2; i < 4; i++)
+        args->in[i] = (float *)((uintptr_t)args->in[i] - range->state_from * sizeof(float));
+    return cuda_launch_threads(cuda, kernel, args, range->count);
+}
+
+cn_err cuda_lower_flat(struct cuda *cuda, struct cuda_args *args)
+{
+    switch (args->call.op) {
+    case CN_OP_SUM_LANES: // there is one lane
+        return cuda->precision == CN_PRECISION_FLOAT16 ? lower_unscale(cuda, args) : CN_OK;
+    case CN_OP_CHECK:
+        return lower_check(cuda, args);
+    case CN_OP_CLIP:
+        return lower_clip(cuda, args);
+    case CN_OP_SGD:
+        return lower_update(cuda, args, CUDA_KERNEL_sgd);
+    case CN_OP_ADAM:
+        return lower_update(cuda, args, CUDA_KERNEL_adam);
+    case CN_OP_STATISTIC:
+        return lower_update(cuda, args, CUDA_KERNEL_statistic);
+    default:
+        return CN_ENOTSUP;
+    }
+}

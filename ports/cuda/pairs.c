@@ -1,0 +1,149 @@
+// Two neighbouring calls in one product of cuBLASLt, by what it can do to a result on the way out
+// (an epilogue):
+//
+//     MATMUL, MAP GELU_TANH       GELU, GELU_BIAS; with AUX where its argument is kept
+//     MATMUL, MAP_GRAD GELU_TANH  DGELU
+//     BIAS_GRAD, MATMUL           BGRADA, BGRADB: a layer's gradients of bias and weight
+//
+// The library's GELU is the one by tanh. Its DRELU wants a mask of bits that the forward call
+// wrote; the engine keeps y and not the mask, so that gradient stays a kernel.
+#include <stdint.h>
+
+#include "ports/cuda/products.h"
+
+#define LEADING_UNIT 8 // elements: the rows of a matrix that is read or written aside
+
+static bool same_place(const struct cn_operand *a, const struct cn_operand *b)
+{
+    return a->arena == b->arena && a->offset == b->offset && a->stride == b->stride;
+}
+
+// Whether writing to one operand may change the other. Without a stride the extent is not known.
+static bool may_meet(const struct cuda *cuda, const struct cn_operand *a,
+                     const struct cn_operand *b)
+{
+    if (a->arena != b->arena || a->arena == CN_ARENA_NONE)
+        return false;
+    if (!a->stride || !b->stride)
+        return true;
+    return a->offset < b->offset + b->stride * cuda->samples &&
+           b->offset < a->offset + a->stride * cuda->samples;
+}
+
+// A product of samples' rows that only sets its result.
+static bool is_layer(const struct cn_call *call)
+{
+    const struct cn_matmul *op = &call->matmul;
+
+    return call->op == CN_OP_MATMUL && call->write == CN_WRITE_SET && !op->inner_batched &&
+           !op->relu && call->out[0].stride == op->rows * op->cols;
+}
+
+static bool is_gelu(const struct cn_call *call, enum cn_op op, const struct cn_call *product)
+{
+    return call->op == op && call->map.kind == CN_MAP_GELU_TANH &&
+           same_place(&call->in[0], &product->out[0]) &&
+           call->out[0].stride == product->out[0].stride;
+}
+
+static cn_err pair_gelu(struct cuda *cuda, const struct cn_call *product, const struct cn_call *map)
+{
+    bool in_place = same_place(&map->in[0], &map->out[0]);
+    bool bias = product->in[2].arena != CN_ARENA_NONE;
+    struct cuda_args args, of_map;
+    struct cuda_product p;
+
+    if ((bias && product->matmul.bias_scale != 1) ||
+        may_meet(cuda, &map->out[0], &product->in[0]) ||
+        may_meet(cuda, &map->out[0], &product->in[1]) ||
+        (!in_place && product->matmul.cols % LEADING_UNIT))
+        return CN_ENOTSUP;
+    cuda_args_of(cuda, product, &args);
+    cuda_args_of(cuda, map, &of_map);
+    p = cuda_products_describe(&args);
+    p.aside = in_place ? NULL : p.c;
+    p.c = of_map.out[0];
+    p.end = bias       ? in_place ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+            : in_place ? CUBLASLT_EPILOGUE_GELU
+                       : CUBLASLT_EPILOGUE_GELU_AUX;
+    return cuda_products_multiply(cuda, &p, args.workspace);
+}
+
+// In place only: then nobody else reads the product, and its memory is no input's.
+static cn_err pair_gelu_grad(struct cuda *cuda, const struct cn_call *product,
+                             const struct cn_call *grad)
+{
+    struct cuda_args args, of_grad;
+    struct cuda_product p;
+
+    if (!same_place(&grad->in[0], &grad->out[0]) || product->in[2].arena != CN_ARENA_NONE ||
+        product->matmul.cols % LEADING_UNIT || grad->in[1].stride != grad->out[0].stride)
+        return CN_ENOTSUP;
+    cuda_args_of(cuda, product, &args);
+    cuda_args_of(cuda, grad, &of_grad);
+    p = cuda_products_describe(&args);
+    p.aside = of_grad.in[1];
+    p.end = CUBLASLT_EPILOGUE_DGELU;
+    return cuda_products_multiply(cuda, &p, args.workspace);
+}
+
+// Whether the product's gradient of a weight takes the same dy, as its left or right side.
+static bool is_weight_grad(const struct cn_call *bias, const struct cn_call *product, bool *right)
+{
+    const struct cn_matmul *op = &product->matmul;
+
+    if (bias->bias.inner != 1 || bias->bias.scale != 1 || product->op != CN_OP_MATMUL ||
+        !op->inner_batched || !op->transpose_a || op->transpose_b || op->relu || op->alpha != 1 ||
+        op->inner != bias->bias.rows || product->in[2].arena != CN_ARENA_NONE)
+        return false;
+    *right = same_place(&product->in[1], &bias->in[0]) && op->cols == bias->bias.channels;
+    return *right || (same_place(&product->in[0], &bias->in[0]) && op->rows == bias->bias.channels);
+}
+
+// The library counts by columns: what it calls A is the right side. It sets the bias' gradient, so
+// one that is added to goes by way of the end of the workspace.
+static cn_err pair_bias_grad(struct cuda *cuda, const struct cn_call *bias,
+                             const struct cn_call *product)
+{
+    size_t channels = bias->bias.channels;
+    struct cuda_args args, of_bias;
+    struct cuda_product p;
+    float *sums;
+    bool right;
+    cn_err err = CN_OK;
+
+    // With 16 bits the library would add rounded numbers.
+    if (cuda->precision != CN_PRECISION_FLOAT32 || !is_weight_grad(bias, product, &right) ||
+        channels > CUDA_PRODUCT_WORDS / 2)
+        return CN_ENOTSUP;
+    cuda_args_of(cuda, bias, &of_bias);
+    cuda_args_of(cuda, product, &args);
+    p = cuda_products_describe(&args);
+    p.reserved = (channels + 63) / 64 * 64;
+    sums = args.workspace + (CUDA_PRODUCT_WORDS - p.reserved);
+    p.vector = bias->write == CN_WRITE_SET ? of_bias.out[0] : sums;
+    p.end = right ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+    if (product->write == CN_WRITE_STEP)
+        err = cuda_products_clear(cuda, &args, p.rows * p.cols);
+    if (!err)
+        err = cuda_products_multiply(cuda, &p, args.workspace);
+    if (err || bias->write == CN_WRITE_SET)
+        return err;
+    of_bias.in[0] = sums;
+    of_bias.call.fill = (struct cn_fill){.count = channels};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_add_words, &of_bias, channels);
+}
+
+cn_err cuda_products_pair(struct cuda *cuda, const struct cn_call *first,
+                          const struct cn_call *second)
+{
+    if (!cuda->blas)
+        return CN_ENOTSUP;
+    if (first->op == CN_OP_BIAS_GRAD)
+        return pair_bias_grad(cuda, first, second);
+    if (is_layer(first) && is_gelu(second, CN_OP_MAP, first))
+        return pair_gelu(cuda, first, second);
+    if (is_layer(first) && is_gelu(second, CN_OP_MAP_GRAD, first))
+        return pair_gelu_grad(cuda, first, second);
+    return CN_ENOTSUP;
+}
