@@ -7,6 +7,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/epoch.h"
+#include "runtime/round/round_file.h"
 
 #define NOBODY UINT32_MAX
 #define OPEN_TIMEOUT_MS 3000
@@ -123,16 +124,18 @@ static void *worker_main(void *argument)
     if (err) {
         if (diag.count == 0)
             cn_log(CN_LOG_ERROR, "session", "%s", cn_err_text(err));
-        cn_mailbox_fail(worker->config.box);
+        cn_mailbox_fail(worker->config.box, err);
         return NULL;
     }
-    worked = work(worker, session);
+    worked = cn_round_file_resume(session);
+    if (!worked)
+        worked = work(worker, session);
     err = cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
     cn_session_close(session);
     if (worked)
-        cn_mailbox_fail(worker->config.box);
+        cn_mailbox_fail(worker->config.box, worked);
     else
         cn_mailbox_finish(worker->config.box);
     return NULL;
