@@ -320,8 +320,8 @@ static uint64_t step(struct cn_exchange *exchange)
 {
     struct client *client = (struct client *)exchange;
 
-    coap_io_process(client->coap, COAP_IO_NO_WAIT);
-    cn_coap_drain(client->coap);
+    if (cn_coap_process(client->coap, client->addresses[client->address], 0))
+        cn_log(CN_LOG_DEBUG, "link", "libcoap cannot wait for its sockets");
     switch (client->phase) {
     case WAITING:
         if (cn_platform_now_us() >= client->due_us)
