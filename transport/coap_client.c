@@ -387,11 +387,13 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
         return CN_ERANGE;
     }
     size = cn_coap_message_size(pdu);
+    // What was not sent is not answered either: a socket bound to an address that this machine no
+    // longer has never sends again.
+    if (!request->silent && !request->probe && !client->asked_us)
+        client->asked_us = cn_platform_now_us();
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
         return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
     client->base.stats.bytes_up += size;
-    if (!request->silent && !request->probe && !client->asked_us)
-        client->asked_us = cn_platform_now_us();
     return CN_OK;
 }
 

@@ -145,7 +145,8 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
     bool full;
     struct cn_coap_session *session = cn_coap_sessions_admit(&server->sessions, coap, &full);
-    struct cn_coap_request request = {.wants_reply = wants_reply(pdu)};
+    struct cn_address from;
+    struct cn_coap_request request = {.wants_reply = wants_reply(pdu), .from = &from};
     bool proven;
 
     (void)resource;
@@ -155,6 +156,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     if (!session)
         return; // the code stays 0.00 if it is not set: no answer
     proven = cn_coap_session_is_proven(session, pdu);
+    cn_coap_address_back(coap_session_get_addr_remote(coap), &from);
     handle(server, session, pdu, &request);
     if (server->reply.code == CN_COAP_SILENT)
         return;
