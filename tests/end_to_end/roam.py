@@ -3,6 +3,7 @@
     roam.py BUILD [SCENARIO...]
 """
 
+from cluster import same_model_everywhere
 from lan import Lan, allowed, ip
 from scenarios import Scenarios
 
@@ -37,7 +38,7 @@ def begin(lan):
 def finish(lan):
     lan.wait_for_end(150)
     lan.replay()
-    assert len({lan.current_model(board) for board in lan.boards}) == 1, "the boards hold different models"
+    same_model_everywhere(lan)
 
 
 def whole_again(lan, times):

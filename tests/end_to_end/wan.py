@@ -3,11 +3,11 @@
     wan.py BUILD [SCENARIO...]
 """
 
-import json
 import os
 import sqlite3
 import time
 
+from cluster import same_model_everywhere
 from group import updates_of
 from lan import Lan, allowed
 from scenarios import Scenarios
@@ -27,11 +27,6 @@ def until(what, condition, seconds=60):
         time.sleep(0.05)
 
 
-def status(lan, board):
-    result = lan.command(lan.node, "status", "--json", f"{board}.yaml", check=False)
-    return json.loads(result.stdout) if result.returncode == 0 else {}
-
-
 def train(build, disturb=None):
     with Lan(build, GROUPS, **JOB) as lan:
         lan.start_all()
@@ -39,24 +34,25 @@ def train(build, disturb=None):
             disturb(lan)
         lan.wait_for_end(120)
         lan.replay()
-        models = {lan.current_model(board) for board in lan.boards}
-        assert len(models) == 1, "the boards hold different models"
+        same_model_everywhere(lan)
         assert updates_of(lan, "lab") == updates_of(lan, "solo") == [1, 2, 3], "an update is missing"
         return lan.digest()
 
 
 def has_done(lan, board, number):
-    seen = status(lan, board).get("round", {})
+    seen = lan.board_status(board).get("round", {})
     return seen.get("number") == number and seen.get("step") == JOB["local_steps"]
 
 
 def start_again(lan, boards):
+    line = "going on with the last registration"
+    before = {board: lan.log(board).count(line) for board in boards}
     for board in boards:
         lan.kill(board)
     for board in boards:
         lan.start(board)
     for board in boards:
-        lan.wait_for_line(board, "going on with the last registration", timeout=20)
+        lan.wait_for_line(board, line, before[board] + 1, timeout=20)
 
 
 def be_started_without_the_gateway(lan):
@@ -72,7 +68,7 @@ def be_started_without_the_gateway(lan):
     time.sleep(0.5)
     for board in lan.boards:
         assert has_done(lan, board, 2), f"{board} went on to a round that it was not told of"
-        assert status(lan, board)["state"] != "not registered yet"
+        assert lan.board_status(board)["state"] != "not registered yet"
     assert lan.status()["version"] == 1, "the gateway was not away"
     start_again(lan, ["board-1", "board-4"])  # with the update in the outbox
     lan.mend("gateway")
@@ -94,7 +90,7 @@ def another_run_waits_at_the_gateway(build):
         lan.wait_for_line("board-1", "version 1: held-out")
         lan.cut("gateway")
         lan.kill("gateway")
-        run_before = status(lan, "board-1")["run"]
+        run_before = lan.board_status("board-1")["run"]
         start_again(lan, lan.boards)
         for board in lan.boards:
             until(f"{board} has done its round", lambda board=board: has_done(lan, board, 2))
@@ -103,9 +99,9 @@ def another_run_waits_at_the_gateway(build):
         lan.start("gateway")
         lan.mend("gateway")
         lan.wait_for_end(120)
-        assert status(lan, "board-1")["run"] != run_before, "no other run"
+        assert lan.board_status("board-1")["run"] != run_before, "no other run"
         assert updates_of(lan, "lab") == [1, 2, 3]
-        assert lan.current_model("board-1") == lan.current_model("board-2")
+        same_model_everywhere(lan)
 
 
 @scenario
@@ -125,7 +121,7 @@ def a_registration_of_others_is_not_used(build):
             file.write(bytes([byte[0] ^ 1]))
         lan.start("board-1")
         lan.wait_for_line("board-1", "the stored registration is not used", timeout=20)
-        until("it waits", lambda: status(lan, "board-1").get("state") in ("not registered yet",
+        until("it waits", lambda: lan.board_status("board-1").get("state") in ("not registered yet",
                                                                          "the aggregator does not answer"))
         lan.kill("board-2")
         with open(lan.path("board-2.yaml")) as file:
@@ -139,7 +135,7 @@ def a_registration_of_others_is_not_used(build):
         lan.start("board-2")
         lan.mend("gateway")
         lan.wait_for_end(120)
-        assert lan.current_model("board-1") == lan.current_model("board-2")
+        same_model_everywhere(lan)
 
 
 if __name__ == "__main__":

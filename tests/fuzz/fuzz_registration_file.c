@@ -1,21 +1,26 @@
-// Any bytes as a stored registration: refused, or an answer that encodes and is read again. Owner
-// and digest are made to fit for a second try. The first byte is the number of keys.
-#include <stdlib.h>
-#include <string.h>
-
+// Any bytes as a stored registration, read by the owner and with the number of keys that they name:
+// refused, or an answer that is stored and read again. The digest is made to fit for a second try.
+#include "tests/fuzz/sealed.h"
 #include "transport/registration_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define OWNER_AT 8
+#define OWNER_AT 8 // CHECKPOINT.md
+#define KEYS_AT 42
+#define HEADER_SIZE 44
 
-static void try_bytes(const uint8_t *bytes, size_t size, const uint8_t owner[CN_DIGEST_SIZE],
-                      uint32_t keys)
+static void try_bytes(const uint8_t *bytes, size_t size)
 {
     struct cn_register_reply reply, back;
+    uint8_t owner[CN_DIGEST_SIZE] = {0};
     uint8_t again[CN_REGISTRATION_MAX];
+    uint32_t keys = 0;
     size_t length;
 
+    if (size >= HEADER_SIZE) {
+        memcpy(owner, bytes + OWNER_AT, CN_DIGEST_SIZE);
+        keys = cn_get_u16(bytes + KEYS_AT);
+    }
     if (cn_registration_decode(bytes, size, owner, keys, &reply))
         return;
     if (cn_registration_encode(owner, &reply, keys, again, &length) ||
@@ -26,24 +31,5 @@ static void try_bytes(const uint8_t *bytes, size_t size, const uint8_t owner[CN_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t owner[CN_DIGEST_SIZE] = {0};
-    uint8_t *bytes;
-    uint32_t keys;
-
-    if (!size)
-        return 0;
-    keys = *data++;
-    size--;
-    bytes = malloc(size + 1);
-    if (!bytes)
-        return 0;
-    memcpy(bytes, data, size);
-    try_bytes(bytes, size, owner, keys);
-    if (size >= OWNER_AT + 2 * (size_t)CN_DIGEST_SIZE) {
-        memcpy(owner, bytes + OWNER_AT, CN_DIGEST_SIZE);
-        cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, bytes + size - CN_DIGEST_SIZE);
-        try_bytes(bytes, size, owner, keys);
-    }
-    free(bytes);
-    return 0;
+    return try_sealed(data, size, try_bytes);
 }
