@@ -58,14 +58,14 @@ static void a_member_that_works_slowly_but_answers_is_not_lost(void **state)
     cn_sim_group_close(group);
 }
 
-// Of three members the second tells the first.
-static void suspect_the_last(struct cn_sim_group *group)
+// Member 1 says to member 0 that it misses another one.
+static void accuse(struct cn_sim_group *group, uint32_t member)
 {
-    const struct cn_membership_message suspect = {
+    struct cn_membership_message suspect = {
         .type = CN_MEMBERSHIP_SUSPECT,
         .epoch = group->nodes[0].view.view.epoch,
         .members = 7,
-        .accused = 2,
+        .accused = member,
     };
     uint8_t bytes[CN_PEER_MESSAGE_MAX];
 
@@ -79,7 +79,7 @@ static void the_word_of_another_member_does_not_lose_one(void **state)
 
     (void)state;
     for (int i = 0; i < 100; i++) {
-        suspect_the_last(group);
+        accuse(group, 2);
         cn_sim_group_run(group, 50);
     }
     assert_int_equal(group->view_count, 3);
@@ -93,7 +93,7 @@ static void a_suspicion_makes_the_others_ask_at_once(void **state)
     (void)state;
     group->nodes[2].frozen = true;
     cn_sim_group_run(group, 600); // less than a second
-    suspect_the_last(group);
+    accuse(group, 2);
     cn_sim_group_run(group, 200);
     assert_int_equal(group->nodes[0].lost, 2);
     cn_sim_group_close(group);
