@@ -243,7 +243,7 @@ static cn_err tcp_prepare(struct cn_collective *collective, const struct cn_set 
 {
     (void)sets;
     (void)count;
-    return ((struct tcp *)collective)->dead ? CN_EPEER : CN_OK;
+    return ((struct cn_tcp *)collective)->dead ? CN_EPEER : CN_OK;
 }
 
 static cn_err tcp_run(struct cn_collective *collective, const struct cn_collective_call *call)
