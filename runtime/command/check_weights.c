@@ -35,6 +35,43 @@ static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layou
     return i;
 }
 
+// How many normalizations read it, or Identity nodes that give it another tensor's name.
+static size_t count_norms(const struct cn_onnx *onnx, const char *name)
+{
+    static const char *const norms[] = {"LayerNormalization", "BatchNormalization",
+                                        "GroupNormalization", "InstanceNormalization", "Identity"};
+    size_t count = 0;
+
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+        bool is_norm = false, reads = false;
+
+        for (size_t j = 0; j < sizeof(norms) / sizeof(norms[0]); j++)
+            is_norm = is_norm || cn_text_equal(node->op, norms[j]);
+        for (size_t j = 0; is_norm && j < node->input_count; j++)
+            reads = reads || cn_text_equal(node->inputs[j], name);
+        count += reads;
+    }
+    return count;
+}
+
+static void check_merged(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                         struct cn_diag *diag)
+{
+    size_t merged = 0, first = 0;
+
+    for (size_t i = 0; i < layout->tensor_count && i < COMPARED_MAX; i++)
+        if (count_norms(onnx, layout->tensors[i].name) > 1 && !merged++)
+            first = i;
+    if (merged)
+        cn_diag_add(diag,
+                    "%zu weights stand in several normalizations ('%s' in %zu) and will be trained "
+                    "as one; an export for inference merges tensors that hold the same: export "
+                    "with dynamo=False and training=TrainingMode.TRAINING",
+                    merged, layout->tensors[first].name,
+                    count_norms(onnx, layout->tensors[first].name));
+}
+
 void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       struct cn_diag *diag)
 {
@@ -62,4 +99,5 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
                     "and turns them; export with training=TrainingMode.TRAINING and "
                     "do_constant_folding=False to keep names and batch normalization",
                     made_up, layout->tensors[named].name);
+    check_merged(onnx, layout, diag);
 }

@@ -4,7 +4,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/engine/onnx.h"
 
-// Adds a line where weights have names that an exporter made up, and one where some are copies of
-// others: they are trained apart.
+// Adds a line where weights have names that an exporter made up, one where some are copies of
+// others, which are trained apart, and one where several were merged, which are trained as one.
 void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       struct cn_diag *diag);

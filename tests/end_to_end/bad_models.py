@@ -111,6 +111,9 @@ def copies_of_weights_and_names_that_an_exporter_made_up_are_said(node_path, fol
     write(os.path.join(folder, "model.onnx"), plain(nodes=nodes, initializers=pair))
     expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights are copies of others ('onnx::MatMul_7' of 'a')",
            "1 weights are not the module's own")
+    norms = [node("LayerNormalization", ("x", "s"), ("h",)), node("LayerNormalization", ("h", "s"), ("y",))]
+    write(os.path.join(folder, "model.onnx"), plain(nodes=norms, initializers=[tensor("s", (4,), numbers[:4])]))
+    expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights stand in several normalizations ('s' in 2)")
     write(os.path.join(folder, "model.onnx"), plain())
     assert "warning" not in expect(run(folder, node_path, "check", "model.onnx"), 0)
 
