@@ -11,7 +11,7 @@ name has the text.
 
 Reference: the module in training mode for TRAINING exports and for "bn: train", else in inference mode, where batch
 normalization uses its running statistics. An export that folded batch normalization into convolutions is another model
-from the second step on, as one that split a weight (SPLIT): its first loss is compared; with the weights of a folded
+from the second step on, as one that split or joined weights (SPLIT): its first loss is compared; with the weights of a folded
 normalization rounded to float16, within 1e-2. Weights and statistics are moved a little before, as in a model that
 was trained: exporters make one initializer of tensors that hold the same.
 """
@@ -73,8 +73,9 @@ FORMS = [
     Form("dynamo 18 external", "DYNAMO", 18, data="external"),
     Form("dynamo 18 half", "DYNAMO", 18, data="half"),
 ]
-# Where an exporter makes several weights of one: of a tied weight, or in the steps that it unrolls a layer into.
-SPLIT = {"gpt-tied": ("EVAL", "DYNAMO"), "rnn": ("DYNAMO",)}
+# Where an exporter makes several weights of one, of a tied weight or in the steps that it unrolls a layer into, or one of
+# two that are multiplied.
+SPLIT = {"gpt-tied": ("EVAL", "DYNAMO"), "rnn": ("DYNAMO",), "einsum": ("DYNAMO",)}
 # The table's columns: forms that have the same entry share one.
 COLUMNS = (
     ("training 13 to 17", [f"training {opset}" for opset in range(13, 18)]),
