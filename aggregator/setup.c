@@ -7,6 +7,7 @@
 
 #include "aggregator/aggregator_commands.h"
 #include "aggregator/read_store.h"
+#include "runtime/profile/rules_text.h"
 #include "runtime/update/layers.h"
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
@@ -77,21 +78,30 @@ static int describe_options(const struct cn_update_options *options, char *text,
     return length;
 }
 
+static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
+{
+    char text[CN_RULES_TEXT_SIZE];
+
+    cn_rules_text(rules, text);
+    return text[0] ? snprintf(to, size, " rules %s", text) : 0;
+}
+
 // The text is the format: "%a" prints a double exactly.
 // Over the job's values that the models of a run depend on.
 static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
-    char text[1024];
+    char text[1024 + CN_RULES_TEXT_SIZE];
     int length = snprintf(
         text, sizeof(text),
         "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
         " %a %" PRIu64,
         job->name, job->seed, (int)job->loss, job->data_set, job->scale, job->mean, job->held_out,
-        job->batch, job->accumulate, job->local_steps, job->learning_rate, job->momentum,
+        job->batch, cn_job_accumulate(job), job->local_steps, job->learning_rate, job->momentum,
         job->weight_decay, job->keep_optimizer, (int)job->up.mode, job->up.density,
         job->up.value_bits, (int)job->down.mode, job->down.density, job->down.value_bits,
         job->max_norm, job->max_weight);
     length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
+    length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }
 

@@ -417,9 +417,10 @@ static int descriptor(const struct cn_link *base)
 
 static void stats(const struct cn_link *base, struct cn_link_stats *result)
 {
-    const struct cn_exchange_stats *exchange = &((const struct link *)base)->exchange->stats;
+    const struct cn_exchange *exchange = ((const struct link *)base)->exchange;
 
-    *result = (struct cn_link_stats){exchange->bytes_up, exchange->bytes_down};
+    *result = (struct cn_link_stats){exchange->stats.bytes_up, exchange->stats.bytes_down,
+                                     exchange->stream};
 }
 
 static void measure(const struct cn_link *base, struct cn_link_measure *result)

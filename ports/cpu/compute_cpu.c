@@ -32,6 +32,7 @@ struct cpu {
     struct cpu_lanes *threads;
     uint32_t lanes;
     float *arena[CN_ARENA_COUNT];      // owned
+    size_t mapped[CN_ARENA_COUNT];     // bytes, of those that are not from the heap
     size_t words[CN_ARENA_COUNT];      // as planned
     size_t lane_words[CN_ARENA_COUNT]; // from one lane's to the next's; 0 for what they share
     struct lane_result *results;       // owned
@@ -58,7 +59,10 @@ static void cpu_close(struct cn_compute *device)
         return;
     cpu_lanes_close(cpu->threads);
     for (int i = 0; i < CN_ARENA_COUNT; i++)
-        free(cpu->arena[i]);
+        if (cpu->arena[i] && cpu->mapped[i])
+            munmap(cpu->arena[i], cpu->mapped[i]);
+        else
+            free(cpu->arena[i]);
     free(cpu->results);
     free(cpu->shown);
     free(cpu);
@@ -121,12 +125,6 @@ static bool window_fits(const struct cn_window *w)
                                 limit / w->kernel[0] / w->kernel[1];
 }
 
-// PyTorch's exporter never writes the reset before the product.
-static bool recurrent_is_possible(const struct cn_call *call)
-{
-    return call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after;
-}
-
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                         size_t *workspace)
 {
@@ -138,9 +136,6 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
         return CN_OK;
     if (call->op >= CN_OP_CONV && call->op <= CN_OP_AVERAGE_POOL_GRAD &&
         call->op != CN_OP_BIAS_GRAD && !window_fits(&call->window))
-        return CN_ENOTSUP;
-    if ((call->op == CN_OP_RECURRENT || call->op == CN_OP_RECURRENT_GRAD) &&
-        !recurrent_is_possible(call))
         return CN_ENOTSUP;
     kernel = &cpu->kernels->ops[call->op];
     if (!kernel->run)
@@ -155,22 +150,41 @@ static bool per_lane(enum cn_arena arena)
     return arena == CN_ARENA_GRADIENTS || arena == CN_ARENA_ACTIVATIONS;
 }
 
-// Zeroed. What is large lies in large pages, if the system has them: fewer of them are first
-// touched in the first step, and fewer are looked up in all others.
-static float *allocate(size_t size)
+// Zeroed pages of their own, in large ones if the system has them. Who touches one first gets it: a
+// lane has its share of an arena near itself, and what no step touches is not taken.
+static void *map_pages(size_t size)
+{
+    uint8_t *from =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before, behind;
+
+    if (from == MAP_FAILED)
+        return NULL;
+    before = -(uintptr_t)from % HUGE_PAGE;
+    behind = HUGE_PAGE - before;
+    if (before)
+        munmap(from, before);
+    munmap(from + before + size, behind);
+    madvise(from + before, size, MADV_HUGEPAGE); // an advice: it may fail
+    return from + before;
+}
+
+static void *allocate(size_t size, size_t *mapped)
 {
     size_t alignment = size < 2 * HUGE_PAGE ? ALIGNMENT : HUGE_PAGE, whole;
-    float *words;
+    void *words;
 
-    if (__builtin_add_overflow(size, alignment - 1, &whole))
+    *mapped = 0;
+    if (__builtin_add_overflow(size, alignment - 1, &whole) || whole > SIZE_MAX - HUGE_PAGE)
         return NULL;
     whole -= whole % alignment;
+    if (alignment == HUGE_PAGE) {
+        *mapped = whole;
+        return map_pages(whole);
+    }
     words = aligned_alloc(alignment, whole);
-    if (!words)
-        return NULL;
-    if (alignment == HUGE_PAGE)
-        madvise(words, size - size % HUGE_PAGE, MADV_HUGEPAGE); // an advice: it may fail
-    memset(words, 0, size);
+    if (words)
+        memset(words, 0, size);
     return words;
 }
 
@@ -192,7 +206,7 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
             __builtin_add_overflow(bytes, CPU_SLACK, &bytes) ||
             __builtin_mul_overflow(bytes, sizeof(float), &bytes))
             return CN_ENOMEM;
-        cpu->arena[i] = allocate(bytes);
+        cpu->arena[i] = allocate(bytes, &cpu->mapped[i]);
         if (!cpu->arena[i])
             return CN_ENOMEM;
     }

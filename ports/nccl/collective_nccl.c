@@ -145,23 +145,14 @@ static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
     return await_forming(nccl, comm);
 }
 
-static cn_err form(struct nccl *nccl, const struct cn_collective_config *config)
+// own: how it went here. CN_ENOTSUP, and no communicators are left, when it did not on some member.
+static cn_err agree_on_forming(struct nccl *nccl, cn_err own)
 {
-    struct nccl_id id;
-    float formed;
-    bool made;
-    cn_err err = share_id(nccl, &id, &made), own;
+    float formed = own ? 0 : 1;
+    cn_err err;
 
-    if (err)
-        return err;
-    nccl->form_until_ms = cn_platform_now_ms() + nccl->form_ms;
-    own = made ? form_whole(nccl, &id) : CN_EIO;
-    explicit_bzero(&id, sizeof(id));
-    for (uint32_t i = 0; !own && i < config->set_count; i++)
-        own = form_set(nccl, &config->sets[i]);
     if (own == CN_ECANCELED || own == CN_EPEER)
         return fail(nccl, own);
-    formed = own ? 0 : 1;
     err = agree(nccl->control, &formed, 1);
     if (err)
         return fail(nccl, err);
@@ -169,7 +160,22 @@ static cn_err form(struct nccl *nccl, const struct cn_collective_config *config)
         return CN_OK;
     cn_log(CN_LOG_WARN, "nccl", "the communicators did not form%s%s; this epoch goes without",
            own ? ": " : " on another member", own ? cn_err_text(own) : "");
-    return fail(nccl, CN_ENOTSUP);
+    err = nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
+    return err ? err : CN_ENOTSUP;
+}
+
+static cn_err form(struct nccl *nccl)
+{
+    struct nccl_id id;
+    bool made;
+    cn_err err = share_id(nccl, &id, &made);
+
+    if (err)
+        return err;
+    nccl->form_until_ms = cn_platform_now_ms() + nccl->form_ms;
+    err = made ? form_whole(nccl, &id) : CN_EIO;
+    explicit_bzero(&id, sizeof(id));
+    return agree_on_forming(nccl, err);
 }
 
 static void release(struct nccl *nccl)
@@ -208,13 +214,11 @@ cn_err cn_nccl_open_with(const struct nccl_library *library,
     nccl->timeout_ms = config->progress_timeout_ms;
     nccl->stop_fd = config->cancel_fd;
     nccl->lost = UINT32_MAX;
-    // As many sets on all members, so all turn back together.
-    err = agree_to_try(nccl, config->set_count < NCCL_COMMS_MAX && !cn_nccl_wedged() &&
-                                 take_device(nccl) == CN_OK);
+    err = agree_to_try(nccl, !cn_nccl_wedged() && take_device(nccl) == CN_OK);
     if (err == CN_ENOTSUP && cn_nccl_wedged())
         err = CN_EWEDGED;
     if (!err)
-        err = form(nccl, config);
+        err = form(nccl);
     if (err) {
         release(nccl);
         return err;
@@ -249,10 +253,48 @@ static void nccl_close(struct cn_collective *collective)
 
 static const struct nccl_member *find_comm(const struct nccl *nccl, const struct cn_set *set)
 {
+    uint32_t id = set && set->size < nccl->view.size ? set->id : 0;
+
     for (uint32_t i = 0; i < nccl->comm_count; i++)
-        if (nccl->comms[i].set == (set ? set->id : 0))
+        if (nccl->comms[i].set == id)
             return &nccl->comms[i];
     return NULL;
+}
+
+static bool is_known(const struct nccl *nccl, uint32_t set)
+{
+    for (uint32_t i = 0; i < nccl->known_count; i++)
+        if (nccl->known[i] == set)
+            return true;
+    return false;
+}
+
+// What is known, and so what is left to do, is the same on all members.
+static cn_err nccl_prepare(struct cn_collective *collective, const struct cn_set *sets,
+                           uint32_t count)
+{
+    struct nccl *nccl = (struct nccl *)collective;
+    uint32_t before = nccl->known_count;
+    cn_err err = CN_OK;
+
+    if (nccl->dead)
+        return cn_nccl_wedged() ? CN_EWEDGED : CN_EPEER;
+    if (!nccl->comm_count)
+        return CN_OK;
+    if (nccl->library->device_enter(nccl->device))
+        err = CN_EIO;
+    nccl->form_until_ms = cn_platform_now_ms() + nccl->form_ms;
+    for (uint32_t i = 0; i < count; i++) {
+        if (sets[i].size < 2 || sets[i].size >= nccl->view.size || is_known(nccl, sets[i].id) ||
+            nccl->known_count == NCCL_COMMS_MAX - 1)
+            continue;
+        nccl->known[nccl->known_count++] = sets[i].id;
+        err = err ? err : form_set(nccl, &sets[i]);
+    }
+    if (nccl->known_count == before)
+        return err ? fail(nccl, err) : CN_OK;
+    err = agree_on_forming(nccl, err);
+    return err == CN_ENOTSUP ? CN_OK : err;
 }
 
 // NCCL hangs when members issue different calls; the control's barrier compares them first.
@@ -315,6 +357,7 @@ const struct cn_collective_ops cn_collective_nccl = {
     .name = "nccl",
     .open = nccl_open,
     .close = nccl_close,
+    .prepare = nccl_prepare,
     .run = nccl_run,
     .cancel = nccl_cancel,
     .check = nccl_check,

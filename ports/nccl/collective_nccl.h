@@ -6,15 +6,19 @@
 #include "runtime/port/collective.h"
 
 // The contract of collective.h. In addition:
-// - config.control is needed. The members agree over it that all can do it, it carries the id of
-// the
-//   epoch, which is a secret, and it notices a member that is gone.
-// - open returns CN_ENOTSUP, on all members, when one of them cannot do it, has another version or
-// did
-//   not get ready in config.open_timeout_ms. It can be opened for another epoch then.
-// - Only large sums and averages travel over NCCL: all-reduce, reduce-scatter and all-gather of at
-//   least CN_NCCL_BYTES_MIN. A set must be among config.sets. All else is done by config.control.
-// - CN_EWEDGED, also from close by way of cn_nccl_wedged: an abort did not end within a second.
+//
+// config.control is needed. The members agree over it that all can do it, it carries the id of the
+// epoch, which is a secret, and it notices a member that is gone.
+//
+// open returns CN_ENOTSUP, on all members, when one of them cannot do it, has another version or
+// did not get ready in config.open_timeout_ms. It can be opened for another epoch then. When the
+// communicators of sets do not get ready in that time, the epoch goes on over config.control.
+//
+// Only large sums and averages travel over NCCL: all-reduce, reduce-scatter and all-gather of at
+// least CN_NCCL_BYTES_MIN, of the whole group or of one of the first 15 sets that were prepared.
+// All else is done by config.control.
+//
+// CN_EWEDGED, also from close by way of cn_nccl_wedged: an abort did not end within a second.
 #define CN_NCCL_BYTES_MIN 65536
 
 extern const struct cn_collective_ops cn_collective_nccl;

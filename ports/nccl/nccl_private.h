@@ -22,6 +22,8 @@ struct nccl {
     uint32_t lost;
     struct nccl_member comms[NCCL_COMMS_MAX]; // the whole group's first, then its children
     uint32_t comm_count;
+    uint32_t known[NCCL_COMMS_MAX]; // ids of the sets that were prepared, this member's and others
+    uint32_t known_count;
     cuda_stream stream;
     cuda_event event;
     cuda_pointer staging;

@@ -147,6 +147,12 @@ void cn_platform_unmap(struct cn_mapping *mapping)
     *mapping = (struct cn_mapping){0};
 }
 
+void cn_platform_forget(const struct cn_mapping *mapping)
+{
+    if (mapping->data) // nothing was written, so nothing is lost; if it fails, memory stays
+        (void)madvise((void *)mapping->data, mapping->size, MADV_DONTNEED);
+}
+
 void cn_platform_sleep_ms(uint32_t duration_ms)
 {
     struct timespec left = {.tv_sec = duration_ms / 1000,

@@ -59,7 +59,7 @@ static bool parse_link(const struct cn_bench_link *wanted, struct cn_link_measur
 // --- model and job ---
 
 static cn_err take_model(const struct cn_ports *ports, const struct cn_settings *settings,
-                         const struct cn_job *job, const uint8_t *model, size_t size,
+                         const struct cn_job *job, const struct cn_onnx_file *model,
                          struct cn_diag *diag, struct ground *ground)
 {
     struct cn_trainer_config config = {
@@ -79,19 +79,19 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
 
     if (!config.compute)
         return CN_ENOTSUP;
-    err = cn_onnx_open(model, size, diag, &onnx);
+    err = cn_onnx_open(model->data, model->size, diag, &onnx);
     if (!err)
         err = cn_onnx_layout(onnx, diag, &ground->layout);
     cn_onnx_close(onnx);
     if (!err)
         err = cn_layers_set(&ground->layout, job, diag);
     if (!err)
-        err = cn_train_speed(&config, model, size, STEP_LIMIT_US, diag, &speed);
+        err = cn_train_speed(&config, model, STEP_LIMIT_US, diag, &speed);
     if (err)
         return err;
     cn_rate_guess(&ground->layout, &ground->spectrum);
     ground->situation.remaining_s = (double)job->deadline_ms / 1000;
-    ground->situation.step_s = speed.median_ms / 1000 * job->accumulate;
+    ground->situation.step_s = speed.median_ms / 1000 * cn_job_accumulate(job);
     ground->situation.steps = job->local_steps;
     ground->situation.steps_most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
@@ -108,7 +108,7 @@ static cn_err take_profile(const struct cn_ports *ports, const struct cn_setting
 
     if (err)
         return err;
-    err = take_model(ports, settings, &settings->job, model.data, model.size, diag, ground);
+    err = take_model(ports, settings, &settings->job, &model, diag, ground);
     cn_onnx_file_close(&model);
     return err;
 }
@@ -131,12 +131,14 @@ static cn_err take_measured(const struct cn_ports *ports, const struct cn_settin
     }
     err = ports->load_link_key(settings, diag, key);
     if (!err) {
+        struct cn_onnx_file model;
+
         err = cn_probe_run(ports, settings, key, diag, &probe);
         cn_crypto_wipe(key, sizeof(key));
         ground->situation.link = probe.measure;
+        model = (struct cn_onnx_file){.data = probe.onnx.data, .size = probe.onnx.size};
         if (!err)
-            err = take_model(ports, settings, &probe.job, probe.onnx.data, probe.onnx.size, diag,
-                             ground);
+            err = take_model(ports, settings, &probe.job, &model, diag, ground);
         cn_probe_deinit(&probe);
     }
     store->ops->close(store);

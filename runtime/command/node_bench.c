@@ -79,7 +79,7 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
         cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
-    err = cn_train_speed(&config, model.data, model.size, TIME_LIMIT_US, &diag, &speed);
+    err = cn_train_speed(&config, &model, TIME_LIMIT_US, &diag, &speed);
     cn_onnx_file_close(&model);
     cn_command_print_diag(&diag);
     if (err) {

@@ -57,6 +57,7 @@ static void start(struct family *family, uint32_t place, uint64_t now_ms)
         cn_log(CN_LOG_ERROR, "node", "%s cannot be started: no process is left", name);
         child->pid = 0;
         child->again_ms = now_ms + AGAIN_MOST_MS;
+        return;
     }
     if (child->pid)
         return;
@@ -89,7 +90,7 @@ static void take_end(struct family *family, uint32_t place, int status, bool sto
     child->done = code == CN_EXIT_DONE;
     if (child->done || stopping)
         return;
-    if (code == CN_EXIT_USAGE || code == CN_EXIT_PROFILE) {
+    if (code >= 0 && code != CN_EXIT_FAILED && code != CN_EXIT_INTERRUPTED) {
         family->failed = code;
         return;
     }

@@ -1,7 +1,6 @@
 // node_run.c - "cairn-node run": takes part in a run.
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
@@ -9,7 +8,10 @@
 #include "runtime/command/node_gpus.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/profile/quantity.h"
 #include "runtime/round/node.h"
+
+#define GAVE_UP 4 // between a process of a GPU and its parent; an exit code of neither
 
 static const char help[] =
     "Usage: cairn-node run [OPTIONS] PROFILE\n"
@@ -38,6 +40,18 @@ struct options {
     uint64_t give_up_ms;
 };
 
+static bool take_seconds(const char *text, uint64_t *ms)
+{
+    uint64_t seconds;
+
+    if (cn_quantity_parse(text, cn_units_none, &seconds) || !seconds || seconds > UINT32_MAX) {
+        fprintf(stderr, "error: --give-up '%s' is not a number of seconds\n", text);
+        return false;
+    }
+    *ms = seconds * 1000;
+    return true;
+}
+
 static int parse(int argc, char **argv, struct options *options)
 {
     static const struct option known[] = {
@@ -48,8 +62,6 @@ static int parse(int argc, char **argv, struct options *options)
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        char *end = NULL;
-
         if (option == 'u')
             options->until_end = true;
         else if (option == 'k')
@@ -58,14 +70,8 @@ static int parse(int argc, char **argv, struct options *options)
             options->sysroot = optarg;
         else if (option == 't')
             options->timeline = optarg;
-        else if (option == 'g')
-            options->give_up_ms = strtoull(optarg, &end, 10) * 1000;
-        else
+        else if (option != 'g' || !take_seconds(optarg, &options->give_up_ms))
             return -1;
-        if (end && (*end || end == optarg || options->give_up_ms == 0)) {
-            fprintf(stderr, "error: --give-up '%s' is not a number of seconds\n", optarg);
-            return -1;
-        }
     }
     if (optind + 1 != argc) {
         fputs(help, stderr);
@@ -91,7 +97,7 @@ static int explain(cn_err err)
         return CN_EXIT_FAILED;
     case CN_ETIMEOUT:
         cn_log(CN_LOG_ERROR, "node", "the aggregator was not there; giving up");
-        return CN_EXIT_FAILED;
+        return GAVE_UP;
     default:
         cn_log(CN_LOG_ERROR, "node", "%s", cn_err_text(err));
         return CN_EXIT_FAILED;
@@ -208,7 +214,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     count = cn_gpus_list(&settings, numbers);
     code = count > 1 ? run_gpus(&gpus, count) : run_member(ports, &options, &settings);
     cn_profile_free(profile);
-    return code;
+    return code == GAVE_UP ? CN_EXIT_FAILED : code;
 }
 
 const struct cn_command cn_command_run = {

@@ -192,8 +192,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         fprintf(stderr, "error: model %s\n", cn_diag_first(&diag));
         return CN_EXIT_FAILED;
     }
-    config.model = model.data;
-    config.model_size = model.size;
+    config.model = &model;
     err = cn_platform_open_store(settings->state, &config.store);
     if (err) {
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,

@@ -56,7 +56,7 @@ cn_err cn_selftest_memory(cJSON *report)
     return err;
 }
 
-static cn_err train_on(const struct cn_compute_ops *ops, const uint8_t *model, size_t size,
+static cn_err train_on(const struct cn_compute_ops *ops, const struct cn_onnx_file *model,
                        cJSON *object)
 {
     static struct cn_diag diag;
@@ -71,7 +71,7 @@ static cn_err train_on(const struct cn_compute_ops *ops, const uint8_t *model, s
     cn_err err;
 
     cn_diag_init(&diag);
-    err = cn_train_speed(&config, model, size, STEPS_US, &diag, &speed);
+    err = cn_train_speed(&config, model, STEPS_US, &diag, &speed);
     if (err) {
         cJSON_AddStringToObject(object, "error",
                                 diag.count ? cn_diag_first(&diag) : cn_err_text(err));
@@ -85,7 +85,7 @@ static cn_err train_on(const struct cn_compute_ops *ops, const uint8_t *model, s
     return CN_OK;
 }
 
-static cn_err train_everywhere(const struct cn_selftest *test, const uint8_t *model, size_t size,
+static cn_err train_everywhere(const struct cn_selftest *test, const struct cn_onnx_file *model,
                                cJSON *report)
 {
     cJSON *training = cJSON_AddObjectToObject(report, "training");
@@ -101,7 +101,7 @@ static cn_err train_everywhere(const struct cn_selftest *test, const uint8_t *mo
             cJSON_AddStringToObject(object, "error", "no such device works here");
             continue;
         }
-        failed = train_on(*ops, model, size, object);
+        failed = train_on(*ops, model, object);
         err = err ? err : failed;
     }
     return err;
@@ -116,10 +116,15 @@ cn_err cn_selftest_training(const struct cn_selftest *test, cJSON *report)
 
     cn_diag_init(&diag);
     cn_buffer_init(&built, CN_ONNX_FILE_MAX);
-    err = test->model ? cn_onnx_file_open(test->model, &diag, &file) : cn_selftest_model(&built);
+    if (test->model) {
+        err = cn_onnx_file_open(test->model, &diag, &file);
+    } else {
+        err = cn_selftest_model(&built);
+        file.data = built.data;
+        file.size = built.size;
+    }
     if (!err)
-        err = train_everywhere(test, test->model ? file.data : built.data,
-                               test->model ? file.size : built.size, report);
+        err = train_everywhere(test, &file, report);
     cn_command_print_diag(&diag);
     cn_onnx_file_close(&file);
     cn_buffer_deinit(&built);

@@ -114,7 +114,7 @@ static cn_err time_steps(struct cn_trainer *trainer, const struct cn_batch *batc
     return CN_OK;
 }
 
-cn_err cn_train_speed(const struct cn_trainer_config *config, const uint8_t *model, size_t size,
+cn_err cn_train_speed(const struct cn_trainer_config *config, const struct cn_onnx_file *model,
                       uint64_t limit_us, struct cn_diag *diag, struct cn_train_speed *speed)
 {
     struct cn_trainer *trainer = NULL;
@@ -124,11 +124,12 @@ cn_err cn_train_speed(const struct cn_trainer_config *config, const uint8_t *mod
     cn_err err;
 
     *speed = (struct cn_train_speed){0};
-    err = cn_onnx_open(model, size, diag, &onnx);
+    err = cn_onnx_open(model->data, model->size, diag, &onnx);
     if (!err)
         err = cn_trainer_open(onnx, config, diag, &trainer);
     if (err)
         goto close;
+    cn_onnx_file_forget(model);
     speed->open_ms = (double)(cn_platform_now_us() - begun) / 1000;
     speed->planned = cn_trainer_memory(trainer);
     speed->parameters = cn_trainer_layout(trainer)->total;

@@ -1,6 +1,7 @@
 // train_speed.h - how fast a device trains a model, on made-up samples.
 #pragma once
 
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 
 struct cn_train_speed {
@@ -12,7 +13,7 @@ struct cn_train_speed {
 
 // Opens the model and times up to 200 steps, limit_us long at most. Mistakes of the model are in
 // diag.
-cn_err cn_train_speed(const struct cn_trainer_config *config, const uint8_t *model, size_t size,
+cn_err cn_train_speed(const struct cn_trainer_config *config, const struct cn_onnx_file *model,
                       uint64_t limit_us, struct cn_diag *diag, struct cn_train_speed *speed);
 
 // Fills count samples: every input, float32 with values of [0, 1), integers with 0 to tokens - 1,

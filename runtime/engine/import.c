@@ -257,7 +257,7 @@ static cn_err import_input(struct cn_importer *importer, const struct cn_onnx_va
     int64_t batch;
     cn_err err;
 
-    value.integers = input->type == CN_ONNX_INT64 || input->type == CN_ONNX_INT32;
+    value.integers = input->type >= CN_ONNX_UINT8 && input->type <= CN_ONNX_INT64;
     err = check_input(importer, input, value.integers);
     if (!err)
         err = find_batch(importer, input, &value.batch_axis);

@@ -24,7 +24,7 @@ struct cn_text { // borrowed from the mapping, no terminating 0
     size_t size;
 };
 
-enum cn_onnx_type { // TensorProto.DataType
+enum cn_onnx_type { // TensorProto.DataType; from 2 to 7 integers
     CN_ONNX_FLOAT = 1,
     CN_ONNX_UINT8 = 2,
     CN_ONNX_INT32 = 6,

@@ -312,6 +312,11 @@ cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_
     return err;
 }
 
+void cn_onnx_file_forget(const struct cn_onnx_file *file)
+{
+    cn_platform_forget(&file->mapping);
+}
+
 void cn_onnx_file_close(struct cn_onnx_file *file)
 {
     cn_platform_unmap(&file->mapping);

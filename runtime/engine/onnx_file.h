@@ -20,4 +20,6 @@ struct cn_onnx_file {
 
 // On an error a line in diag says what is wrong with which tensor; nothing is to be closed.
 cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_file *file);
+// To be called when the weights were read: they leave memory until they are looked at again.
+void cn_onnx_file_forget(const struct cn_onnx_file *file);
 void cn_onnx_file_close(struct cn_onnx_file *file);

@@ -214,7 +214,8 @@ cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *v
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onnx)
+// Who holds a share of the weights only takes it from a whole row.
+static cn_err load_share(struct cn_trainer *trainer, const struct cn_onnx *onnx)
 {
     float *row = calloc(trainer->layout.total + 1, sizeof(*row));
     cn_err err = row ? cn_onnx_weights(onnx, &trainer->layout, row) : CN_ENOMEM;
@@ -223,6 +224,19 @@ static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onn
         err = cn_trainer_set_weights(trainer, row);
     free(row);
     return err;
+}
+
+static cn_err load_weights(struct cn_trainer *trainer, const struct cn_onnx *onnx)
+{
+    void *host;
+    cn_err err;
+
+    if (trainer->stage == CN_STAGE_WEIGHTS)
+        return load_share(trainer, onnx);
+    err = trainer->ops->map(trainer->device, CN_ARENA_WEIGHTS, &host);
+    if (!err)
+        err = cn_onnx_weights(onnx, &trainer->layout, host);
+    return err ? err : trainer->ops->unmap(trainer->device, CN_ARENA_WEIGHTS);
 }
 
 static cn_err describe(struct cn_trainer *trainer, const struct cn_program *program)

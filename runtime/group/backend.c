@@ -24,6 +24,14 @@ static void backend_close(struct cn_collective *collective)
     free(backend);
 }
 
+static cn_err backend_prepare(struct cn_collective *collective, const struct cn_set *sets,
+                              uint32_t count)
+{
+    struct backend *backend = (struct backend *)collective;
+
+    return backend->fast->ops->prepare(backend->fast, sets, count);
+}
+
 static cn_err backend_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct backend *backend = (struct backend *)collective;
@@ -55,6 +63,7 @@ static uint32_t backend_lost(const struct cn_collective *collective)
 static const struct cn_collective_ops backend_ops = {
     .name = "backend",
     .close = backend_close,
+    .prepare = backend_prepare,
     .run = backend_run,
     .cancel = backend_cancel,
     .check = backend_check,

@@ -35,6 +35,7 @@ struct boot {
     uint64_t first_ms, last_ms;
     uint32_t stay;    // the last one
     uint64_t stay_ms; // when that began
+    uint64_t view_ms; // in it: when an older view was first heard of; 0: of none
 };
 
 // What is known of one member; for this board itself only the fields of its own JOIN.

@@ -29,8 +29,10 @@ static struct boot *note_boot(struct other *other, struct cn_stay stay, uint64_t
         boot = second;
     if (boot->id != stay.boot_id)
         *boot = (struct boot){.id = stay.boot_id, .first_ms = now_ms, .stay_ms = now_ms};
-    if (boot->stay != stay.number)
+    if (boot->stay != stay.number) {
         boot->stay_ms = now_ms;
+        boot->view_ms = 0;
+    }
     boot->stay = stay.number;
     boot->last_ms = now_ms;
     return boot;
@@ -52,14 +54,19 @@ static void watch_boots(struct other *other, struct cn_stay stay, uint64_t now_m
         find_twins(other, now_ms);
 }
 
-// A board that joins has left the view that it had before.
+// A board that joins has left the view that it had before. Where this board stood still, it hears
+// of the JOIN and of the view after it at once, and both seem to be as old as that; so only who
+// joins on is another one.
 static void watch_view(struct other *other, uint32_t age_ms, uint64_t now_ms)
 {
-    const struct boot *boots = other->boots;
-    const struct boot *last = boots[0].last_ms < boots[1].last_ms ? &boots[1] : &boots[0];
-    uint64_t joins_ms = now_ms - last->stay_ms;
+    struct boot *boots = other->boots;
+    struct boot *last = boots[0].last_ms < boots[1].last_ms ? &boots[1] : &boots[0];
 
-    if (last->id && now_ms - last->last_ms < RECENT_MS && joins_ms >= LATE_MS && age_ms > joins_ms)
+    if (!last->id || age_ms <= now_ms - last->stay_ms)
+        return;
+    if (!last->view_ms)
+        last->view_ms = now_ms;
+    if (now_ms - last->last_ms < RECENT_MS && last->last_ms >= last->view_ms + LATE_MS)
         find_twins(other, now_ms);
 }
 

@@ -50,6 +50,8 @@ enum {
 
 _Static_assert(COMMIT_STAYS_AT + STAY_SIZE * CN_GROUP_MAX <= CN_PEER_MESSAGE_MAX, "one message");
 
+_Static_assert(CAIRN_MAJOR < 16 && CAIRN_MINOR < 64 && CAIRN_PATCH < 64, "a release has 16 bits");
+
 uint16_t cn_membership_release(void)
 {
     return CAIRN_MAJOR << 12 | CAIRN_MINOR << 6 | CAIRN_PATCH;

@@ -17,6 +17,15 @@ static void solo_close(struct cn_collective *collective)
     (void)collective;
 }
 
+static cn_err solo_prepare(struct cn_collective *collective, const struct cn_set *sets,
+                           uint32_t count)
+{
+    (void)collective;
+    (void)sets;
+    (void)count;
+    return CN_OK;
+}
+
 // What one member reduces, gathers or broadcasts is there already.
 static cn_err solo_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
@@ -47,6 +56,7 @@ const struct cn_collective_ops cn_collective_solo = {
     .name = "solo",
     .open = solo_open,
     .close = solo_close,
+    .prepare = solo_prepare,
     .run = solo_run,
     .cancel = solo_cancel,
     .check = solo_check,

@@ -51,9 +51,7 @@ struct cn_collective_config {
     // For a port that cannot find its peers or notice their loss by itself: a collective that is
     // open with the same view; borrowed until close.
     struct cn_collective *control;
-    uint32_t device;           // number of this member's GPU, for a port that reduces on one
-    const struct cn_set *sets; // that calls will use, the same on all members; a port may prepare
-    uint32_t set_count;        // for them
+    uint32_t device; // number of this member's GPU, for a port that reduces on one
 };
 
 // The element types of a reduction. Two-byte floats are added in float32 and rounded to nearest
@@ -115,6 +113,11 @@ struct cn_collective_ops {
     cn_err (*open)(const struct cn_collective_config *config, struct cn_collective **collective,
                    uint32_t *lost);
     void (*close)(struct cn_collective *collective);
+
+    // Sets that calls will be made on. All members of the view call it alike, those outside of a
+    // set too: a port may connect the members of each. A call on a set that was not told is
+    // allowed, but may go a slower way. Errors are those of run.
+    cn_err (*prepare)(struct cn_collective *collective, const struct cn_set *sets, uint32_t count);
 
     // Every member of the set issues the same calls on it in the same order; CN_ECONFLICT, before
     // any data has changed, when another member is about to do something else, which the log names.

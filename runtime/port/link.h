@@ -157,6 +157,7 @@ struct cn_link_event {
 // Payload bytes of CoAP messages (headers included, DTLS and IP not).
 struct cn_link_stats {
     uint64_t bytes_up, bytes_down;
+    bool stream; // it goes over TCP and TLS now, not UDP and DTLS
 };
 
 // What the link could carry so far, as moving averages; 0 where nothing was measured. It is what

@@ -25,6 +25,9 @@ struct cn_mapping {
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
 
+// What was read of a mapping leaves this process's memory; it comes again when it is looked at.
+void cn_platform_forget(const struct cn_mapping *mapping);
+
 // Maps a file that a name from outside points to, in the folder of the file neighbour or below.
 // CN_EINVAL when the name is absolute or has "..", or when a part of it is a symbolic link or the
 // file is not a regular one.

@@ -94,11 +94,12 @@ static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark
     uint64_t seen = 0;
 
     while (cn_words_next(&rest, word, sizeof(word))) {
-        uint64_t bit = 1ull << (strtoul(word, NULL, 10) & 63);
+        bool number = strspn(word, "0123456789") == strlen(word) && strtoul(word, NULL, 10) < 64;
+        uint64_t bit = number ? 1ull << strtoul(word, NULL, 10) : 0;
 
-        if (strspn(word, "0123456789") != strlen(word) || strlen(word) > 2 || seen & bit) {
-            cn_report_error(report, mark, "gpus: '%s' %s; expected numbers from 0, each once", word,
-                            seen & bit ? "is there twice" : "is no number of a GPU");
+        if (!number || seen & bit) {
+            cn_report_error(report, mark, "gpus: '%s' %s; expected numbers from 0 to 63, each once",
+                            word, number ? "is there twice" : "is no number of a GPU");
             return false;
         }
         seen |= bit;

@@ -53,14 +53,19 @@ static const char *noun_of(enum cn_value_type type)
     return nouns[type];
 }
 
-static bool is_numeric(enum cn_value_type type)
+static bool is_list_of_numbers(const struct cn_schema_row *row)
 {
-    return type >= CN_VALUE_COUNT && type <= CN_VALUE_RATE;
+    return row->type == CN_VALUE_WORDS && row->max > 0;
+}
+
+static bool is_numeric(const struct cn_schema_row *row)
+{
+    return (row->type >= CN_VALUE_COUNT && row->type <= CN_VALUE_RATE) || is_list_of_numbers(row);
 }
 
 static void print_limit(char text[CN_QUANTITY_SIZE], enum cn_value_type type, double value)
 {
-    if (type == CN_VALUE_NUMBER)
+    if (type == CN_VALUE_NUMBER || type == CN_VALUE_WORDS)
         cn_number_print(text, value);
     else if (type == CN_VALUE_SHARE)
         cn_share_print(text, value);
@@ -81,10 +86,10 @@ const char *cn_value_wanted(char wanted[CN_WANTED_SIZE], const struct cn_schema_
     char text[CN_QUANTITY_SIZE];
 
     wanted[0] = '\0';
-    append(wanted, "", noun_of(row->type));
+    append(wanted, "", is_list_of_numbers(row) ? "a number or a list of them" : noun_of(row->type));
     for (size_t i = 0; row->choices && row->choices[i]; i++)
         append(wanted, i ? ", " : " ", row->choices[i]);
-    if (!is_numeric(row->type))
+    if (!is_numeric(row))
         return wanted;
     print_limit(text, row->type, row->min);
     append(wanted, " from ", text);

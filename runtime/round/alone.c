@@ -9,6 +9,7 @@
 #include "runtime/engine/export.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/rules_text.h"
 #include "runtime/round/node_care.h"
 #include "runtime/round/status_file.h"
 #include "runtime/update/version.h"
@@ -46,27 +47,13 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
     return err;
 }
 
-static void rules_text(const struct cn_rules *r, char *text, size_t size)
-{
-    snprintf(text, size,
-             "%s|%s|%s|%d %a %a %d %d %a %a %a %d %u %u %a %a %a|%s|%d %u %u %d %d %u %a %d",
-             r->output, r->weights, r->ignore, r->classes_first, r->smoothing, r->delta,
-             (int)r->optimizer, r->nesterov, r->beta1, r->beta2, r->epsilon, (int)r->schedule,
-             r->warm_up, r->every, r->factor, r->clip, r->proximal, r->freeze, (int)r->normalize,
-             r->window, r->stride, r->one_hot, r->flip, r->crop, r->noise, (int)r->batch_norm);
-}
-
-// Rules that say nothing do not count, so that a run from before there were any goes on. A cosine
-// depends on the length of the run.
+// A cosine depends on the length of the run.
 static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
 {
-    static const struct cn_rules none;
-    char text[2 * CN_PATH_SIZE], plain[2 * CN_PATH_SIZE];
+    char text[CN_RULES_TEXT_SIZE];
 
-    rules_text(&job->rules, text, sizeof(text));
-    rules_text(&none, plain, sizeof(plain));
-    if (strcmp(text, plain) != 0)
-        cn_sha256_add(sha, text, strlen(text));
+    cn_rules_text(&job->rules, text);
+    cn_sha256_add(sha, text, strlen(text));
     if (job->rules.schedule == CN_SCHEDULE_COSINE)
         cn_sha256_add(sha, &job->rounds, sizeof(job->rounds));
 }
@@ -80,8 +67,8 @@ static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_S
 
     snprintf(text, sizeof(text), "%s %llu %d %s %a %a %a %u %u %u %a %a %a %d", job->name,
              (unsigned long long)job->seed, (int)job->loss, job->data_set, job->scale, job->mean,
-             job->held_out, job->batch, job->accumulate, job->local_steps, job->learning_rate,
-             job->momentum, job->weight_decay, job->keep_optimizer);
+             job->held_out, job->batch, cn_job_accumulate(job), job->local_steps,
+             job->learning_rate, job->momentum, job->weight_decay, job->keep_optimizer);
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, graph, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, text, strlen(text));
@@ -98,8 +85,8 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .job = &config->settings->job,
         .compute = config->compute,
         .store = config->store,
-        .model = config->model,
-        .model_size = config->model_size,
+        .model = config->model->data,
+        .model_size = config->model->size,
         .lineage = 1,
         .sequential = config->sequential,
         .group = config->settings->name,
@@ -110,7 +97,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
     struct cn_layout layout = {0};
     cn_err err;
 
-    err = cn_onnx_open(config->model, config->model_size, diag, &onnx);
+    err = cn_onnx_open(config->model->data, config->model->size, diag, &onnx);
     if (!err)
         err = cn_onnx_layout(onnx, diag, &layout);
     if (!err)
@@ -285,6 +272,7 @@ static cn_err do_round(struct alone *alone)
     double steps, train_loss;
     cn_err err;
 
+    cn_onnx_file_forget(alone->config->model);
     err = rest(alone); // a round is not begun in a pause
     if (err)
         return err;

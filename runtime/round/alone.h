@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/session.h"
@@ -33,8 +33,7 @@ struct cn_alone_config {
     const struct cn_compute_ops *compute;
     struct cn_store *store;
     const char *sysroot; // where sys/ and proc/ of the board are; "" on it
-    const uint8_t *model;
-    size_t model_size;
+    const struct cn_onnx_file *model;
     const atomic_bool *stop;
     void (*report)(void *context, const struct cn_alone_report *report); // after each round
     void (*on_step)(void *context, const struct cn_alone_step *step);    // may be NULL

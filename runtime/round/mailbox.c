@@ -32,7 +32,6 @@ static void close_descriptors(struct cn_mailbox *box)
 cn_err cn_mailbox_init(struct cn_mailbox *box)
 {
     pthread_condattr_t attributes;
-
     cn_err err;
 
     *box = (struct cn_mailbox){.wake = {-1, -1}, .abort_fd = -1, .lost = UINT32_MAX};
@@ -72,6 +71,34 @@ static void wake_owner(struct cn_mailbox *box)
         return; // the pipe is full: the owner will wake anyway
 }
 
+static void copy(struct cn_mailbox *box, void *to, const void *from, size_t size)
+{
+    pthread_mutex_lock(&box->lock);
+    memcpy(to, from, size);
+    pthread_mutex_unlock(&box->lock);
+}
+
+static bool look(struct cn_mailbox *box, const bool *flag)
+{
+    bool set;
+
+    copy(box, &set, flag, sizeof(set));
+    return set;
+}
+
+// Copies what was put, and says whether that was since the last time.
+static bool take(struct cn_mailbox *box, bool *flag, void *to, const void *from, size_t size)
+{
+    bool set;
+
+    pthread_mutex_lock(&box->lock);
+    set = *flag;
+    *flag = false;
+    memcpy(to, from, size);
+    pthread_mutex_unlock(&box->lock);
+    return set;
+}
+
 void cn_mailbox_drain(struct cn_mailbox *box)
 {
     char bytes[64];
@@ -106,32 +133,24 @@ bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
 
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link)
 {
-    pthread_mutex_lock(&box->lock);
-    box->link = *link; // no reason to wake the worker
-    pthread_mutex_unlock(&box->lock);
+    copy(box, &box->link, link, sizeof(*link)); // no reason to wake the worker
 }
 
 void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link)
 {
-    pthread_mutex_lock(&box->lock);
-    *link = box->link;
-    pthread_mutex_unlock(&box->lock);
+    copy(box, link, &box->link, sizeof(*link));
 }
 
 void cn_mailbox_put_slow(struct cn_mailbox *box, struct cn_slow slow)
 {
-    pthread_mutex_lock(&box->lock);
-    box->slow = slow;
-    pthread_mutex_unlock(&box->lock);
+    copy(box, &box->slow, &slow, sizeof(slow));
 }
 
 struct cn_slow cn_mailbox_slow(struct cn_mailbox *box)
 {
     struct cn_slow slow;
 
-    pthread_mutex_lock(&box->lock);
-    slow = box->slow;
-    pthread_mutex_unlock(&box->lock);
+    copy(box, &slow, &box->slow, sizeof(slow));
     return slow;
 }
 
@@ -168,9 +187,7 @@ void cn_mailbox_abort(struct cn_mailbox *box, uint32_t lost)
 
 bool cn_mailbox_aborted(struct cn_mailbox *box, uint32_t *lost)
 {
-    pthread_mutex_lock(&box->lock);
-    *lost = box->lost;
-    pthread_mutex_unlock(&box->lock);
+    copy(box, lost, &box->lost, sizeof(*lost));
     return *lost != UINT32_MAX;
 }
 
@@ -181,14 +198,7 @@ int cn_mailbox_abort_fd(const struct cn_mailbox *box)
 
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view)
 {
-    bool has_view;
-
-    pthread_mutex_lock(&box->lock);
-    has_view = box->has_view;
-    *view = box->view;
-    box->has_view = false;
-    pthread_mutex_unlock(&box->lock);
-    return has_view;
+    return take(box, &box->has_view, view, &box->view, sizeof(*view));
 }
 
 void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked)
@@ -202,12 +212,7 @@ void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked)
 
 bool cn_mailbox_knocked(struct cn_mailbox *box)
 {
-    bool knocked;
-
-    pthread_mutex_lock(&box->lock);
-    knocked = box->knocked;
-    pthread_mutex_unlock(&box->lock);
-    return knocked;
+    return look(box, &box->knocked);
 }
 
 // A request that nobody took yet still owns its frame.
@@ -318,14 +323,7 @@ void cn_mailbox_put_left(struct cn_mailbox *box, const struct cn_left *left)
 
 bool cn_mailbox_take_left(struct cn_mailbox *box, struct cn_left *left)
 {
-    bool has_left;
-
-    pthread_mutex_lock(&box->lock);
-    has_left = box->has_left;
-    *left = box->left;
-    box->has_left = false;
-    pthread_mutex_unlock(&box->lock);
-    return has_left;
+    return take(box, &box->has_left, left, &box->left, sizeof(*left));
 }
 
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress)
@@ -344,9 +342,7 @@ struct cn_progress cn_mailbox_progress(struct cn_mailbox *box)
 {
     struct cn_progress progress;
 
-    pthread_mutex_lock(&box->lock);
-    progress = box->progress;
-    pthread_mutex_unlock(&box->lock);
+    copy(box, &progress, &box->progress, sizeof(progress));
     return progress;
 }
 
@@ -375,12 +371,7 @@ int cn_mailbox_stop_fd(const struct cn_mailbox *box)
 
 bool cn_mailbox_stopped(struct cn_mailbox *box)
 {
-    bool stop;
-
-    pthread_mutex_lock(&box->lock);
-    stop = box->stop;
-    pthread_mutex_unlock(&box->lock);
-    return stop;
+    return look(box, &box->stop);
 }
 
 void cn_mailbox_fail(struct cn_mailbox *box)
@@ -393,12 +384,7 @@ void cn_mailbox_fail(struct cn_mailbox *box)
 
 bool cn_mailbox_failed(struct cn_mailbox *box)
 {
-    bool failed;
-
-    pthread_mutex_lock(&box->lock);
-    failed = box->failed;
-    pthread_mutex_unlock(&box->lock);
-    return failed;
+    return look(box, &box->failed);
 }
 
 void cn_mailbox_finish(struct cn_mailbox *box)
@@ -411,12 +397,7 @@ void cn_mailbox_finish(struct cn_mailbox *box)
 
 bool cn_mailbox_finished(struct cn_mailbox *box)
 {
-    bool finished;
-
-    pthread_mutex_lock(&box->lock);
-    finished = box->finished;
-    pthread_mutex_unlock(&box->lock);
-    return finished;
+    return look(box, &box->finished);
 }
 
 void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms)

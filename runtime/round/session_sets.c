@@ -391,6 +391,29 @@ static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
     cn_session_divide(session);
 }
 
+// The sets that calls will be made on, those of other members too, in an order that is the same on
+// all of them.
+static cn_err prepare_sets(const struct cn_session *session, struct cn_collective *collective)
+{
+    const struct cn_step_plan *plan = &session->plan;
+    struct cn_set sets[1 + 2 * CN_GROUP_MAX];
+    struct cn_ranks ranks;
+    uint32_t count = 0;
+
+    sets[count++] = plan->train;
+    for (uint32_t p = 0; plan->shards > 1 && p < plan->train.size; p++) {
+        cn_err err = cn_ranks_place(&plan->train, plan->shards, plan->train.ranks[p], &ranks);
+
+        if (err)
+            return err;
+        if (ranks.shard == 0)
+            sets[count++] = ranks.together;
+        if (ranks.replica == 0)
+            sets[count++] = ranks.alike;
+    }
+    return collective->ops->prepare(collective, sets, count);
+}
+
 // Before other members train, or other shares: the shares become whole states, and who is behind
 // and is to train takes one.
 static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
@@ -429,6 +452,9 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
         return err;
     sets->train = train;
     assign(session, train, shards);
+    err = prepare_sets(session, collective);
+    if (err)
+        return err;
     if (shares || shards > 1 || session->state_shards > 1)
         err = cn_session_take_share(session);
     if (err)

@@ -175,7 +175,7 @@ static void add_link(cJSON *json, const struct cn_status_file *status)
                             status->down         ? "down"
                             : status->registered ? "up"
                                                  : "registering");
-    cJSON_AddStringToObject(link, "encryption", "DTLS 1.2");
+    cJSON_AddStringToObject(link, "encryption", status->bytes.stream ? "TLS 1.2" : "DTLS 1.2");
     add_count(link, "bytes_up", status->bytes.bytes_up);
     add_count(link, "bytes_down", status->bytes.bytes_down);
     if (status->settings->day_bytes && status->traffic) {

@@ -111,6 +111,7 @@ int main(int argument_count, char **arguments)
         fprintf(stderr, "%s: %s\n", arguments[1], cn_diag_first(&diag));
         return 1;
     }
+    cn_onnx_file_forget(&file);
     cn_trainer_sample_shape(trainer, &shape);
     fill_batch(&batch, &shape, config.batch);
     count = measure(trainer, &batch, argument_count > 4 ? strtod(arguments[4], NULL) : 2, times,

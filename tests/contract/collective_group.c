@@ -65,8 +65,8 @@ void group_tear_down(struct fixture *fixture)
 void group_use_sets(struct fixture *fixture, const struct cn_set *sets, uint32_t count)
 {
     for (uint32_t r = 0; r < fixture->size; r++) {
-        fixture->ranks[r].config.sets = sets;
-        fixture->ranks[r].config.set_count = count;
+        fixture->ranks[r].sets = sets;
+        fixture->ranks[r].set_count = count;
     }
 }
 
@@ -75,6 +75,13 @@ static bool takes_nccl(void)
     const char *wanted = getenv("CAIRN_COLLECTIVE");
 
     return wanted && strcmp(wanted, "nccl") == 0;
+}
+
+static void run_body(struct rank *rank)
+{
+    rank->err = rank->collective->ops->prepare(rank->collective, rank->sets, rank->set_count);
+    if (!rank->err)
+        rank->body(rank);
 }
 
 // The body over NCCL, which needs the encrypted collective below it.
@@ -86,7 +93,7 @@ static void run_over_nccl(struct rank *rank)
     config.control = rank->collective;
     rank->err = cn_nccl_open_with(&fake_nccl, &config, &rank->collective);
     if (!rank->err) {
-        rank->body(rank);
+        run_body(rank);
         rank->collective->ops->close(rank->collective);
     }
     rank->collective = config.control;
@@ -103,7 +110,7 @@ void group_run_rank(struct rank *rank)
         if (takes_nccl() && ops == group_ops)
             run_over_nccl(rank);
         else
-            rank->body(rank);
+            run_body(rank);
         ops->close(rank->collective);
     }
     rank->took_ms = cn_platform_now_ms() - begin_ms;

@@ -24,6 +24,8 @@ struct rank {
     struct cn_member members[RANKS_MAX];
     struct cn_collective_config config;
     struct cn_collective *collective;
+    const struct cn_set *sets; // that are prepared before body
+    uint32_t set_count;
     pthread_t thread;
     void (*body)(struct rank *rank);
     size_t count; // for the body

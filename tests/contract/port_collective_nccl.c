@@ -47,10 +47,7 @@ static void group_of(struct fixture *fixture, const struct fake_nccl_plan *plan)
     memset(&trial, 0, sizeof(trial));
     fake_nccl_reset(plan);
     group_set_up(fixture, RANKS);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        fixture->ranks[r].config.sets = &pair;
-        fixture->ranks[r].config.set_count = 1;
-    }
+    group_use_sets(fixture, &pair, 1);
 }
 
 // Opens NCCL beside the collective of the rank, runs body on it and closes it.
@@ -63,10 +60,14 @@ static void with_nccl(struct rank *rank, void (*body)(struct rank *rank))
     config.control = rank->config.control = control;
     config.open_timeout_ms = 300;
     rank->err = fake_ops.open(&config, &rank->collective, &lost);
-    if (!rank->err) {
-        body(rank);
-        rank->collective->ops->close(rank->collective);
+    if (rank->err) {
+        rank->collective = control;
+        return;
     }
+    rank->err = rank->collective->ops->prepare(rank->collective, rank->sets, rank->set_count);
+    if (!rank->err)
+        body(rank);
+    rank->collective->ops->close(rank->collective);
     rank->collective = control;
 }
 
@@ -305,16 +306,64 @@ static void communicators_that_do_not_form_are_given_up(void **state)
     assert_int_equal(counts.aborts, RANKS);
 }
 
-// Each alone is in time, the group's and its child's one after the other are not.
-static void all_communicators_together_have_one_deadline(void **state)
+// The sums are right, whatever they travel over.
+static void expect_without_nccl(const struct fake_nccl_plan *plan, const struct cn_set *sets,
+                                uint32_t count)
 {
-    struct fake_nccl_plan plan = {.form_ms = 250, .newer_version_rank = -1};
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    group_of(&fixture, plan);
+    group_use_sets(&fixture, sets, count);
+    group_run(&fixture, open_and_reduce);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_true(counts.wide == 0);
+    assert_int_equal(counts.aborts, counts.comms);
+    assert_false(counts.child_aborted_last);
+    group_tear_down(&fixture);
+}
+
+static void a_set_that_does_not_form_leaves_the_epoch_to_the_encrypted_pairs(void **state)
+{
+    const struct fake_nccl_plan plan = {.split_hangs = true, .newer_version_rank = -1};
+
+    (void)state;
+    expect_without_nccl(&plan, &pair, 1);
+}
+
+// Each alone is in time, one after the other they are not.
+static void all_sets_together_have_one_deadline(void **state)
+{
+    static const struct cn_set sets[] = {{.id = 7, .size = 2, .ranks = {1, 3}},
+                                         {.id = 8, .size = 3, .ranks = {1, 2, 3}}};
+    const struct fake_nccl_plan plan = {.form_ms = 250, .newer_version_rank = -1};
+
+    (void)state;
+    expect_without_nccl(&plan, sets, 2);
+}
+
+// Nor is all of the group, or one member: their communicators would pile up.
+static void sets_that_come_again_are_not_formed_again(void **state)
+{
+    static const struct cn_set again[] = {{.id = 7, .size = 2, .ranks = {1, 3}},
+                                          {.id = 7, .size = 2, .ranks = {1, 3}},
+                                          {.id = 9, .size = 4, .ranks = {0, 1, 2, 3}},
+                                          {.id = 10, .size = 1, .ranks = {2}}};
+    struct fake_nccl_counts counts;
     struct fixture fixture;
 
     (void)state;
-    group_of(&fixture, &plan);
-    expect_no_nccl(&fixture, CN_ENOTSUP);
-    assert_int_equal(fake_nccl_counts().aborts, fake_nccl_counts().comms);
+    group_of(&fixture, &healthy);
+    group_use_sets(&fixture, again, 4);
+    group_run(&fixture, open_and_reduce);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    counts = fake_nccl_counts();
+    assert_int_equal(counts.comms, RANKS + pair.size);
+    assert_true(counts.wide > 0);
+    group_tear_down(&fixture);
 }
 
 static void reduce_once(struct rank *rank)
@@ -512,7 +561,9 @@ int main(void)
         cmocka_unit_test(one_member_without_it_keeps_all_from_it),
         cmocka_unit_test(another_version_keeps_all_from_it),
         cmocka_unit_test(communicators_that_do_not_form_are_given_up),
-        cmocka_unit_test(all_communicators_together_have_one_deadline),
+        cmocka_unit_test(a_set_that_does_not_form_leaves_the_epoch_to_the_encrypted_pairs),
+        cmocka_unit_test(all_sets_together_have_one_deadline),
+        cmocka_unit_test(sets_that_come_again_are_not_formed_again),
         cmocka_unit_test(a_remote_error_is_a_lost_peer),
         cmocka_unit_test(a_member_that_is_gone_ends_the_sum),
         cmocka_unit_test(a_sum_that_stands_still_is_a_timeout),

@@ -223,7 +223,8 @@ def gateway_state(cluster):
     expect(cluster.command(*run, check=False), 1, "another cairn-aggregator runs here")
     cluster.wait_for_end(60)
     job = open(cluster.path("job.yaml")).read()
-    for old, new in (("learning_rate: 0.05", "learning_rate: 0.06"), ("digits-cnn", "digits-mlp")):
+    for old, new in (("learning_rate: 0.05", "learning_rate: 0.06"), ("learning_rate:", "optimizer: adam, learning_rate:"),
+                     ("digits-cnn", "digits-mlp")):
         cluster.write("job.yaml", job.replace(old, new))
         expect(cluster.command(*run, check=False), 1, "another model or other job values")
         expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")

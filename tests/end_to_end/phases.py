@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from cluster import Cluster
+from cluster import Cluster, same_model_everywhere
 
 GROUP = {"lab": ["board-1", "board-2", "board-3"]}
 # Ten buckets a step; long enough that nobody is left out.
@@ -128,7 +128,7 @@ class Falls:
             cluster.wait_for_end(200)
             cluster.replay()
             assert cluster.digest() == wanted, f"digest {cluster.digest()}, undisturbed {wanted}"
-            assert len({cluster.current_model(name) for name in cluster.boards}) == 1
+            same_model_everywhere(cluster)
 
 
 def undisturbed(build):

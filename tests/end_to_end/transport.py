@@ -5,6 +5,7 @@
 The relay between board and gateway drops datagrams that are too large, or all of them.
 """
 
+import json
 import re
 import sys
 import time
@@ -55,6 +56,8 @@ def tcp(build):
             log = cluster.log(board)
             ways = re.findall(rf":{cluster.port}: connected over (\w+)", log)
             assert ways and set(ways) == {"TCP"}, log
+            status = json.loads(cluster.command(cluster.node, "status", "--json", f"{board}.yaml").stdout)
+            assert status["link"]["encryption"] == "TLS 1.2", status
     print("tcp: three rounds over TCP", flush=True)
 
 

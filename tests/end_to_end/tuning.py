@@ -5,24 +5,18 @@
 Needs network namespaces and tc; ends with 77 without.
 """
 
-import functools
-import os
 import re
 import subprocess
-import sys
 
 import wide_model
-from lan import Lan, run
+from cluster import same_model_everywhere
+from lan import Lan, allowed
+from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
 CHOSE = r"the link carries ([\d.e+]+) Mbit/s, a call costs ([\d.e+-]+) ms: buckets of (\d+) KiB, (\d+) in a call"
 CHANGED = r"the link changed from ([\d.e+]+) to ([\d.e+]+) Mbit/s: measuring anew"
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def shape(lan, megabits):
@@ -47,7 +41,7 @@ def buckets_and_window_follow_a_link_that_changes(build):
         lan.wait_for_line("board-1", " KiB, ", lan.log("board-1").split("measuring anew")[0].count(" KiB, ") + 1)
         lan.wait_for_end(150)
         lan.replay()
-        assert len({lan.current_model(board) for board in lan.boards}) == 1, "the boards hold different models"
+        same_model_everywhere(lan)
         log = lan.log("board-1")
     before, after = (float(rate) for rate in re.search(CHANGED, log).groups())
     chosen = [(float(m[1]), int(m[3]), int(m[4])) for m in re.finditer(CHOSE, log)]
@@ -59,5 +53,4 @@ def buckets_and_window_follow_a_link_that_changes(build):
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

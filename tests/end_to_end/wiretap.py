@@ -8,27 +8,21 @@ TLS stream on a new connection, changes no bit of the model.
 
 import collections
 import ctypes
-import functools
 import os
 import socket
 import struct
-import sys
 import threading
 import time
 
 from capture import DTLS_TYPES, ETH_P_ALL
-from lan import Lan, run
+from lan import Lan, allowed
+from scenarios import Scenarios
 
 GROUP = {"lab": ["board-1", "board-2", "board-3"]}
 JOB = {"rounds": 8, "local_steps": 40, "quorum": 1, "rejoin": "60 s", "form": "60 s", "timeout": "60 s", "mixed": True}
 TLS_TYPES = {20, 21, 22, 23}
 CLONE_NEWNET = 0x40000000
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 class Inside:
@@ -250,5 +244,4 @@ def what_is_sent_again_changes_nothing(build):
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

@@ -208,7 +208,8 @@ static void start_work(struct nccl_comm *comm)
 static int comm_error(nccl_comm comm, int *result)
 {
     pthread_mutex_lock(&mutex);
-    *result = plan.init_hangs || cn_platform_now_ms() < comm->made_ms + plan.form_ms
+    *result = plan.init_hangs || (plan.split_hangs && comm->parent) ||
+                      cn_platform_now_ms() < comm->made_ms + plan.form_ms
                   ? NCCL_IN_PROGRESS
                   : NCCL_SUCCESS;
     if (comm->polls && --comm->polls == 0)

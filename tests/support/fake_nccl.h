@@ -11,6 +11,7 @@
 
 struct fake_nccl_plan {
     bool init_hangs;        // communicators never get ready
+    bool split_hangs;       // those of sets never get ready
     uint32_t form_ms;       // or each so long after it was made
     int remote_error_at;    // collective number that ends in a remote error on all; 0 for none
     int stands_still_at;    // collective number that never ends; 0 for none

@@ -117,6 +117,27 @@ static void weights_are_there_for_every_call_that_reads_them(void **state)
     cn_bucket_plan_deinit(&chain.plan);
 }
 
+// The first layer's before the second's, and none before it is next.
+static void weights_travel_in_the_order_in_which_the_forward_pass_needs_them(void **state)
+{
+    struct chain chain;
+    const struct cn_bucket_plan *plan = &chain.plan;
+    size_t forward = 0;
+
+    (void)state;
+    set_up(&chain);
+    make(&chain, CN_STAGE_WEIGHTS);
+    for (size_t f = 0; f < plan->fetch_count; f++) {
+        if (f)
+            assert_true(plan->fetches[f].first >= plan->fetches[f - 1].first);
+        assert_true(plan->fetches[f].begin + 1 >= plan->fetches[f].first);
+        if (plan->fetches[f].first < plan->forward)
+            assert_int_equal(plan->fetches[f].bucket, LAYERS - 1 - forward++);
+    }
+    assert_int_equal(forward, LAYERS);
+    cn_bucket_plan_deinit(&chain.plan);
+}
+
 static void slots_of_fetches_that_are_there_together_are_apart(void **state)
 {
     struct chain chain;
@@ -182,6 +203,7 @@ int main(void)
         cmocka_unit_test(segments_end_where_buckets_are_complete),
         cmocka_unit_test(a_gradient_keeps_its_slot_until_the_segment_after_is_done),
         cmocka_unit_test(weights_are_there_for_every_call_that_reads_them),
+        cmocka_unit_test(weights_travel_in_the_order_in_which_the_forward_pass_needs_them),
         cmocka_unit_test(slots_of_fetches_that_are_there_together_are_apart),
         cmocka_unit_test(the_end_of_the_forward_pass_stays_for_the_backward_pass),
         cmocka_unit_test(a_tied_tensor_is_fetched_again_and_its_gradient_waits),

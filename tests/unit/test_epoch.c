@@ -193,6 +193,14 @@ static bool dies(struct cn_collective *collective)
     return mortal->calls_left-- == 0;
 }
 
+static cn_err mortal_prepare(struct cn_collective *collective, const struct cn_set *sets,
+                             uint32_t count)
+{
+    struct cn_collective *ring = ((struct mortal *)collective)->ring;
+
+    return ring->ops->prepare(ring, sets, count);
+}
+
 static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct mortal *mortal = (struct mortal *)collective;
@@ -215,6 +223,7 @@ static void mortal_cancel(struct cn_collective *collective)
 
 static const struct cn_collective_ops mortal_ops = {
     .name = "mortal",
+    .prepare = mortal_prepare,
     .run = mortal_run,
     .cancel = mortal_cancel,
 };

@@ -119,7 +119,7 @@ static void a_board_that_joins_has_no_old_view(void **state)
     uint32_t member;
 
     (void)state;
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < 32; i++) {
         busy.since_ms = 5000; // of the view before the JOINs: it was on its way
         if (i == 10)
             say(group, &busy);
@@ -131,6 +131,28 @@ static void a_board_that_joins_has_no_old_view(void **state)
     cn_sim_group_run(group, STEP_MS);
     say(group, &busy);
     refused(group, "two boards call themselves b, one is to be at b.lan:7100");
+    cn_sim_group_close(group);
+}
+
+static void what_came_while_this_board_stood_still_makes_no_second_board(void **state)
+{
+    struct cn_membership_message busy = {.type = CN_MEMBERSHIP_BUSY, .epoch = 33, .members = 2};
+    struct cn_sim_group *group = begin(6);
+    uint32_t member;
+
+    (void)state;
+    for (uint32_t i = 0; i < 10; i++) // all of ten seconds, now
+        join(group, 100, 1);
+    for (uint32_t i = 0; i < 9; i++) {
+        busy.since_ms = 1000 * i;
+        say(group, &busy);
+    }
+    for (uint32_t i = 0; i < 40; i++) { // it ends a long step
+        busy.since_ms = 9000 + i * STEP_MS;
+        say(group, &busy);
+        cn_sim_group_run(group, STEP_MS);
+    }
+    assert_false(cn_membership_refused(group->nodes[0].membership, &member));
     cn_sim_group_close(group);
 }
 
@@ -189,6 +211,7 @@ int main(void)
         cmocka_unit_test(two_boards_of_one_name_are_left_out_until_one_is_gone),
         cmocka_unit_test(a_restart_is_no_second_board),
         cmocka_unit_test(a_board_that_joins_has_no_old_view),
+        cmocka_unit_test(what_came_while_this_board_stood_still_makes_no_second_board),
         cmocka_unit_test(another_release_is_left_out_by_name),
         cmocka_unit_test(a_group_that_is_too_small_says_so_once),
     };

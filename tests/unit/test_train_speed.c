@@ -74,11 +74,12 @@ static void a_model_of_two_tables_is_timed(int64_t rows_of_x, int64_t rows_of_t)
                                        .loss = CN_LOSS_MSE,
                                        .learning_rate = 1e-6f};
     struct message model = two_tables(rows_of_x, rows_of_t);
+    struct cn_onnx_file file = {.data = model.bytes, .size = model.size};
     struct cn_train_speed speed;
     struct cn_diag diag;
 
     cn_diag_init(&diag);
-    if (cn_train_speed(&config, model.bytes, model.size, 1000, &diag, &speed))
+    if (cn_train_speed(&config, &file, 1000, &diag, &speed))
         fail_msg("%zu problems: %s", diag.count, cn_diag_first(&diag));
     assert_true(speed.samples_per_s > 0);
 }

@@ -85,6 +85,37 @@ static void an_evaluation_drops_nothing(void **state)
     close_net(&bench);
 }
 
+static void train_steps(struct bench *bench, const float *start, float *weights)
+{
+    assert_int_equal(cn_trainer_set_weights(bench->trainer, start), CN_OK);
+    assert_int_equal(cn_trainer_set_optimizer(bench->trainer, NULL), CN_OK);
+    for (unsigned i = 0; i < 20; i++) {
+        struct cn_metrics metrics = {0};
+
+        assert_int_equal(cn_trainer_accumulate(bench->trainer, &bench->batch, &metrics), CN_OK);
+        assert_int_equal(cn_trainer_apply(bench->trainer, SAMPLES), CN_OK);
+    }
+    assert_int_equal(cn_trainer_get_weights(bench->trainer, weights), CN_OK);
+}
+
+// Whichever of them comes to the meeting first.
+static void lanes_that_meet_add_up_in_one_order(void **state)
+{
+    static struct bench bench;
+    float start[1024], first[1024], again[1024];
+
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++)
+        for (uint32_t threads = 2; threads < 6; threads++) {
+            assert_int_equal(open_net(&bench, &nets[i], CN_LOSS_MSE, threads), CN_OK);
+            assert_int_equal(cn_trainer_get_weights(bench.trainer, start), CN_OK);
+            train_steps(&bench, start, first);
+            train_steps(&bench, start, again);
+            assert_memory_equal(first, again, bench.total * sizeof(float));
+            close_net(&bench);
+        }
+}
+
 // The statistics of two micro-batches of 3 and 2 samples count once, by samples.
 static void running_statistics_move_once_for_each_step(void **state)
 {
@@ -195,6 +226,7 @@ int main(void)
         cmocka_unit_test(gradients_agree_with_finite_differences),
         cmocka_unit_test(dropout_follows_the_number_of_the_sample_and_not_the_thread),
         cmocka_unit_test(an_evaluation_drops_nothing),
+        cmocka_unit_test(lanes_that_meet_add_up_in_one_order),
         cmocka_unit_test(running_statistics_move_once_for_each_step),
         cmocka_unit_test(the_job_decides_whether_statistics_move),
         cmocka_unit_test(statistics_are_found_behind_another_name),

@@ -45,6 +45,17 @@ class PerToken(nn.Module):
         return y.transpose(1, 2) if self.first else y
 
 
+class Bytes(nn.Module):
+    """Takes images as they lie in files."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = mlp(CLASSES)
+
+    def forward(self, x):
+        return self.body(x.float() / 255)
+
+
 def floats(*shape):
     return torch.randn(STEPS * BATCH, *shape)
 
@@ -61,6 +72,8 @@ WEIGHTS = [0.5, 1.0, 2.0, 0.25, 1.5]
 # name: (module, samples, labels, loss in the profile, loss in PyTorch)
 OUTSIDE = {
     "classes": (lambda: mlp(CLASSES), lambda: floats(7), classes, "cross_entropy", F.cross_entropy),
+    "bytes": (Bytes, lambda: torch.randint(0, 256, (STEPS * BATCH, 7), dtype=torch.uint8), classes, "cross_entropy",
+              F.cross_entropy),
     "weights": (lambda: mlp(CLASSES), lambda: floats(7), classes, f"{{kind: cross_entropy, weights: {WEIGHTS}}}",
                 nn.CrossEntropyLoss(torch.tensor(WEIGHTS))),
     "ignored": (lambda: mlp(CLASSES), lambda: floats(7), lambda: classes(ignored=-100),
@@ -129,6 +142,14 @@ INSIDE = {
 }
 
 
+# What is no mean of a number for each sample: the line says so.
+REFUSED = {
+    "the root of a mean": lambda m, y, x, t: (y - t).pow(2).mean().sqrt(),
+    "a mean times a mean": lambda m, y, x, t: (y - t).pow(2).mean() * y.abs().mean(),
+    "a mean and a sum": lambda m, y, x, t: (y - t).pow(2).mean() + y.abs().sum(),
+}
+
+
 def export(model, samples, path, inputs, outputs):
     more = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
     with warnings.catch_warnings():
@@ -183,6 +204,19 @@ def inside(node, name, scores, folder):
     return compare(node, f"{name}{', scores too' if scores else ''}", folder / "model.onnx", data, "{output: loss}", wanted)
 
 
+def refused(node, name, folder):
+    model, parts = Inside(mlp(3), REFUSED[name]), (floats(7), floats(3))
+    for key, value in zip("xt", parts):
+        numpy.save(folder / f"{key}.npy", value.numpy())
+    export(model, tuple(part[:2] for part in parts), folder / "model.onnx", ["x", "t"], ["loss"])
+    found, problem = trained.losses(node, folder / "model.onnx", f"inputs: {{x: {folder}/x.npy, t: {folder}/t.npy}}",
+                                    "{output: loss}", BATCH, RATE)
+    if problem and "may only be added" in problem:
+        print(f"{name}: refused")
+        return []
+    return [f"{name}: {problem or found}"]
+
+
 def main():
     node, wrong = sys.argv[1], []
     torch.manual_seed(11)
@@ -194,6 +228,8 @@ def main():
         for name in INSIDE:
             for scores in (False, True):
                 wrong += inside(node, name, scores, folder)
+        for name in REFUSED:
+            wrong += refused(node, name, folder)
     print("\n".join(wrong))
     return 1 if wrong else 0
 
