@@ -187,10 +187,7 @@ static int check_model(const struct cn_ports *ports, const char *path, const str
         err = plan_model(ports, onnx, wishes, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
-    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
-        fprintf(stderr, "%s: %s: %s\n", path, err ? "error" : "warning", diag.lines[i]);
-    if (err && diag.count == 0)
-        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+    cn_command_print_about(path, err, &diag);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

@@ -97,6 +97,13 @@ def each_model_is_refused_by_check_and_by_train(node_path, folder):
             assert len(text.splitlines()) <= 3, f"{name}: more than is needed:\n{text}"
 
 
+def a_model_that_is_not_there_is_named_once(node_path, folder):
+    profile(folder, model="absent.onnx")
+    for command in (("check", "absent.onnx"), ("train", "site.yaml"), ("bench", "site.yaml")):
+        text = expect(run(folder, node_path, *command), 1, "absent.onnx", "not found")
+        assert text.count("absent.onnx") == 1, text
+
+
 def the_model_itself_is_good(node_path, folder):
     profile(folder)
     write(os.path.join(folder, "model.onnx"), plain())
@@ -141,7 +148,8 @@ def a_device_that_is_not_there_is_said(node_path, folder):
 
 
 CASES = (the_model_itself_is_good, each_model_is_refused_by_check_and_by_train, external_data_is_trained,
-         a_loss_that_is_not_finite_keeps_the_last_good_checkpoint, a_device_that_is_not_there_is_said)
+         a_loss_that_is_not_finite_keeps_the_last_good_checkpoint, a_device_that_is_not_there_is_said,
+         a_model_that_is_not_there_is_named_once)
 
 
 def main(build, *names):
