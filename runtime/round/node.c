@@ -266,7 +266,7 @@ static cn_err run_errand(struct node *node, const struct cn_errand_request *requ
     return CN_OK;
 }
 
-static void put_fetched(struct node *node, const uint8_t *data, size_t size)
+static cn_err put_fetched(struct node *node, const uint8_t *data, size_t size)
 {
     struct cn_errand_answer answer = {
         .kind = CN_ERRAND_FETCH,
@@ -276,11 +276,12 @@ static void put_fetched(struct node *node, const uint8_t *data, size_t size)
     };
 
     if (!answer.data) {
-        answer_gone(node);
-        return;
+        cn_log(CN_LOG_ERROR, "node", "no memory for a version of %zu bytes", size);
+        return CN_ENOMEM;
     }
     memcpy(answer.data, data, size);
     cn_mailbox_put_answer(&node->box, &answer);
+    return CN_OK;
 }
 
 static void put_receipt(struct node *node, const struct cn_link_event *event)
@@ -335,8 +336,7 @@ static cn_err take_event(struct node *node, const struct cn_link_event *event)
     case CN_LINK_FETCHED:
         if (node->fetching_graph)
             return take_graph(node, event->data, event->size);
-        put_fetched(node, event->data, event->size);
-        return CN_OK;
+        return put_fetched(node, event->data, event->size);
     case CN_LINK_GONE:
         if (!node->fetching_graph) {
             answer_gone(node);
