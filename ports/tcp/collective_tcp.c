@@ -10,8 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "ports/tcp/call.h"
 #include "ports/tcp/narrow.h"
+#include "ports/tcp/tcp_call.h"
 #include "runtime/base/log.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
@@ -37,15 +37,15 @@ static void add_share(const struct cn_tcp_job *job, struct cn_flow *flow, uint32
 static cn_err run_ring(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t from, uint32_t to)
 {
     uint32_t size = job->set->size;
-    uint32_t next = cn_call_place_after(job, 1), prev = cn_call_place_after(job, size - 1);
+    uint32_t next = cn_tcp_call_place_after(job, 1), prev = cn_tcp_call_place_after(job, size - 1);
     struct cn_stream *in, *out;
-    cn_err err = cn_call_exchange_headers(tcp, job, 1u << prev, 1u << next);
+    cn_err err = cn_tcp_call_exchange_headers(tcp, job, 1u << prev, 1u << next);
 
     if (err)
         return err;
-    cn_call_begin(tcp, job);
-    in = cn_call_stream(tcp, job, prev);
-    out = cn_call_stream(tcp, job, next);
+    cn_tcp_call_begin(tcp, job);
+    in = cn_tcp_call_stream(tcp, job, prev);
+    out = cn_tcp_call_stream(tcp, job, next);
     for (uint32_t k = from; k < to; k++) {
         uint32_t share = job->place + 2 * size - k - 1;
 
@@ -57,7 +57,7 @@ static cn_err run_ring(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_
     }
     out->after = &in->in;
     out->credit = out->out.spans[0].size;
-    return cn_call_finish(tcp);
+    return cn_tcp_call_finish(tcp);
 }
 
 // Everyone sends everything to everyone and reduces by itself, in the order of the set. Header and
@@ -69,8 +69,8 @@ static cn_err run_direct(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     uint8_t *result = tcp->direct, *packet = tcp->direct + (size_t)tcp->view.size * DIRECT_MAX;
     cn_err err;
 
-    cn_call_begin(tcp, job);
-    cn_call_add_headers(tcp, job, cn_call_others(job), 0);
+    cn_tcp_call_begin(tcp, job);
+    cn_tcp_call_add_headers(tcp, job, cn_tcp_call_others(job), 0);
     memcpy(packet, tcp->ours, CN_CALL_HEADER_SIZE);
     memcpy(packet + CN_CALL_HEADER_SIZE, call->data, bytes);
     for (uint32_t p = 0; p < job->set->size; p++) {
@@ -80,11 +80,11 @@ static cn_err run_direct(struct cn_tcp *tcp, const struct cn_tcp_job *job)
             memcpy(slot, call->data, bytes);
             continue;
         }
-        cn_flow_add(&cn_call_stream(tcp, job, p)->out, packet, CN_CALL_HEADER_SIZE + bytes,
+        cn_flow_add(&cn_tcp_call_stream(tcp, job, p)->out, packet, CN_CALL_HEADER_SIZE + bytes,
                     CN_ARRIVAL_COPY);
-        cn_flow_add(&cn_call_stream(tcp, job, p)->in, slot, bytes, CN_ARRIVAL_COPY);
+        cn_flow_add(&cn_tcp_call_stream(tcp, job, p)->in, slot, bytes, CN_ARRIVAL_COPY);
     }
-    err = cn_call_finish(tcp);
+    err = cn_tcp_call_finish(tcp);
     if (err)
         return err;
     for (uint32_t p = 1; p < job->set->size; p++)
@@ -116,25 +116,25 @@ static cn_err run_broadcast(struct cn_tcp *tcp, const struct cn_tcp_job *job, ui
 {
     const struct cn_collective_call *call = job->call;
     uint32_t size = job->set->size;
-    bool receives = job->place != root, sends = cn_call_place_after(job, 1) != root;
-    uint32_t next = cn_call_place_after(job, 1), prev = cn_call_place_after(job, size - 1);
+    bool receives = job->place != root, sends = cn_tcp_call_place_after(job, 1) != root;
+    uint32_t next = cn_tcp_call_place_after(job, 1), prev = cn_tcp_call_place_after(job, size - 1);
     struct cn_stream *in = NULL, *out;
     cn_err err =
-        cn_call_exchange_headers(tcp, job, receives ? 1u << prev : 0, sends ? 1u << next : 0);
+        cn_tcp_call_exchange_headers(tcp, job, receives ? 1u << prev : 0, sends ? 1u << next : 0);
 
     if (err)
         return err;
-    cn_call_begin(tcp, job);
+    cn_tcp_call_begin(tcp, job);
     if (receives) {
-        in = cn_call_stream(tcp, job, prev);
+        in = cn_tcp_call_stream(tcp, job, prev);
         cn_flow_add(&in->in, call->data, call->count, CN_ARRIVAL_COPY);
     }
     if (sends) {
-        out = cn_call_stream(tcp, job, next);
+        out = cn_tcp_call_stream(tcp, job, next);
         cn_flow_add(&out->out, call->data, call->count, CN_ARRIVAL_COPY);
         out->after = in ? &in->in : NULL;
     }
-    return cn_call_finish(tcp);
+    return cn_tcp_call_finish(tcp);
 }
 
 static cn_err run_message(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t peer)
@@ -142,19 +142,19 @@ static cn_err run_message(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint
     const struct cn_collective_call *call = job->call;
     bool sends = call->kind == CN_COLLECTIVE_SEND;
     struct cn_stream *stream;
-    cn_err err = cn_call_exchange_headers(tcp, job, 1u << peer, 1u << peer);
+    cn_err err = cn_tcp_call_exchange_headers(tcp, job, 1u << peer, 1u << peer);
 
     if (err)
         return err;
-    cn_call_begin(tcp, job);
-    stream = cn_call_stream(tcp, job, peer);
+    cn_tcp_call_begin(tcp, job);
+    stream = cn_tcp_call_stream(tcp, job, peer);
     cn_flow_add(sends ? &stream->out : &stream->in, call->data, call->count, CN_ARRIVAL_COPY);
-    return cn_call_finish(tcp);
+    return cn_tcp_call_finish(tcp);
 }
 
 static cn_err run_barrier(struct cn_tcp *tcp, const struct cn_tcp_job *job)
 {
-    return cn_call_exchange_headers(tcp, job, cn_call_others(job), cn_call_others(job));
+    return cn_tcp_call_exchange_headers(tcp, job, cn_tcp_call_others(job), cn_tcp_call_others(job));
 }
 
 // The place of a rank in a set, or the set's size.
@@ -218,7 +218,7 @@ static cn_err run_call(struct cn_tcp *tcp, const struct cn_collective_call *call
         return err;
     if (set->size == 1 || (!call->count && call->kind != CN_COLLECTIVE_BARRIER))
         return CN_OK;
-    cn_call_describe(&job);
+    cn_tcp_call_describe(&job);
     switch (call->kind) {
     case CN_COLLECTIVE_ALL_REDUCE:
         return run_all_reduce(tcp, &job);
@@ -276,7 +276,7 @@ static cn_err tcp_check(struct cn_collective *collective)
         return CN_OK;
     for (uint32_t r = 0; r < tcp->view.size; r++)
         if (fds[r].revents & (POLLRDHUP | POLLERR | POLLHUP))
-            return cn_call_fail(tcp, tcp->view.ranks[r], CN_EPEER);
+            return cn_tcp_call_fail(tcp, tcp->view.ranks[r], CN_EPEER);
     return CN_OK;
 }
 

@@ -14,7 +14,7 @@ static cn_err reserve_halves(struct cn_tcp *tcp, size_t count)
         return CN_OK;
     halves = realloc(tcp->halves, count * sizeof(*halves));
     if (!halves)
-        return cn_call_fail(tcp, UINT32_MAX, CN_ENOMEM);
+        return cn_tcp_call_fail(tcp, UINT32_MAX, CN_ENOMEM);
     tcp->halves = halves;
     tcp->half_count = count;
     return CN_OK;
@@ -27,9 +27,10 @@ static void take_turns(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     uint32_t size = job->set->size;
 
     for (uint32_t k = 2; k < size; k++) {
-        struct cn_stream *stream = cn_call_stream(tcp, job, cn_call_place_after(job, k));
+        struct cn_stream *stream = cn_tcp_call_stream(tcp, job, cn_tcp_call_place_after(job, k));
 
-        stream->after = &cn_call_stream(tcp, job, cn_call_place_after(job, size - k + 1))->in;
+        stream->after =
+            &cn_tcp_call_stream(tcp, job, cn_tcp_call_place_after(job, size - k + 1))->in;
         stream->credit = AHEAD / size;
     }
 }
@@ -42,14 +43,14 @@ static void swap_halves(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint16
     size_t own_first, count = job->call->count;
     size_t own = cn_reduce_share(count, job->set->size, job->place, &own_first);
 
-    cn_call_begin(tcp, job);
+    cn_tcp_call_begin(tcp, job);
     for (uint32_t p = 0, k = 0; p < job->set->size; p++) {
         size_t first, share = cn_reduce_share(count, job->set->size, p, &first);
         struct cn_stream *stream;
 
         if (p == job->place)
             continue;
-        stream = cn_call_stream(tcp, job, p);
+        stream = cn_tcp_call_stream(tcp, job, p);
         if (parts) {
             cn_flow_add(&stream->out, sums + first, 2 * share, CN_ARRIVAL_COPY);
             cn_flow_add(&stream->in, parts + k++ * own, 2 * own, CN_ARRIVAL_COPY);
@@ -70,14 +71,15 @@ cn_err cn_narrow_run(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     cn_err err = reserve_halves(tcp, job->call->count + (size - 1) * own);
 
     if (!err)
-        err = cn_call_exchange_headers(tcp, job, cn_call_others(job), cn_call_others(job));
+        err = cn_tcp_call_exchange_headers(tcp, job, cn_tcp_call_others(job),
+                                           cn_tcp_call_others(job));
     if (err)
         return err;
     sums = tcp->halves;
     parts = sums + job->call->count;
     cn_reduce_narrow(sums, data, job->call->count);
     swap_halves(tcp, job, sums, parts);
-    err = cn_call_finish(tcp);
+    err = cn_tcp_call_finish(tcp);
     if (err)
         return err;
     for (uint32_t k = 0; k + 1 < size; k++)
@@ -88,7 +90,7 @@ cn_err cn_narrow_run(struct cn_tcp *tcp, const struct cn_tcp_job *job)
         return CN_OK;
     }
     swap_halves(tcp, job, sums, NULL);
-    err = cn_call_finish(tcp);
+    err = cn_tcp_call_finish(tcp);
     if (!err)
         cn_reduce_widen(data, sums, job->call->count);
     return err;

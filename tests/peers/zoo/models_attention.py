@@ -34,7 +34,8 @@ class Contracted(nn.Module):
 
         self.into, self.q, self.k = weight(7, width), weight(heads, width, part), weight(heads, width, part)
         self.v, self.mix, self.out = weight(width, heads, part), weight(heads, part, part), weight(heads, part, width)
-        self.down, self.up, self.pairs = weight(width, 2), weight(2, width), weight(number, width, width)
+        self.down, self.up = weight(width, 2), weight(2, width)
+        self.pairs, self.gated = weight(number, width, width), weight(number, width, width)
 
     def forward(self, x):
         x = torch.einsum("...c,cd->...d", x, self.into)
@@ -47,7 +48,7 @@ class Contracted(nn.Module):
         x = x + torch.einsum("btc,cd->btd", x, torch.einsum("ck,kd->cd", self.down, self.up))
         first, last = x[:, 0], torch.einsum("btc->bc", x)
         gate = torch.einsum("bi,bj->bij", first, last).tanh()
-        return torch.einsum("bi,oij,bj->bo", first, self.pairs, last) + torch.einsum("bij,oij->bo", gate, self.pairs)
+        return torch.einsum("bi,oij,bj->bo", first, self.pairs, last) + torch.einsum("bij,oij->bo", gate, self.gated)
 
 
 FAMILIES = {"einsum": Family(Contracted, images(6, 7), classes(5), rate=0.01)}

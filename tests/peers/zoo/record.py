@@ -18,10 +18,12 @@ import sys
 import tempfile
 import warnings
 
-import numpy
-import onnx
-import torch
-from torch.onnx import TrainingMode
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else threads on a loaded machine hardly get on
+
+import numpy  # noqa: E402
+import onnx  # noqa: E402
+import torch  # noqa: E402
+from torch.onnx import TrainingMode  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))

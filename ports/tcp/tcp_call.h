@@ -1,4 +1,4 @@
-// call.h - a call of the collective while it runs: who takes part, what they say first, and the
+// tcp_call.h - a call of the collective while it runs: who takes part, what they say first, and the
 // streams between them. The parts of the port share it; collective_tcp.c opens and closes it.
 #pragma once
 
@@ -51,29 +51,30 @@ struct cn_tcp_job {
 };
 
 // Ends the collective. Closing all pairs is how the other members learn of it. Returns err.
-cn_err cn_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err);
+cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err);
 
 // The place so many behind this board's; places wrap around.
-uint32_t cn_call_place_after(const struct cn_tcp_job *job, uint32_t steps);
+uint32_t cn_tcp_call_place_after(const struct cn_tcp_job *job, uint32_t steps);
 
 // The places of all other members of a set, as bits.
-uint32_t cn_call_others(const struct cn_tcp_job *job);
+uint32_t cn_tcp_call_others(const struct cn_tcp_job *job);
 
 // Says in the job, for the log, what it is doing.
-void cn_call_describe(struct cn_tcp_job *job);
+void cn_tcp_call_describe(struct cn_tcp_job *job);
 
 // Starts an exchange without streams; the stream to the member at a place of the set.
-void cn_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job);
-struct cn_stream *cn_call_stream(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t place);
+void cn_tcp_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job);
+struct cn_stream *cn_tcp_call_stream(struct cn_tcp *tcp, const struct cn_tcp_job *job,
+                                     uint32_t place);
 
 // Adds our header to what goes to the places in sends (bits), and theirs to what comes from those
 // in receives: calls that differ end there, before a byte of data has changed.
-void cn_call_add_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
-                         uint32_t sends);
+void cn_tcp_call_add_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
+                             uint32_t sends);
 
 // Runs the exchange; an error ends the collective.
-cn_err cn_call_finish(struct cn_tcp *tcp);
+cn_err cn_tcp_call_finish(struct cn_tcp *tcp);
 
 // An exchange of headers only.
-cn_err cn_call_exchange_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
-                                uint32_t sends);
+cn_err cn_tcp_call_exchange_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job,
+                                    uint32_t receives, uint32_t sends);

@@ -1,4 +1,4 @@
-#include "ports/tcp/call.h"
+#include "ports/tcp/tcp_call.h"
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
@@ -8,7 +8,7 @@ static uint32_t member_of(const struct cn_tcp *tcp, uint32_t rank)
     return tcp->view.ranks[rank];
 }
 
-cn_err cn_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
+cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
 {
     tcp->dead = true;
     tcp->lost = lost;
@@ -16,17 +16,17 @@ cn_err cn_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
     return err;
 }
 
-uint32_t cn_call_others(const struct cn_tcp_job *job)
+uint32_t cn_tcp_call_others(const struct cn_tcp_job *job)
 {
     return ~(1u << job->place);
 }
 
-uint32_t cn_call_place_after(const struct cn_tcp_job *job, uint32_t steps)
+uint32_t cn_tcp_call_place_after(const struct cn_tcp_job *job, uint32_t steps)
 {
     return (job->place + steps) % job->set->size;
 }
 
-void cn_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job)
+void cn_tcp_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job)
 {
     struct cn_exchange *exchange = &tcp->exchange;
 
@@ -43,7 +43,8 @@ void cn_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     exchange->expected = tcp->ours;
 }
 
-struct cn_stream *cn_call_stream(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t place)
+struct cn_stream *cn_tcp_call_stream(struct cn_tcp *tcp, const struct cn_tcp_job *job,
+                                     uint32_t place)
 {
     uint32_t rank = job->set->ranks[place % job->set->size];
 
@@ -66,7 +67,7 @@ static void write_header(const struct cn_tcp_job *job, uint8_t header[CN_CALL_HE
     cn_put_u32(header + 20, call->fingerprint);
 }
 
-void cn_call_describe(struct cn_tcp_job *job)
+void cn_tcp_call_describe(struct cn_tcp_job *job)
 {
     uint8_t header[CN_CALL_HEADER_SIZE];
 
@@ -84,35 +85,35 @@ static void tell_difference(const struct cn_tcp *tcp, uint32_t member)
            tcp->pairs.members[member].name, other, tcp->pairs.members[tcp->pairs.self].name, mine);
 }
 
-cn_err cn_call_finish(struct cn_tcp *tcp)
+cn_err cn_tcp_call_finish(struct cn_tcp *tcp)
 {
     cn_err err = cn_exchange_run(&tcp->exchange);
 
     if (err == CN_ECONFLICT)
         tell_difference(tcp, tcp->exchange.lost);
-    return err ? cn_call_fail(tcp, tcp->exchange.lost, err) : CN_OK;
+    return err ? cn_tcp_call_fail(tcp, tcp->exchange.lost, err) : CN_OK;
 }
 
-void cn_call_add_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
-                         uint32_t sends)
+void cn_tcp_call_add_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
+                             uint32_t sends)
 {
     write_header(job, tcp->ours);
     for (uint32_t p = 0; p < job->set->size; p++) {
         uint8_t *theirs = tcp->theirs[member_of(tcp, job->set->ranks[p])];
 
         if (sends >> p & 1)
-            cn_flow_add(&cn_call_stream(tcp, job, p)->out, tcp->ours, CN_CALL_HEADER_SIZE,
+            cn_flow_add(&cn_tcp_call_stream(tcp, job, p)->out, tcp->ours, CN_CALL_HEADER_SIZE,
                         CN_ARRIVAL_COPY);
         if (receives >> p & 1)
-            cn_flow_add(&cn_call_stream(tcp, job, p)->in, theirs, CN_CALL_HEADER_SIZE,
+            cn_flow_add(&cn_tcp_call_stream(tcp, job, p)->in, theirs, CN_CALL_HEADER_SIZE,
                         CN_ARRIVAL_MATCH);
     }
 }
 
-cn_err cn_call_exchange_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
-                                uint32_t sends)
+cn_err cn_tcp_call_exchange_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job,
+                                    uint32_t receives, uint32_t sends)
 {
-    cn_call_begin(tcp, job);
-    cn_call_add_headers(tcp, job, receives, sends);
-    return cn_call_finish(tcp);
+    cn_tcp_call_begin(tcp, job);
+    cn_tcp_call_add_headers(tcp, job, receives, sends);
+    return cn_tcp_call_finish(tcp);
 }
