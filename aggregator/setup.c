@@ -111,8 +111,9 @@ int cn_setup_open_model(struct cn_setup *setup)
     uint8_t job[CN_DIGEST_SIZE];
     cn_diag_init(&diag);
     setup->has_model = true;
-    if (cn_model_file_init(&setup->model, setup->settings->model, &diag) != CN_OK) {
-        cn_command_print_diag(&diag);
+    cn_err err = cn_model_file_init(&setup->model, setup->settings->model, &diag);
+    if (err) {
+        cn_command_print_about(setup->settings->model, err, &diag);
         return CN_EXIT_FAILED;
     }
     if (cn_layers_set(&setup->model.layout, &setup->settings->job, &diag) != CN_OK) {
@@ -120,7 +121,7 @@ int cn_setup_open_model(struct cn_setup *setup)
         return CN_EXIT_FAILED;
     }
     digest_job(&setup->settings->job, job);
-    cn_err err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
+    err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
     if (err == CN_ECONFLICT)
         fprintf(stderr,
                 "%s belongs to a run with another model or other job values; restore them, or give"

@@ -29,6 +29,14 @@ cairn_import(deps::coap ${CAIRN_DEPS}/lib/libcoap-3.a INCLUDE ${CAIRN_DEPS}/incl
 cairn_import(deps::tinycbor ${CAIRN_DEPS}/lib/libtinycbor.a INCLUDE ${CAIRN_DEPS}/include)
 cairn_import(deps::cjson ${CAIRN_DEPS}/lib/libcjson.a INCLUDE ${CAIRN_DEPS}/include LIBS m)
 
+# That of Debian's libopenblas-pthread-dev: the one without threads may not be called by several at a time.
+option(CAIRN_OPENBLAS "Take the CPU port's products of matrices from the distribution's OpenBLAS" OFF)
+if(CAIRN_OPENBLAS)
+    find_library(openblas_archive libopenblas.a PATH_SUFFIXES openblas-pthread REQUIRED)
+    find_path(openblas_include cblas.h PATH_SUFFIXES openblas-pthread REQUIRED)
+    cairn_import(deps::openblas ${openblas_archive} INCLUDE ${openblas_include} LIBS Threads::Threads m)
+endif()
+
 find_library(yaml_archive libyaml.a REQUIRED)
 find_library(sqlite_archive libsqlite3.a REQUIRED)
 find_library(zlib_archive libz.a REQUIRED)

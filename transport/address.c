@@ -60,6 +60,27 @@ cn_err cn_address_resolve(const char *text, struct cn_address *address)
     return find(text, AI_ADDRCONFIG, address);
 }
 
+cn_err cn_address_print(const struct cn_address *address, const char *text, char *printed,
+                        size_t size)
+{
+    static const char mapped[] = "::ffff:"; // RFC 4291, 2.5.5.2
+    const char *port = strrchr(text, ':');
+    char host[NI_MAXHOST];
+    const char *shown = host;
+    bool brackets;
+
+    if (!port || getnameinfo((const struct sockaddr *)&address->storage, address->size, host,
+                             sizeof(host), NULL, 0, NI_NUMERICHOST))
+        return CN_EINVAL;
+    if (strncmp(host, mapped, strlen(mapped)) == 0 && strchr(host, '.'))
+        shown += strlen(mapped);
+    brackets = strchr(shown, ':') != NULL;
+    return snprintf(printed, size, "%s%s%s%s", brackets ? "[" : "", shown, brackets ? "]" : "",
+                    port) < (int)size
+               ? CN_OK
+               : CN_EINVAL;
+}
+
 struct cn_lookup {
     char text[TEXT_SIZE];
     struct cn_address address;

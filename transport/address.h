@@ -20,6 +20,12 @@ cn_err cn_address_parse(const char *text, struct cn_address *address);
 // As parse, but names are looked up at once: may block.
 cn_err cn_address_resolve(const char *text, struct cn_address *address);
 
+// The host of an address with the port of text: "10.0.0.7:5701", "[fe80::7%3]:5701". An IPv4
+// address that arrived at an IPv6 socket is printed as what it is. CN_EINVAL when it does not fit,
+// or text has no port.
+cn_err cn_address_print(const struct cn_address *address, const char *text, char *printed,
+                        size_t size);
+
 struct cn_lookup;
 
 // Starts looking up text.

@@ -16,6 +16,7 @@
 #include "transport/measure.h"
 #include "transport/path_mtu.h"
 #include "transport/registrar.h"
+#include "transport/registration_file.h"
 #include "transport/round_watch.h"
 #include "transport/upload.h"
 
@@ -444,7 +445,7 @@ static void close_link(struct cn_link *base)
         close(link->timer);
     if (link->epoll >= 0)
         close(link->epoll);
-    cn_crypto_wipe(link->registrar.manifest.pair_keys, sizeof(link->registrar.manifest.pair_keys));
+    cn_crypto_wipe(&link->registrar, sizeof(link->registrar)); // it has the keys of the pairs
     free(link);
 }
 
@@ -459,6 +460,16 @@ static cn_err open_descriptors(struct link *link)
         epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->exchange->descriptor, &event))
         return CN_EIO;
     return CN_OK;
+}
+
+static cn_err keep_registration(struct link *link, const struct cn_link_config *config)
+{
+    uint8_t origin[CN_DIGEST_SIZE];
+    cn_err err = config->store ? cn_registration_origin(config, origin) : CN_OK;
+
+    if (!err && config->store)
+        cn_registrar_keep(&link->registrar, config->store, origin, cn_platform_now_us());
+    return err;
 }
 
 static void init(struct link *link, const struct cn_link_config *config)
@@ -497,6 +508,11 @@ cn_err cn_board_link_open_over(struct cn_exchange *exchange, const struct cn_lin
         return err;
     }
     init(opened, config);
+    err = keep_registration(opened, config);
+    if (err) {
+        close_link(&opened->base);
+        return err;
+    }
     *link = &opened->base;
     return CN_OK;
 }

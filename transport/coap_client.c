@@ -320,8 +320,8 @@ static uint64_t step(struct cn_exchange *exchange)
 {
     struct client *client = (struct client *)exchange;
 
-    coap_io_process(client->coap, COAP_IO_NO_WAIT);
-    cn_coap_drain(client->coap);
+    if (cn_coap_process(client->coap, client->addresses[client->address], 0))
+        cn_log(CN_LOG_DEBUG, "link", "libcoap cannot wait for its sockets");
     switch (client->phase) {
     case WAITING:
         if (cn_platform_now_us() >= client->due_us)
@@ -387,11 +387,13 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
         return CN_ERANGE;
     }
     size = cn_coap_message_size(pdu);
+    // What was not sent is not answered either: a socket bound to an address that this machine no
+    // longer has never sends again.
+    if (!request->silent && !request->probe && !client->asked_us)
+        client->asked_us = cn_platform_now_us();
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
         return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
     client->base.stats.bytes_up += size;
-    if (!request->silent && !request->probe && !client->asked_us)
-        client->asked_us = cn_platform_now_us();
     return CN_OK;
 }
 

@@ -24,9 +24,11 @@ void cn_coap_start(void);
 void cn_coap_allow_files(uint32_t sessions);
 
 void cn_coap_address(const struct cn_address *from, coap_address_t *to);
+void cn_coap_address_back(const coap_address_t *from, struct cn_address *to);
 
-// Handles the datagrams that are there, one after another, but no more than a burst.
-void cn_coap_drain(coap_context_t *coap);
+// Waits up to timeout_ms, then does what is due and handles the datagrams that are there, but no
+// more than a burst. where is the address that lines of the log name.
+cn_err cn_coap_process(coap_context_t *coap, const char *where, uint32_t timeout_ms);
 
 // Bytes of the CoAP message: header, token, options, payload.
 size_t cn_coap_message_size(const coap_pdu_t *pdu);

@@ -22,6 +22,7 @@
 
 struct cn_coap_server {
     struct cn_coap_server_config config; // listen is not kept
+    char where[64];                      // the first address that it listens at, for the log
     coap_context_t *coap;
     struct cn_coap_sessions sessions;
     struct cn_coap_server_stats stats; // but for sessions
@@ -144,7 +145,8 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
     bool full;
     struct cn_coap_session *session = cn_coap_sessions_admit(&server->sessions, coap, &full);
-    struct cn_coap_request request = {.wants_reply = wants_reply(pdu)};
+    struct cn_address from;
+    struct cn_coap_request request = {.wants_reply = wants_reply(pdu), .from = &from};
     bool proven;
 
     (void)resource;
@@ -154,6 +156,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     if (!session)
         return; // the code stays 0.00 if it is not set: no answer
     proven = cn_coap_session_is_proven(session, pdu);
+    cn_coap_address_back(coap_session_get_addr_remote(coap), &from);
     handle(server, session, pdu, &request);
     if (server->reply.code == CN_COAP_SILENT)
         return;
@@ -291,6 +294,8 @@ cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
         return CN_ENOMEM;
     opened->config = *config;
     opened->config.listen = NULL;
+    snprintf(opened->where, sizeof(opened->where), "%s",
+             config->listen_count ? config->listen[0] : "");
     cn_coap_allow_files(config->sessions_max);
     err = set_up(opened, config);
     if (err) {
@@ -314,9 +319,8 @@ void cn_coap_server_close(struct cn_coap_server *server)
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
 {
     cn_coap_sessions_tidy(&server->sessions);
-    if (coap_io_process(server->coap, timeout_ms ? timeout_ms : COAP_IO_NO_WAIT) < 0)
+    if (cn_coap_process(server->coap, server->where, timeout_ms))
         return CN_EIO;
-    cn_coap_drain(server->coap);
     cn_coap_sessions_tidy(&server->sessions);
     return CN_OK;
 }

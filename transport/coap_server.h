@@ -50,6 +50,8 @@ enum cn_coap_code {                   // class * 32 + detail
     CN_COAP_UNAVAILABLE = 163,        // 5.03
 };
 
+struct cn_address;
+
 struct cn_coap_request {
     enum cn_coap_method method;
     const char *board;   // authenticated PSK identity of the session
@@ -59,7 +61,8 @@ struct cn_coap_request {
     // The sender asked for no answer on success (No-Response 2, RFC 7967): one may be filled in and
     // is not sent then, or the handler saves the work with CN_COAP_SILENT. Errors are always sent.
     bool wants_reply;
-    size_t reply_max; // bytes of a body that the answer may have
+    size_t reply_max;              // bytes of a body that the answer may have
+    const struct cn_address *from; // where it came from; NULL without a network
 };
 
 struct cn_coap_reply {

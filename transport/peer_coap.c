@@ -10,14 +10,17 @@
 #include "runtime/base/log.h"
 #include "runtime/group/membership_wire.h"
 #include "runtime/port/platform.h"
+#include "transport/address.h"
 #include "transport/coap_client.h"
 #include "transport/coap_server.h"
 
 #define HANDSHAKE_MS 2000
 #define SILENCE_MS 1000 // of a member that was asked: it may have a new process, connect anew
 #define RETRY_MAX_MS 1000
-#define REOPEN_MS 500 // between two attempts that a sign of a member sets off
-#define INBOX 64      // messages; the oldest is dropped
+#define REOPEN_MS 500   // between two attempts that a sign of a member sets off
+#define TELL_MS 1000    // between two times that the others are told where a member is
+#define INBOX 64        // messages; the oldest is dropped
+#define HINT_PATH "at/" // and the name of a member
 #define KEY_LABEL "cairn/1 pair dtls"
 
 struct message {
@@ -30,7 +33,11 @@ struct peer {
     struct cn_exchange *exchange; // NULL for this board and for members without a key
     uint8_t key[CN_KEY_SIZE];
     uint64_t opened_ms;
-    bool told; // that it refuses this board
+    bool told;                     // that it refuses this board
+    char address[CN_ADDRESS_SIZE]; // of the attempt or session
+    char at[CN_ADDRESS_SIZE];      // where it answered last; "" when it never did
+    char other[CN_ADDRESS_SIZE];   // where it was heard, if not at its address in the list; else ""
+    bool hinted;                   // of the other one, by another member: to be tried
 };
 
 struct peer_link {
@@ -40,6 +47,7 @@ struct peer_link {
     int epoll_fd;
     struct cn_coap_server *server;
     uint64_t tag;
+    uint64_t told_ms; // where members are
     struct peer peers[CN_GROUP_MAX];
     struct message inbox[INBOX];
     uint32_t inbox_begin, inbox_count;
@@ -92,10 +100,19 @@ static bool take_reply(void *context, const struct cn_exchange_reply *reply)
     return true;
 }
 
+// Where it was heard last and its address in the list, in turn.
+static const char *next_address(const struct peer_link *link, uint32_t index)
+{
+    const struct peer *peer = &link->peers[index];
+    const char *listed = link->members[index].address;
+
+    return peer->other[0] && strcmp(peer->address, listed) == 0 ? peer->other : listed;
+}
+
 static cn_err connect_to(struct peer_link *link, uint32_t index)
 {
     struct peer *peer = &link->peers[index];
-    const char *address = link->members[index].address;
+    const char *address = peer->address;
     struct cn_coap_client_config config = {
         .board = link->members[link->self].name,
         .addresses = &address,
@@ -111,6 +128,7 @@ static cn_err connect_to(struct peer_link *link, uint32_t index)
         peer->exchange->ops->close(peer->exchange);
     peer->exchange = NULL;
     peer->opened_ms = cn_platform_now_ms();
+    snprintf(peer->address, sizeof(peer->address), "%s", next_address(link, index));
     memcpy(config.key, peer->key, CN_KEY_SIZE);
     err = cn_coap_client_open(&config, &peer->exchange);
     cn_crypto_wipe(config.key, sizeof(config.key));
@@ -119,6 +137,34 @@ static cn_err connect_to(struct peer_link *link, uint32_t index)
     peer->exchange->sink = take_reply;
     peer->exchange->context = (void *)&link->members[index];
     return watch(link, peer->exchange->descriptor);
+}
+
+static bool is_up(const struct peer *peer)
+{
+    return peer->exchange && peer->exchange->state == CN_EXCHANGE_UP;
+}
+
+static bool has_moved(const struct peer_link *link, uint32_t index)
+{
+    const char *at = link->peers[index].at;
+
+    return at[0] && strcmp(at, link->members[index].address) != 0;
+}
+
+static void note_place(struct peer_link *link, uint32_t index)
+{
+    struct peer *peer = &link->peers[index];
+    const struct cn_member *member = &link->members[index];
+    bool moved = has_moved(link, index);
+
+    if (!is_up(peer) || strcmp(peer->at, peer->address) == 0)
+        return;
+    memcpy(peer->at, peer->address, sizeof(peer->at));
+    if (has_moved(link, index))
+        cn_log(CN_LOG_INFO, "peer", "%s answers at %s; group.members says %s", member->name,
+               peer->at, member->address);
+    else if (moved)
+        cn_log(CN_LOG_INFO, "peer", "%s answers at %s again", member->name, peer->at);
 }
 
 static void tell_refusal(struct peer_link *link, uint32_t index)
@@ -138,7 +184,7 @@ static void hurry(struct peer_link *link, uint32_t index)
 {
     struct peer *peer = &link->peers[index];
 
-    if (peer->exchange && peer->exchange->state == CN_EXCHANGE_UP)
+    if (is_up(peer))
         return;
     if (cn_platform_now_ms() - peer->opened_ms < REOPEN_MS)
         return;
@@ -160,6 +206,46 @@ static void put_message(struct peer_link *link, uint32_t member, const uint8_t *
     memcpy(message->bytes, bytes, size);
 }
 
+// A member that is not reached, and was heard at some address.
+static void note_address(struct peer_link *link, uint32_t index, const char *address)
+{
+    struct peer *peer = &link->peers[index];
+    const char *listed = link->members[index].address;
+
+    if (is_up(peer) || !peer->exchange)
+        return;
+    snprintf(peer->other, sizeof(peer->other), "%s", strcmp(address, listed) == 0 ? "" : address);
+}
+
+static void note_sender(struct peer_link *link, uint32_t index, const struct cn_address *from)
+{
+    char address[CN_ADDRESS_SIZE];
+
+    if (from && !cn_address_print(from, link->members[index].address, address, sizeof(address)))
+        note_address(link, index, address);
+}
+
+// Another member says where one is. If it is not, no handshake comes about there.
+static void take_hint(struct peer_link *link, const struct cn_coap_request *request,
+                      struct cn_coap_reply *reply)
+{
+    uint32_t member = find_member(link, request->path + strlen(HINT_PATH));
+    struct cn_address parsed;
+    char address[CN_ADDRESS_SIZE];
+
+    if (member < link->count && request->size < sizeof(address)) {
+        memcpy(address, request->body, request->size);
+        address[request->size] = '\0';
+        if (strlen(address) == request->size && !cn_address_parse(address, &parsed)) {
+            note_address(link, member, address);
+            link->peers[member].hinted = true;
+            reply->code = CN_COAP_CHANGED;
+            return;
+        }
+    }
+    cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "not a member and its address");
+}
+
 static void handle(void *context, const struct cn_coap_request *request,
                    struct cn_coap_reply *reply)
 {
@@ -171,10 +257,15 @@ static void handle(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_FORBIDDEN, "not a member");
         return;
     }
+    if (strncmp(request->path, HINT_PATH, strlen(HINT_PATH)) == 0) {
+        take_hint(link, request, reply);
+        return;
+    }
     if (request->size > CN_PEER_MESSAGE_MAX || !name || strcmp(request->path, name) != 0) {
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "not a message of that name");
         return;
     }
+    note_sender(link, member, request->from);
     put_message(link, member, request->body, request->size);
     reply->code = CN_COAP_CHANGED;
 }
@@ -190,6 +281,41 @@ static cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE
     return CN_OK;
 }
 
+static void send_hint(struct peer_link *link, uint32_t to, uint32_t member)
+{
+    const char *address = link->peers[member].at;
+    char path[sizeof("g/" HINT_PATH) + CN_NAME_SIZE];
+    const struct cn_exchange_request request = {
+        .method = CN_COAP_POST,
+        .path = path,
+        .body = (const uint8_t *)address,
+        .size = strlen(address),
+        .tag = ++link->tag,
+    };
+    cn_err err;
+
+    snprintf(path, sizeof(path), "g/" HINT_PATH "%s", link->members[member].name);
+    err = link->peers[to].exchange->ops->send(link->peers[to].exchange, &request);
+    if (err && err != CN_EAGAIN)
+        cn_log(CN_LOG_DEBUG, "peer", "%s is not told where %s is: %s", link->members[to].name,
+               link->members[member].name, cn_err_text(err));
+}
+
+// Two members that have both moved find each other by what a third one knows. Repeated: a message
+// may be lost.
+static void tell_moved(struct peer_link *link)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+
+    if (now_ms - link->told_ms < TELL_MS)
+        return;
+    link->told_ms = now_ms;
+    for (uint32_t member = 0; member < link->count; member++)
+        for (uint32_t to = 0; has_moved(link, member) && to < link->count; to++)
+            if (to != member && is_up(&link->peers[member]) && is_up(&link->peers[to]))
+                send_hint(link, to, member);
+}
+
 static void step_all(struct peer_link *link)
 {
     if (cn_coap_server_step(link->server, 0))
@@ -198,8 +324,13 @@ static void step_all(struct peer_link *link)
         if (!link->peers[i].exchange)
             continue;
         link->peers[i].exchange->ops->step(link->peers[i].exchange);
+        note_place(link, i);
         tell_refusal(link, i);
+        if (link->peers[i].hinted)
+            hurry(link, i);
+        link->peers[i].hinted = false;
     }
+    tell_moved(link);
 }
 
 static cn_err link_poll(struct cn_peer_link *base, uint32_t *member,
@@ -268,11 +399,19 @@ static void link_close(struct cn_peer_link *base)
     free(link);
 }
 
+static const char *link_address(const struct cn_peer_link *base, uint32_t member)
+{
+    const struct peer_link *link = (const struct peer_link *)base;
+
+    return has_moved(link, member) ? link->peers[member].at : link->members[member].address;
+}
+
 static const struct cn_peer_link_ops link_ops = {
     .close = link_close,
     .descriptor = link_descriptor,
     .send = link_send,
     .poll = link_poll,
+    .address = link_address,
 };
 
 static cn_err listen_at(struct peer_link *link, const char *address)

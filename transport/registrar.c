@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "transport/registration_file.h"
 
 #define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
 #define MISFIT_MAX_MS 600000
+#define RECALL_US 1000000 // a gateway that is there answers within some round trips
 
 void cn_registrar_init(struct cn_registrar *registrar, const char *board,
                        struct cn_link_events *events, struct cn_exchange *exchange,
@@ -19,6 +21,14 @@ void cn_registrar_init(struct cn_registrar *registrar, const char *board,
     };
     cn_call_init(&registrar->asking, exchange, rtt, kind, seed);
     cn_call_init(&registrar->keying, exchange, rtt, kind + 1, seed);
+}
+
+void cn_registrar_keep(struct cn_registrar *registrar, struct cn_store *store,
+                       const uint8_t origin[CN_DIGEST_SIZE], uint64_t now_us)
+{
+    registrar->store = store;
+    memcpy(registrar->origin, origin, CN_DIGEST_SIZE);
+    registrar->recall_us = now_us + RECALL_US;
 }
 
 void cn_registrar_start(struct cn_registrar *registrar)
@@ -54,12 +64,73 @@ void cn_registrar_reconnected(struct cn_registrar *registrar)
     cn_call_hurry(&registrar->keying);
 }
 
+// What was kept, until the aggregator answers.
+static void recall(struct cn_registrar *registrar)
+{
+    uint8_t owner[CN_DIGEST_SIZE];
+    struct cn_link_event *event;
+    cn_err err;
+
+    registrar->recall_us = 0;
+    cn_registration_owner(registrar->origin, &registrar->facts, owner);
+    err = cn_registration_load(registrar->store, owner, registrar->facts.member_count,
+                               &registrar->kept);
+    if (err && err != CN_ENOTFOUND)
+        cn_log(CN_LOG_WARN, "link", "the stored registration is not used: %s",
+               err == CN_ESTALE ? "key, aggregator or members are others now" : cn_err_text(err));
+    if (err)
+        return;
+    if (!registrar->reply.chunk_size)
+        registrar->reply = registrar->kept;
+    event = cn_link_events_push(registrar->events, CN_LINK_REGISTERED);
+    event->manifest = &registrar->kept.manifest;
+    event->remembered = true;
+}
+
+static void step_recall(struct cn_registrar *registrar, uint64_t now_us, uint64_t *wake_us)
+{
+    if (!registrar->recall_us || !registrar->enlisted)
+        return;
+    if (now_us >= registrar->recall_us)
+        recall(registrar);
+    else if (registrar->recall_us < *wake_us)
+        *wake_us = registrar->recall_us;
+}
+
 void cn_registrar_step(struct cn_registrar *registrar, uint64_t now_us, uint64_t *wake_us)
 {
     if (registrar->due)
         cn_registrar_start(registrar);
     cn_call_step(&registrar->asking, now_us, wake_us);
     cn_call_step(&registrar->keying, now_us, wake_us);
+    step_recall(registrar, now_us, wake_us);
+}
+
+static void keep(const struct cn_registrar *registrar)
+{
+    struct cn_register_reply reply = registrar->reply;
+    uint8_t owner[CN_DIGEST_SIZE];
+    cn_err err;
+
+    reply.manifest = registrar->manifest;
+    cn_registration_owner(registrar->origin, &registrar->facts, owner);
+    err = cn_registration_save(registrar->store, owner, &reply, registrar->facts.member_count);
+    if (err)
+        cn_log(
+            CN_LOG_WARN, "link",
+            "the registration is not stored, a start without the aggregator will wait for it: %s",
+            cn_err_text(err));
+}
+
+static void tell_registered(struct cn_registrar *registrar)
+{
+    struct cn_link_event *event = cn_link_events_push(registrar->events, CN_LINK_REGISTERED);
+
+    event->manifest = &registrar->manifest;
+    event->remembered = false;
+    registrar->recall_us = 0;
+    if (registrar->store)
+        keep(registrar);
 }
 
 // Asks for the keys one after another: a group has at most 16 members. True when there is none
@@ -72,7 +143,7 @@ static bool ask_key(struct cn_registrar *registrar)
            strcmp(registrar->facts.members[registrar->next_key], registrar->board) == 0)
         registrar->next_key++;
     if (registrar->next_key >= registrar->facts.member_count) {
-        cn_link_events_push(registrar->events, CN_LINK_REGISTERED)->manifest = &registrar->manifest;
+        tell_registered(registrar);
         return true;
     }
     snprintf(path, sizeof(path), "k/%s", registrar->facts.members[registrar->next_key]);

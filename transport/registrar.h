@@ -1,6 +1,8 @@
 // registrar.h - a board's registration: who it is, the manifest, the keys of its pairs.
 //
-// A refusal is told once and repeated slowly. Threading: none.
+// A refusal is told once and repeated slowly. With a store the answer is kept
+// (registration_file.h); where no other has come within a second of the first request, that of
+// before is told. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -19,12 +21,20 @@ struct cn_registrar {
     struct cn_register_reply reply; // chunk_size 0: never registered
     struct cn_manifest manifest;
     uint32_t next_key;
+    struct cn_store *store;         // borrowed; NULL: nothing is kept
+    uint8_t origin[CN_DIGEST_SIZE]; // cn_registration_origin
+    uint64_t recall_us;             // when to tell what is kept; 0: not, or not any more
+    struct cn_register_reply kept;
 };
 
 // kind: first byte of the tags, kind + 1 that of the requests for keys.
 void cn_registrar_init(struct cn_registrar *registrar, const char *board,
                        struct cn_link_events *events, struct cn_exchange *exchange,
                        struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
+
+// Keeps answers in store, and uses what is there.
+void cn_registrar_keep(struct cn_registrar *registrar, struct cn_store *store,
+                       const uint8_t origin[CN_DIGEST_SIZE], uint64_t now_us);
 
 // Asks, from the beginning.
 void cn_registrar_start(struct cn_registrar *registrar);

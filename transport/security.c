@@ -22,11 +22,15 @@ static cn_err read_line(const char *path, struct cn_diag *diag, char line[LINE_M
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0) {
-        cn_diag_add(diag, "%s: cannot be opened: %s", path, strerror(errno));
-        return errno == ENOENT ? CN_ENOTFOUND : CN_EIO;
+        cn_err err = errno == ENOENT ? CN_ENOTFOUND : CN_EIO;
+
+        cn_diag_add(diag, "%s: error: the board's key (aggregator.key) cannot be opened: %s", path,
+                    strerror(errno));
+        return err;
     }
     if (fstat(fd, &info) || !S_ISREG(info.st_mode) || (info.st_mode & (S_IRWXG | S_IRWXO))) {
-        cn_diag_add(diag, "%s: must be a file that only its owner can read (mode 0600)", path);
+        cn_diag_add(
+            diag, "%s: error: a key must be a file that only its owner can read (mode 0600)", path);
         close(fd);
         return CN_EAUTH;
     }
@@ -38,7 +42,7 @@ static cn_err read_line(const char *path, struct cn_diag *diag, char line[LINE_M
     close(fd);
     line[size] = 0;
     if (got < 0) {
-        cn_diag_add(diag, "%s: cannot be read: %s", path, strerror(errno));
+        cn_diag_add(diag, "%s: error: cannot be read: %s", path, strerror(errno));
         return CN_EIO;
     }
     return size && strlen(line) == size ? CN_OK : CN_EFORMAT;
@@ -78,7 +82,8 @@ cn_err cn_security_load_key(const char *path, struct cn_diag *diag, struct cn_bo
     if (err)
         cn_crypto_wipe(key, sizeof(*key));
     if (err == CN_EFORMAT)
-        cn_diag_add(diag, "%s: not a key file; wanted one line \"cairn-key-1 ID 64hex\"", path);
+        cn_diag_add(diag, "%s: error: not a key file; wanted one line \"cairn-key-1 ID 64hex\"",
+                    path);
     return err;
 }
 

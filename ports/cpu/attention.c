@@ -21,16 +21,6 @@ struct attention {
     float *gemm;
 };
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t most(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 // Lays out the workspace; returns its words. values and slopes are of the gradient only.
 static size_t lay_out(const struct cn_attention *op, bool gradient, float *workspace,
                       struct attention *a)

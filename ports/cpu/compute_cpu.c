@@ -125,12 +125,6 @@ static bool window_fits(const struct cn_window *w)
                                 limit / w->kernel[0] / w->kernel[1];
 }
 
-// PyTorch's exporter never writes the reset before the product.
-static bool recurrent_is_possible(const struct cn_call *call)
-{
-    return call->recurrent.kind != CN_RECURRENT_GRU || call->recurrent.reset_after;
-}
-
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                         size_t *workspace)
 {
@@ -142,9 +136,6 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
         return CN_OK;
     if (call->op >= CN_OP_CONV && call->op <= CN_OP_AVERAGE_POOL_GRAD &&
         call->op != CN_OP_BIAS_GRAD && !window_fits(&call->window))
-        return CN_ENOTSUP;
-    if ((call->op == CN_OP_RECURRENT || call->op == CN_OP_RECURRENT_GRAD) &&
-        !recurrent_is_possible(call))
         return CN_ENOTSUP;
     kernel = &cpu->kernels->ops[call->op];
     if (!kernel->run)

@@ -57,11 +57,6 @@ static void start(struct winograd *w, size_t samples)
     w->tiles = samples * w->down * w->across;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 // channels: whose tiles are kept at a time.
 static struct winograd winograd_of(const struct conv *conv, bool mirrored, size_t channels)
 {

@@ -100,47 +100,6 @@ static void store_tile(const struct cpu_product *product, const float *tile, flo
         }
 }
 
-// Bias and cut for a block that has its final sum and is still in the cache.
-static void finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,
-                   size_t cols)
-{
-    for (size_t i = row; i < row + rows; i++)
-        for (size_t j = col; j < col + cols; j++) {
-            float *to = product->c.data + i * product->c.row + j * product->c.col;
-            float value = *to;
-
-            if (product->bias)
-                value += product->bias_scale *
-                         product->bias[i * product->bias_row + j * product->bias_col];
-            *to = product->relu && value < 0 ? 0 : value;
-        }
-}
-
-// The same for contiguous columns.
-static void finish_rows(const struct cpu_product *product, size_t row, size_t col, size_t rows,
-                        size_t cols)
-{
-    for (size_t i = row; i < row + rows; i++) {
-        float *c = product->c.data + i * product->c.row + col;
-        const float scale = product->bias_scale;
-
-        if (product->bias && product->bias_col) {
-            const float *bias = product->bias + col;
-
-            for (size_t j = 0; j < cols; j++)
-                c[j] += scale * bias[j];
-        } else if (product->bias) {
-            float bias = scale * product->bias[i * product->bias_row];
-
-            for (size_t j = 0; j < cols; j++)
-                c[j] += bias;
-        }
-        if (product->relu)
-            for (size_t j = 0; j < cols; j++)
-                c[j] = c[j] < 0 ? 0 : c[j];
-    }
-}
-
 // A block of rows of a, times one stripe of b.
 struct block {
     size_t row, rows, inner;
@@ -179,12 +138,8 @@ static void multiply_stripe(const struct cpu_product *product, const struct bloc
             store_tile(product, aside, c, height, block->cols, block->add);
         packed += packed ? height * block->inner : 0;
     }
-    if (!block->last || (!product->bias && !product->relu))
-        return;
-    if (product->c.col == 1 && product->bias_col <= 1)
-        finish_rows(product, block->row, block->col, block->rows, block->cols);
-    else
-        finish(product, block->row, block->col, block->rows, block->cols);
+    if (block->last) // and still in the cache
+        cpu_gemm_finish(product, block->row, block->col, block->rows, block->cols);
 }
 
 // The columns [first, end) of a block of rows; stripe: room for one of b.
@@ -226,11 +181,6 @@ static void clear(const struct cpu_product *product)
     for (size_t i = 0; i < product->rows && !product->add; i++)
         for (size_t j = 0; j < product->cols; j++)
             product->c.data[i * product->c.row + j * product->c.col] = 0;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 // Room for a packed block of a.
@@ -283,8 +233,7 @@ void cpu_gemm(const struct cpu_product *given, float *workspace)
 
     if (!product.inner) {
         clear(&product);
-        if (product.bias || product.relu)
-            finish(&product, 0, 0, product.rows, product.cols);
+        cpu_gemm_finish(&product, 0, 0, product.rows, product.cols);
     }
     for (size_t k = 0; k < product.inner; k += BLOCK_INNER) {
         size_t inner = least(product.inner - k, BLOCK_INNER);

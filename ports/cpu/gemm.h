@@ -20,12 +20,17 @@ struct cpu_product {
 };
 
 #define cpu_gemm CPU_NAME(gemm)
+#define cpu_gemm_finish CPU_NAME(gemm_finish)
 #define cpu_gemm_workspace CPU_NAME(gemm_workspace)
 
 void cpu_gemm(const struct cpu_product *product, float *workspace);
 
 // Words; never less for a larger product.
 size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols);
+
+// Adds the bias to a block of c whose sums are final, and cuts it, where the product says so.
+void cpu_gemm_finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,
+                     size_t cols);
 
 static inline struct cpu_matrix cpu_matrix_of(const float *data, size_t row, size_t col)
 {

@@ -10,7 +10,9 @@ struct layer {
     const struct cpu_task *task;
     const struct cn_recurrent *op;
     size_t hidden, gates, width; // width: of all gates
-    size_t hidden_row, row;      // words of a row of hidden or of width, rounded up to whole tiles
+    size_t early;                // of the gates that see h(t - 1) itself: all, but for the next
+    bool late;                   // GRU's hidden gate sees r * h(t - 1)
+    size_t hidden_row, row;      // words of a row of hidden or of early, rounded up to whole tiles
 };
 
 static size_t gates_of(enum cn_recurrent_kind kind)
@@ -24,8 +26,10 @@ static struct layer layer_of(const struct cpu_task *task, const struct cn_recurr
         .task = task, .op = op, .hidden = op->hidden, .gates = gates_of(op->kind)};
 
     layer.width = layer.gates * op->hidden;
+    layer.late = op->kind == CN_RECURRENT_GRU && !op->reset_after;
+    layer.early = layer.late ? 2 * op->hidden : layer.width;
     layer.hidden_row = round_up(op->hidden, TILE_COLS);
-    layer.row = round_up(layer.width, TILE_COLS);
+    layer.row = round_up(layer.early, TILE_COLS);
     return layer;
 }
 
@@ -80,16 +84,14 @@ static void multiply(size_t samples, size_t inner, const float *a, size_t a_row,
     }
 }
 
-// The weight with rows and columns exchanged, so that a step's product reads rows.
-static void pack_weight(const struct layer *layer, float *packed)
+// count rows of the weight with rows and columns exchanged, so that a step's product reads rows.
+static void pack_weight(const struct layer *layer, const float *weight, size_t count, size_t row,
+                        float *packed)
 {
-    const float *weight = layer->task->in[1];
-
     for (size_t k = 0; k < layer->hidden; k++) {
-        for (size_t j = 0; j < layer->width; j++)
-            packed[k * layer->row + j] = weight[j * layer->hidden + k];
-        memset(packed + k * layer->row + layer->width, 0,
-               (layer->row - layer->width) * sizeof(*packed));
+        for (size_t j = 0; j < count; j++)
+            packed[k * row + j] = weight[j * layer->hidden + k];
+        memset(packed + k * row + count, 0, (row - count) * sizeof(*packed));
     }
 }
 
@@ -149,6 +151,41 @@ static void gru_step(const struct layer *layer, const float *x, const float *pro
     }
 }
 
+// Without reset_after, before the hidden gate's product: r h' is what that sees.
+static void gru_reset(const struct layer *layer, const float *x, const float *product,
+                      const float *before, float *saved)
+{
+    size_t h = layer->hidden;
+
+    for (size_t j = 0; j < h; j += VECTOR) {
+        vector z = curve_sigmoid(load(x + j) + load(product + j));
+        vector r = curve_sigmoid(load(x + h + j) + load(product + h + j));
+        vector past = before ? load(before + j) : none;
+
+        store(saved + j, z, h - j);
+        store(saved + h + j, r, h - j);
+        store(saved + 3 * h + j, r * past, h - j);
+    }
+}
+
+// And behind it: n = tanh(x + (r h') R); h = (1 - z) n + z h'.
+static void gru_late(const struct layer *layer, const float *x, const float *product,
+                     const float *before, float *saved, float *y)
+{
+    size_t h = layer->hidden;
+
+    for (size_t j = 0; j < h; j += VECTOR) {
+        vector z = load(saved + j);
+        vector n = curve_tanh(load(x + 2 * h + j) + load(product + j));
+
+        store(saved + 2 * h + j, n, h - j);
+        n = n - z * n;
+        if (before)
+            n += z * load(before + j);
+        store(y + j, n, h - j);
+    }
+}
+
 static void plain_step(const struct layer *layer, const float *x, const float *product,
                        float *saved, float *y)
 {
@@ -183,13 +220,33 @@ static void cell_forward(const struct layer *layer, size_t n, size_t t, const si
     case CN_RECURRENT_GRU:
         state =
             before ? task->out[0] + at_of(layer, n, *before, layer->hidden) : first_of(task, 3, n);
-        gru_step(layer, x, product, state, saved, y);
+        if (layer->late)
+            gru_reset(layer, x, product, state, saved);
+        else
+            gru_step(layer, x, product, state, saved, y);
         break;
     case CN_RECURRENT_TANH:
     case CN_RECURRENT_RELU:
         plain_step(layer, x, product, saved, y);
         break;
     }
+}
+
+// The hidden gate of all samples at step t, where it sees the state after reset.
+static void hidden_forward(const struct layer *layer, size_t t, const size_t *before,
+                           const float *packed, float *product)
+{
+    const struct cpu_task *task = layer->task;
+    size_t h = layer->hidden, saved_row = layer->width + h;
+    float *saved = task->out[1] + at_of(layer, 0, t, saved_row);
+
+    multiply(task->samples, h, saved + 3 * h, layer->op->steps * saved_row, packed,
+             layer->hidden_row, layer->hidden_row, product);
+    for (size_t n = 0; n < task->samples; n++)
+        gru_late(
+            layer, task->in[0] + at_of(layer, n, t, layer->width), product + n * layer->hidden_row,
+            before ? task->out[0] + at_of(layer, n, *before, h) : first_of(task, 3, n),
+            task->out[1] + at_of(layer, n, t, saved_row), task->out[0] + at_of(layer, n, t, h));
 }
 
 // The cell after step t, the last one.
@@ -207,11 +264,15 @@ static void put_last(const struct layer *layer, size_t t)
 void cpu_recurrent(const struct cpu_task *task)
 {
     struct layer layer = layer_of(task, &task->call->recurrent);
-    float *packed = task->workspace;
-    float *product = packed + layer.hidden * layer.row;
+    const float *weight = task->in[1];
+    float *packed = task->workspace, *late = packed + layer.hidden * layer.row;
+    float *product = late + (layer.late ? layer.hidden * layer.hidden_row : 0);
     size_t before = 0;
 
-    pack_weight(&layer, packed);
+    pack_weight(&layer, weight, layer.early, layer.row, packed);
+    if (layer.late)
+        pack_weight(&layer, weight + layer.early * layer.hidden, layer.hidden, layer.hidden_row,
+                    late);
     for (size_t i = 0; i < layer.op->steps; i++) {
         size_t t = step_of(layer.op, i);
 
@@ -225,6 +286,8 @@ void cpu_recurrent(const struct cpu_task *task)
             memset(product, 0, task->samples * layer.row * sizeof(*product));
         for (size_t n = 0; n < task->samples; n++)
             cell_forward(&layer, n, t, i ? &before : NULL, product + n * layer.row);
+        if (layer.late)
+            hidden_forward(&layer, t, i ? &before : NULL, late, product);
         before = t;
     }
     if (task->out[2])
@@ -235,7 +298,7 @@ size_t cpu_recurrent_workspace(const struct cn_call *call, size_t samples)
 {
     struct layer layer = layer_of(NULL, &call->recurrent);
 
-    return layer.hidden * layer.row + samples * layer.row;
+    return layer.hidden * (layer.row + (layer.late ? layer.hidden_row : 0)) + samples * layer.row;
 }
 
 static vector sigmoid_slope(vector y)
@@ -281,28 +344,65 @@ static void gru_back(const struct layer *layer, const float *saved, const float 
     store(carry + j, dh * z, h - j);
 }
 
+// The same without reset_after, up to the product with the hidden gate's weight.
+static void gru_late_back(const struct layer *layer, const float *saved, const float *before,
+                          vector dh, size_t j, float *carry, float *dgates)
+{
+    size_t h = layer->hidden;
+    vector z = load(saved + j), n = load(saved + 2 * h + j);
+    vector past = before ? load(before + j) : none;
+
+    store(dgates + j, dh * (past - n) * sigmoid_slope(z), h - j);
+    store(dgates + 2 * h + j, dh * (1 - z) * (1 - n * n), h - j);
+    store(carry + j, dh * z, h - j);
+}
+
+// And behind it: seen is the gradient of r h'.
+static void gru_reset_back(const struct layer *layer, const float *saved, const float *before,
+                           const float *seen, float *carry, float *dgates)
+{
+    size_t h = layer->hidden;
+
+    for (size_t j = 0; j < h; j += VECTOR) {
+        vector r = load(saved + h + j), d = load(seen + j);
+        vector past = before ? load(before + j) : none;
+
+        store(dgates + h + j, d * past * sigmoid_slope(r), h - j);
+        store(carry + j, load(carry + j) + d * r, h - j);
+    }
+}
+
 // What the backward pass carries from step to step, a row of hidden_row for each sample: dL/dh
-// through the product, and what the cell itself carries.
+// through the product, what the cell itself carries, and what reached GRU's state after reset.
 struct carried {
-    float *through, *carry;
+    float *through, *carry, *seen;
 };
+
+// The state before step t, of which before is the step before: h, for LSTM the cell.
+static const float *state_before(const struct layer *layer, size_t n, const size_t *before)
+{
+    const struct cpu_task *task = layer->task;
+    bool lstm = layer->op->kind == CN_RECURRENT_LSTM;
+
+    if (!before)
+        return first_of(task, lstm ? 6 : 5, n);
+    if (lstm)
+        return task->in[2] + at_of(layer, n, *before, layer->width + layer->hidden) + layer->width;
+    return task->in[1] + at_of(layer, n, *before, layer->hidden);
+}
 
 static void cell_back(const struct layer *layer, size_t n, size_t t, const size_t *before,
                       const struct carried *carried)
 {
     const struct cpu_task *task = layer->task;
     size_t saved_row = layer->width + layer->hidden, h = layer->hidden;
-    const float *dy = task->in[0] + at_of(layer, n, t, h), *y = task->in[1];
-    const float *saved = task->in[2] + at_of(layer, n, t, saved_row), *state;
+    const float *dy = task->in[0] + at_of(layer, n, t, h);
+    const float *saved = task->in[2] + at_of(layer, n, t, saved_row);
+    const float *state = state_before(layer, n, before);
     size_t gates = at_of(layer, n, t, layer->width);
     float *through = carried->through + n * layer->hidden_row;
     float *carry = carried->carry + n * layer->hidden_row;
 
-    if (layer->op->kind == CN_RECURRENT_LSTM)
-        state = before ? task->in[2] + at_of(layer, n, *before, saved_row) + layer->width
-                       : first_of(task, 6, n);
-    else
-        state = before ? y + at_of(layer, n, *before, h) : first_of(task, 5, n);
     for (size_t j = 0; j < h; j += VECTOR) {
         vector dh = load(dy + j) + load(through + j);
         vector value = load(saved + j);
@@ -312,8 +412,12 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
             lstm_back(layer, saved, state, dh, j, carry, task->out[0] + gates);
             break;
         case CN_RECURRENT_GRU:
-            gru_back(layer, saved, state, dh + load(carry + j), j, carry, task->out[0] + gates,
-                     task->out[1] + gates);
+            dh += load(carry + j);
+            if (layer->late)
+                gru_late_back(layer, saved, state, dh, j, carry, task->out[0] + gates);
+            else
+                gru_back(layer, saved, state, dh, j, carry, task->out[0] + gates,
+                         task->out[1] + gates);
             break;
         case CN_RECURRENT_TANH:
             store(task->out[0] + gates + j, dh * (1 - value * value), h - j);
@@ -323,6 +427,23 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
             break;
         }
     }
+}
+
+// Through the hidden gate's product to the reset gate, of all samples.
+static void hidden_back(const struct layer *layer, size_t t, const size_t *before,
+                        const struct carried *carried)
+{
+    const struct cpu_task *task = layer->task;
+    size_t h = layer->hidden;
+
+    multiply(task->samples, h, task->out[0] + at_of(layer, 0, t, layer->width) + layer->early,
+             layer->op->steps * layer->width, task->in[3] + layer->early * h, h, layer->hidden_row,
+             carried->seen);
+    for (size_t n = 0; n < task->samples; n++)
+        gru_reset_back(layer, task->in[2] + at_of(layer, n, t, layer->width + h),
+                       state_before(layer, n, before), carried->seen + n * layer->hidden_row,
+                       carried->carry + n * layer->hidden_row,
+                       task->out[0] + at_of(layer, n, t, layer->width));
 }
 
 // Where the cell carries on from: what reached the cell after the last step.
@@ -358,9 +479,10 @@ void cpu_recurrent_grad(const struct cpu_task *task)
 {
     struct layer layer = layer_of(task, &task->call->recurrent);
     size_t words = task->samples * layer.hidden_row;
-    struct carried carried = {task->workspace, task->workspace + words};
+    struct carried carried = {task->workspace, task->workspace + words,
+                              task->workspace + 2 * words};
     const float *weight = task->in[3];
-    const float *seen = task->out[layer.op->kind == CN_RECURRENT_GRU ? 1 : 0];
+    const float *seen = task->out[layer.op->kind == CN_RECURRENT_GRU && !layer.late ? 1 : 0];
 
     memset(task->workspace, 0, 2 * words * sizeof(float));
     if (task->in[7])
@@ -370,8 +492,10 @@ void cpu_recurrent_grad(const struct cpu_task *task)
 
         for (size_t n = 0; n < task->samples; n++)
             cell_back(&layer, n, t, i ? &before : NULL, &carried);
+        if (layer.late)
+            hidden_back(&layer, t, i ? &before : NULL, &carried);
         if (i || task->out[2])
-            multiply(task->samples, layer.width, seen + t * layer.width,
+            multiply(task->samples, layer.early, seen + t * layer.width,
                      layer.op->steps * layer.width, weight, layer.hidden, layer.hidden_row,
                      carried.through);
     }
@@ -382,5 +506,5 @@ size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples)
 {
     struct layer layer = layer_of(NULL, &call->recurrent);
 
-    return 2 * samples * layer.hidden_row;
+    return (layer.late ? 3 : 2) * samples * layer.hidden_row;
 }

@@ -100,8 +100,7 @@ DEVICE void gru_gates(const struct cuda_args *a, const struct recurrent_step *s,
         s->saved[3 * hidden + j] = part;
         s->y[j] = (1 - update) * value + update * before;
     } else {
-        s->scratch[j] = reset * before;
-        s->saved[3 * hidden + j] = 0;
+        s->scratch[j] = s->saved[3 * hidden + j] = reset * before;
     }
 }
 
@@ -184,7 +183,7 @@ KERNEL(recurrent)
 // What a step of the gradient reads and writes.
 struct recurrent_back {
     const float *dy, *before, *cell_before, *saved;
-    float *dgates, *dhidden;   // one and the same, but for GRU
+    float *dgates, *dhidden;   // one and the same, but for GRU with reset_after
     float *carry, *cell_carry; // dh(t - 1), dc(t - 1)
     float *scratch;            // d (r * h(t - 1))
 };

@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ports/tcp/socket.h"
+#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
 
 #define RETRY_MS 20      // between attempts to connect, doubled up to
@@ -29,6 +32,7 @@ struct meeting {
     cn_err errors[CN_GROUP_MAX];            // by rank: why its last attempt failed
     struct cn_pair *candidates[CANDIDATES]; // NULL: free; overwritten in turn
     uint32_t next_candidate;
+    struct cn_log_limit refused;
 };
 
 // A member in a later epoch means that this view is history; one in an earlier epoch will follow.
@@ -105,6 +109,20 @@ static uint32_t caller_rank(const struct meeting *meeting, uint32_t member)
     return UINT32_MAX;
 }
 
+// A stranger, or what somebody has recorded and sends again.
+static void note_refused(struct meeting *meeting, const struct cn_pair *pair)
+{
+    char from[CN_SOCKET_TEXT];
+    uint64_t count;
+
+    if (!cn_log_limit_due(&meeting->refused, cn_platform_now_ms(), &count))
+        return;
+    cn_socket_peer(cn_pair_descriptor(pair), from);
+    cn_log(CN_LOG_WARN, "pair",
+           "%llu connection%s without a proof of a key refused, the last one from %s",
+           (unsigned long long)count, count == 1 ? "" : "s", from);
+}
+
 static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
 {
     cn_err err = cn_pair_handshake(*candidate);
@@ -120,6 +138,8 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
         return CN_OK;
     }
     stale = is_stale(meeting, *candidate, err);
+    if (err == CN_EAUTH)
+        note_refused(meeting, *candidate);
     if (rank != UINT32_MAX)
         meeting->errors[rank] = err;
     cn_pair_close(*candidate);

@@ -248,6 +248,17 @@ cn_err cn_pair_accept(const struct cn_pair_config *config, int listener, struct 
     return open_pair(config, fd, UINT32_MAX, false, pair);
 }
 
+static void note_broken(const struct cn_pair *pair, int result)
+{
+    const struct cn_member *peer = &pair->config->members[pair->member];
+
+    if (result == MBEDTLS_ERR_SSL_INVALID_MAC)
+        cn_log(CN_LOG_WARN, "pair",
+               "%s (%s): a TLS record was forged, sent again or damaged: the "
+               "connection ends",
+               peer->name, peer->address);
+}
+
 // What a result of the TLS library means for this pair. Before the other side has proved that it
 // has the key, every failure of the protocol counts as a failure to prove it.
 static cn_err map_tls(struct cn_pair *pair, int result)
@@ -265,7 +276,10 @@ static cn_err map_tls(struct cn_pair *pair, int result)
     case MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY:
         return CN_EPEER;
     default:
-        return pair->step == STEP_TLS ? CN_EAUTH : CN_EPEER;
+        if (pair->step == STEP_TLS)
+            return CN_EAUTH;
+        note_broken(pair, result);
+        return CN_EPEER;
     }
 }
 

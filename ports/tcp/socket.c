@@ -173,3 +173,14 @@ cn_err cn_socket_accept(int listener, uint32_t silence_ms, int *descriptor)
     *descriptor = fd;
     return CN_OK;
 }
+
+void cn_socket_peer(int descriptor, char text[CN_SOCKET_TEXT])
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof(address);
+
+    if (getpeername(descriptor, (struct sockaddr *)&address, &size) ||
+        getnameinfo((struct sockaddr *)&address, size, text, CN_SOCKET_TEXT, NULL, 0,
+                    NI_NUMERICHOST))
+        snprintf(text, CN_SOCKET_TEXT, "?");
+}

@@ -20,5 +20,9 @@ cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descript
 // CN_EAGAIN while connecting, CN_EPEER when it failed.
 cn_err cn_socket_connected(int descriptor);
 
+// The numeric address of the other end, without its port; "?" when there is none.
+#define CN_SOCKET_TEXT 64
+void cn_socket_peer(int descriptor, char text[CN_SOCKET_TEXT]);
+
 // One waiting connection. CN_EAGAIN when there is none.
 cn_err cn_socket_accept(int listener, uint32_t silence_ms, int *descriptor);

@@ -36,6 +36,26 @@ void cn_command_print_diag(const struct cn_diag *diag)
         fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
 }
 
+// A line that says of which file it is begins with that.
+static const char *without_path(const char *line, const char *path)
+{
+    size_t length = strlen(path);
+    bool says = strncmp(line, path, length) == 0 && strncmp(line + length, ": ", 2) == 0;
+
+    return says ? line + length + 2 : line;
+}
+
+void cn_command_print_about(const char *path, cn_err err, const struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        fprintf(stderr, "%s: %s: %s\n", path, err ? "error" : "warning",
+                without_path(diag->lines[i], path));
+    if (diag->count > CN_DIAG_LINES)
+        fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
+    if (err && diag->count == 0)
+        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+}
+
 struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use)
 {
     static struct cn_diag diag;

@@ -75,18 +75,13 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     cn_diag_init(&diag);
     err = cn_onnx_file_open(settings->model, &diag, &model);
-    if (err) {
-        cn_command_print_diag(&diag);
-        return CN_EXIT_FAILED;
+    if (!err) {
+        err = cn_train_speed(&config, &model, TIME_LIMIT_US, &diag, &speed);
+        cn_onnx_file_close(&model);
     }
-    err = cn_train_speed(&config, &model, TIME_LIMIT_US, &diag, &speed);
-    cn_onnx_file_close(&model);
-    cn_command_print_diag(&diag);
-    if (err) {
-        if (diag.count == 0)
-            fprintf(stderr, "error: %s\n", cn_err_text(err));
+    cn_command_print_about(settings->model, err, &diag);
+    if (err)
         return CN_EXIT_FAILED;
-    }
     print_speed(&speed, &config, json);
     return CN_EXIT_DONE;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/command/board_find.h"
+#include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
 #include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
@@ -168,6 +169,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
     print_sample(trainer);
     print_work(onnx, trainer);
     print_plan(trainer, wishes->batch);
+    cn_check_weights(onnx, cn_trainer_layout(trainer), diag);
     cn_trainer_close(trainer);
     return CN_OK;
 }
@@ -187,10 +189,7 @@ static int check_model(const struct cn_ports *ports, const char *path, const str
         err = plan_model(ports, onnx, wishes, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
-    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
-        fprintf(stderr, "%s: %s: %s\n", path, err ? "error" : "warning", diag.lines[i]);
-    if (err && diag.count == 0)
-        fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
+    cn_command_print_about(path, err, &diag);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

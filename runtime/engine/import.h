@@ -94,6 +94,7 @@ cn_import_fn cn_import_transpose, cn_import_slice, cn_import_split; // _moves
 cn_import_fn cn_import_concat, cn_import_expand, cn_import_tile;
 cn_import_fn cn_import_pad;                                             // _pad
 cn_import_fn cn_import_gemm, cn_import_matmul;                          // _products
+cn_import_fn cn_import_einsum;                                          // _einsum
 cn_import_fn cn_import_softmax, cn_import_layer_norm, cn_import_reduce; // _rows
 cn_import_fn cn_import_reduce_norm;
 cn_import_fn cn_import_conv, cn_import_conv_transpose; // _layers

@@ -48,6 +48,12 @@ cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind 
 cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,
                             uint32_t *out);
 
+// The first result of another op in the node's place; keepdims is 0, and attribute the numbers or
+// the first of them, NULL for none.
+cn_err cn_import_apply(const struct cn_import_node *node, const char *op, const char *attribute,
+                       const int64_t *numbers, size_t count, const uint32_t *in, size_t in_count,
+                       uint32_t *out);
+
 // A known value that holds the same for each sample of a fixed batch in that dimension becomes one
 // that all samples share; others stay.
 cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t *value);

@@ -5,11 +5,6 @@
 
 #include "runtime/engine/import_emit.h"
 
-static struct cn_text text_of(const char *text)
-{
-    return (struct cn_text){text, strlen(text)};
-}
-
 static bool is_op(const struct cn_import_node *node, const char *const *names)
 {
     for (; *names; names++)
@@ -18,34 +13,11 @@ static bool is_op(const struct cn_import_node *node, const char *const *names)
     return false;
 }
 
-// Imports an op in the place of the node; attribute is a number or a list of it alone.
-static cn_err import_as(const struct cn_import_node *node, const char *op, const char *attribute,
-                        int64_t number, const uint32_t *in, size_t in_count, uint32_t *out)
-{
-    struct cn_onnx_attribute attributes[] = {
-        {.name = text_of(attribute), .i = number, .ints = &number, .count = 1},
-        {.name = text_of("keepdims"), .i = 0},
-    };
-    struct cn_onnx_node source = *node->node;
-    struct cn_import_node part = *node;
-    cn_err err;
-
-    source.op = text_of(op);
-    source.domain = (struct cn_text){0};
-    source.attributes = attributes;
-    source.attribute_count = 2;
-    part.node = &source;
-    part.in_count = in_count;
-    memcpy(part.in, in, in_count * sizeof(*in));
-    err = cn_import_op_find(&source)->import(&part);
-    *out = part.out;
-    return err;
-}
-
 // The mean or sum of each sample's elements, whatever their dims.
 static cn_err reduce_samples(struct cn_import_node *node, const char *op, uint32_t in,
                              uint32_t *out)
 {
+    const int64_t axis = 1;
     struct cn_value flat;
     uint32_t view;
     cn_err err = cn_import_as_floats(node, in, &in);
@@ -59,7 +31,7 @@ static cn_err reduce_samples(struct cn_import_node *node, const char *op, uint32
     flat.batch_axis = 0;
     flat.batch_repeats = 1;
     err = cn_graph_add_value(node->graph, &flat, &view);
-    return err ? err : import_as(node, op, "axes", 1, &view, 1, out);
+    return err ? err : cn_import_apply(node, op, "axes", &axis, 1, &view, 1, out);
 }
 
 static enum cn_over_batch over_batch(const struct cn_import_node *node, size_t input)
@@ -72,7 +44,7 @@ static enum cn_over_batch over_batch(const struct cn_import_node *node, size_t i
 static cn_err is_reduction(const struct cn_import_node *node, bool *is)
 {
     static const char *const names[] = {"ReduceMean", "ReduceSum", NULL};
-    int64_t axes[CN_GRAPH_RANK_MAX];
+    bool marked[CN_GRAPH_RANK_MAX] = {false};
     size_t count;
     cn_err err;
 
@@ -80,7 +52,7 @@ static cn_err is_reduction(const struct cn_import_node *node, bool *is)
           !cn_import_is_known(cn_import_value(node, 0));
     if (!*is)
         return CN_OK;
-    err = cn_import_numbers(node, 1, "axes", axes, CN_GRAPH_RANK_MAX, &count);
+    err = cn_import_axes(node, 1, cn_import_value(node, 0)->rank, marked, &count);
     *is = count == cn_import_value(node, 0)->rank ||
           (!count && !cn_import_int(node, "noop_with_empty_axes", 0));
     return err;
@@ -208,7 +180,7 @@ static cn_err check_entropy(const struct cn_import_node *node)
                                       "job, or export the model without it");
     if (reduction && !cn_text_equal(reduction->s, "mean"))
         return cn_import_refuse(node, "its reduction must be mean");
-    if (x->rank < 2 || !x->batched || x->batch_axis == 1 || !labels->batched || !labels->integers)
+    if (x->rank < 2 || !x->batched || x->batch_axis || !labels->batched || !labels->integers)
         return cn_import_refuse(node, "wanted scores of [batch, classes, ...] and integer labels "
                                       "computed from the samples");
     maker = maker_of(node->onnx, node->node->inputs[0]);
@@ -237,6 +209,9 @@ static cn_err import_head(struct cn_import_node *node)
     graph->head = CN_HEAD_ENTROPY;
     graph->head_labels = labels;
     graph->head_ignore = cn_import_int(node, "ignore_index", INT32_MIN);
+    if (!err && graph->head_ignore != (int32_t)graph->head_ignore)
+        err = cn_import_refuse(node, "ignore_index %lld is out of range",
+                               (long long)graph->head_ignore);
     node->out = node->in[0];
     return err;
 }
@@ -244,19 +219,20 @@ static cn_err import_head(struct cn_import_node *node)
 // A part of the loss: the mean over a sample's labels, each of which counts.
 static cn_err import_term(struct cn_import_node *node)
 {
+    const int64_t axis = 1;
     uint32_t in[2];
     cn_err err;
 
     if (cn_import_has(node, 2))
         return cn_import_refuse(node, "weights of classes are supported only where the "
                                       "cross-entropy is the whole loss");
-    err = import_as(node, "LogSoftmax", "axis", 1, node->in, 1, &in[0]);
+    err = cn_import_apply(node, "LogSoftmax", "axis", &axis, 1, node->in, 1, &in[0]);
     if (!err)
-        err = import_as(node, "Unsqueeze", "axes", 1, node->in + 1, 1, &in[1]);
+        err = cn_import_apply(node, "Unsqueeze", "axes", &axis, 1, node->in + 1, 1, &in[1]);
     if (!err)
-        err = import_as(node, "GatherElements", "axis", 1, in, 2, &in[0]);
+        err = cn_import_apply(node, "GatherElements", "axis", &axis, 1, in, 2, &in[0]);
     if (!err)
-        err = import_as(node, "Neg", "axis", 0, in, 1, &in[0]);
+        err = cn_import_apply(node, "Neg", NULL, NULL, 0, in, 1, &in[0]);
     if (!err)
         err = reduce_samples(node, "ReduceMean", in[0], &node->out);
     if (!err)

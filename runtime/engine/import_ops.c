@@ -1,5 +1,8 @@
 // The table of ONNX ops that can be imported.
-#include "runtime/engine/import.h"
+#include <assert.h>
+#include <string.h>
+
+#include "runtime/engine/import_emit.h"
 
 static const struct cn_import_op ops[] = {
     {"Abs", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
@@ -20,6 +23,7 @@ static const struct cn_import_op ops[] = {
     {"DepthToSpace", 1, 1, cn_import_depth_to_space, 0},
     {"Div", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
     {"Dropout", 1, 3, cn_import_dropout, CN_TAKES_ANY_BATCH},
+    {"Einsum", 1, CN_IMPORT_INPUTS, cn_import_einsum, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
     {"Elu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Equal", 2, 2, cn_import_arithmetic, CN_TAKES_ANY_BATCH},
     {"Erf", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
@@ -116,4 +120,40 @@ const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node)
         if (cn_text_equal(node->op, ops[i].name))
             return &ops[i];
     return NULL;
+}
+
+static struct cn_text text_of(const char *text)
+{
+    return (struct cn_text){text, strlen(text)};
+}
+
+cn_err cn_import_apply(const struct cn_import_node *node, const char *op, const char *attribute,
+                       const int64_t *numbers, size_t count, const uint32_t *in, size_t in_count,
+                       uint32_t *out)
+{
+    int64_t own[CN_GRAPH_RANK_MAX] = {0};
+    struct cn_onnx_attribute attributes[] = {
+        {.name = text_of("keepdims"), .i = 0},
+        {.name = text_of(attribute ? attribute : ""),
+         .i = count ? numbers[0] : 0,
+         .ints = own,
+         .count = count},
+    };
+    struct cn_onnx_node source = *node->node;
+    struct cn_import_node part = *node;
+    cn_err err;
+
+    assert(count <= CN_GRAPH_RANK_MAX);
+    if (count)
+        memcpy(own, numbers, count * sizeof(*own));
+    source.op = text_of(op);
+    source.domain = (struct cn_text){0};
+    source.attributes = attributes;
+    source.attribute_count = attribute ? 2 : 1;
+    part.node = &source;
+    part.in_count = in_count;
+    memcpy(part.in, in, in_count * sizeof(*in));
+    err = cn_import_op_find(&source)->import(&part);
+    *out = part.out;
+    return err;
 }

@@ -68,8 +68,6 @@ static cn_err read_kind(const struct cn_import_node *node, struct layer *layer)
         op->kind = CN_RECURRENT_GRU;
         layer->gates = 3;
         op->reset_after = cn_import_int(node, "linear_before_reset", 0) != 0;
-        if (!op->reset_after)
-            return cn_import_refuse(node, "linear_before_reset must be 1, as PyTorch writes it");
     }
     if (cn_import_int(node, "layout", 0) || cn_import_int(node, "input_forget", 0) ||
         cn_onnx_attribute_find(node->node, "clip"))
@@ -177,13 +175,13 @@ static cn_err read_first(struct cn_import_node *node, const struct layer *layer,
 }
 
 // The bias of a direction: the input's half and the recurrent half add up, but for what GRU's
-// hidden gate adds to its product.
+// hidden gate adds to its product before the reset.
 static cn_err split_bias(struct cn_import_node *node, const struct layer *layer, size_t direction,
                          uint32_t *bias, uint32_t *hidden_bias)
 {
-    bool gru = layer->op.kind == CN_RECURRENT_GRU;
+    bool apart = layer->op.reset_after;
     size_t at = direction * 2 * layer->width, hidden = layer->op.hidden;
-    size_t added = gru ? 2 * hidden : layer->width; // of the recurrent half
+    size_t added = apart ? 2 * hidden : layer->width; // of the recurrent half
     struct cn_value like = {.rank = 1, .dims = {layer->width}};
     struct cn_import_piece piece = {.from = node->in[B],
                                     .copy = {.rank = 1,
@@ -204,7 +202,7 @@ static cn_err split_bias(struct cn_import_node *node, const struct layer *layer,
         err = cn_import_assemble(node, &like, &zero, &piece, 1, &recurrent);
     if (!err)
         err = cn_import_emit_combine(node, CN_COMBINE_ADD, input, recurrent, bias);
-    if (err || !gru)
+    if (err || !apart)
         return err;
     piece.copy.dims[0] = hidden;
     piece.copy.x_offset += added;
@@ -309,8 +307,9 @@ static cn_err define_all_steps(struct cn_import_node *node, const struct layer *
     return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->out);
 }
 
-// Y_h: [directions, batch, hidden], of each direction's last step.
-static cn_err define_last_step(struct cn_import_node *node, const struct layer *layer)
+// A state of each direction, hidden words of its value from at on, as [directions, batch, hidden].
+static cn_err join_states(struct cn_import_node *node, const struct layer *layer,
+                          const uint32_t *from, const size_t *at, uint32_t *out)
 {
     size_t hidden = layer->op.hidden;
     struct cn_value like = {.rank = 3,
@@ -319,45 +318,37 @@ static cn_err define_last_step(struct cn_import_node *node, const struct layer *
                             .batch_axis = 1};
     struct cn_import_piece pieces[DIRECTIONS_MAX];
 
-    for (size_t d = 0; d < layer->directions; d++) {
-        bool reverse = layer->reverse || d == 1;
-
-        pieces[d] = (struct cn_import_piece){
-            .from = layer->y[d],
-            .copy = {.rank = 1,
-                     .dims = {hidden},
-                     .x = {1},
-                     .y = {1},
-                     .x_offset = reverse ? 0 : (layer->op.steps - 1) * hidden,
-                     .y_offset = d * hidden,
-                     .scale = 1}};
-    }
-    return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->more[0]);
+    for (size_t d = 0; d < layer->directions; d++)
+        pieces[d] = (struct cn_import_piece){.from = from[d],
+                                             .copy = {.rank = 1,
+                                                      .dims = {hidden},
+                                                      .x = {1},
+                                                      .y = {1},
+                                                      .x_offset = at[d],
+                                                      .y_offset = d * hidden,
+                                                      .scale = 1}};
+    return cn_import_assemble(node, &like, NULL, pieces, layer->directions, out);
 }
 
-// Y_c: [directions, batch, hidden].
+// Y_h, of each direction's last step.
+static cn_err define_last_step(struct cn_import_node *node, const struct layer *layer)
+{
+    size_t last = (layer->op.steps - 1) * layer->op.hidden;
+    const size_t at[DIRECTIONS_MAX] = {layer->reverse ? 0 : last, 0};
+
+    return join_states(node, layer, layer->y, at, &node->more[0]);
+}
+
+// Y_c.
 static cn_err define_last_cell(struct cn_import_node *node, const struct layer *layer)
 {
-    size_t hidden = layer->op.hidden;
-    struct cn_value like = {.rank = 3,
-                            .dims = {layer->directions, node->graph->batch, hidden},
-                            .batched = true,
-                            .batch_axis = 1};
-    struct cn_import_piece pieces[DIRECTIONS_MAX];
+    const size_t at[DIRECTIONS_MAX] = {0};
 
     if (layer->directions == 1) {
         node->more[1] = layer->last_cell[0];
         return CN_OK;
     }
-    for (size_t d = 0; d < layer->directions; d++)
-        pieces[d] = (struct cn_import_piece){.from = layer->last_cell[d],
-                                             .copy = {.rank = 1,
-                                                      .dims = {hidden},
-                                                      .x = {1},
-                                                      .y = {1},
-                                                      .y_offset = d * hidden,
-                                                      .scale = 1}};
-    return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->more[1]);
+    return join_states(node, layer, layer->last_cell, at, &node->more[1]);
 }
 
 // The last cell state is written by every exporter, so it is made only when something reads it.

@@ -48,7 +48,8 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
     uint32_t axis = rules->classes_first ? 1 : output->rank - 1;
     size_t outputs;
 
-    if (output->rank < 2 || output->words > INT32_MAX || output->batch_axis == axis) {
+    if (output->rank < 2 || output->words > INT32_MAX || output->batch_axis == axis ||
+        (rules->classes_first && output->batch_axis)) {
         cn_diag_add(diag,
                     "cross-entropy needs an output of [batch, classes] or more dimensions; it has "
                     "rank %u and %zu values for each sample",

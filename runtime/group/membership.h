@@ -37,6 +37,9 @@ struct cn_membership_config {
 struct cn_membership_view {
     struct cn_view view;
     uint32_t source; // rank whose state the group goes on with; all others take it
+    // By index: where a member answers, if not at its address in the list, else "". Filled in by
+    // the node (peer_link.h).
+    char moved[CN_GROUP_MAX][CN_ADDRESS_SIZE];
 };
 
 struct cn_membership;

@@ -20,12 +20,13 @@
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
 
-#define CN_GROUP_MAX 16 // members of a group
+#define CN_GROUP_MAX 16     // members of a group
+#define CN_ADDRESS_SIZE 128 // bytes of "host:port"
 
 // One member as the group knows it.
 struct cn_member {
     char name[CN_NAME_SIZE];
-    char address[128]; // "host:port"
+    char address[CN_ADDRESS_SIZE]; // "host:port"
     uint8_t
         pair_key[CN_KEY_SIZE]; // shared by this board and that member; zero for the board itself
 };

@@ -340,12 +340,13 @@ enum cn_recurrent_kind {
 // (weights and both biases) is in it already, but for GRU's hidden gate with reset_after, whose
 // recurrent bias is the input bias (3 * hidden words, of which the last hidden are used). weight is
 // (gates * hidden) x hidden. y is steps x hidden. saved is steps x (gates + 1) * hidden: the gates
-// after their functions; then the cell (LSTM) or the hidden gate's recurrent part before reset (GRU
-// with reset_after). The gradient gives dgates, before the functions, and for GRU dhidden: the
-// same, but as the product with the recurrent weight sees them, so that dweight = sum dhidden' h(t
-// - 1) and dbias = sum dhidden are plain products. The others have no dhidden: it is dgates.
-// dfirst, dfirst_cell, last_cell (the cell after the last step, hidden words) and dlast_cell are of
-// each sample; the last two are LSTM's. A port may lack GRU without reset_after.
+// after their functions; then the cell (LSTM), the hidden gate's recurrent part before reset (GRU
+// with reset_after) or what that gate's product sees, r * h(t - 1) (GRU without). The gradient
+// gives dgates, before the functions, and for GRU with reset_after dhidden: the same, but as the
+// product with the recurrent weight sees them, so that dweight = sum dhidden' h(t - 1) and dbias =
+// sum dhidden are plain products. The others have no dhidden: it is dgates. dfirst, dfirst_cell,
+// last_cell (the cell after the last step, hidden words) and dlast_cell are of each sample; the
+// last two are LSTM's.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;

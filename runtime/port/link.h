@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/name.h"
 #include "runtime/port/collective.h"
+#include "runtime/port/store.h"
 #include "runtime/profile/job.h"
 
 #define CN_LINK_ADDRESSES 4
@@ -32,6 +33,7 @@ struct cn_link_config {
     uint32_t address_count;
     uint64_t uplink_bps; // bits per second this board may send; 0 for no limit
     enum cn_link_transport transport;
+    struct cn_store *store; // where the last registration is kept; borrowed, NULL: it is not
 };
 
 // What a board says of itself when it registers.
@@ -132,7 +134,7 @@ enum cn_verdict {
 };
 
 enum cn_link_event_type {
-    CN_LINK_REGISTERED, // .manifest
+    CN_LINK_REGISTERED, // .manifest, .remembered
     CN_LINK_REFUSED,    // .text: unknown or revoked key, versions that do not fit; retried slowly
     CN_LINK_DOWN,       // .text: nobody answers; retried. Told once for each outage
     CN_LINK_UP,         // after DOWN
@@ -145,6 +147,8 @@ enum cn_link_event_type {
 struct cn_link_event {
     enum cn_link_event_type type;
     const struct cn_manifest *manifest; // pointers are valid until the next poll
+    bool remembered; // it is the last one of before: the aggregator did not answer so far. Told at
+                     // most once, before any other, and the registration goes on
     const struct cn_round_info *round;
     const uint8_t *data;
     size_t size;

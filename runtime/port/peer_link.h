@@ -28,6 +28,10 @@ struct cn_peer_link_ops {
     // Drives the connections. CN_OK with one message, CN_EAGAIN when there is none.
     cn_err (*poll)(struct cn_peer_link *link, uint32_t *member,
                    uint8_t message[CN_PEER_MESSAGE_MAX], size_t *size);
+
+    // Where a member answers: its address in the list, or the one that it has moved to since. Valid
+    // until the next poll.
+    const char *(*address)(const struct cn_peer_link *link, uint32_t member);
 };
 
 struct cn_peer_link {

@@ -291,7 +291,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "sets whose members measure each version on their held-out samples"},
     {"job.parallel.kind", CN_VALUE_CHOICE, JOB, AT(job.parallel.kind), .choices = parallel_kinds,
      .initial = "given", .uses = GATEWAY,
-     .about = "auto: shards and micro-batches of a step by memory and measured speed"},
+     .about = "auto: stage, shards and micro-batches of a step by memory and measured speed"},
     {"job.parallel.replicate", CN_VALUE_COUNT, JOB, AT(job.parallel.replicate), 1, 16, "all",
      .word_only = true, .initial = "all", .uses = GATEWAY,
      .about = "replicas of the shards that train, at most"},

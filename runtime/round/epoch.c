@@ -9,6 +9,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch_heal.h"
 #include "runtime/round/round.h"
+#include "runtime/round/round_file.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
 #include "runtime/update/update.h"
@@ -444,6 +445,15 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     return err;
 }
 
+static cn_err do_begin(struct cn_session *session, const struct cn_round_order *order)
+{
+    cn_err err = cn_session_begin(session, order);
+
+    if (!err)
+        cn_round_file_save(session, order);
+    return err;
+}
+
 static cn_err get_decision(const struct command *command, struct cn_decision *decision)
 {
     if (command->number > CN_VERDICT_LATE || command->size > UINT32_MAX)
@@ -513,7 +523,7 @@ static cn_err obey(struct cn_epoch *epoch, struct command *command)
     case COMMAND_BEGIN:
         if (session->held.phase != CN_PHASE_BASE)
             return CN_EFORMAT;
-        return cn_session_begin(session, &command->order);
+        return do_begin(session, &command->order);
     case COMMAND_STEPS:
         if (session->held.phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;

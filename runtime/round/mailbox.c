@@ -374,17 +374,22 @@ bool cn_mailbox_stopped(struct cn_mailbox *box)
     return look(box, &box->stop);
 }
 
-void cn_mailbox_fail(struct cn_mailbox *box)
+void cn_mailbox_fail(struct cn_mailbox *box, cn_err why)
 {
     pthread_mutex_lock(&box->lock);
-    box->failed = true;
+    box->failed = why;
     pthread_mutex_unlock(&box->lock);
     wake_owner(box);
 }
 
-bool cn_mailbox_failed(struct cn_mailbox *box)
+cn_err cn_mailbox_failed(struct cn_mailbox *box)
 {
-    return look(box, &box->failed);
+    cn_err failed;
+
+    pthread_mutex_lock(&box->lock);
+    failed = box->failed;
+    pthread_mutex_unlock(&box->lock);
+    return failed;
 }
 
 void cn_mailbox_finish(struct cn_mailbox *box)

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/engine/export.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node_care.h"
+#include "runtime/round/node_graph.h"
 #include "runtime/round/node_group.h"
 #include "runtime/round/status_file.h"
 #include "runtime/round/traffic.h"
@@ -16,8 +16,6 @@
 
 #define POLL_MS 50
 #define STATUS_MS 1000
-#define GRAPH_FILE "graph.blob"
-#define GRAPH_MAX (256u << 20) // bytes of a graph without weights
 
 struct node {
     struct cn_node_config config;
@@ -25,6 +23,7 @@ struct node {
     struct cn_node_group group;
 
     bool registered;
+    bool remembered; // by what the aggregator said before this start
     struct cn_manifest manifest;
     bool fetching_graph;
     uint8_t *model; // the ONNX file made from the graph blob
@@ -124,81 +123,56 @@ static cn_err start_worker(struct node *node)
     return CN_OK;
 }
 
-static cn_err restore_model(struct node *node, const uint8_t *blob, size_t size)
-{
-    static struct cn_diag diag;
-    struct cn_buffer model;
-    cn_err err;
-
-    cn_diag_init(&diag);
-    cn_buffer_init(&model, CN_ONNX_FILE_MAX);
-    err = cn_export_restore(blob, size, &diag, &model);
-    if (err) {
-        cn_log(CN_LOG_ERROR, "node", "the graph from the aggregator is unusable: %s",
-               diag.count ? cn_diag_first(&diag) : cn_err_text(err));
-        cn_buffer_deinit(&model);
-        return err;
-    }
-    free(node->model);
-    node->model = model.data;
-    node->model_size = model.size;
-    return CN_OK;
-}
-
 // Uses the stored graph if it is the one of the run, else fetches it.
 static cn_err prepare_graph(struct node *node)
 {
-    struct cn_store *store = node->config.store;
-    uint8_t digest[CN_DIGEST_SIZE];
-    uint8_t *blob = NULL;
-    size_t size = 0;
-    cn_err err;
+    const struct cn_manifest *manifest = &node->manifest;
 
-    err = store->ops->load(store, GRAPH_FILE, GRAPH_MAX, &blob, &size);
-    if (!err) {
-        cn_crypto_digest(blob, size, digest);
-        if (memcmp(digest, node->manifest.graph, CN_DIGEST_SIZE) == 0)
-            err = restore_model(node, blob, size);
-        else
-            err = CN_ENOTFOUND;
-        free(blob);
-    }
-    if (!err)
+    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model, &node->model_size) ==
+        CN_OK)
         return start_worker(node);
     node->fetching_graph = true;
-    return node->link->ops->fetch(node->link, node->manifest.graph, node->manifest.graph_size,
-                                  GRAPH_MAX);
+    return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
+                                  CN_NODE_GRAPH_MAX);
 }
 
-static cn_err take_graph(struct node *node, const uint8_t *blob, size_t size)
+static cn_err take_graph(struct node *node, const uint8_t *graph, size_t size)
 {
     cn_err err;
 
     node->fetching_graph = false;
-    err = restore_model(node, blob, size);
-    if (err)
-        return err;
-    err = cn_store_replace(node->config.store, GRAPH_FILE, blob, size);
-    if (err)
-        cn_log(CN_LOG_WARN, "node", "the graph is not kept: %s", cn_err_text(err));
-    return start_worker(node);
+    err = cn_node_graph_take(node->config.store, graph, size, &node->model, &node->model_size);
+    return err ? err : start_worker(node);
 }
 
 // The group.
 
-static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest)
+static bool is_same_run(const struct node *node, const struct cn_manifest *manifest)
 {
     const struct cn_group_settings *group = &node->config.settings->group;
-    bool keys_changed = false;
-    cn_err err;
 
     for (uint32_t i = 0; i < group->member_count; i++)
-        keys_changed = keys_changed || memcmp(node->group.members[i].pair_key,
-                                              manifest->pair_keys[i], CN_KEY_SIZE) != 0;
-    if (node->registered && node->working && manifest->run == node->manifest.run &&
-        manifest->lineage == node->manifest.lineage && !keys_changed)
+        if (memcmp(node->group.members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE) != 0)
+            return false;
+    return node->registered && manifest->run == node->manifest.run &&
+           manifest->lineage == node->manifest.lineage;
+}
+
+static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest, bool remembered)
+{
+    bool goes_on = is_same_run(node, manifest) && (node->working || node->fetching_graph);
+    cn_err err;
+
+    if (remembered)
+        cn_log(CN_LOG_WARN, "node",
+               "the aggregator does not answer: going on with the last registration");
+    node->remembered = remembered;
+    if (goes_on)
         return CN_OK;
     stop_worker(node); // it reads the keys
+    if (node->fetching_graph)
+        node->link->ops->abandon(node->link);
+    node->fetching_graph = false;
     node->registered = true;
     node->manifest = *manifest;
     cn_log(CN_LOG_INFO, "node", "registered in group '%s' for job '%s', run %016llx",
@@ -292,7 +266,7 @@ static cn_err run_errand(struct node *node, const struct cn_errand_request *requ
     return CN_OK;
 }
 
-static void put_fetched(struct node *node, const uint8_t *data, size_t size)
+static cn_err put_fetched(struct node *node, const uint8_t *data, size_t size)
 {
     struct cn_errand_answer answer = {
         .kind = CN_ERRAND_FETCH,
@@ -302,11 +276,12 @@ static void put_fetched(struct node *node, const uint8_t *data, size_t size)
     };
 
     if (!answer.data) {
-        answer_gone(node);
-        return;
+        cn_log(CN_LOG_ERROR, "node", "no memory for a version of %zu bytes", size);
+        return CN_ENOMEM;
     }
     memcpy(answer.data, data, size);
     cn_mailbox_put_answer(&node->box, &answer);
+    return CN_OK;
 }
 
 static void put_receipt(struct node *node, const struct cn_link_event *event)
@@ -341,7 +316,7 @@ static cn_err take_event(struct node *node, const struct cn_link_event *event)
 {
     switch (event->type) {
     case CN_LINK_REGISTERED:
-        return take_manifest(node, event->manifest);
+        return take_manifest(node, event->manifest, event->remembered);
     case CN_LINK_REFUSED:
         cn_log(CN_LOG_ERROR, "node", "the aggregator refuses this board: %s", event->text);
         node->result = CN_EAUTH;
@@ -361,13 +336,14 @@ static cn_err take_event(struct node *node, const struct cn_link_event *event)
     case CN_LINK_FETCHED:
         if (node->fetching_graph)
             return take_graph(node, event->data, event->size);
-        put_fetched(node, event->data, event->size);
-        return CN_OK;
+        return put_fetched(node, event->data, event->size);
     case CN_LINK_GONE:
-        if (node->fetching_graph)
-            return enlist(node); // the run changed while we asked
-        answer_gone(node);
-        return CN_OK;
+        if (!node->fetching_graph) {
+            answer_gone(node);
+            return CN_OK;
+        }
+        node->fetching_graph = false;
+        return enlist(node); // the run changed while we asked
     case CN_LINK_RECEIPT:
         put_receipt(node, event);
         return CN_OK;
@@ -391,6 +367,18 @@ static cn_err poll_link(struct node *node)
     }
 }
 
+// A job of before that cannot be trained is perhaps not that of now.
+static void worker_failed(struct node *node, cn_err why)
+{
+    if (!node->remembered || why == CN_EWEDGED) {
+        node->result = CN_EINVAL;
+        return;
+    }
+    cn_log(CN_LOG_WARN, "node", "the last registration cannot be used: waiting for the aggregator");
+    stop_worker(node);
+    node->registered = false;
+}
+
 static cn_err poll_worker(struct node *node, uint64_t now)
 {
     struct cn_errand_request request;
@@ -401,8 +389,9 @@ static cn_err poll_worker(struct node *node, uint64_t now)
     if (!node->working)
         return CN_OK;
     cn_mailbox_drain(&node->box);
-    if (cn_mailbox_failed(&node->box)) {
-        node->result = CN_EINVAL;
+    err = cn_mailbox_failed(&node->box);
+    if (err) {
+        worker_failed(node, err);
         return CN_OK;
     }
     node->link->ops->measure(node->link, &link);
@@ -532,6 +521,7 @@ static cn_err open_link(struct node *node)
         .address_count = settings->address_count,
         .uplink_bps = settings->uplink_bps,
         .transport = settings->transport,
+        .store = node->config.store,
     };
 
     memcpy(config.key, node->config.link_key, CN_KEY_SIZE);

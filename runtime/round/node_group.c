@@ -153,9 +153,20 @@ static void name_absent(const struct cn_node_group *group, const struct cn_view 
     }
 }
 
+// Where the members of a view are now.
+static void find_members(const struct cn_node_group *group, struct cn_membership_view *view)
+{
+    for (uint32_t i = 0; i < group->settings->member_count; i++) {
+        const char *address = group->peers->ops->address(group->peers, i);
+
+        if (i != group->self && strcmp(address, group->members[i].address) != 0)
+            snprintf(view->moved[i], CN_ADDRESS_SIZE, "%s", address);
+    }
+}
+
 // The epoch is on disk before a leader's COMMITs leave this board, and before work in it begins.
 static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
-                     const struct cn_membership_view *view)
+                     struct cn_membership_view *view)
 {
     cn_err err = save_epoch(group, view->view.epoch);
     char absent[MEMBERS_SIZE];
@@ -167,6 +178,7 @@ static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
     cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u%s",
            (unsigned long long)view->view.epoch, view->view.rank, view->view.size, absent);
     group->leads = view->view.rank == 0;
+    find_members(group, view);
     cn_mailbox_put_view(box, view);
 }
 

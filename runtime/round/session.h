@@ -23,6 +23,7 @@ struct cn_timeline;
 
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
+    const struct cn_member *members;    // of the group, where they are now; NULL: as in settings
     const struct cn_job *job;           // of the run
     const struct cn_compute_ops *compute;
     struct cn_store *store;

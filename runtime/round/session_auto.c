@@ -53,7 +53,7 @@ static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
 static cn_err time_micro(struct cn_session *session, uint64_t *micro_us)
 {
     bool lends = cn_trainer_stage(session->trainer) == CN_STAGE_WEIGHTS;
-    uint64_t least_us;
+    uint64_t least_us = 0;
     double forward, step;
     cn_err err = lends ? cn_session_recall(session) : CN_OK;
 

@@ -193,6 +193,27 @@ static cn_err take_rules(struct cn_session *session, struct cn_collective *colle
     return CN_OK;
 }
 
+// Profiles may name one board by different addresses, and a board may have moved: what rules see
+// is where the leader reaches it, and of the leader where the next member does.
+static cn_err take_addresses(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    const struct cn_member *members =
+        session->config.members ? session->config.members : session->config.settings->group.members;
+    cn_err err;
+
+    for (uint32_t r = 0; r < sets->view.size; r++)
+        memcpy(sets->addresses[r], members[sets->view.ranks[r]].address, CN_ADDRESS_SIZE);
+    if (sets->view.size == 1)
+        return CN_OK;
+    err = cn_broadcast(collective, 0, sets->addresses[1], (sets->view.size - 1) * CN_ADDRESS_SIZE);
+    if (!err)
+        err = cn_broadcast(collective, 1, sets->addresses[0], CN_ADDRESS_SIZE);
+    for (uint32_t r = 0; r < sets->view.size; r++)
+        sets->addresses[r][CN_ADDRESS_SIZE - 1] = '\0';
+    return err;
+}
+
 static void describe_rank(const struct cn_session *session, uint32_t rank,
                           struct cn_rule_facts *facts)
 {
@@ -200,7 +221,7 @@ static void describe_rank(const struct cn_session *session, uint32_t rank,
 
     *facts = (struct cn_rule_facts){
         .name = member_of(session, rank)->name,
-        .address = member_of(session, rank)->address,
+        .address = sets->addresses[rank],
         .board = sets->facts[rank],
         .round = session->held.round,
         .step = cn_session_position(session),
@@ -521,6 +542,8 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
         return CN_ENOMEM;
     session->sets->view = *view;
     err = take_rules(session, collective);
+    if (!err)
+        err = take_addresses(session, collective);
     if (!err)
         err = gather_facts(session, collective);
     if (!err)

@@ -1,8 +1,8 @@
 // session_sets.h - which members do the work of a step: process sets at work in a session.
 //
 // Everything here is decided from what all members know alike: their facts, told when an epoch
-// begins, the leader's sets, and where training stands. So all come to the same sets at the same
-// step without asking. Private to runtime/round.
+// begins, the leader's sets and addresses, and where training stands. So all come to the same sets
+// at the same step without asking. Private to runtime/round.
 #pragma once
 
 #include "runtime/group/auto_layout.h"
@@ -11,7 +11,8 @@
 
 struct cn_session_sets {
     struct cn_view view;
-    struct cn_board_facts facts[CN_GROUP_MAX]; // by rank
+    struct cn_board_facts facts[CN_GROUP_MAX];     // by rank
+    char addresses[CN_GROUP_MAX][CN_ADDRESS_SIZE]; // by rank, as others know them
     struct cn_set_rules rules;
     bool by_step;                   // a rule that the job uses speaks of steps
     uint64_t samples[CN_GROUP_MAX]; // to train on, by rank

@@ -7,6 +7,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/epoch.h"
+#include "runtime/round/round_file.h"
 
 #define NOBODY UINT32_MAX
 #define OPEN_TIMEOUT_MS 3000
@@ -21,7 +22,7 @@ static void leave(struct cn_worker *worker, const struct cn_session *session, st
 static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_left *left)
 {
     const struct cn_member *member =
-        left->lost < worker->config.member_count ? &worker->config.members[left->lost] : NULL;
+        left->lost < worker->config.member_count ? &worker->members[left->lost] : NULL;
 
     if (err == CN_OK || err == CN_ECANCELED || cn_mailbox_progress(worker->config.box).ended)
         return;
@@ -34,13 +35,22 @@ static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_
         cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
 }
 
+// Some have moved since the profile was written.
+static void find_members(struct cn_worker *worker, const struct cn_membership_view *view)
+{
+    memcpy(worker->members, worker->listed, sizeof(worker->members));
+    for (uint32_t i = 0; i < worker->config.member_count; i++)
+        if (view->moved[i][0])
+            memcpy(worker->members[i].address, view->moved[i], CN_ADDRESS_SIZE);
+}
+
 static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
                         const struct cn_membership_view *view, struct cn_left *left)
 {
     const struct cn_worker_config *config = &worker->config;
     const struct cn_backend_ports alone = {.secure = &cn_collective_solo};
     struct cn_collective_config collective = {
-        .members = config->members,
+        .members = worker->members,
         .member_count = config->member_count,
         .view = view->view,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
@@ -52,6 +62,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     cn_err err;
 
     *left = (struct cn_left){.lost = NOBODY};
+    find_members(worker, view);
     err = cn_backend_open(view->view.size > 1 ? &config->collectives : &alone, &collective,
                           &epoch.collective, &left->lost);
     left->unopened = err != CN_OK;
@@ -123,16 +134,18 @@ static void *worker_main(void *argument)
     if (err) {
         if (diag.count == 0)
             cn_log(CN_LOG_ERROR, "session", "%s", cn_err_text(err));
-        cn_mailbox_fail(worker->config.box);
+        cn_mailbox_fail(worker->config.box, err);
         return NULL;
     }
-    worked = work(worker, session);
+    worked = cn_round_file_resume(session);
+    if (!worked)
+        worked = work(worker, session);
     err = cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
     cn_session_close(session);
     if (worked)
-        cn_mailbox_fail(worker->config.box);
+        cn_mailbox_fail(worker->config.box, worked);
     else
         cn_mailbox_finish(worker->config.box);
     return NULL;
@@ -141,6 +154,8 @@ static void *worker_main(void *argument)
 cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker)
 {
     worker->config = *config;
+    worker->config.session.members = worker->members;
+    memcpy(worker->listed, config->members, config->member_count * sizeof(worker->listed[0]));
     return pthread_create(&worker->thread, NULL, worker_main, worker) ? CN_ENOMEM : CN_OK;
 }
 

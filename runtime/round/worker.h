@@ -9,13 +9,15 @@ struct cn_worker_config {
     struct cn_session_config session;
     struct cn_mailbox *box;
     struct cn_backend_ports collectives; // for groups of more than one
-    const struct cn_member *members;     // with pair keys; borrowed
+    const struct cn_member *members;     // with pair keys; borrowed for the start
     uint32_t member_count;
     uint32_t timeout_ms; // without a byte of a member; membership finds the dead ones sooner
 };
 
 struct cn_worker {
     struct cn_worker_config config;
+    struct cn_member listed[CN_GROUP_MAX];  // as the profile says
+    struct cn_member members[CN_GROUP_MAX]; // at their addresses of this epoch
     pthread_t thread;
 };
 

@@ -90,8 +90,8 @@ static void add_norm(uint32_t number)
 static void add_value(uint32_t field, const char *name, uint32_t words)
 {
     struct message *value = &part;
-    uint8_t dims[] = {1 << 3 | 2, 7, 2 << 3 | 2, 5, 'b', 'a', 't', 'c', 'h', 1 << 3 | 2, 2, 1 << 3,
-                      (uint8_t)words};
+    uint8_t dims[] = {1 << 3 | 2, 7,   2 << 3 | 2, 5, 'b',    'a',           't',
+                      'c',        'h', 1 << 3 | 2, 2, 1 << 3, (uint8_t)words};
     uint8_t type[32] = {1 << 3 | 2, sizeof(dims) + 4, 1 << 3, 1, 2 << 3 | 2, sizeof(dims)};
 
     memcpy(type + 6, dims, sizeof(dims));

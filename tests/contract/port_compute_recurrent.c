@@ -60,13 +60,31 @@ static void sums_of(const struct run *run, size_t t, size_t g, size_t j, const d
         *product += input_of(run, layer->weight, row * hidden + k) * h[k];
 }
 
-static void cell(const struct run *run, size_t t, size_t j, const double *h, double *c, double *out)
+// GRU's hidden gate sees r * h instead of h.
+static bool is_late(const struct cn_recurrent *op)
+{
+    return op->kind == CN_RECURRENT_GRU && !op->reset_after;
+}
+
+static void reset(const struct run *run, size_t t, const double *h, double *left)
+{
+    for (size_t j = 0; j < run->layer->op.hidden; j++) {
+        double x, p;
+
+        sums_of(run, t, 1, j, h, &x, &p);
+        left[j] = sigmoid(x + p) * h[j];
+    }
+}
+
+// left: h after reset.
+static void cell(const struct run *run, size_t t, size_t j, const double *h, const double *left,
+                 double *c, double *out)
 {
     const struct layer *layer = run->layer;
     double x[4] = {0}, p[4] = {0};
 
     for (size_t g = 0; g < layer->gates; g++)
-        sums_of(run, t, g, j, h, &x[g], &p[g]);
+        sums_of(run, t, g, j, g == 2 && is_late(&layer->op) ? left : h, &x[g], &p[g]);
     switch (layer->op.kind) {
     case CN_RECURRENT_TANH:
         *out = tanh(x[0] + p[0]);
@@ -79,7 +97,7 @@ static void cell(const struct run *run, size_t t, size_t j, const double *h, dou
         *out = sigmoid(x[1] + p[1]) * tanh(c[j]);
         break;
     case CN_RECURRENT_GRU: {
-        double z = sigmoid(x[0] + p[0]), r = sigmoid(x[1] + p[1]);
+        double z = sigmoid(x[0] + p[0]), r = is_late(&layer->op) ? 1 : sigmoid(x[1] + p[1]);
         double bias =
             layer->bias == SCENE_NONE ? 0 : input_of(run, layer->bias, 2 * layer->op.hidden + j);
 
@@ -93,7 +111,7 @@ static void run_sample(struct run *run)
 {
     const struct layer *layer = run->layer;
     size_t hidden = layer->op.hidden;
-    double h[HIDDEN_MAX] = {0}, c[HIDDEN_MAX] = {0};
+    double h[HIDDEN_MAX] = {0}, left[HIDDEN_MAX] = {0}, c[HIDDEN_MAX] = {0};
 
     for (size_t j = 0; j < hidden; j++) {
         if (layer->first != SCENE_NONE)
@@ -104,8 +122,10 @@ static void run_sample(struct run *run)
     for (size_t i = 0; i < layer->op.steps; i++) {
         size_t t = layer->op.reverse ? layer->op.steps - 1 - i : i;
 
+        if (is_late(&layer->op))
+            reset(run, t, h, left);
         for (size_t j = 0; j < hidden; j++)
-            cell(run, t, j, h, c, &run->y[t * hidden + j]);
+            cell(run, t, j, h, left, c, &run->y[t * hidden + j]);
         memcpy(h, run->y + t * hidden, hidden * sizeof(*h));
     }
     memcpy(run->cell, c, hidden * sizeof(*c));
@@ -161,19 +181,20 @@ static void add_operands(struct layer *layer, bool bias, bool first)
 {
     struct scene *scene = &layer->scene;
     size_t hidden = layer->op.hidden, steps = layer->op.steps;
-    bool gru = layer->op.kind == CN_RECURRENT_GRU, lstm = layer->op.kind == CN_RECURRENT_LSTM;
+    bool apart = layer->op.kind == CN_RECURRENT_GRU && layer->op.reset_after;
+    bool lstm = layer->op.kind == CN_RECURRENT_LSTM;
 
     layer->x = scene_add(scene, CN_ARENA_BATCH, steps * layer->width, true, false);
     layer->dy = scene_add(scene, CN_ARENA_BATCH, steps * hidden, true, false);
     layer->y = scene_add(scene, CN_ARENA_BATCH, steps * hidden, true, true);
     layer->dgates = scene_add(scene, CN_ARENA_BATCH, steps * layer->width, true, true);
     layer->dhidden =
-        gru ? scene_add(scene, CN_ARENA_BATCH, steps * layer->width, true, true) : SCENE_NONE;
+        apart ? scene_add(scene, CN_ARENA_BATCH, steps * layer->width, true, true) : SCENE_NONE;
     layer->saved =
         scene_add(scene, CN_ARENA_ACTIVATIONS, steps * (layer->width + hidden), true, false);
     layer->weight = scene_add(scene, CN_ARENA_WEIGHTS, layer->width * hidden, false, false);
     layer->bias =
-        bias && gru ? scene_add(scene, CN_ARENA_WEIGHTS, layer->width, false, false) : SCENE_NONE;
+        bias && apart ? scene_add(scene, CN_ARENA_WEIGHTS, layer->width, false, false) : SCENE_NONE;
     layer->first = first ? scene_add(scene, CN_ARENA_CONSTANTS, hidden, false, false) : SCENE_NONE;
     layer->first_cell =
         first && lstm ? scene_add(scene, CN_ARENA_BATCH, hidden, true, false) : SCENE_NONE;
@@ -202,30 +223,39 @@ static void check(struct cn_recurrent op, uint32_t samples, bool bias, bool firs
                        layer.first_cell, layer.dcell},
                8, (int[]){layer.dgates, layer.dhidden}, 2);
     reference(&layer);
-    snprintf(name, sizeof(name), "recurrent kind %d, %zu hidden, %zu steps%s%s", op.kind, op.hidden,
-             op.steps, op.reverse ? ", reverse" : "", first ? ", first" : "");
+    snprintf(name, sizeof(name), "recurrent kind %d, %zu hidden, %zu steps%s%s%s", op.kind,
+             op.hidden, op.steps, op.reverse ? ", reverse" : "", first ? ", first" : "",
+             is_late(&op) ? ", reset before" : "");
     scene_check(&layer.scene, name);
     scene_deinit(&layer.scene);
 }
 
-static void cells_and_their_gradients_agree_with_the_formulas(void **state)
+static void check_kind(enum cn_recurrent_kind kind, bool reset_after)
 {
     static const size_t hidden[] = {1, 8, 37};
     static const size_t steps[] = {1, 6};
 
-    (void)state;
-    for (int kind = CN_RECURRENT_TANH; kind <= CN_RECURRENT_GRU; kind++)
-        for (size_t h = 0; h < 3; h++)
-            for (size_t s = 0; s < 2; s++)
-                for (int flags = 0; flags < 4; flags++) {
-                    struct cn_recurrent op = {.kind = (enum cn_recurrent_kind)kind,
-                                              .steps = steps[s],
-                                              .hidden = hidden[h],
-                                              .reverse = flags & 1,
-                                              .reset_after = true};
+    for (size_t h = 0; h < 3; h++)
+        for (size_t s = 0; s < 2; s++)
+            for (int flags = 0; flags < 4; flags++) {
+                struct cn_recurrent op = {.kind = kind,
+                                          .steps = steps[s],
+                                          .hidden = hidden[h],
+                                          .reverse = flags & 1,
+                                          .reset_after = reset_after};
 
-                    check(op, hidden[h] > 8 ? 2 : 5, flags & 2, flags & 2);
-                }
+                check(op, hidden[h] > 8 ? 2 : 5, flags & 2, flags & 2);
+            }
+}
+
+static void cells_and_their_gradients_agree_with_the_formulas(void **state)
+{
+    (void)state;
+    check_kind(CN_RECURRENT_TANH, false);
+    check_kind(CN_RECURRENT_RELU, false);
+    check_kind(CN_RECURRENT_LSTM, false);
+    check_kind(CN_RECURRENT_GRU, true);
+    check_kind(CN_RECURRENT_GRU, false);
 }
 
 int main(void)

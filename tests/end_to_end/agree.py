@@ -5,19 +5,14 @@
 
 import re
 import signal
-import sys
 import time
 
 import wide_model
 from cluster import Cluster
+from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 @scenario
@@ -63,12 +58,5 @@ def who_is_waited_for_is_named_after_a_second(build):
         assert "rank 0 of 1" not in cluster.log("board-1"), "a board that is only slow was thrown out"
 
 
-def main(build, names):
-    for name in names or SCENARIOS:
-        begun = time.monotonic()
-        said = SCENARIOS[name](build)
-        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{f', {said}' if said else ''}", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    scenario.main()

@@ -5,14 +5,13 @@
 Needs network namespaces and tc; ends with 77 without.
 """
 
-import functools
-import os
 import re
-import sys
 
 import wide_model
-from lan import Lan, run
-from sets import same_model_everywhere, status
+from cluster import JOB, same_model_everywhere
+from lan import Lan, allowed
+from scenarios import Scenarios
+from sets import status
 from tuning import shape
 
 TWO = {"lab": ["board-1", "board-2"]}
@@ -20,12 +19,7 @@ TWO = {"lab": ["board-1", "board-2"]}
 SETTINGS = {"rounds": 2, "local_steps": 20, "quorum": 1, "learning_rate": 0.001,
             "momentum": "0.9, optimizer: adam", "extra": "parallel: auto"}
 CHOSE = r"parallel: auto: (\d+) replicas? of (\d+) shards?(?:, stage (\d))?, (\d+) micro-batch(?:es)? a step: (.*)"
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def choice(build, memory, megabits):
@@ -43,6 +37,9 @@ def choice(build, memory, megabits):
         same_model_everywhere(lan)
         chosen = [re.search(CHOSE, lan.log(board)).groups() for board in lan.boards]
         assert chosen[0] == chosen[1], f"the members chose otherwise: {chosen}"
+        samples = SETTINGS["local_steps"] * JOB["batch"] * int(chosen[0][3]) * len(lan.boards)
+        counted = [row[0] for row in lan.ledger("SELECT weight FROM contribution")]
+        assert counted == [samples] * SETTINGS["rounds"], f"{counted} samples in rounds of {samples}"
         told = [status(lan, board)["group"]["auto"] for board in lan.boards]
         assert told[0] == told[1] and told[0].endswith(chosen[0][4]), told
         stages = [re.findall(r"shard \d of 2: .* stage (\d)", lan.log(board))[-1:] for board in lan.boards]
@@ -82,5 +79,4 @@ def a_slow_link_gets_more_micro_batches_a_step(build):
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

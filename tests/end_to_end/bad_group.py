@@ -9,19 +9,14 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import time
 
-from cluster import Cluster, free_ports, read_npy, write_npy
+from cluster import Cluster, free_ports, read_npy, same_model_everywhere, write_npy
+from scenarios import Scenarios
 
 THREE = {"lab": ["board-1", "board-2", "board-3"]}
 SETTINGS = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "2 s", "rejoin": "300 ms"}
-CASES = {}
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
+case = Scenarios()
 
 
 def support(build, name):
@@ -46,31 +41,52 @@ def finish(cluster, names):
     """These come to the end with one model, and replay agrees."""
     cluster.wait_for_end(120, names)
     cluster.replay()
-    boards = [name for name in names if name != "gateway"]
-    assert len({cluster.current_model(name) for name in boards}) == 1, "the boards hold different models"
+    same_model_everywhere(cluster, [name for name in names if name != "gateway"])
+
+
+def end_at_once(build, spoil, *words):
+    """board-3 ends with these words, the others go on and name it."""
+    with Cluster(build, THREE, **SETTINGS) as cluster:
+        spoil(cluster)
+        cluster.start_all()
+        ends_with(cluster, "board-3", *words)
+        for name in ("board-1", "board-2"):
+            cluster.wait_for_line(name, "without board-3")
+        finish(cluster, ["gateway", "board-1", "board-2"])
 
 
 @case
 def a_board_with_another_type_of_data_is_missed_by_name(build):
-    with Cluster(build, THREE, **SETTINGS) as cluster:
+    def spoil(cluster):
         path = cluster.path("data", "board-3-images.npy")
         header, samples = read_npy(path)
         write_npy(path, header.replace("|u1", "<f8"), [sample.ljust(512, b"\0")[:64] * 8 for sample in samples])
-        cluster.start_all()
-        ends_with(cluster, "board-3", "board-3-images.npy", "float64")
-        cluster.wait_for_line("board-1", "without board-3")
-        finish(cluster, ["gateway", "board-1", "board-2"])
+
+    end_at_once(build, spoil, "board-3-images.npy", "float64")
 
 
 @case
 def a_board_whose_interface_is_not_there_is_missed_by_name(build):
-    with Cluster(build, THREE, **SETTINGS) as cluster:
+    def spoil(cluster):
         edit(cluster, "board-3.yaml", f'listen: "127.0.0.1:{cluster.board_ports["board-3"]}"',
              f'listen: "192.0.2.1:{cluster.board_ports["board-3"]}"')
-        cluster.start_all()
-        ends_with(cluster, "board-3", "board-3", "192.0.2.1")
-        cluster.wait_for_line("board-2", "without board-3")
-        finish(cluster, ["gateway", "board-1", "board-2"])
+
+    end_at_once(build, spoil, "board-3", "192.0.2.1")
+
+
+def write_other_gateway(cluster):
+    """Its port."""
+    port, = free_ports(1)
+    with open(cluster.path("gateway.yaml")) as file:
+        text = file.read()
+    cluster.write("other.yaml", text.replace("state/gateway", "state/other").replace(str(cluster.port), str(port)))
+    return port
+
+
+def start_other_gateway(cluster):
+    cluster.processes["other"] = subprocess.Popen(
+        [cluster.aggregator, "run", "other.yaml"], cwd=cluster.directory, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 
 
 @case
@@ -80,16 +96,12 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
         shutil.copytree(cluster.path("state/gateway"), cluster.path("state/other"))
         with sqlite3.connect(cluster.path("state/other/ledger.sqlite")) as ledger:
             ledger.execute("UPDATE meta SET run = run + 1")
-        port, = free_ports(1)
-        text = open(cluster.path("gateway.yaml")).read()
-        cluster.write("other.yaml", text.replace("state/gateway", "state/other").replace(str(cluster.port), str(port))
-                      .replace("job.yaml", "other-job.yaml"))
+        port = write_other_gateway(cluster)
+        edit(cluster, "other.yaml", "job.yaml", "other-job.yaml")
         text = open(cluster.path("job.yaml")).read()
         cluster.write("other-job.yaml", text.replace("digits-cnn", "digits-mlp"))
         edit(cluster, "board-3.yaml", f'address: "127.0.0.1:{cluster.port}"', f'address: "127.0.0.1:{port}"')
-        cluster.processes["other"] = subprocess.Popen(
-            [cluster.aggregator, "run", "other.yaml"], cwd=cluster.directory, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
             cluster.wait_for_line(name, "board-3 works on another job or run: board-3 is left out")
@@ -100,17 +112,13 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
 def a_board_with_keys_of_another_gateway_is_not_heard(build):
     """It has the right name, and for every pair another key."""
     with Cluster(build, THREE, **SETTINGS) as cluster:
-        port, = free_ports(1)
-        text = open(cluster.path("gateway.yaml")).read()
-        cluster.write("other.yaml", text.replace("state/gateway", "state/other").replace(str(cluster.port), str(port)))
+        port = write_other_gateway(cluster)
         for board in cluster.boards:
             cluster.command(cluster.aggregator, "enroll", "other.yaml", board, "--group", "lab",
                             "-o", f"keys/other-{board}.key")
         edit(cluster, "board-3.yaml", f'address: "127.0.0.1:{cluster.port}", key: keys/board-3.key',
              f'address: "127.0.0.1:{port}", key: keys/other-board-3.key')
-        cluster.processes["other"] = subprocess.Popen(
-            [cluster.aggregator, "run", "other.yaml"], cwd=cluster.directory, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
             cluster.wait_for_line(name, "board-3 refuses this board")
@@ -212,12 +220,5 @@ def a_board_with_a_full_disk_takes_part_and_another_leads(build):
             subprocess.run(["umount", state], check=True)
 
 
-def main(build, names):
-    for name in names or CASES:
-        begun = time.monotonic()
-        CASES[name](build)
-        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
-
-
 if __name__ == "__main__":
-    main(os.path.abspath(sys.argv[1]), sys.argv[2:])
+    case.main()

@@ -97,11 +97,32 @@ def each_model_is_refused_by_check_and_by_train(node_path, folder):
             assert len(text.splitlines()) <= 3, f"{name}: more than is needed:\n{text}"
 
 
+def a_model_that_is_not_there_is_named_once(node_path, folder):
+    profile(folder, model="absent.onnx")
+    for command in (("check", "absent.onnx"), ("train", "site.yaml"), ("bench", "site.yaml")):
+        text = expect(run(folder, node_path, *command), 1, "absent.onnx", "not found")
+        assert text.count("absent.onnx") == 1, text
+
+
 def the_model_itself_is_good(node_path, folder):
     profile(folder)
     write(os.path.join(folder, "model.onnx"), plain())
     expect(run(folder, node_path, "check", "model.onnx"), 0, "8 values in 1 tensors")
     expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
+
+
+def copies_of_weights_and_names_that_an_exporter_made_up_are_said(node_path, folder):
+    numbers = [0.1 * i for i in range(8)]
+    nodes = [node("MatMul", ("x", "a"), ("p",)), node("MatMul", ("x", "onnx::MatMul_7"), ("q",)), node("Add", ("p", "q"), ("y",))]
+    pair = [tensor("a", (4, 2), numbers), tensor("onnx::MatMul_7", (4, 2), numbers)]
+    write(os.path.join(folder, "model.onnx"), plain(nodes=nodes, initializers=pair))
+    expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights are copies of others ('onnx::MatMul_7' of 'a')",
+           "1 weights are not the module's own")
+    norms = [node("LayerNormalization", ("x", "s"), ("h",)), node("LayerNormalization", ("h", "s"), ("y",))]
+    write(os.path.join(folder, "model.onnx"), plain(nodes=norms, initializers=[tensor("s", (4,), numbers[:4])]))
+    expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights stand in several normalizations ('s' in 2)")
+    write(os.path.join(folder, "model.onnx"), plain())
+    assert "warning" not in expect(run(folder, node_path, "check", "model.onnx"), 0)
 
 
 def external_data_is_trained(node_path, folder):
@@ -140,8 +161,10 @@ def a_device_that_is_not_there_is_said(node_path, folder):
     expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
 
 
-CASES = (the_model_itself_is_good, each_model_is_refused_by_check_and_by_train, external_data_is_trained,
-         a_loss_that_is_not_finite_keeps_the_last_good_checkpoint, a_device_that_is_not_there_is_said)
+CASES = (the_model_itself_is_good, copies_of_weights_and_names_that_an_exporter_made_up_are_said,
+         each_model_is_refused_by_check_and_by_train, external_data_is_trained,
+         a_loss_that_is_not_finite_keeps_the_last_good_checkpoint, a_device_that_is_not_there_is_said,
+         a_model_that_is_not_there_is_named_once)
 
 
 def main(build, *names):

@@ -8,20 +8,15 @@ is slow it reads from a record of a board below --sysroot.
 
 import re
 import signal
-import sys
 import time
 
-from cluster import Cluster
+from cluster import Cluster, same_model_everywhere
 from life import Board
-from sets import losses, same_model_everywhere, share_samples, status
+from scenarios import Scenarios
+from sets import losses, share_samples, status
 
 TWO = {"lab": ["board-1", "board-2"]}
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def drag(cluster, board, enough, seconds=90):
@@ -98,12 +93,5 @@ def a_board_without_micro_batches_changes_no_result(build):
         assert abs(one - two) < 2e-3 * one, (alone, together)
 
 
-def main(build, names):
-    for name in names or SCENARIOS:
-        begun = time.monotonic()
-        SCENARIOS[name](build)
-        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    scenario.main()

@@ -7,7 +7,6 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 

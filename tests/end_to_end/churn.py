@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-from cluster import Cluster
+from cluster import Cluster, same_model_everywhere
 
 GROUP = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 LIVES_ON = ("board-4", "gateway")
@@ -120,8 +120,7 @@ def settle(cluster):
         assert time.monotonic() < deadline, "the boards hold different versions"
         time.sleep(0.2)
     time.sleep(0.5)  # the file is written after the line
-    models = {cluster.current_model(name) for name in cluster.boards}
-    assert len(models) == 1, "the boards hold different models"
+    same_model_everywhere(cluster)
 
 
 def main(build, seconds, seed=1, path=os.devnull):

@@ -8,6 +8,7 @@ Every process runs the shipped programs with profile files as a user writes them
 by their pid; the run directory is removed unless the test failed.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -153,6 +155,11 @@ def mix_data(folder, boards):
             samples += own
         for index, board in enumerate(boards):
             write_npy(os.path.join(folder, f"{board}-{part}.npy"), header, samples[index :: len(boards)])
+
+
+def same_model_everywhere(cluster, boards=None):
+    models = {cluster.current_model(board) for board in boards or cluster.boards}
+    assert len(models) == 1, "the boards hold different models"
 
 
 class Cluster:
@@ -335,6 +342,18 @@ class Cluster:
                 raise AssertionError(f"{name} was not {count} times in a group of {size} within {timeout} s")
             time.sleep(0.01)
 
+    def board_status(self, name):
+        """What `cairn-node status` tells; nothing before the board wrote any."""
+        result = self.command(self.node, "status", "--json", f"{name}.yaml", check=False)
+        return json.loads(result.stdout) if result.returncode == 0 else {}
+
+    def wait_for_status(self, name, part, timeout=60, **wanted):
+        deadline = time.monotonic() + timeout
+        while not wanted.items() <= self.board_status(name).get(part, {}).items():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} did not tell {wanted} in {timeout} s: {self.board_status(name)}")
+            time.sleep(0.05)
+
     # Results
 
     def status(self):
@@ -344,6 +363,12 @@ class Cluster:
     def digest(self):
         """Of the newest version."""
         return self.status()["digest"]
+
+    def ledger(self, query, *values):
+        """Rows of the gateway's ledger."""
+        uri = f"file:{self.path('state/gateway/ledger.sqlite')}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as ledger:
+            return ledger.execute(query, values).fetchall()
 
     def replay(self):
         """Lines of the replay; it fails by itself when a version differs."""

@@ -1,6 +1,6 @@
 """A board with two GPUs is two members of its group, looked after by one process.
 
-    gpus.py BUILD LIBRARIES
+    gpus.py BUILD [SCENARIO...]
 
 The GPUs are those that the host plays, with the libraries of tests/support/cuda_host.h: none is needed, and none
 is tested.
@@ -12,11 +12,13 @@ import signal
 import sys
 import time
 
-from cluster import Cluster
+from cluster import Cluster, same_model_everywhere
+from scenarios import Scenarios
 from sets import losses
 
 GROUP = {"lab": ["board-1.0", "board-1.1", "board-2"]}
 SETTINGS = {"rounds": 3, "local_steps": 5, "quorum": 1, "form": "30 s", "rejoin": "20 s"}
+scenario = Scenarios()
 
 
 def join_board(cluster, gpus="[0, 1]"):
@@ -63,6 +65,7 @@ def start(cluster):
     cluster.start("board-1")
 
 
+@scenario
 def two_members_train_and_one_that_is_killed_comes_back(build):
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         join_board(cluster)
@@ -75,14 +78,14 @@ def two_members_train_and_one_that_is_killed_comes_back(build):
         cluster.wait_for_line("board-1", "board-1.1 was killed by signal 9: started again in 1 s")
         cluster.wait_for_end(150)
         cluster.replay()
-        models = [cluster.current_model(board) for board in ("board-1/gpu-0", "board-1/gpu-1", "board-2")]
-        assert len(set(models)) == 1, "the members hold different models"
+        same_model_everywhere(cluster, ["board-1/gpu-0", "board-1/gpu-1", "board-2"])
         log = cluster.log("board-1")
         for name in ("board-1.0", "board-1.1"):
             assert f"{name} epoch: version 3" in log, f"{name} did not get the last version"
         return losses(cluster)
 
 
+@scenario
 def both_end_with_their_parent(build):
     for number in signal.SIGTERM, signal.SIGKILL:
         with Cluster(build, GROUP, **{**SETTINGS, "rounds": 1000}) as cluster:
@@ -95,6 +98,7 @@ def both_end_with_their_parent(build):
             wait_until("the end of both", lambda: not any(runs(pid) for pid in pids), 30)
 
 
+@scenario
 def bad_lists_are_refused(build):
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         for gpus, line in (("[0, 0]", "gpus: '0' is there twice"),
@@ -116,6 +120,7 @@ def bad_lists_are_refused(build):
         assert "there is no GPU 5: this machine has 2" in result.stderr, result
 
 
+@scenario
 def giving_up_ends_all(build):
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         join_board(cluster)
@@ -125,13 +130,7 @@ def giving_up_ends_all(build):
         assert "started again" not in result.stderr, result
 
 
-def main(build, libraries):
-    os.environ.update(LD_LIBRARY_PATH=libraries, CAIRN_CUDA_HOST="two")
-    for test in (bad_lists_are_refused, giving_up_ends_all, two_members_train_and_one_that_is_killed_comes_back, both_end_with_their_parent):
-        begun = time.monotonic()
-        said = test(build)
-        print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{f', {said}' if said else ''}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], os.path.abspath(sys.argv[2]))
+    libraries = os.path.join(os.path.abspath(sys.argv[1]), "..", "tests", "support", "cuda_host")
+    os.environ.update(LD_LIBRARY_PATH=libraries, CAIRN_CUDA_HOST="two")
+    scenario.main()

@@ -5,14 +5,13 @@
 Wall times are printed, not asserted: tests/unit/test_membership.c asserts them with a clock of its own.
 """
 
-import functools
 import os
 import signal
-import sqlite3
-import sys
 import time
 
-from lan import Lan, run
+from cluster import same_model_everywhere
+from lan import Lan, allowed
+from scenarios import Scenarios
 
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 # Boards mixed: every board has samples of all digits, so what one that is away knew is not lost with it.
@@ -21,12 +20,7 @@ HASTY = {"rounds": 16, "local_steps": 60, "rejoin": "100 ms", "form": "10 s", "t
 
 PAIRS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3", "board-4"]}
 
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def mark(version):
@@ -41,39 +35,37 @@ def begin(lan):
 def finish(lan):
     lan.wait_for_end(180)
     lan.replay()
-    models = {board: lan.current_model(board) for board in lan.boards}
-    assert len(set(models.values())) == 1, "the boards hold different models"
+    same_model_everywhere(lan)
 
 
 def updates_of(lan, group):
     """Rounds for which the gateway's ledger has an update of a group."""
-    with sqlite3.connect(f"file:{lan.path('state/gateway/ledger.sqlite')}?mode=ro", uri=True) as ledger:
-        return [row[0] for row in ledger.execute("SELECT round FROM contribution WHERE grp = ? ORDER BY round", (group,))]
+    return [row[0] for row in lan.ledger("SELECT round FROM contribution WHERE grp = ? ORDER BY round", group)]
 
 
 def be_lost_and_return(lan, victim, lose, back, others):
     """The others go on without the victim, and take it in again. Seconds until they went on."""
     views = {name: lan.views(name, 3) for name in others}
     begun = time.monotonic()
-    lose(victim)
+    lose(lan, victim)
     for name in others:
         lan.wait_for_view(name, 3, views[name] + 1)
     took = time.monotonic() - begun
     whole = {name: lan.views(name, 4) for name in others}
-    back(victim)
+    back(lan, victim)
     for name in others:
         lan.wait_for_view(name, 4, whole[name] + 1)
     return took
 
 
-@scenario
-def a_link_is_cut(build):
+def lose_each(build, victims, lose, back, **settings):
+    """One after the other is lost, named by somebody, and comes back."""
     times = []
-    with Lan(build, FOUR, **HASTY) as lan:
+    with Lan(build, FOUR, **{**HASTY, **settings}) as lan:
         begin(lan)
-        for victim in ("board-2", "board-1"):
+        for victim in victims:
             others = [name for name in lan.boards if name != victim]
-            times.append(be_lost_and_return(lan, victim, lan.cut, lan.mend, others))
+            times.append(be_lost_and_return(lan, victim, lose, back, others))
             said = "".join(lan.log(name) for name in others)
             assert f"{victim} (" in said or f"{victim} is lost" in said, "nobody named the lost board"
         finish(lan)
@@ -81,27 +73,13 @@ def a_link_is_cut(build):
 
 
 @scenario
-def a_board_freezes(build):
-    times = []
-    with Lan(build, FOUR, **HASTY) as lan:
-        begin(lan)
-        for victim in ("board-3", "board-1"):
-            others = [name for name in lan.boards if name != victim]
-            times.append(be_lost_and_return(lan, victim, lan.freeze, lan.thaw, others))
-        finish(lan)
-    return f"went on after {', '.join(f'{t:.2f}' for t in times)} s"
+def a_link_is_cut(build):
+    return lose_each(build, ("board-2", "board-1"), Lan.cut, Lan.mend)
 
 
 @scenario
 def a_board_is_killed(build):
-    times = []
-    with Lan(build, FOUR, **HASTY) as lan:
-        begin(lan)
-        for victim in ("board-4", "board-1"):
-            others = [name for name in lan.boards if name != victim]
-            times.append(be_lost_and_return(lan, victim, lan.kill, lan.start, others))
-        finish(lan)
-    return f"went on after {', '.join(f'{t:.2f}' for t in times)} s"
+    return lose_each(build, ("board-4", "board-1"), Lan.kill, Lan.start)
 
 
 @scenario
@@ -123,14 +101,7 @@ def a_straggler_stays(build):
 @scenario
 def each_board_freezes(build):
     """SIGSTOP of each rank in turn, the leader among them."""
-    times = []
-    with Lan(build, FOUR, **{**HASTY, "rounds": 40}) as lan:
-        begin(lan)
-        for victim in lan.boards:
-            others = [name for name in lan.boards if name != victim]
-            times.append(be_lost_and_return(lan, victim, lan.freeze, lan.thaw, others))
-        finish(lan)
-    return f"went on after {', '.join(f'{t:.2f}' for t in times)} s"
+    return lose_each(build, FOUR["lab"], Lan.freeze, Lan.thaw, rounds=40)
 
 
 @scenario
@@ -193,5 +164,4 @@ def the_wan_is_down_for_ten_rounds(build):
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

@@ -8,7 +8,7 @@ A group of two, so its collective, and a board alone, on [::1]. Ends with 77, sk
 import socket
 import sys
 
-from cluster import Cluster
+from cluster import Cluster, same_model_everywhere
 
 GROUPS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3"]}
 
@@ -26,8 +26,7 @@ def run(build, host):
     with Cluster(build, GROUPS, rounds=3, host=host) as cluster:
         cluster.start_all()
         cluster.wait_for_end(90)
-        models = {cluster.current_model(board) for board in cluster.boards}
-        assert len(models) == 1, "the boards hold different models"
+        same_model_everywhere(cluster)
         assert cluster.status()["version"] == 3, cluster.status()
         for name in cluster.processes:
             assert host == "127.0.0.1" or "127.0.0.1" not in cluster.log(name), f"{name} speaks of IPv4"

@@ -3,7 +3,6 @@
     join.py BUILD [SCENARIO...]
 """
 
-import functools
 import os
 import re
 import shutil
@@ -11,8 +10,9 @@ import subprocess
 import sys
 import time
 
-from cluster import SOURCE
-from lan import Lan, run
+from cluster import SOURCE, same_model_everywhere
+from lan import Lan, allowed
+from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
 THREE = {"lab": ["board-1", "board-2", "board-3"]}
@@ -21,12 +21,7 @@ PATIENT = {"rounds": 3, "local_steps": 40, "rejoin": "60 s", "form": "60 s", "ti
 HASTY = {"rounds": 8, "local_steps": 60, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s", "quorum": 1,
          "mixed": True}
 
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def use_wide_model(lan):
@@ -73,13 +68,19 @@ def a_transfer_that_is_cut_goes_on_where_it_was(build):
         lan.mend("board-2")
         lan.wait_for_line("board-2", "pieces of the state of board-1", 2)
         lan.limit("board-1", None)
+        lan.wait_for_line("board-2", "version 2: held-out")
+        time.sleep(0.3)
+        lan.kill("board-2")
+        lan.start("board-2")
+        lan.wait_for_line("board-2", "pieces of the state of board-1", 3)
         lan.wait_for_end(120)
         lan.replay()
-        (first, pieces), (second, _) = taken(lan, "board-2")[:2]
+        (first, pieces), (second, _), (own, _) = taken(lan, "board-2")[:3]
         assert first > pieces // 2, f"a board without a state took {first} of {pieces} pieces"
         assert 0 < second < first, f"{second} pieces were taken after the cut, {first} before"
+        assert 0 < own < pieces, f"a board with most of the state took {own} of {pieces} pieces"
         assert lan.digest() == expected, f"digest {lan.digest()}, undisturbed {expected}"
-        return f"{first} of {pieces} pieces lacked at first, {second} after the cut"
+        return f"{first} of {pieces} pieces lacked at first, {second} after the cut, {own} with an own state"
 
 
 @scenario
@@ -97,9 +98,8 @@ def a_stopped_board_that_resumes_late_takes_the_state(build):
         lan.wait_for_end(120)
         lan.replay()
         assert len(taken(lan, "board-3")) > before, "it took no state"
-        assert len({lan.current_model(name) for name in lan.boards}) == 1, "the boards hold different models"
+        same_model_everywhere(lan)
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

@@ -5,12 +5,13 @@
 Prints both accuracies; they lie within a point. What is killed is started again at once.
 """
 
-import os
 import random
 import sys
 import time
 
-from lan import Lan, run
+from cluster import same_model_everywhere
+from lan import Lan, allowed
+from scenarios import SKIPPED
 
 # Model, samples, groups and rules of tests/examples/digits.
 DEMO = {"rounds": 20, "local_steps": 30, "up": "{mode: topk, density: 5 %, value_bits: 2}",
@@ -44,11 +45,11 @@ def train(build, seed):
         lan.wait_for_end(60)
         took = time.monotonic() - begun
         assert "0 differ" in lan.replay()[-1]
-        assert len({lan.current_model(name) for name in lan.boards}) == 1, "the boards hold different models"
+        same_model_everywhere(lan)
         return lan.accuracy(), killed, took
 
 
-def random_kills(build, seeds):
+def main(build, seeds):
     wanted, _, took = train(build, None)
     print(f"undisturbed: accuracy {wanted}, {took:.1f} s", flush=True)
     for seed in seeds:
@@ -59,5 +60,6 @@ def random_kills(build, seeds):
 
 
 if __name__ == "__main__":
-    numbers = [int(text) for text in sys.argv[2:]] or [1]
-    sys.exit(run({"random_kills": lambda: random_kills(os.path.abspath(sys.argv[1]), numbers)}, []))
+    if not allowed():
+        sys.exit(SKIPPED)
+    main(sys.argv[1], [int(text) for text in sys.argv[2:]] or [1])

@@ -1,21 +1,22 @@
 """What a group sends is chosen for its link: bytes stay within the profile's limit, a killed round is resumed.
 
-    rate.py BUILD [TEST...]
+    rate.py BUILD [SCENARIO...]
 """
 
 import json
-import os
 import re
-import sys
 import time
 
 from cluster import Cluster
+from scenarios import Scenarios
 
 LIMIT = 3000
 AUTO = {"up": "{mode: auto}", "rounds": 12, "local_steps": 20, "network": f"network: {{round_max: {LIMIT} B}}"}
 FRAME = re.compile(r"round (\d+): update of (\d+) bytes accepted")
+scenario = Scenarios()
 
 
+@scenario
 def an_update_is_as_large_as_the_profile_allows(build):
     with Cluster(build, **AUTO) as cluster:
         cluster.start_all()
@@ -30,6 +31,7 @@ def an_update_is_as_large_as_the_profile_allows(build):
         cluster.replay()
 
 
+@scenario
 def a_round_is_resumed_with_the_same_order(build):
     with Cluster(build, **{**AUTO, "rounds": 4, "local_steps": 300, "update": ", residual: bf16"}) as cluster:
         cluster.start_all()
@@ -49,6 +51,7 @@ def a_round_is_resumed_with_the_same_order(build):
         cluster.replay()
 
 
+@scenario
 def a_thin_link_skips_and_goes_on(build):
     with Cluster(build, **{**AUTO, "rounds": 2, "network": "network: {round_max: 1 KiB}"}) as cluster:
         cluster.start_all()
@@ -57,6 +60,7 @@ def a_thin_link_skips_and_goes_on(build):
         assert cluster.status()["version"] == 2
 
 
+@scenario
 def a_board_that_missed_versions_takes_the_deltas(build):
     groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
     with Cluster(build, groups, quorum=1, rounds=8, local_steps=50, deadline="2 s",
@@ -73,6 +77,7 @@ def a_board_that_missed_versions_takes_the_deltas(build):
         cluster.replay()
 
 
+@scenario
 def a_board_that_was_away_for_long_takes_a_snapshot(build):
     groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
     with Cluster(build, groups, quorum=1, rounds=18, local_steps=30, deadline="2 s",
@@ -93,6 +98,7 @@ def a_board_that_was_away_for_long_takes_a_snapshot(build):
         cluster.replay()
 
 
+@scenario
 def a_tensor_may_have_a_density_of_its_own(build):
     up = "{mode: topk, density: 1 %}"
     with Cluster(build, up=up, rounds=2, update=', densities: ["2.weight=50%"]') as cluster:
@@ -118,6 +124,7 @@ def wait_for_pause(cluster, board):
     return status
 
 
+@scenario
 def a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart(build):
     groups = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
     with Cluster(build, groups, quorum=1, rounds=400, local_steps=5, deadline="5 s",
@@ -135,6 +142,7 @@ def a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart(build):
         assert status["link"]["bytes_today"] >= 297 * 1024, status["link"]  # a kill forgets a hundredth
 
 
+@scenario
 def an_update_that_the_day_has_no_room_for_waits(build):
     with Cluster(build, {"lab-a": ["board-1"]}, quorum=1, rounds=3, local_steps=5, up="{mode: raw32}",
                  network="network: {day_max: 400 KiB}") as cluster:
@@ -144,6 +152,7 @@ def an_update_that_the_day_has_no_room_for_waits(build):
         cluster.replay()
 
 
+@scenario
 def a_link_that_costs_is_left_alone(build):
     # In a board's own time zone it is always between 0 h and 24 h.
     with Cluster(build, {"lab-a": ["board-1"]}, quorum=1, rounds=3,
@@ -159,6 +168,7 @@ def a_link_that_costs_is_left_alone(build):
         assert sizes and all(1500 < size < 2700 for size in sizes), sizes
 
 
+@scenario
 def the_bench_measures_the_link_and_says_what_it_would_choose(build):
     link = {"rate": "1e6", "delay": "50", "loss": "0", "queue": "200"}
     with Cluster(build, {"lab-a": ["board-1"]}, link=link, deadline="2 s", up="{mode: auto}", local_steps=3,
@@ -180,6 +190,7 @@ def the_bench_measures_the_link_and_says_what_it_would_choose(build):
         cluster.replay()
 
 
+@scenario
 def a_slow_link_makes_rounds_longer(build):
     link = {"rate": "200e3", "delay": "20", "loss": "0", "queue": "300"}
     with Cluster(build, {"lab-a": ["board-1"]}, link=link, quorum=1, rounds=4, deadline="30 s", up="{mode: auto}",
@@ -193,22 +204,5 @@ def a_slow_link_makes_rounds_longer(build):
         cluster.replay()
 
 
-TESTS = (a_slow_link_makes_rounds_longer,
-         the_bench_measures_the_link_and_says_what_it_would_choose,
-         a_board_that_used_its_bytes_pauses_and_stays_so_after_a_restart,
-         an_update_that_the_day_has_no_room_for_waits, a_link_that_costs_is_left_alone,
-         a_board_that_was_away_for_long_takes_a_snapshot, a_tensor_may_have_a_density_of_its_own,
-         an_update_is_as_large_as_the_profile_allows, a_round_is_resumed_with_the_same_order,
-         a_thin_link_skips_and_goes_on, a_board_that_missed_versions_takes_the_deltas)
-
-
-def main(build, *names):
-    assert set(names) <= {test.__name__ for test in TESTS}, names
-    for test in TESTS:
-        if not names or test.__name__ in names:
-            test(build)
-            print(f"{test.__name__}: ok", flush=True)
-
-
 if __name__ == "__main__":
-    main(os.path.abspath(sys.argv[1]), *sys.argv[2:])
+    scenario.main()

@@ -6,14 +6,13 @@ Without names all scenarios run. Where membership is unchanged and no deadline e
 is that of the undisturbed run with the same groups.
 """
 
-import os
 import shutil
 import signal
 import socket
-import sys
 import time
 
-from cluster import Cluster
+from cluster import JOB, Cluster, same_model_everywhere
+from scenarios import Scenarios
 
 # Long enough that "no deadline expired" holds on a busy machine.
 PATIENT = {"rounds": 6, "local_steps": 20, "rejoin": "30 s", "form": "30 s"}
@@ -25,13 +24,9 @@ THREE = {"lab-a": ["board-1"], "lab-b": ["board-2", "board-3", "board-4"]}
 FOUR = {"lab-a": ["board-1", "board-2", "board-3", "board-4"]}
 SINGLES = {f"lab-{number}": [f"board-{number}"] for number in (1, 2, 3, 4)}
 
-SCENARIOS = {}
 undisturbed = {}
 
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def expected(build, groups, settings):
@@ -48,11 +43,6 @@ def expected(build, groups, settings):
 def finish(cluster, names=None):
     cluster.wait_for_end(120, names)
     cluster.replay()
-
-
-def same_model_everywhere(cluster):
-    models = {board: cluster.current_model(board) for board in cluster.boards}
-    assert len(set(models.values())) == 1, "the boards hold different models"
 
 
 def check_same(build, groups, disturb, settings=PATIENT, **more):
@@ -244,6 +234,27 @@ def boards_alone(build):
 
 
 @scenario
+def all_die_while_they_deliver_and_one_stays_away(build):
+    """What it did is in the update that the other has on its disk."""
+    settings = {**HASTY, "rounds": 3, "local_steps": 300, "form": "3 s", "quorum": 1, "mixed": True}
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, **settings) as cluster:
+        cluster.start_all()
+        cluster.wait_for_view("board-1", 2)
+        cluster.wait_for_line("board-1", mark(1))
+        time.sleep(0.3)
+        cluster.kill("gateway")
+        cluster.wait_for_status("board-2", "round", phase="delivering")
+        number = cluster.board_status("board-2")["round"]["number"]
+        cluster.kill("board-1")
+        cluster.kill("board-2")
+        cluster.start("gateway")
+        cluster.start("board-2")
+        finish(cluster, ["gateway", "board-2"])
+        weights = dict(cluster.ledger("SELECT round, weight FROM contribution"))
+        assert weights[number] == 2 * settings["local_steps"] * JOB["batch"], f"round {number}: {weights}"
+
+
+@scenario
 def a_board_that_was_away_is_taken_in(build):
     with Cluster(build, PAIRS, **{**HASTY, "local_steps": 60}) as cluster:
         cluster.start_all()
@@ -303,12 +314,5 @@ def a_member_that_cannot_be_reached_is_left_out_with_a_clear_line(build):
         finish(cluster)
 
 
-def main(build, names):
-    for name in names or SCENARIOS:
-        begun = time.monotonic()
-        SCENARIOS[name](build)
-        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    scenario.main()

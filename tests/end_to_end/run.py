@@ -2,7 +2,7 @@
 
 import sys
 
-from cluster import Cluster
+from cluster import Cluster, same_model_everywhere
 
 
 def main(build):
@@ -11,8 +11,7 @@ def main(build):
         cluster.wait_for_end(90)
         accuracy = cluster.accuracy()
         assert accuracy >= 0.93, f"held-out accuracy is only {accuracy}"
-        models = {board: cluster.current_model(board) for board in cluster.boards}
-        assert len(set(models.values())) == 1, "the boards hold different models"
+        same_model_everywhere(cluster)
         lines = cluster.replay()
         assert len(lines) >= 8, f"replay checked only {len(lines)} versions"
         print(f"held-out accuracy {accuracy}; replay: {lines[-1]}")

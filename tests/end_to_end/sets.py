@@ -7,25 +7,15 @@ import json
 import os
 import re
 import signal
-import sys
 import time
 
 import wide_model
-from cluster import DIGITS, Cluster, read_npy, write_npy
+from cluster import DIGITS, JOB, Cluster, read_npy, same_model_everywhere, write_npy
+from scenarios import Scenarios
 
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 SETTINGS = {"rounds": 6, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s"}
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-def same_model_everywhere(cluster):
-    models = {cluster.current_model(board) for board in cluster.boards}
-    assert len(models) == 1, "the boards hold different models"
+scenario = Scenarios()
 
 
 def finish(cluster, accuracy=0.85):
@@ -45,19 +35,26 @@ def said(cluster, board, line):
 
 @scenario
 def a_dynamic_set_grows_with_the_phase(build):
-    parallel = ("parallel: {phases: {pretraining: 1, fine_tuning: 8}, train: grown, "
-                "sets: {grown: phase == fine_tuning or name != board-4}}")
-    with Cluster(build, FOUR, **{**SETTINGS, "rounds": 10, "local_steps": 60}, extra=parallel) as cluster:
-        cluster.start_all()
-        cluster.wait_for_line("board-4", "looking on: board-4")
-        time.sleep(1.2)  # the status file is written once a second
-        before = status(cluster, "board-4")
-        finish(cluster)
-        for board in cluster.boards:
-            said(cluster, board, "phase pretraining: board-1 board-2 board-3 train; looking on: board-4")
-            said(cluster, board, "round 8, step 0, phase fine_tuning: board-1 board-2 board-3 board-4 train")
-        assert before["group"]["train"] == "board-1 board-2 board-3", before
-        assert status(cluster, "board-4")["group"]["train"] == "board-1 board-2 board-3 board-4"
+    """At first the versions are those that three boards make; once it has grown, the samples of four count."""
+    grown = ("parallel: {phases: {pretraining: 1, fine_tuning: 4}, train: grown, "
+             "sets: {grown: phase == fine_tuning or name != board-4}}")
+    fixed = "parallel: {train: three, sets: {three: [board-1, board-2, board-3]}}"
+    samples, versions = [], []
+    for extra in grown, fixed:
+        with Cluster(build, FOUR, **SETTINGS, extra=extra) as cluster:
+            cluster.start_all()
+            finish(cluster)
+            samples.append([row[0] for row in cluster.ledger("SELECT weight FROM contribution ORDER BY round")])
+            versions.append([row[0] for row in cluster.ledger("SELECT digest FROM version ORDER BY number")])
+            if extra == grown:
+                for board in cluster.boards:
+                    said(cluster, board, "phase pretraining: board-1 board-2 board-3 train; looking on: board-4")
+                    said(cluster, board, "round 4, step 0, phase fine_tuning: board-1 board-2 board-3 board-4 train")
+                assert status(cluster, "board-4")["group"]["train"] == "board-1 board-2 board-3 board-4"
+    each = SETTINGS["local_steps"] * JOB["batch"]
+    assert samples == [3 * [3 * each] + 3 * [4 * each], 6 * [3 * each]], samples
+    same = [one == other for one, other in zip(*versions)]
+    assert same == 4 * [True] + 3 * [False], f"versions as of three boards: {same}"
 
 
 @scenario
@@ -72,11 +69,15 @@ def a_rule_over_steps_is_asked_before_each_step(build):
 
 @scenario
 def hardware_facts_are_those_of_each_board(build):
+    """And on all boards the same: board-3 has another address of board-4 in its profile, which is in no subnet."""
     sets = ", sets: {large: memory >= 1 GiB and cores >= 3 and link > 1 kbit/s and address == 127.0.0.0/8}"
     with Cluster(build, FOUR, **SETTINGS, group=sets, extra="parallel: {train: large}") as cluster:
         for board in cluster.boards:
             text = open(cluster.path(f"{board}.yaml")).read()
             cores = 1 if board == "board-2" else 4
+            if board == "board-3":
+                text = re.sub(r'board-4: "127.0.0.1:', 'board-4: "localhost:', text)
+                assert "localhost" in text
             cluster.write(f"{board}.yaml", f"{text}\ncpu: {{cores: {cores}}}\nmemory: {{size: 2 GiB}}\n")
         cluster.start_all()
         finish(cluster)
@@ -292,12 +293,17 @@ def the_owner_dies(build, stage, steps):
         cluster.wait_for_line("board-1", "shard 1 of 2")
         for name in ("board-2", "board-1", "board-2"):
             time.sleep(6.5)  # a state is gathered and stored every 5 s
+            before = cluster.log(name).count("resuming at round")
             cluster.kill(name)
             cluster.start(name)
+            cluster.wait_for_line(name, "resuming at round", before + 1)
+            stored.append(int(re.findall(r"resuming at round \d+, step (\d+)", cluster.log(name))[-1]))
 
+    stored = []
     found, log = digest_of(build, TWO, disturb, **settings)
     assert found == wanted, f"digest {found}, undisturbed {wanted}"
     assert "is lost" in log or "resuming at round" in log
+    assert max(stored) > 0, "all who were started anew began their round again: no state was stored in it"
 
 
 @scenario
@@ -317,6 +323,11 @@ def replicas_of_shards_train_and_the_one_left_over_looks_on(build):
         cluster.start_all()
         finish(cluster, 0.7)
         said(cluster, "board-1", "board-3 is left over beside 1 replicas of 2 shards")
+    with Cluster(build, FOUR, **{**SHARDED, "rounds": 1}, extra="parallel: {shard: 2, replicate: 1}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        for board in "board-3", "board-4":
+            said(cluster, "board-1", f"{board} is left over beside 1 replicas of 2 shards")
     for stage in (1, 2, 3):
         extra = f"parallel: {{shard: 2, replicate: 2, stage: {stage}}}"
         with Cluster(build, FOUR, **SHARDED, extra=extra) as cluster:
@@ -349,12 +360,5 @@ def a_group_goes_on_without_the_owner_of_a_shard(build):
             finish(cluster, 0.7)
 
 
-def main(build, names):
-    for name in names or SCENARIOS:
-        begun = time.monotonic()
-        SCENARIOS[name](build)
-        print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    scenario.main()

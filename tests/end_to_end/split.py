@@ -3,13 +3,11 @@
     split.py BUILD [SCENARIO...]
 """
 
-import functools
-import os
-import sqlite3
-import sys
 import time
 
-from lan import Lan, run
+from cluster import same_model_everywhere
+from lan import Lan, allowed
+from scenarios import Scenarios
 
 LEFT, RIGHT = ["board-1", "board-2"], ["board-3", "board-4"]
 FOUR = {"lab": LEFT + RIGHT}
@@ -17,18 +15,12 @@ STEPS, BATCH = 40, 32
 JOB = {"rounds": 14, "local_steps": STEPS, "batch": BATCH, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s",
        "quorum": 1, "mixed": True}
 
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 def counted(lan):
     """Samples that the ledger has of each round."""
-    with sqlite3.connect(lan.path("state", "gateway", "ledger.sqlite")) as ledger:
-        return dict(ledger.execute("SELECT round, weight FROM contribution"))
+    return dict(lan.ledger("SELECT round, weight FROM contribution"))
 
 
 def state_of(lan, board):
@@ -68,13 +60,11 @@ def both_parts_finish_a_round_and_one_lineage_stays(build):
         assert all(weight <= whole for weight in samples.values()), f"more samples than there are: {samples}"
         assert any(weight < whole for number, weight in samples.items() if number in rounds), "no part counted alone"
         assert samples[max(samples)] == whole, "the last round was not that of all"
-        models = {lan.current_model(name) for name in FOUR["lab"]}
-        assert len(models) == 1, "the boards hold different models"
+        same_model_everywhere(lan)
         assert len({state_of(lan, name) for name in FOUR["lab"]}) == 1, "the boards hold different states"
         lost = sum(lan.log(name).count(gave_up) for name in FOUR["lab"])
         return f"{len(rounds)} rounds apart, {lost} given up by a board"
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

@@ -8,27 +8,21 @@ TLS stream on a new connection, changes no bit of the model.
 
 import collections
 import ctypes
-import functools
 import os
 import socket
 import struct
-import sys
 import threading
 import time
 
 from capture import DTLS_TYPES, ETH_P_ALL
-from lan import Lan, run
+from lan import Lan, allowed
+from scenarios import Scenarios
 
 GROUP = {"lab": ["board-1", "board-2", "board-3"]}
 JOB = {"rounds": 8, "local_steps": 40, "quorum": 1, "rejoin": "60 s", "form": "60 s", "timeout": "60 s", "mixed": True}
 TLS_TYPES = {20, 21, 22, 23}
 CLONE_NEWNET = 0x40000000
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+scenario = Scenarios()
 
 
 class Inside:
@@ -111,6 +105,12 @@ class Tap(threading.Thread):
     def send_again(self, packet):
         self.sockets[self.boards[packet.target]].send(packet.without_checksum())
 
+    def send_forged(self, packet):
+        """As one that is still to come: its sequence number is higher (RFC 6347, 4.1)."""
+        frame = bytearray(packet.without_checksum())
+        frame[packet.start + 8 + 7] ^= 1
+        self.sockets[self.boards[packet.target]].send(frame)
+
     def streams(self):
         """{(from, to with port): bytes} of each connection and direction, without what was repeated."""
         parts = collections.defaultdict(dict)
@@ -174,6 +174,45 @@ def play_streams(lan, streams, stop):
                     continue
             time.sleep(0.01)
     stop.played = count
+
+
+@scenario
+def what_is_sent_again_or_forged_is_in_the_log(build):
+    """Once for hundreds of records, with their number; and the run goes on."""
+    with Lan(build, GROUP, **{**JOB, "rounds": 40}) as lan:
+        tap = Tap(lan)
+        tap.start()
+        lan.start_all()
+        lan.wait_for_line("board-1", "version 1: held-out")
+        recorded = [packet for packet in list(tap.packets) if packet.udp and packet.data[0] != 22][-200:]
+        for packet in recorded:
+            if packet.target == lan.hosts["board-2"]:
+                tap.send_forged(packet)
+        lan.wait_for_line("board-2", "dropped, the last one was forged or damaged")
+        for packet in recorded:
+            tap.send_again(packet)
+        for board in ("board-1", "board-3"):
+            lan.wait_for_line(board, "dropped, the last one was sent again")
+        refused = f"without a proof of a key refused, the last one from {lan.hosts['gateway']}"
+        stop = threading.Event()
+        streams = {key: data for key, data in tap.streams().items() if key[2][1] in lan.board_ports.values()}
+        player = threading.Thread(target=play_streams, args=(lan, streams, stop), daemon=True)
+        player.start()
+        for epochs in range(2, 8):  # a board listens while an epoch opens
+            lan.kill("board-3")
+            lan.start("board-3")
+            lan.wait_for_view("board-1", 3, epochs)
+            if any(refused in lan.log(board) for board in lan.boards):
+                break
+        stop.set()
+        player.join()
+        assert any(refused in lan.log(board) for board in lan.boards), f"nobody speaks of {stop.played} played streams"
+        lan.wait_for_end(150)
+        tap.stop()
+        lan.replay()
+        lines = sum(lan.log(board).count("dropped, the last one") for board in lan.boards)
+        assert lines <= 15, f"{lines} lines of {len(recorded)} records"
+    return f"{lines} lines of {len(recorded)} records, {stop.played} streams"
 
 
 def train(build, disturb):
@@ -250,5 +289,4 @@ def what_is_sent_again_changes_nothing(build):
 
 
 if __name__ == "__main__":
-    bound = {name: functools.partial(function, os.path.abspath(sys.argv[1])) for name, function in SCENARIOS.items()}
-    sys.exit(run(bound, sys.argv[2:]))
+    scenario.main(possible=allowed)

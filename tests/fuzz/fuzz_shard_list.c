@@ -1,10 +1,7 @@
 // Any bytes as the list of a round's shards: refused, or a list that encodes to the same bytes. The
 // digest is made to fit for a second try.
-#include <stdlib.h>
-#include <string.h>
-
-#include "runtime/port/crypto.h"
 #include "runtime/round/shard_list.h"
+#include "tests/fuzz/sealed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,17 +28,5 @@ static void try_bytes(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *bytes = calloc(1, size + 1);
-
-    if (!bytes)
-        return 0;
-    if (size)
-        memcpy(bytes, data, size);
-    try_bytes(bytes, size);
-    if (size >= CN_DIGEST_SIZE) {
-        cn_crypto_digest(bytes, size - CN_DIGEST_SIZE, bytes + size - CN_DIGEST_SIZE);
-        try_bytes(bytes, size);
-    }
-    free(bytes);
-    return 0;
+    return try_sealed(data, size, try_bytes);
 }

@@ -1,10 +1,7 @@
 // Any bytes as an update: refused, or finite values of exactly the layout's size. The digest is
 // made to fit for a second try; a block is decoded before its CRC is looked at.
-#include <stdlib.h>
-#include <string.h>
-
-#include "runtime/port/crypto.h"
 #include "runtime/update/update.h"
+#include "tests/fuzz/sealed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -51,17 +48,5 @@ static void try_frame(const uint8_t *frame, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *frame = calloc(1, size + 1);
-
-    if (!frame)
-        return 0;
-    if (size)
-        memcpy(frame, data, size);
-    try_frame(frame, size);
-    if (size >= CN_DIGEST_SIZE) {
-        cn_crypto_digest(frame, size - CN_DIGEST_SIZE, frame + size - CN_DIGEST_SIZE);
-        try_frame(frame, size);
-    }
-    free(frame);
-    return 0;
+    return try_sealed(data, size, try_frame);
 }

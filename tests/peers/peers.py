@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def cluster_of(build, **job):
-    job = {"central": False, "rounds": ROUNDS, "local_steps": 4, "form": "1 s", **job}
+    job = {"central": False, "rounds": ROUNDS, "local_steps": 4, "form": "10 s", **job}
     return Cluster(build, GROUPS, **job)
 
 

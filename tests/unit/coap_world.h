@@ -13,6 +13,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "tests/support/free_address.h"
 #include "transport/coap_client.h"
 #include "transport/coap_server.h"
 
@@ -102,18 +103,6 @@ static inline void note_again(void *context, uint64_t tag)
     ((struct world *)context)->again = tag;
 }
 
-static inline void free_port(char address[32])
-{
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(name);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-    close(fd);
-    snprintf(address, 32, "127.0.0.1:%u", ntohs(name.sin_port));
-}
-
 static inline cn_err open_server(struct world *world)
 {
     const char *listen[] = {world->address};
@@ -196,7 +185,7 @@ static inline void idle(struct world *world, int turns)
 static inline void start(struct world *world)
 {
     cn_log_set_level(CN_LOG_ERROR);
-    free_port(world->address);
+    free_address(world->address);
     assert_int_equal(open_server(world), CN_OK);
     world->client = open_client(world, "board-1", '1');
 }
@@ -218,7 +207,7 @@ static inline int bind_to(char address[32])
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
-    free_port(address);
+    free_address(address);
     name.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
     assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
     return fd;

@@ -12,6 +12,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/diag.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/base/name.h"
 #include "runtime/base/random.h"
 #include "runtime/base/text_file.h"
@@ -122,6 +123,20 @@ static void the_first_line_of_a_file_comes_without_its_end(void **state)
     rmdir(folder);
 }
 
+static void a_limited_line_is_written_at_once_and_then_seldom(void **state)
+{
+    struct cn_log_limit limit = {0};
+    uint64_t count = 0;
+
+    (void)state;
+    assert_true(cn_log_limit_due(&limit, 5000, &count));
+    assert_int_equal(count, 1);
+    for (uint64_t now_ms = 5001; now_ms < 5000 + CN_LOG_LIMIT_MS; now_ms += 100)
+        assert_false(cn_log_limit_due(&limit, now_ms, &count));
+    assert_true(cn_log_limit_due(&limit, 5000 + CN_LOG_LIMIT_MS, &count));
+    assert_int_equal(count, 101);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +147,7 @@ int main(void)
         cmocka_unit_test(a_permutation_hits_each_position_once),
         cmocka_unit_test(diagnostics_count_beyond_what_they_keep),
         cmocka_unit_test(the_first_line_of_a_file_comes_without_its_end),
+        cmocka_unit_test(a_limited_line_is_written_at_once_and_then_seldom),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,7 +214,7 @@ static void names_are_looked_up_and_a_second_address_is_tried(void **state)
     (void)state;
     start(&world);
     world.client->ops->close(world.client);
-    free_port(dead);
+    free_address(dead);
     snprintf(name, sizeof(name), "localhost:%s", strchr(world.address, ':') + 1);
     addresses[0] = dead;
     addresses[1] = name;

@@ -63,7 +63,7 @@ static void start_between(struct world *world, struct middleman *middleman)
     char other[32];
 
     cn_log_set_level(CN_LOG_ERROR);
-    free_port(world->address);
+    free_address(world->address);
     assert_int_equal(open_server(world), CN_OK);
     middleman->server =
         (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

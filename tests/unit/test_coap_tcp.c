@@ -47,7 +47,7 @@ static void where_udp_does_not_get_through_tcp_is_used(void **state)
 
     (void)state;
     cn_log_set_level(CN_LOG_ERROR);
-    free_port(world.address);
+    free_address(world.address);
     snprintf(port, sizeof(port), "%s", strchr(world.address, ':') + 1);
     snprintf(world.address, sizeof(world.address), "0.0.0.0:%s", port);
     assert_int_equal(open_server(&world), CN_OK);
@@ -88,7 +88,7 @@ static void ipv4_and_ipv6_are_served_at_the_same_port(void **state)
         skip(); // a machine without IPv6
     close(probe);
     cn_log_set_level(CN_LOG_ERROR);
-    free_port(text);
+    free_address(text);
     port = atoi(strchr(text, ':') + 1);
     snprintf(v4, sizeof(v4), "0.0.0.0:%d", port);
     snprintf(v6, sizeof(v6), "[::]:%d", port);

@@ -10,6 +10,7 @@
 #include "fake_aggregator.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "tests/support/flaky_store.h"
 #include "transport/board_link.h"
 #include "transport/loopback.h"
 
@@ -22,6 +23,7 @@ struct world {
     struct cn_link *link;
     struct cn_link_event event;
     uint8_t *frame;
+    struct cn_store *store; // of the board; NULL: none
 };
 
 static void start_lossy(struct world *world, uint32_t lost, uint32_t repeated, uint32_t reordered)
@@ -40,10 +42,11 @@ static void start_lossy(struct world *world, uint32_t lost, uint32_t repeated, u
     world->fake = fake_open(SIZE);
     config.context = world->fake;
     assert_int_equal(cn_loopback_open(&config, &world->exchange), CN_OK);
-    assert_int_equal(cn_board_link_open_over(world->exchange,
-                                             &(struct cn_link_config){.board = "board-1"},
-                                             &world->link),
-                     CN_OK);
+    assert_int_equal(
+        cn_board_link_open_over(world->exchange,
+                                &(struct cn_link_config){.board = "board-1", .store = world->store},
+                                &world->link),
+        CN_OK);
     world->frame = malloc(SIZE);
     fake_fill(world->frame, SIZE, 2);
 }
@@ -131,6 +134,40 @@ static void a_registration_brings_the_manifest_and_the_keys_of_the_pairs(void **
     assert_memory_equal(world.event.manifest->pair_keys[2], zeros, CN_KEY_SIZE);
     expect_nothing(&world);
     stop(&world);
+}
+
+static void a_board_that_hears_nothing_is_told_its_last_registration(void **state)
+{
+    struct cn_flaky_store disk;
+    struct world world = {.store = &disk.store};
+    struct cn_registration other = facts;
+    unsigned operations;
+
+    (void)state;
+    cn_flaky_store_init(&disk);
+    start(&world);
+    register_board(&world);
+    assert_false(world.event.remembered);
+    operations = disk.operations;
+    register_board(&world); // the same again: read, not written
+    assert_int_equal(disk.operations, operations + 1);
+    stop(&world);
+
+    start_lossy(&world, 1000, 0, 0);
+    register_board(&world);
+    assert_true(world.event.remembered);
+    assert_int_equal(world.event.manifest->run, 7);
+    assert_string_equal(world.event.manifest->job.name, "digits");
+    assert_int_equal(world.event.manifest->pair_keys[0][31], '0');
+    assert_int_equal(next_event(&world, 1300), CN_EAGAIN);
+    stop(&world);
+
+    start_lossy(&world, 1000, 0, 0);
+    other.member_count = 2;
+    assert_int_equal(world.link->ops->enlist(world.link, &other), CN_OK);
+    assert_int_equal(next_event(&world, 1300), CN_EAGAIN);
+    stop(&world);
+    cn_flaky_store_deinit(&disk);
 }
 
 static void versions_that_do_not_fit_are_told_once_with_the_reason(void **state)
@@ -364,6 +401,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_registration_brings_the_manifest_and_the_keys_of_the_pairs),
+        cmocka_unit_test(a_board_that_hears_nothing_is_told_its_last_registration),
         cmocka_unit_test(versions_that_do_not_fit_are_told_once_with_the_reason),
         cmocka_unit_test(a_round_is_told_when_it_changes),
         cmocka_unit_test(a_blob_is_fetched_and_checked),

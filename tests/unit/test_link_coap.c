@@ -14,6 +14,7 @@
 #include "fake_aggregator.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "tests/support/free_address.h"
 #include "transport/board_link.h"
 #include "transport/security.h"
 
@@ -62,18 +63,6 @@ static void open_server(struct world *world)
     assert_int_equal(cn_coap_server_open(&config, &world->server), CN_OK);
 }
 
-static void find_port(struct world *world)
-{
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(name);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-    close(fd);
-    snprintf(world->address, sizeof(world->address), "127.0.0.1:%u", ntohs(name.sin_port));
-}
-
 static void start_with(struct world *world, const char *board, uint8_t key)
 {
     struct cn_link_config config = {
@@ -88,7 +77,7 @@ static void start_with(struct world *world, const char *board, uint8_t key)
     cn_log_set_level(CN_LOG_ERROR);
     world->fake = fake_open(SIZE);
     world->fake->owner = world;
-    find_port(world);
+    free_address(world->address);
     open_server(world);
     assert_int_equal(cn_board_link.open(&config, &world->link), CN_OK);
     world->frame = malloc(LONG);

@@ -58,21 +58,28 @@ static void a_member_that_works_slowly_but_answers_is_not_lost(void **state)
     cn_sim_group_close(group);
 }
 
-static void the_word_of_another_member_does_not_lose_one(void **state)
+// Member 1 says to member 0 that it misses another one.
+static void accuse(struct cn_sim_group *group, uint32_t member)
 {
-    struct cn_sim_group *group = create_watched(2, 3);
     struct cn_membership_message suspect = {
         .type = CN_MEMBERSHIP_SUSPECT,
         .epoch = group->nodes[0].view.view.epoch,
         .members = 7,
-        .accused = 2,
+        .accused = member,
     };
     uint8_t bytes[CN_PEER_MESSAGE_MAX];
 
+    cn_membership_receive(group->nodes[0].membership, 1, bytes,
+                          cn_membership_encode(&suspect, bytes), group->now_ms);
+}
+
+static void the_word_of_another_member_does_not_lose_one(void **state)
+{
+    struct cn_sim_group *group = create_watched(2, 3);
+
     (void)state;
     for (int i = 0; i < 100; i++) {
-        cn_membership_receive(group->nodes[0].membership, 1, bytes,
-                              cn_membership_encode(&suspect, bytes), group->now_ms);
+        accuse(group, 2);
         cn_sim_group_run(group, 50);
     }
     assert_int_equal(group->view_count, 3);
@@ -82,19 +89,11 @@ static void the_word_of_another_member_does_not_lose_one(void **state)
 static void a_suspicion_makes_the_others_ask_at_once(void **state)
 {
     struct cn_sim_group *group = create_watched(3, 3);
-    struct cn_membership_message suspect = {
-        .type = CN_MEMBERSHIP_SUSPECT,
-        .epoch = group->nodes[0].view.view.epoch,
-        .members = 7,
-        .accused = 2,
-    };
-    uint8_t bytes[CN_PEER_MESSAGE_MAX];
 
     (void)state;
     group->nodes[2].frozen = true;
     cn_sim_group_run(group, 600); // less than a second
-    cn_membership_receive(group->nodes[0].membership, 1, bytes,
-                          cn_membership_encode(&suspect, bytes), group->now_ms);
+    accuse(group, 2);
     cn_sim_group_run(group, 200);
     assert_int_equal(group->nodes[0].lost, 2);
     cn_sim_group_close(group);

@@ -1,28 +1,14 @@
 // What the passes fuse, and that the gradients of what they made are right.
-#include "runtime/engine/import.h"
-#include "runtime/engine/passes.h"
-#include "tests/unit/gradient_check.h"
+#include "tests/unit/passed_net.h"
 
 #define NORM "weight g 4", "weight b 4", "weight m 4", "weight v 4"
 
 // The forward ops that are left, in order; by value, as the compute port names them.
 static size_t ops_after_passes(const struct net *net, enum cn_op *ops, struct cn_graph *graph)
 {
-    struct message model = net_message(net);
-    struct cn_layout layout;
-    struct cn_onnx *onnx;
-    struct cn_diag diag;
-
-    cn_diag_init(&diag);
-    cn_graph_init(graph);
-    assert_int_equal(cn_onnx_open(model.bytes, model.size, &diag, &onnx), CN_OK);
-    assert_int_equal(cn_onnx_layout(onnx, &diag, &layout), CN_OK);
-    assert_int_equal(cn_import(onnx, &layout, &diag, graph), CN_OK);
-    assert_int_equal(cn_passes_run(graph), CN_OK);
+    run_passes(net, graph);
     for (size_t i = 0; i < graph->node_count; i++)
         ops[i] = graph->nodes[i].call.op;
-    cn_layout_deinit(&layout);
-    cn_onnx_close(onnx);
     return graph->node_count;
 }
 

@@ -1,7 +1,5 @@
 // What becomes one attention call, what does not, and that the gradients are right either way.
-#include "runtime/engine/import.h"
-#include "runtime/engine/passes.h"
-#include "tests/unit/gradient_check.h"
+#include "tests/unit/passed_net.h"
 
 #define HEADS                                                                                      \
     "weight w 6,18", "MatMul x w -> p", "Split p -> a b c axis=-1", "numbers split 0,4,2,3",       \
@@ -55,24 +53,6 @@ static size_t count_ops(const struct cn_graph *graph, enum cn_op op)
     for (size_t i = 0; i < graph->node_count; i++)
         count += graph->nodes[i].call.op == op;
     return count;
-}
-
-static void run_passes(const struct net *net, struct cn_graph *graph)
-{
-    struct message model = net_message(net);
-    struct cn_layout layout;
-    struct cn_onnx *onnx;
-    struct cn_diag diag;
-
-    cn_diag_init(&diag);
-    cn_graph_init(graph);
-    assert_int_equal(cn_onnx_open(model.bytes, model.size, &diag, &onnx), CN_OK);
-    assert_int_equal(cn_onnx_layout(onnx, &diag, &layout), CN_OK);
-    if (cn_import(onnx, &layout, &diag, graph))
-        fail_msg("%s", cn_diag_first(&diag));
-    assert_int_equal(cn_passes_run(graph), CN_OK);
-    cn_layout_deinit(&layout);
-    cn_onnx_close(onnx);
 }
 
 // All that is left is the projection and the attention.

@@ -14,6 +14,7 @@
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/round_file.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/version.h"
 
@@ -94,7 +95,7 @@ static void install(struct world *world)
     free(values);
 }
 
-static void open_session(struct world *world)
+static void reopen(struct world *world)
 {
     struct cn_session_config config = {
         .settings = &world->settings,
@@ -110,12 +111,19 @@ static void open_session(struct world *world)
     static struct cn_diag diag;
     uint32_t lost;
 
-    assert_int_equal(cn_platform_open_store(world->settings.state, &world->store), CN_OK);
+    if (!world->store)
+        assert_int_equal(cn_platform_open_store(world->settings.state, &world->store), CN_OK);
     config.store = world->store;
     cn_diag_init(&diag);
     if (cn_session_open(&config, &diag, &world->session))
         fail_msg("%s", cn_diag_first(&diag));
-    assert_int_equal(cn_collective_solo.open(&alone, &world->alone, &lost), CN_OK);
+    if (!world->alone)
+        assert_int_equal(cn_collective_solo.open(&alone, &world->alone, &lost), CN_OK);
+}
+
+static void open_session(struct world *world)
+{
+    reopen(world);
     install(world);
 }
 
@@ -458,6 +466,48 @@ static void a_round_given_up_waits_unless_another_part_of_the_group_delivered_it
     assert_false(held->counted.own);
 }
 
+// As a kill does: nothing is saved.
+static void kill_and_reopen(struct world *world)
+{
+    cn_session_close(world->session);
+    world->session = NULL;
+    reopen(world);
+}
+
+static void a_round_that_was_begun_begins_again_after_a_kill(void **state)
+{
+    struct world *world = *state;
+    const struct cn_link_measure link = {0};
+    struct cn_round_order order;
+
+    open_session(world);
+    cn_session_plan(world->session, 4, &link, 60000, &order);
+    assert_int_equal(cn_session_begin(world->session, &order), CN_OK);
+    kill_and_reopen(world); // before it was written
+    assert_int_equal(cn_round_file_resume(world->session), CN_OK);
+    assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
+
+    assert_int_equal(cn_session_begin(world->session, &order), CN_OK);
+    cn_round_file_save(world->session, &order);
+    kill_and_reopen(world);
+    assert_int_equal(cn_round_file_resume(world->session), CN_OK);
+    assert_int_equal(world->session->held.phase, CN_PHASE_TRAIN);
+    assert_int_equal(world->session->held.round, 4);
+    assert_int_equal(world->session->held.steps, order.steps);
+    assert_int_equal(world->session->held.rule.mode, CN_UPDATE_Q8);
+
+    // One that is over does not begin again, nor that of another state.
+    assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
+    kill_and_reopen(world);
+    assert_int_equal(cn_round_file_resume(world->session), CN_OK);
+    assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
+    order.round = 5;
+    cn_round_file_save(world->session, &order);
+    world->session->held.base_digest[0] ^= 1;
+    assert_int_equal(cn_round_file_resume(world->session), CN_OK);
+    assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -470,6 +520,7 @@ int main(void)
         TEST(a_step_that_another_part_of_the_group_delivered_does_not_count_again),
         TEST(a_residual_that_another_part_of_the_group_delivered_is_emptied),
         TEST(a_round_given_up_waits_unless_another_part_of_the_group_delivered_it),
+        TEST(a_round_that_was_begun_begins_again_after_a_kill),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

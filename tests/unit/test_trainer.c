@@ -179,6 +179,18 @@ static void models_that_cannot_be_trained_are_refused_with_a_reason(void **state
         {"too large", {"1073741824,1073741824,1073741824", {"weight w 4", "Relu x -> y"}}},
         {"window", {"1,2,2", {"weight w 1,1,3,3", "Conv x w -> y"}}},
         {"agree", {"3,4,4", {"weight w 2,2,3,3", "Conv x w -> y"}}},
+        {"no equation", {"3,4", {"weight w 4,4", "Einsum x w -> y"}}},
+        {"stands twice", {"4", {"weight w 4,4", "Einsum x w -> y equation=bi,ii->bi"}}},
+        {"more terms", {"4", {"weight w 4,4", "Einsum x w -> y equation=bi,ij,jk->bk"}}},
+        {"fewer terms", {"4", {"weight w 4,4", "Einsum x w w -> y equation=bi,ij->bj"}}},
+        {"no operand has", {"4", {"weight w 4,4", "Einsum x w -> y equation=bi,ij->bk"}}},
+        {"is 3, wanted 4", {"4", {"weight w 3,4", "Einsum x w -> y equation=bi,ij->bj"}}},
+        {"its operand 2", {"4", {"weight w 4,4", "Einsum x w -> y equation=bij,ij->bi"}}},
+        {"its operand 2", {"4", {"weight w 4,4", "Einsum x w -> y equation=b,bi->bi"}}},
+        {"no letter", {"4", {"weight w 4,4", "Einsum x w -> y equation=bi,i_->b_"}}},
+        {"more than 8", {"4", {"weight w 4,4", "Einsum x w -> y equation=bi,ij->abcdefghj"}}},
+        {"over the batch", {"4", {"weight w 4,4", "Einsum x w -> y equation=bi,ij->j"}}},
+        {"batch must be", {"4", {"weight w 4,4", "Einsum x x -> y equation=bi,bj->ij"}}},
     };
     static struct bench bench;
 

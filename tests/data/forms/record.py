@@ -18,6 +18,7 @@ from torch import nn  # noqa: E402
 
 import forms  # noqa: E402
 from models import GPT, Family, classes, images, tokens  # noqa: E402
+from models_attention import Contracted  # noqa: E402
 
 
 class Handed(nn.Module):
@@ -57,6 +58,24 @@ class Scaled(nn.Module):
         return self.body(x * 1.5 + self.places)
 
 
+class ResetBefore(nn.Module):
+    """GRU with linear_before_reset=0, which PyTorch does not have: the reset gate comes before the product."""
+
+    def __init__(self, inputs=3, hidden=4):
+        super().__init__()
+        self.W, self.R = nn.Parameter(torch.randn(1, 3 * hidden, inputs)), nn.Parameter(torch.randn(1, 3 * hidden, hidden))
+        self.B, self.head = nn.Parameter(torch.randn(1, 6 * hidden)), nn.Linear(hidden, 5)
+
+    def forward(self, x):
+        h = torch.zeros(x.shape[0], self.head.in_features)
+        (wz, wr, wn), (rz, rr, rn) = self.W[0].chunk(3), self.R[0].chunk(3)
+        bz, br, bn = (self.B[0].chunk(6)[i] + self.B[0].chunk(6)[i + 3] for i in range(3))
+        for step in x.unbind(1):
+            z, r = torch.sigmoid(step @ wz.T + h @ rz.T + bz), torch.sigmoid(step @ wr.T + h @ rr.T + br)
+            h = (1 - z) * torch.tanh(step @ wn.T + (r * h) @ rn.T + bn) + z * h
+        return self.head(h)
+
+
 def mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(18, 6), nn.GELU(), nn.Linear(6, 5))
 
@@ -71,6 +90,8 @@ CASES = {
     "dynamo-lstm": (Family(Series, images(7, 3), classes(5), batch=4), forms.Form("", "DYNAMO", 18, dynamic=False)),
     "dynamo-buffer": (Family(Scaled, images(6, 3), classes(5), batch=4), forms.Form("", "DYNAMO", 20)),
     "half": (Family(mlp, images(6, 3), classes(5), batch=4), forms.Form("", "EVAL", 17, data="half")),
+    "einsum": (Family(Contracted, images(6, 7), classes(5), batch=4, rate=0.01), forms.Form("", "TRAINING", 17)),
+    "gru-reset-before": (Family(ResetBefore, images(7, 3), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
     "lstm-cell": (Family(Handed, images(7, 3), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
 }
 
@@ -84,7 +105,23 @@ def without_stories(file):
     return file
 
 
+def written(model):
+    """The file of ResetBefore, which no exporter writes."""
+    helper, node = onnx.helper, onnx.helper.make_node
+    dims = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            for name, shape in (("input", ["batch", 7, 3]), ("output", ["batch", 5]))]
+    nodes = [node("Transpose", ["input"], ["steps"], perm=[1, 0, 2]),
+             node("GRU", ["steps", "W", "R", "B"], ["", "last"], hidden_size=4),
+             node("Constant", [], ["axes"], value_ints=[0]), node("Squeeze", ["last", "axes"], ["state"]),
+             node("Gemm", ["state", "head.weight", "head.bias"], ["output"], transB=1)]
+    weights = [onnx.numpy_helper.from_array(value.numpy(), name) for name, value in model.state_dict().items()]
+    return helper.make_model(helper.make_graph(nodes, "main", dims[:1], dims[1:], weights),
+                             opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def export(model, sample, path, form):
+    if isinstance(model, ResetBefore):
+        return written(model)
     if not isinstance(model, Handed):
         return forms.export(model, sample, path, form)
     model.steps_first = True

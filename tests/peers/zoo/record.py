@@ -4,20 +4,26 @@
     record.py FOLDER [NAME ...]     for each: NAME.onnx, NAME.samples.npy, NAME.labels.npy, NAME.npz
 
 The .npz holds the gradients of the first step (mean over the batch), the losses of all steps and the final
-weights, by the names of the state_dict, from a run in float32 with one thread; and for the losses and weights
-how far PyTorch's own runs lie apart: other thread counts, without oneDNN, and in float64.
+weights, by the names of the state_dict, from a run in float32 with one thread. Beside them how far PyTorch's own
+float32 runs (RUNS: threads and back ends) lie from that one: losses and weights. For the gradients of the first step
+float64 is the truth: "exact", and "own", the norm of what the worst of the float32 runs is off by.
 """
 import copy
 import importlib
 import inspect
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import warnings
 
-import numpy
-import onnx
-import torch
-from torch.onnx import TrainingMode
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else threads on a loaded machine hardly get on
+
+import numpy  # noqa: E402
+import onnx  # noqa: E402
+import torch  # noqa: E402
+from torch.onnx import TrainingMode  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -26,6 +32,9 @@ from models import FAMILIES  # noqa: E402
 
 STEPS = 50
 SEED = 20
+# Threads, whether oneDNN computes, whether with the kernels of this processor or those for any.
+RUNS = ((2, True, True), (4, True, True), (1, False, True), (2, False, True), (1, True, False))
+ANY_PROCESSOR = {"ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 
 for path in sorted(HERE.glob("models_*.py")):
     FAMILIES.update(getattr(importlib.import_module(path.stem), "FAMILIES", {}))
@@ -63,7 +72,7 @@ def loss_of(family, output, labels):
     return torch.nn.functional.cross_entropy(output.reshape(-1, output.shape[-1]), labels.reshape(-1))
 
 
-def train(family, threads=1, onednn=True, real=torch.float32):
+def train(family, threads=1, onednn=True, real=torch.float32, steps=STEPS):
     """Gradients of the first step, losses of all, and the weights after them."""
     torch.set_num_threads(threads)
     model, inputs, labels = draw(family)
@@ -73,7 +82,7 @@ def train(family, threads=1, onednn=True, real=torch.float32):
     optimizer = torch.optim.SGD(model.parameters(), family.rate, momentum=family.momentum)
     gradients, losses = {}, []
     with torch.backends.mkldnn.flags(enabled=onednn):
-        for step in range(STEPS):
+        for step in range(steps):
             part = slice(step * family.batch, (step + 1) * family.batch)
             optimizer.zero_grad()
             loss = loss_of(family, model(inputs[part]), labels[part])
@@ -84,7 +93,22 @@ def train(family, threads=1, onednn=True, real=torch.float32):
             losses.append(loss.item())
     weights = {name: value.detach().double().numpy().copy() for name, value in model.state_dict().items()
                if value.is_floating_point()}
-    return gradients, numpy.array(losses), weights
+    return {"gradient": gradients, "losses": numpy.array(losses), "weight": weights}
+
+
+def flatten(run):
+    return {"losses": run["losses"], **{f"{kind}/{key}": value for kind in ("gradient", "weight")
+                                        for key, value in run[kind].items()}}
+
+
+def train_elsewhere(name, threads, onednn):
+    """The same in a process of its own, with the kernels for any processor."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "run.npz"
+        subprocess.run([sys.executable, "-W", "ignore", __file__, "--run", name, str(threads), str(int(onednn)), out],
+                       env={**os.environ, **ANY_PROCESSOR}, check=True)
+        with numpy.load(out) as arrays:
+            return dict(arrays)
 
 
 def record(name, folder):
@@ -93,20 +117,23 @@ def record(name, folder):
     export(model, inputs[:2], folder / f"{name}.onnx")
     numpy.save(folder / f"{name}.samples.npy", inputs.numpy())
     numpy.save(folder / f"{name}.labels.npy", labels.numpy())
-    gradients, losses, weights = train(family)
-    exact, _, _ = others = train(family, real=torch.float64)
-    runs = [others] + [train(family, threads, onednn) for threads, onednn in ((2, True), (4, True), (1, False), (2, False))]
-    result = {"losses": losses, "loss-spread": max(numpy.abs(run[1] - losses).max() for run in runs)}
-    for key, value in gradients.items():
-        result[f"gradient/{key}"] = value
-        result[f"exact/{key}"] = exact[key]
-    for key, value in weights.items():
-        result[f"weight/{key}"] = value
-        result[f"spread/{key}"] = max(numpy.linalg.norm(run[2][key] - value) for run in runs)
+    result = flatten(train(family))
+    exact = train(family, real=torch.float64, steps=1)["gradient"]
+    runs = [flatten(train(family, threads, onednn)) if native else train_elsewhere(name, threads, onednn)
+            for threads, onednn, native in RUNS]
+    for key in [key for key in result if key.startswith("weight/")]:
+        result[f"spread/{key[7:]}"] = max(numpy.linalg.norm(run[key] - result[key]) for run in runs)
+    result["loss-spread"] = max(numpy.abs(run["losses"] - result["losses"]).max() for run in runs)
+    for key, value in exact.items():
+        result[f"exact/{key}"] = value
+        result[f"own/{key}"] = max(numpy.linalg.norm(run[f"gradient/{key}"] - value) for run in [result, *runs])
     numpy.savez_compressed(folder / f"{name}.npz", **result)
 
 
 def main():
+    if sys.argv[1] == "--run":
+        numpy.savez(sys.argv[5], **flatten(train(FAMILIES[sys.argv[2]], int(sys.argv[3]), sys.argv[4] == "1")))
+        return
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or FAMILIES:

@@ -1,0 +1,103 @@
+#include "runtime/command/check_weights.h"
+
+#include <string.h>
+
+#include "runtime/engine/onnx_tensor.h"
+
+// Tensors beyond that are not compared: each is with all before it.
+#define COMPARED_MAX 4096
+
+// One number all over is how biases and scales begin.
+static bool is_uniform(const struct cn_onnx_tensor *tensor)
+{
+    return tensor->size <= sizeof(float) ||
+           memcmp(tensor->data, tensor->data + sizeof(float), tensor->size - sizeof(float)) == 0;
+}
+
+static bool are_copies(const struct cn_onnx_tensor *a, const struct cn_onnx_tensor *b)
+{
+    return a->raw && b->raw && a->rank == b->rank && a->size == b->size &&
+           !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) &&
+           !memcmp(a->data, b->data, a->size) && !is_uniform(a);
+}
+
+// The tensor before number i that it is a copy of, or i.
+static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layout, size_t i)
+{
+    const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
+
+    for (size_t j = 0; tensor && j < i; j++) {
+        const struct cn_onnx_tensor *other = cn_onnx_tensor_of(onnx, &layout->tensors[j]);
+
+        if (other && are_copies(tensor, other))
+            return j;
+    }
+    return i;
+}
+
+// How many normalizations read it, or Identity nodes that give it another tensor's name.
+static size_t count_norms(const struct cn_onnx *onnx, const char *name)
+{
+    static const char *const norms[] = {"LayerNormalization", "BatchNormalization",
+                                        "GroupNormalization", "InstanceNormalization", "Identity"};
+    size_t count = 0;
+
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+        bool is_norm = false, reads = false;
+
+        for (size_t j = 0; j < sizeof(norms) / sizeof(norms[0]); j++)
+            is_norm = is_norm || cn_text_equal(node->op, norms[j]);
+        for (size_t j = 0; is_norm && j < node->input_count; j++)
+            reads = reads || cn_text_equal(node->inputs[j], name);
+        count += reads;
+    }
+    return count;
+}
+
+static void check_merged(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                         struct cn_diag *diag)
+{
+    size_t merged = 0, first = 0;
+
+    for (size_t i = 0; i < layout->tensor_count && i < COMPARED_MAX; i++)
+        if (count_norms(onnx, layout->tensors[i].name) > 1 && !merged++)
+            first = i;
+    if (merged)
+        cn_diag_add(diag,
+                    "%zu weights stand in several normalizations ('%s' in %zu) and will be trained "
+                    "as one; an export for inference merges tensors that hold the same: export "
+                    "with dynamo=False and training=TrainingMode.TRAINING",
+                    merged, layout->tensors[first].name,
+                    count_norms(onnx, layout->tensors[first].name));
+}
+
+void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                      struct cn_diag *diag)
+{
+    size_t copies = 0, copy = 0, made_up = 0, named = 0;
+
+    for (size_t i = 0; i < layout->tensor_count && i < COMPARED_MAX; i++) {
+        if (first_of(onnx, layout, i) != i) {
+            copies++;
+            copy = i;
+        }
+        if (strncmp(layout->tensors[i].name, "onnx::", 6) == 0) {
+            made_up++;
+            named = i;
+        }
+    }
+    if (copies)
+        cn_diag_add(diag,
+                    "%zu weights are copies of others ('%s' of '%s') and will be trained apart; "
+                    "export from the module with dynamo=False if they are one weight there",
+                    copies, layout->tensors[copy].name,
+                    layout->tensors[first_of(onnx, layout, copy)].name);
+    if (made_up)
+        cn_diag_add(diag,
+                    "%zu weights are not the module's own ('%s'): an export for inference folds "
+                    "and turns them; export with training=TrainingMode.TRAINING and "
+                    "do_constant_folding=False to keep names and batch normalization",
+                    made_up, layout->tensors[named].name);
+    check_merged(onnx, layout, diag);
+}
