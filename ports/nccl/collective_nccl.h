@@ -18,6 +18,9 @@
 // least CN_NCCL_BYTES_MIN, of the whole group or of one of the first 15 sets that were prepared.
 // All else is done by config.control.
 //
+// A member that closes takes what it has sent from those that still receive it: a call on the
+// control comes between, as the vote after each step does.
+//
 // CN_EWEDGED, also from close by way of cn_nccl_wedged: an abort did not end within a second.
 #define CN_NCCL_BYTES_MIN 65536
 

@@ -30,7 +30,7 @@ static bool find(void *handle, const char *name, void *function)
 
 static int device_enter(unsigned number)
 {
-    int device, result = CUDA_SUCCESS;
+    int device = 0, result = CUDA_SUCCESS;
 
     if (number >= DEVICES)
         return CUDA_INVALID_DEVICE;

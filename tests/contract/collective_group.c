@@ -70,11 +70,37 @@ void group_use_sets(struct fixture *fixture, const struct cn_set *sets, uint32_t
     }
 }
 
-static bool takes_nccl(void)
+static bool wants(const char *collective)
 {
     const char *wanted = getenv("CAIRN_COLLECTIVE");
 
-    return wanted && strcmp(wanted, "nccl") == 0;
+    return wanted && strcmp(wanted, collective) == 0;
+}
+
+static uint32_t count_gpus(const struct nccl_library *library)
+{
+    uint32_t count = 0;
+
+    while (library && count < RANKS_MAX && !library->device_enter(count))
+        count++;
+    return count;
+}
+
+// The library for a group of so many; NULL for encrypted pairs.
+static const struct nccl_library *library_for(uint32_t size)
+{
+    const struct nccl_library *library;
+    const char *why;
+
+    if (wants("nccl"))
+        return &fake_nccl;
+    library = wants("nccl_gpus") ? nccl_library_load(&why) : NULL;
+    return count_gpus(library) < size ? NULL : library;
+}
+
+bool group_can_run(void)
+{
+    return !wants("nccl_gpus") || library_for(2);
 }
 
 static void run_body(struct rank *rank)
@@ -85,15 +111,20 @@ static void run_body(struct rank *rank)
 }
 
 // The body over NCCL, which needs the encrypted collective below it.
-static void run_over_nccl(struct rank *rank)
+static void run_over_nccl(struct rank *rank, const struct nccl_library *library)
 {
     struct cn_collective_config config = rank->config;
 
     fake_nccl_be((int)config.view.rank);
     config.control = rank->collective;
-    rank->err = cn_nccl_open_with(&fake_nccl, &config, &rank->collective);
+    config.device = config.view.rank;
+    rank->err = cn_nccl_open_with(library, &config, &rank->collective);
     if (!rank->err) {
+        cn_err met;
+
         run_body(rank);
+        met = rank->err ? CN_OK : cn_barrier(rank->collective); // as the vote after a step
+        (void)met;
         rank->collective->ops->close(rank->collective);
     }
     rank->collective = config.control;
@@ -101,14 +132,15 @@ static void run_over_nccl(struct rank *rank)
 
 void group_run_rank(struct rank *rank)
 {
+    const struct nccl_library *library = library_for(rank->config.view.size);
     const struct cn_collective_ops *ops =
-        takes_nccl() && rank->config.view.size == 1 ? &cn_collective_solo : group_ops;
+        library && rank->config.view.size == 1 ? &cn_collective_solo : group_ops;
     uint64_t begin_ms = cn_platform_now_ms();
 
     rank->err = ops->open(&rank->config, &rank->collective, &rank->lost);
     if (!rank->err) {
-        if (takes_nccl() && ops == group_ops)
-            run_over_nccl(rank);
+        if (library && ops == group_ops)
+            run_over_nccl(rank, library);
         else
             run_body(rank);
         ops->close(rank->collective);
@@ -126,7 +158,7 @@ void group_run(struct fixture *fixture, void (*body)(struct rank *rank))
 {
     static const struct fake_nccl_plan healthy = {.newer_version_rank = -1};
 
-    if (takes_nccl())
+    if (wants("nccl"))
         fake_nccl_reset(&healthy);
     for (uint32_t r = 0; r < fixture->size; r++) {
         fixture->ranks[r].body = body;

@@ -1,10 +1,13 @@
 // collective_group.h - a group of ranks as threads of a test, over every collective of this build:
 // encrypted pairs, or with CAIRN_COLLECTIVE=nccl in the environment what a group takes when NCCL is
-// there, which is a fake library here; and solo for one rank.
+// there, which is a fake library here; and solo for one rank. CAIRN_COLLECTIVE=nccl_gpus: NCCL
+// itself, each rank on a GPU of its own, and the encrypted pairs for more ranks than there are
+// GPUs.
 #pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 // cmocka.h needs the four above.
@@ -42,6 +45,9 @@ struct fixture {
 
 // What all of a group use besides the whole: set before group_run.
 void group_use_sets(struct fixture *fixture, const struct cn_set *sets, uint32_t count);
+
+// False where NCCL itself is wanted and there are not two GPUs.
+bool group_can_run(void);
 
 void group_set_up(struct fixture *fixture, uint32_t size);
 void group_tear_down(struct fixture *fixture);

@@ -158,6 +158,11 @@ static void large_sums_travel_over_nccl(void **state)
     group_tear_down(&fixture);
 }
 
+static bool same_bits(const void *a, const void *b, size_t count)
+{
+    return memcmp(a, b, count * sizeof(float)) == 0;
+}
+
 // The same call over NCCL and over its control, from the same numbers.
 static cn_err run_both(struct rank *rank, struct cn_collective_call call, float *over_nccl,
                        float *over_tcp)
@@ -181,19 +186,18 @@ static void narrow_both(struct rank *rank)
         .kind = CN_COLLECTIVE_ALL_REDUCE, .wire = CN_BFLOAT16, .count = COUNT};
 
     rank->err = run_both(rank, call, over_nccl, over_tcp);
-    if (!rank->err && memcmp(over_nccl, over_tcp, COUNT * sizeof(float)))
+    if (!rank->err && !same_bits(over_nccl, over_tcp, COUNT))
         rank->err = CN_EDIGEST;
     call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
     if (!rank->err)
         rank->err = run_both(rank, call, over_nccl, over_tcp);
-    if (!rank->err && memcmp(over_nccl + first, over_tcp + first, (end - first) * sizeof(float)))
+    if (!rank->err && !same_bits(over_nccl + first, over_tcp + first, end - first))
         rank->err = CN_EDIGEST;
     call.set = &pair;
     if (!rank->err && self % 2 == 1)
         rank->err = run_both(rank, call, over_nccl, over_tcp);
     first = self / 2 * COUNT / 2;
-    if (!rank->err && self % 2 == 1 &&
-        memcmp(over_nccl + first, over_tcp + first, COUNT / 2 * sizeof(float)))
+    if (!rank->err && self % 2 == 1 && !same_bits(over_nccl + first, over_tcp + first, COUNT / 2))
         rank->err = CN_EDIGEST;
     if (!rank->err)
         rank->err = cn_barrier(rank->collective);
@@ -230,7 +234,7 @@ static void sum_many(struct rank *rank)
     for (int narrow = 0; narrow < 2 && !rank->err; narrow++) {
         call.wire = narrow ? CN_BFLOAT16 : CN_FLOAT32;
         rank->err = run_both(rank, call, over_nccl, over_tcp);
-        if (!rank->err && memcmp(over_nccl, over_tcp, MANY * sizeof(float)))
+        if (!rank->err && !same_bits(over_nccl, over_tcp, MANY))
             rank->err = CN_EDIGEST;
     }
     free(over_nccl);

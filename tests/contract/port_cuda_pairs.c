@@ -1,6 +1,7 @@
 // Neighbouring calls that cuBLASLt does in one (ports/cuda/pairs.c), in a model as it is trained:
 // that it happens, and that the weights come out as the CPU has them. On a host's GPU
-// (cuda_host.h), whose double of the library knows these epilogues.
+// (cuda_host.h), whose double of the library knows these epilogues; with CAIRN_COMPUTE=cuda on a
+// real one, where only the weights are looked at.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,8 @@
 #define STEPS 3
 #define PASSES 2 // of a step: the first sets gradients, the next adds
 #define WEIGHTS_MAX 1024
+#define TOLERANCE 1e-5f
+#define TOLERANCE_REAL 1e-3f // a GPU's library may take a faster tanh
 
 struct run {
     float weights[WEIGHTS_MAX];
@@ -37,6 +40,20 @@ static const struct net odd = {"12",
                                {"weight w 12,23", "weight b 23", "Gemm x w b -> h",
                                 "Gelu h -> g approximate=tanh", "weight v 3,23", "weight c 3",
                                 "Gemm g v c -> y transB=1"}};
+
+static const struct cn_compute_ops *gpu;
+
+static int choose_gpu(void **state)
+{
+    (void)state;
+    gpu = cuda_host_or_real();
+    return 0;
+}
+
+static bool is_real(void)
+{
+    return gpu != &cn_compute_cuda_host;
+}
 
 static void fill(float *inputs, int32_t *labels)
 {
@@ -81,8 +98,10 @@ static void train(const struct message *model, const struct cn_compute_ops *comp
     cn_onnx_close(onnx);
 }
 
-static void assert_near(const struct run *run, const struct run *wanted, float tolerance)
+static void assert_near(const struct run *run, const struct run *wanted)
 {
+    const float tolerance = is_real() ? TOLERANCE_REAL : TOLERANCE;
+
     for (size_t i = 0; i < wanted->total; i++)
         assert_float_equal(run->weights[i], wanted->weights[i], tolerance);
     assert_float_equal(run->loss, wanted->loss, tolerance * SAMPLES);
@@ -100,8 +119,10 @@ static void a_product_and_its_neighbour_are_one_call_of_the_library(void **state
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         cuda_host_settings = ways[i];
         cuda_host_counts = (struct cuda_host_counts){0};
-        train(&model, &cn_compute_cuda_host, CN_PRECISION_FLOAT32, &run);
-        assert_near(&run, &wanted, 1e-5f);
+        train(&model, gpu, CN_PRECISION_FLOAT32, &run);
+        assert_near(&run, &wanted);
+        if (is_real())
+            return;
         assert_true(cuda_host_counts.gelus >= 2); // of the step, of the evaluation
         assert_true(cuda_host_counts.gelu_grads >= 1);
         assert_true(cuda_host_counts.bias_grads >= 2); // on the left and on the right
@@ -119,15 +140,15 @@ static void what_the_library_cannot_do_in_one_is_done_one_by_one(void **state)
         cuda_host_settings =
             (struct cuda_host_settings){.refuse_libraries = !without, .no_blas = without};
         cuda_host_counts = (struct cuda_host_counts){0};
-        train(&models[0], &cn_compute_cuda_host, CN_PRECISION_FLOAT32, &run);
-        assert_near(&run, &wanted, 1e-5f);
+        train(&models[0], gpu, CN_PRECISION_FLOAT32, &run);
+        assert_near(&run, &wanted);
         assert_true(cuda_host_counts.products == 0);
     }
     train(&models[1], &cn_compute_cpu, CN_PRECISION_FLOAT32, &wanted);
     cuda_host_settings = (struct cuda_host_settings){0};
     cuda_host_counts = (struct cuda_host_counts){0};
-    train(&models[1], &cn_compute_cuda_host, CN_PRECISION_FLOAT32, &run);
-    assert_near(&run, &wanted, 1e-5f);
+    train(&models[1], gpu, CN_PRECISION_FLOAT32, &run);
+    assert_near(&run, &wanted);
     assert_true(cuda_host_counts.gelu_grads == 0);
 }
 
@@ -140,8 +161,8 @@ static void with_16_bits_the_gradient_of_a_bias_is_a_sum_of_its_own(void **state
     (void)state;
     cuda_host_settings = (struct cuda_host_settings){0};
     cuda_host_counts = (struct cuda_host_counts){0};
-    train(&model, &cn_compute_cuda_host, CN_PRECISION_BFLOAT16, &run);
-    assert_true(cuda_host_counts.gelu_grads >= 1);
+    train(&model, gpu, CN_PRECISION_BFLOAT16, &run);
+    assert_true(is_real() || cuda_host_counts.gelu_grads >= 1);
     assert_true(cuda_host_counts.bias_grads == 0);
 }
 
@@ -153,5 +174,5 @@ int main(void)
         cmocka_unit_test(with_16_bits_the_gradient_of_a_bias_is_a_sum_of_its_own),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, choose_gpu, NULL);
 }

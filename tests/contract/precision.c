@@ -1,4 +1,5 @@
-// Training with rounded factors, through the trainer, on the GPU that the host plays (cuda_host.h).
+// Training with rounded factors, through the trainer, on the GPU that the host plays (cuda_host.h)
+// or, with CAIRN_COMPUTE=cuda, a real one.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,6 +29,7 @@ struct run {
 static struct cn_diag diag;
 
 static struct message model; // the same numbers for all runs
+static const struct cn_compute_ops *gpu;
 
 static int make_model(void **state)
 {
@@ -38,6 +40,7 @@ static int make_model(void **state)
                                     "weight v 3,64", "Gemm f v -> y transB=1"}};
 
     (void)state;
+    gpu = cuda_host_or_real();
     model = net_message(&net);
     return 0;
 }
@@ -80,7 +83,7 @@ static void train(enum cn_precision precision, struct run *run)
     for (int i = 0; i < SAMPLES * WORDS; i++)
         inputs[i] = sinf((float)i * 0.37f) * 3;
     memset(run, 0, sizeof(*run));
-    assert_int_equal(open_trainer(&cn_compute_cuda_host, precision, &onnx, &trainer), CN_OK);
+    assert_int_equal(open_trainer(gpu, precision, &onnx, &trainer), CN_OK);
     run->total = cn_trainer_layout(trainer)->total;
     assert_true(run->total <= WEIGHTS_MAX);
     for (int step = 0; step < STEPS; step++) {
@@ -145,8 +148,7 @@ static void float16_that_is_stopped_at_any_step_goes_on_to_the_bit(void **state)
     (void)state;
     for (int i = 0; i < SAMPLES * WORDS; i++)
         inputs[i] = sinf((float)i * 0.37f) * 3;
-    assert_int_equal(open_trainer(&cn_compute_cuda_host, CN_PRECISION_FLOAT16, &onnx[0], &whole),
-                     CN_OK);
+    assert_int_equal(open_trainer(gpu, CN_PRECISION_FLOAT16, &onnx[0], &whole), CN_OK);
     run.total = cn_trainer_layout(whole)->total;
     for (int step = 0; step < STEPS; step++) {
         one_step(whole, &batch, &run);
@@ -156,14 +158,12 @@ static void float16_that_is_stopped_at_any_step_goes_on_to_the_bit(void **state)
     assert_true(cn_trainer_loss_scale(whole).factor < 65536);
     cn_trainer_close(whole);
     cn_onnx_close(onnx[0]);
-    assert_int_equal(open_trainer(&cn_compute_cuda_host, CN_PRECISION_FLOAT16, &onnx[1], &parts[0]),
-                     CN_OK);
+    assert_int_equal(open_trainer(gpu, CN_PRECISION_FLOAT16, &onnx[1], &parts[0]), CN_OK);
     for (int step = 0; step < STEPS; step++) { // a new trainer for each step
         one_step(parts[0], &batch, &run);
         assert_int_equal(cn_trainer_get_weights(parts[0], row), CN_OK);
         assert_memory_equal(row, weights[step], run.total * sizeof(float));
-        assert_int_equal(
-            open_trainer(&cn_compute_cuda_host, CN_PRECISION_FLOAT16, &onnx[2], &parts[1]), CN_OK);
+        assert_int_equal(open_trainer(gpu, CN_PRECISION_FLOAT16, &onnx[2], &parts[1]), CN_OK);
         move_state(parts[0], parts[1]);
         cn_trainer_close(parts[0]);
         cn_onnx_close(onnx[1]);

@@ -8,7 +8,7 @@ Needs network namespaces and tc; ends with 77 without.
 import re
 
 import wide_model
-from cluster import same_model_everywhere
+from cluster import JOB, same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
 from sets import status
@@ -37,6 +37,9 @@ def choice(build, memory, megabits):
         same_model_everywhere(lan)
         chosen = [re.search(CHOSE, lan.log(board)).groups() for board in lan.boards]
         assert chosen[0] == chosen[1], f"the members chose otherwise: {chosen}"
+        samples = SETTINGS["local_steps"] * JOB["batch"] * int(chosen[0][3]) * len(lan.boards)
+        counted = [row[0] for row in lan.ledger("SELECT weight FROM contribution")]
+        assert counted == [samples] * SETTINGS["rounds"], f"{counted} samples in rounds of {samples}"
         told = [status(lan, board)["group"]["auto"] for board in lan.boards]
         assert told[0] == told[1] and told[0].endswith(chosen[0][4]), told
         stages = [re.findall(r"shard \d of 2: .* stage (\d)", lan.log(board))[-1:] for board in lan.boards]

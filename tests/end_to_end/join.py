@@ -69,6 +69,7 @@ def a_transfer_that_is_cut_goes_on_where_it_was(build):
         lan.wait_for_line("board-2", "pieces of the state of board-1", 2)
         lan.limit("board-1", None)
         lan.wait_for_line("board-2", "version 2: held-out")
+        time.sleep(0.3)
         lan.kill("board-2")
         lan.start("board-2")
         lan.wait_for_line("board-2", "pieces of the state of board-1", 3)

@@ -82,6 +82,7 @@ class Falls:
         self.phases = collections.Counter()
         self.ranks = collections.Counter()
         self.noticed = []
+        self.completed = 0  # steps, by those who held the sums and had not applied them
         self.count = 0
 
     def lost_lines(self, cluster):
@@ -129,6 +130,7 @@ class Falls:
             cluster.replay()
             assert cluster.digest() == wanted, f"digest {cluster.digest()}, undisturbed {wanted}"
             same_model_everywhere(cluster)
+            self.completed += sum(cluster.log(name).count("is completed with the sums") for name in cluster.boards)
 
 
 def undisturbed(build):
@@ -146,7 +148,7 @@ def main(build, loops, seed=1):
         print(f"{falls.count} deaths, the same digest", flush=True)
     for phase, count in falls.phases.most_common():
         print(f"  {count:4} in {phase}")
-    print(f"  ranks: {dict(sorted(falls.ranks.items()))}")
+    print(f"  ranks: {dict(sorted(falls.ranks.items()))}; {falls.completed} times a step was completed afterwards")
     if falls.noticed:
         times = sorted(falls.noticed)
         print(f"  noticed after {times[0]:.0f}, {statistics.median(times):.0f}, {times[-1]:.0f} ms "

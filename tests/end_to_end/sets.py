@@ -293,12 +293,17 @@ def the_owner_dies(build, stage, steps):
         cluster.wait_for_line("board-1", "shard 1 of 2")
         for name in ("board-2", "board-1", "board-2"):
             time.sleep(6.5)  # a state is gathered and stored every 5 s
+            before = cluster.log(name).count("resuming at round")
             cluster.kill(name)
             cluster.start(name)
+            cluster.wait_for_line(name, "resuming at round", before + 1)
+            stored.append(int(re.findall(r"resuming at round \d+, step (\d+)", cluster.log(name))[-1]))
 
+    stored = []
     found, log = digest_of(build, TWO, disturb, **settings)
     assert found == wanted, f"digest {found}, undisturbed {wanted}"
     assert "is lost" in log or "resuming at round" in log
+    assert max(stored) > 0, "all who were started anew began their round again: no state was stored in it"
 
 
 @scenario

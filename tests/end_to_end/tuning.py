@@ -12,6 +12,7 @@ import wide_model
 from cluster import same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
+from timeline import spans_of
 
 TWO = {"lab": ["board-1", "board-2"]}
 CHOSE = r"the link carries ([\d.e+]+) Mbit/s, a call costs ([\d.e+-]+) ms: buckets of (\d+) KiB, (\d+) in a call"
@@ -34,7 +35,9 @@ def buckets_and_window_follow_a_link_that_changes(build):
         wide_model.main(lan.path("wide.onnx"), "1,8,8", 256, 256, 256, 10)
         lan.set_model("wide.onnx")
         shape(lan, 300)
-        lan.start_all()
+        lan.start("gateway")
+        lan.start("board-1")
+        lan.start("board-2", "--timeline", "timeline.json")
         lan.wait_for_line("board-1", " KiB, ")
         shape(lan, 30)
         lan.wait_for_line("board-1", "measuring anew")
@@ -43,12 +46,15 @@ def buckets_and_window_follow_a_link_that_changes(build):
         lan.replay()
         same_model_everywhere(lan)
         log = lan.log("board-1")
+        spans, _ = spans_of(lan.path("timeline.json"))
     before, after = (float(rate) for rate in re.search(CHANGED, log).groups())
     chosen = [(float(m[1]), int(m[3]), int(m[4])) for m in re.finditer(CHOSE, log)]
     assert after < before / 3, (before, after)
     assert after < 30 * 1.3, f"{after} Mbit/s measured on a link of 30"
     assert chosen[0][1] < 1024, f"the first size was kept: {chosen}"
     assert abs(chosen[1][0] - after) < 0.5 * after, f"the second choice is not that of the new link: {chosen}"
+    calls = [size for _, _, size in spans[0, max(step for _, step, _ in spans), "bucket"]]
+    assert (len(calls) > 1) == (chosen[-1][1] * 1024 < sum(calls)), f"calls of {calls} bytes: {chosen} was not taken"
     return "; ".join(f"{link:.0f} Mbit/s: {size} KiB, window {window}" for link, size, window in chosen)
 
 

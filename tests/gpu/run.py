@@ -5,9 +5,10 @@
     run.py BUILD --pack FILE.tar.gz     the tests with what they need, for a machine without compilers or cmocka
 
 FOLDER gets summary.md, a log for each test and sanitizer, and the tables of tests/peers/torch/gpu.py. A test that is
-skipped counts as failed: here is a GPU. Ends with 0 when all passed, 1 when something failed, 77 and a line that says
-why where nothing can be run. What is not installed (compute-sanitizer, PyTorch) is named in the summary and left out.
---quick leaves out the sanitizers and benches. Needs Python 3.
+skipped counts as failed: here is a GPU. Those that want several (label gpus) are left out where there is one. Ends
+with 0 when all passed, 1 when something failed, 77 and a line that says why where nothing can be run. What is not
+installed (compute-sanitizer, PyTorch) is named in the summary and left out. --quick leaves out the sanitizers and
+benches. Needs Python 3.
 """
 import argparse
 import ctypes
@@ -35,7 +36,7 @@ def refuse(why):
     sys.exit(77)
 
 
-# The tests, from ctest or from a pack. A test: name, command, environment, timeout, the code that says "skipped".
+# The tests, from ctest or from a pack. A test: name, command, environment, timeout, whether it wants several GPUs.
 
 
 def ask_ctest(build):
@@ -43,13 +44,14 @@ def ask_ctest(build):
         refuse(f"{build} is no build: neither CTestTestfile.cmake nor {LIST} is in it")
     if not shutil.which("ctest"):
         refuse("ctest is not installed; on a machine with it: run.py BUILD --pack FILE.tar.gz")
-    done = subprocess.run(["ctest", "--test-dir", str(build), "-L", "^gpu$", "--show-only=json-v1"],
+    done = subprocess.run(["ctest", "--test-dir", str(build), "-L", "^gpus?$", "--show-only=json-v1"],
                           stdout=subprocess.PIPE, text=True, check=True)
     tests = []
     for entry in json.loads(done.stdout)["tests"]:
         properties = {each["name"]: each["value"] for each in entry["properties"]}
         tests.append({"name": entry["name"], "command": entry["command"],
-                      "environment": properties.get("ENVIRONMENT", []), "timeout": properties.get("TIMEOUT", 300)})
+                      "environment": properties.get("ENVIRONMENT", []), "timeout": properties.get("TIMEOUT", 300),
+                      "several": "gpus" in properties.get("LABELS", [])})
     return tests
 
 
@@ -159,7 +161,8 @@ def run_tests(tests, build, folder, rows):
     for test in tests:
         code, seconds = execute(test["command"], folder / f"{test['name']}.log", environment_of(build, test),
                                 test["timeout"])
-        rows.append((test["name"], verdict(code), seconds))
+        alone = test.get("several") and code == 77
+        rows.append((test["name"], "left out: wants NCCL and two GPUs" if alone else verdict(code), seconds))
         print(f"{test['name']}: {rows[-1][1]}, {seconds:.0f} s", flush=True)
 
 

@@ -1,5 +1,8 @@
 #include "tests/support/cuda_host.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "ports/cuda/compute_cuda.h"
 #include "ports/cuda/compute_cuda_private.h"
 
@@ -97,3 +100,17 @@ const struct cn_compute_ops cn_compute_cuda_host = {
     .show = host_show,
     .shown = host_shown,
 };
+
+const struct cn_compute_ops *cuda_host_or_real(void)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const char *wanted = getenv("CAIRN_COMPUTE");
+    struct cn_compute *device;
+
+    if (!wanted || strcmp(wanted, "cuda") != 0)
+        return &cn_compute_cuda_host;
+    if (cn_compute_cuda.open(&config, &device))
+        exit(77);
+    cn_compute_cuda.close(device);
+    return &cn_compute_cuda;
+}

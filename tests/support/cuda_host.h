@@ -23,6 +23,10 @@
 // The port on that GPU, for the contract tests: "cuda_host".
 extern const struct cn_compute_ops cn_compute_cuda_host;
 
+// That or, with CAIRN_COMPUTE=cuda in the environment, the real one: the program ends with 77,
+// which is "skipped", where it does not open.
+const struct cn_compute_ops *cuda_host_or_real(void);
+
 // How the GPU is. Zeroed: a card with memory of its own, all libraries, nothing fails.
 struct cuda_host_settings {
     bool unified;          // it shares the host's memory

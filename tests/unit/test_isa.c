@@ -44,7 +44,7 @@ static void the_best_that_the_processor_has_is_taken(void **state)
     size_t best = 0;
 
     (void)state;
-    while (!chosen(names[best]))
+    while (best + 1 < COUNT && !chosen(names[best]))
         best++;
     assert_ptr_equal(chosen(NULL), chosen(names[best]));
 }

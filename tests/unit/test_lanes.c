@@ -25,11 +25,16 @@ struct work {
     cpu_set_t affinity[LANES_MAX];
 };
 
+static cpu_set_t allowed; // to this process before the first lane
+
+static int note_allowed(void **state)
+{
+    (void)state;
+    return sched_getaffinity(0, sizeof(allowed), &allowed);
+}
+
 static uint32_t processors(void)
 {
-    cpu_set_t allowed;
-
-    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
     return (uint32_t)CPU_COUNT(&allowed);
 }
 
@@ -120,14 +125,13 @@ static void each_lane_has_a_processor_and_the_caller_stays_free(void **state)
 {
     uint32_t count = processors() < LANES_MAX ? processors() : LANES_MAX;
     struct work work;
-    cpu_set_t all, before;
+    cpu_set_t all;
 
     (void)state;
     if (count < 2)
         skip();
-    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     work = affinities(count);
-    assert_true(CPU_EQUAL(&work.affinity[0], &before));
+    assert_true(CPU_EQUAL(&work.affinity[0], &allowed));
     CPU_ZERO(&all);
     for (uint32_t i = 1; i < count; i++) {
         assert_int_equal(CPU_COUNT(&work.affinity[i]), 1);
@@ -159,5 +163,5 @@ int main(void)
         cmocka_unit_test(more_lanes_than_processors_go_where_the_system_wants),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, note_allowed, NULL);
 }

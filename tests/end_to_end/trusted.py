@@ -1,0 +1,89 @@
+"""A site that trusts its LAN: large sums of the group travel over NCCL, named and switched on by profiles.
+
+    trusted.py BUILD LIBRARIES [SCENARIO...]
+
+NCCL and the GPU are doubles (tests/support/nccl_host.c, cuda_host.h): no GPU is needed, and none is tested.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+
+from cluster import Cluster
+from sets import FOUR, SHARDED, TWO, same_model_everywhere
+
+SETTINGS = {**SHARDED, "rounds": 2, "network": "device: cpu"}
+
+
+def carried(cluster):
+    """Of each communicator that ended: members, elements of 32 bits, of 16 bits."""
+    if not os.path.exists(cluster.path("nccl")):
+        return []
+    with open(cluster.path("nccl")) as file:
+        return [tuple(map(int, found)) for found in
+                re.findall(r"rank \d+ of (\d+): (\d+) wide, (\d+) narrow", file.read())]
+
+
+def start_all(cluster):
+    os.environ["CAIRN_NCCL_HOST"] = cluster.path("nccl")
+    os.environ["TMPDIR"] = cluster.directory
+    cluster.start_all()
+
+
+def train(build, boards, **settings):
+    """(digest of the last version, what NCCL carried)"""
+    with Cluster(build, boards, **{**SETTINGS, **settings}) as cluster:
+        start_all(cluster)
+        cluster.wait_for_end(120)
+        cluster.replay()
+        same_model_everywhere(cluster)
+        return cluster.digest(), carried(cluster)
+
+
+def narrow_sums_have_the_bits_of_the_encrypted_ones(build):
+    wanted, none = train(build, TWO, group=", wire: bfloat16")
+    found, carries = train(build, TWO, group=", wire: bfloat16, lan: trusted")
+    assert not none, f"an untrusted LAN, and NCCL carried {none}"
+    assert carries and all(size == 2 and narrow > 0 and not wide for size, wide, narrow in carries), carries
+    assert found == wanted, f"digest {found} over NCCL, {wanted} over TLS"
+
+
+def shards_travel_over_the_communicators_of_their_sets(build):
+    _, carries = train(build, FOUR, group=", lan: trusted", extra="parallel: {shard: 2, stage: 2}")
+    pairs = [wide for size, wide, _ in carries if size == 2]
+    assert len(pairs) >= 4 and all(pairs), carries
+
+
+def a_member_that_is_killed_is_left_out_and_comes_back(build):
+    settings = {**SETTINGS, "rounds": 12, "rejoin": "300 ms"}
+    with Cluster(build, TWO, **settings, group=", lan: trusted") as cluster:
+        start_all(cluster)
+        cluster.wait_for_line("board-1", "version 2: held-out")
+        time.sleep(1.2)  # the status file is written once a second
+        status = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
+        assert status["group"]["backend"] == "nccl" and status["group"]["encrypted"] is False, status["group"]
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "board-2 is lost")
+        cluster.start("board-2")
+        cluster.wait_for_end(120)
+        same_model_everywhere(cluster)
+
+
+SCENARIOS = (narrow_sums_have_the_bits_of_the_encrypted_ones, shards_travel_over_the_communicators_of_their_sets,
+             a_member_that_is_killed_is_left_out_and_comes_back)
+
+
+def main(build, libraries, names):
+    os.environ["LD_LIBRARY_PATH"] = libraries
+    for scenario in SCENARIOS:
+        begun = time.monotonic()
+        if names and scenario.__name__ not in names:
+            continue
+        scenario(build)
+        print(f"{scenario.__name__.replace('_', ' ')}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])
