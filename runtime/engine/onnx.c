@@ -106,38 +106,35 @@ static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struc
     return cn_onnx_initializer_find(onnx, name);
 }
 
-// Sets statistics[i] for each initializer that is a running mean or variance.
-static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
+// Sets marks[i] for each initializer that an op of that name reads as one of these inputs.
+static void mark_inputs(const struct cn_onnx *onnx, const char *op, size_t first, size_t end,
+                        bool *marks)
 {
     for (size_t i = 0; i < onnx->node_count; i++) {
         const struct cn_onnx_node *node = &onnx->nodes[i];
 
-        if (!cn_text_equal(node->op, "BatchNormalization"))
+        if (!cn_text_equal(node->op, op))
             continue;
-        // Inputs: X, scale, B, mean, variance.
-        for (size_t j = 3; j < 5 && j < node->input_count; j++) {
+        for (size_t j = first; j < end && j < node->input_count; j++) {
             const struct cn_onnx_tensor *tensor = stands_for(onnx, node->inputs[j]);
 
             if (tensor)
-                statistics[tensor - onnx->initializers] = true;
+                marks[tensor - onnx->initializers] = true;
         }
     }
 }
 
-// Whether a recurrent layer starts with it.
-static bool is_first_state(const struct cn_onnx *onnx, struct cn_text name)
+// Running means and variances.
+static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
 {
-    for (size_t i = 0; i < onnx->node_count; i++) {
-        const struct cn_onnx_node *node = &onnx->nodes[i];
+    mark_inputs(onnx, "BatchNormalization", 3, 5, statistics);
+}
 
-        if (!cn_text_equal(node->op, "LSTM") && !cn_text_equal(node->op, "GRU") &&
-            !cn_text_equal(node->op, "RNN"))
-            continue;
-        for (size_t j = 5; j < 7 && j < node->input_count; j++)
-            if (is_same(node->inputs[j], name))
-                return true;
-    }
-    return false;
+static void find_first_states(const struct cn_onnx *onnx, bool *states)
+{
+    mark_inputs(onnx, "LSTM", 5, 7, states);
+    mark_inputs(onnx, "GRU", 5, 6, states);
+    mark_inputs(onnx, "RNN", 5, 6, states);
 }
 
 // Whether it has a number that no weight has, as the masks of attention do.
@@ -153,11 +150,11 @@ static bool has_extreme(const struct cn_onnx_tensor *tensor)
     return false;
 }
 
-// PyTorch's newer exporter writes constants as initializers too, and says which of them were
-// parameters. Of those that it made itself single numbers, first states and masks are constants;
-// others are weights that it turned around. What zeros take the place of, as in a graph blob, stays
-// what it is.
-static void mark_constants(struct cn_onnx *onnx, bool *told)
+// What Resize is told to do is no weight. PyTorch's newer exporter writes constants as initializers
+// too, and says which of them were parameters. Of those that it made itself single numbers, first
+// states and masks are constants; others are weights that it turned around. What zeros take the
+// place of, as in a graph blob, stays what it is.
+static void mark_constants(struct cn_onnx *onnx, bool *told, const bool *states, const bool *scales)
 {
     bool says = false;
 
@@ -173,23 +170,26 @@ static void mark_constants(struct cn_onnx *onnx, bool *told)
                 !role->parameter && tensor->type == CN_ONNX_FLOAT;
         told[tensor - onnx->initializers] = true;
     }
-    for (size_t i = 0; says && i < onnx->initializer_count; i++) {
+    for (size_t i = 0; i < onnx->initializer_count; i++) {
         struct cn_onnx_tensor *tensor = &onnx->initializers[i];
 
         if (!told[i] && tensor->type == CN_ONNX_FLOAT)
-            tensor->constant = (tensor->rank < 2 && tensor->count == 1) ||
-                               is_first_state(onnx, tensor->name) || has_extreme(tensor);
+            tensor->constant = scales[i] || (says && ((tensor->rank < 2 && tensor->count == 1) ||
+                                                      states[i] || has_extreme(tensor)));
     }
 }
 
 static cn_err find_constants(struct cn_onnx *onnx)
 {
-    bool *statistics = calloc(onnx->initializer_count + 1, sizeof(*statistics));
+    size_t count = onnx->initializer_count + 1;
+    bool *statistics = calloc(3 * count, sizeof(*statistics));
 
     if (!statistics)
         return CN_ENOMEM;
     find_statistics(onnx, statistics); // are told: no constants
-    mark_constants(onnx, statistics);
+    find_first_states(onnx, statistics + count);
+    mark_inputs(onnx, "Resize", 1, 3, statistics + 2 * count);
+    mark_constants(onnx, statistics, statistics + count, statistics + 2 * count);
     free(statistics);
     return CN_OK;
 }

@@ -76,6 +76,8 @@ FORMS = [
 # Where an exporter makes several weights of one, of a tied weight or in the steps that it unrolls a layer into, or one of
 # two that are multiplied.
 SPLIT = {"gpt-tied": ("EVAL", "DYNAMO"), "rnn": ("DYNAMO",), "einsum": ("DYNAMO",)}
+# At its own rate PyTorch's runs of it are 0.24 apart after three steps.
+RATES = {"mobilenetv2": 0.002}
 # The table's columns: forms that have the same entry share one.
 COLUMNS = (
     ("training 13 to 17", [f"training {opset}" for opset in range(13, 18)]),
@@ -220,6 +222,7 @@ def attempt(node, name, family, model, inputs, labels, form, folder):
 
 def check(node, name, forms):
     family = record.FAMILIES[name]
+    family = dataclasses.replace(family, rate=RATES.get(name, family.rate))
     cells, wrong = [], []
     with tempfile.TemporaryDirectory(prefix="cairn-forms-") as made:
         folder = pathlib.Path(made)
