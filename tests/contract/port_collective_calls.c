@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/contract/collective_group.h"
 
@@ -399,17 +400,38 @@ static void disagree(struct rank *rank)
     rank->err = rank->collective->ops->run(rank->collective, &call);
 }
 
+// What group_run logs, in text.
+static void run_and_read(struct fixture *fixture, void (*run)(struct rank *), char *text,
+                         size_t size)
+{
+    FILE *log = tmpfile();
+    int kept = dup(STDERR_FILENO);
+
+    assert_true(log && kept >= 0);
+    assert_true(dup2(fileno(log), STDERR_FILENO) >= 0);
+    group_run(fixture, run);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    rewind(log);
+    text[fread(text, 1, size - 1, log)] = '\0';
+    fputs(text, stderr);
+    fclose(log);
+    close(kept);
+}
+
 static void a_call_that_differs_is_an_error_at_once(void **state)
 {
     (void)state;
     for (size_t how = 0; how < 3; how++) {
         struct fixture fixture;
+        char said[16384];
         bool named = false;
 
         group_set_up(&fixture, 3);
         for (uint32_t r = 0; r < 3; r++)
             fixture.ranks[r].count = how;
-        group_run(&fixture, disagree);
+        run_and_read(&fixture, disagree, said, sizeof(said));
+        assert_non_null(strstr(said, " is at call "));
+        assert_non_null(strstr(said, " (this board) is at call "));
         for (uint32_t r = 0; r < 3; r++) {
             assert_true(fixture.ranks[r].err == CN_ECONFLICT || fixture.ranks[r].err == CN_EPEER);
             assert_true(fixture.ranks[r].data[0] == 3);

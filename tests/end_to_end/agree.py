@@ -1,4 +1,4 @@
-"""Members that are about to do different things, and one that keeps the others waiting, are named at once.
+"""A member that keeps the others waiting is named; that they differ in a call is port_collective_calls' part.
 
     agree.py BUILD [SCENARIO...]
 """
@@ -13,28 +13,6 @@ from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
 scenario = Scenarios()
-
-
-@scenario
-def a_mismatch_names_both_and_what_each_was_about_to_do(build):
-    """board-2 knows board-1 by a name, so a rule over addresses holds for other members there."""
-    parallel = "parallel: {train: near, sets: {near: address == 127.0.0.0/8}}"
-    with Cluster(build, TWO, rounds=3, local_steps=10, quorum=1, extra=parallel) as cluster:
-        with open(cluster.path("board-2.yaml")) as file:
-            text = file.read()
-        assert 'board-1: "127.0.0.1:' in text
-        cluster.write("board-2.yaml", text.replace('board-1: "127.0.0.1:', 'board-1: "localhost:'))
-        cluster.start_all()
-        cluster.wait_for_line("board-1", "board-1 board-2 train")
-        begun = time.monotonic()
-        cluster.wait_for_line("board-1", "(this board) is at call", timeout=20)
-        took = time.monotonic() - begun
-        cluster.wait_for_line("board-2", "(this board) is at call", timeout=20)
-        doing = r"call \d+ of set \d+: all-reduce of (\d+) float32 \(.*fingerprint \w+\)"
-        for own, other in ("board-1", "board-2"), ("board-2", "board-1"):
-            found = re.search(rf"{other} is at {doing}; {own} \(this board\) is at {doing}", cluster.log(own))
-            assert found and found.group(1) != found.group(2), f"{own} did not say what both were about to do"
-        return f"{took:.1f} s after the first step began"
 
 
 @scenario
