@@ -101,8 +101,7 @@ static cn_err read_operand(struct cn_import_node *node, size_t i, struct cn_text
 
         if (*size && *size != value->dims[d])
             return cn_import_refuse(node, "dimension %u of operand %zu is %llu, wanted %llu", d, i,
-                                    (unsigned long long)value->dims[d],
-                                    (unsigned long long)*size);
+                                    (unsigned long long)value->dims[d], (unsigned long long)*size);
         *size = value->dims[d];
     }
     *ellipsis = dots > *ellipsis ? dots : *ellipsis;
@@ -203,12 +202,14 @@ static cn_err arrange(struct cn_import_node *node, const uint8_t *order, uint32_
 
     for (uint32_t d = 0; d < rank; d++)
         if (has_label(term, order[d])) {
-            from[count] = (const uint8_t *)memchr(term->labels, order[d], term->rank) - term->labels;
+            from[count] =
+                (const uint8_t *)memchr(term->labels, order[d], term->rank) - term->labels;
             moved = moved || from[count] != count;
             count++;
         }
     if (moved)
-        err = cn_import_apply(node, "Transpose", "perm", from, count, &term->value, 1, &term->value);
+        err =
+            cn_import_apply(node, "Transpose", "perm", from, count, &term->value, 1, &term->value);
     if (!err && count < rank)
         err = make_plain(node, &term->value);
     if (err)
