@@ -370,13 +370,6 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
                     trainer->ops->name);
     if (err)
         return err;
-    if (trainer->stage >= CN_STAGE_GRADIENTS && !trainer->device->host_memory) {
-        cn_diag_add(diag,
-                    "device %s has gradients and weights whole; wanted parallel.stage: 1 or "
-                    "device cpu",
-                    trainer->ops->name);
-        return CN_ENOTSUP;
-    }
     cn_graph_init(&graph);
     err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {

@@ -82,7 +82,7 @@ struct cn_trainer_need {
     uint64_t shared; // of these each has its share
 };
 
-// Stage is 1 to 3. Zeros without cn_trainer_config.weighs, and for a stage that the device lacks.
+// Stage is 1 to 3. Zeros without cn_trainer_config.weighs.
 struct cn_trainer_need cn_trainer_needs(const struct cn_trainer *trainer, uint32_t stage);
 
 // Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3

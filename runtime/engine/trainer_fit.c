@@ -93,8 +93,6 @@ static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph, ui
 
         if (!trainer->device->host_memory) // the share, and then its weights, are copied
             value += (stage - CN_STAGE_OPTIMIZER) * sizeof(float);
-        if (stage >= CN_STAGE_GRADIENTS && !trainer->device->host_memory)
-            break; // it has them whole
         err = try_plan(trainer, graph, &attempt);
         if (err)
             return err;

@@ -5,13 +5,10 @@
 #define BACKWARD 0.6 // of a micro-batch's computing time, beside which gradients travel
 #define EXPOSED 0.25 // of the computing: what may be waited for the wire
 
-// UINT64_MAX where it cannot be done.
 static uint64_t needs(const struct cn_auto_member *member, uint32_t stage, uint32_t shards)
 {
     const struct cn_auto_need *need = &member->needs[stage - 1];
 
-    if (!need->whole)
-        return UINT64_MAX;
     return need->whole + need->shared / shards + (need->shared % shards > 0);
 }
 
@@ -20,7 +17,6 @@ static bool fits(const struct cn_auto_facts *facts, uint32_t stage, uint32_t sha
                  struct cn_auto_tightest *tightest)
 {
     int64_t least = INT64_MAX;
-    bool possible = true;
 
     *tightest = (struct cn_auto_tightest){0};
     for (uint32_t m = 0; m < facts->count; m++) {
@@ -28,13 +24,12 @@ static bool fits(const struct cn_auto_facts *facts, uint32_t stage, uint32_t sha
         uint64_t wanted = needs(member, stage, shards);
         int64_t spare = (int64_t)member->limit - (int64_t)wanted;
 
-        possible = possible && wanted < UINT64_MAX;
-        if (wanted == UINT64_MAX || !member->limit || spare >= least)
+        if (!member->limit || spare >= least)
             continue;
         least = spare;
         *tightest = (struct cn_auto_tightest){m, member->limit, wanted};
     }
-    return possible && least >= 0;
+    return least >= 0;
 }
 
 static bool choose_shards(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)

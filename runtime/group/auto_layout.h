@@ -17,7 +17,7 @@
 struct cn_auto_member {
     uint64_t limit; // bytes that training may take; 0: not known
     // Of a step in each stage of ZeRO, nothing computed twice: bytes on each member, and those of
-    // which it has a share. 0, 0 for a stage that its device lacks.
+    // which it has a share.
     struct cn_auto_need {
         uint64_t whole, shared;
     } needs[CN_AUTO_STAGES];

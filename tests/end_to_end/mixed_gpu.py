@@ -1,10 +1,12 @@
 """A group of a board with a GPU and one without: equal to the bit after every step, and an accurate model.
 
-    mixed_gpu.py BIN [short]        ends with 77 where no GPU works; short: each precision with one optimizer
+    mixed_gpu.py BIN [short | shards]   ends with 77 where no GPU works; short: each precision with one optimizer;
+                                        shards: both hold the model together, in each stage with the same result
 """
 
 import sys
 
+import wide_model
 from cluster import Cluster
 from members import CASES, COMMON, check_members
 
@@ -49,11 +51,33 @@ def check_steps(cluster, precision):
     print(f"{precision}: equal after {cluster.job['rounds']} rounds of {cluster.job['local_steps']} steps")
 
 
+def share(build):
+    """In shards a GPU and a processor come to what they come to without, also where only their shares are whole."""
+    job = {"rounds": 2, "local_steps": 8, "quorum": 1, "learning_rate": 0.005, "momentum": "0.9, optimizer: adam"}
+    wanted = None
+    for stage in (0, 1, 2, 3):
+        extra = f"parallel: {{shard: 2, stage: {stage}}}" if stage else ""
+        with Cluster(build, GROUP, **job, extra=extra) as cluster:
+            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[128] * 5, 10, norm=True, tied=True)
+            cluster.set_model("deep.onnx")
+            if not set_devices(cluster, "float32"):
+                return False
+            cluster.start_all()
+            cluster.wait_for_end(120)
+            for board in cluster.boards:
+                assert not stage or f"state, stage {stage}, " in cluster.log(board), f"{board} took no share"
+            wanted = wanted or cluster.digest()
+            assert cluster.digest() == wanted, f"stage {stage}: digest {cluster.digest()}, without shards {wanted}"
+    print("shards: the same digest in each stage as without")
+    return True
+
+
 def main(build, length=""):
+    if length == "shards":
+        return 0 if share(build) else 77
     for precision, first in zip(PRECISIONS, OPTIMIZERS):
         for name in (first,) if length == "short" else OPTIMIZERS:
             if not train(build, precision, check_steps, **{**COMMON, **CASES[name]}):
-                print("no GPU works here")
                 return 77
         if length != "short":
             train(build, precision, check_accuracy, rounds=6, local_steps=20, quorum=1)
@@ -61,4 +85,7 @@ def main(build, length=""):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    code = main(*sys.argv[1:])
+    if code:
+        print("no GPU works here")
+    sys.exit(code)

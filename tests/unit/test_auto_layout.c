@@ -71,22 +71,6 @@ static void the_smallest_member_counts(void **state)
     assert_int_equal(layout.tightest.needs, 80 * MIB);
 }
 
-static void a_stage_that_a_device_lacks_is_not_chosen(void **state)
-{
-    struct cn_auto_facts facts = alike(4, 65 * MIB, 0);
-    struct cn_auto_layout layout;
-
-    (void)state;
-    facts.members[3].limit = 1000 * MIB;
-    facts.members[3].needs[1] = (struct cn_auto_need){0};
-    cn_auto_layout_choose(&facts, &layout);
-    assert_int_equal(layout.stage, 3);
-    facts.members[3].needs[2] = (struct cn_auto_need){0};
-    cn_auto_layout_choose(&facts, &layout);
-    assert_int_equal(layout.stage, 1);
-    assert_false(layout.fits);
-}
-
 static void a_slow_wire_gets_more_micro_batches(void **state)
 {
     // Two members send 10 MiB of gradients each: 84 ms at 1 Gbit/s, beside 6 ms of backward pass.
@@ -172,7 +156,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lowest_stage_and_the_fewest_shards_that_fit_everybody),
         cmocka_unit_test(the_smallest_member_counts),
-        cmocka_unit_test(a_stage_that_a_device_lacks_is_not_chosen),
         cmocka_unit_test(more_micro_batches_help_only_what_travels_once_a_step),
         cmocka_unit_test(a_slow_wire_gets_more_micro_batches),
         cmocka_unit_test(a_slow_member_hides_more_of_the_wire),
