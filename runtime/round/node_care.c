@@ -330,8 +330,10 @@ bool cn_node_care_poll(struct cn_node_care *care, const struct cn_progress *prog
     cn_hooks_poll(&care->hooks);
     count_energy(care, progress, now_ms); // with the power read last
     tell_progress(care, progress);
-    if (care->read_ms && now_ms - care->read_ms < READ_MS)
+    // Bytes are used up between two readings, and each that follows is too many.
+    if (care->read_ms && now_ms - care->read_ms < READ_MS && care->care.link == care->link_then)
         return false;
+    care->link_then = care->care.link;
     if (!care->read_ms)
         care->first_ms = now_ms;
     care->read_ms = now_ms;

@@ -17,6 +17,7 @@ struct cn_node_care {
     struct cn_care care;
     struct cn_reading reading;
     uint64_t first_ms, read_ms;   // sensors: read first and last
+    enum cn_pause link_then;      // care.link at the last reading
     uint64_t counted_ms;          // energy: counted up to here
     struct cn_care_memory memory; // what is stored
     uint32_t round;               // that energy is counted for

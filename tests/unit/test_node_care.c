@@ -218,6 +218,20 @@ static void a_round_that_was_told_is_not_told_again(void **state)
     cn_node_care_deinit(&care);
 }
 
+static void used_up_bytes_do_not_wait_for_the_next_reading(void **state)
+{
+    const struct cn_progress progress = {.round = 1};
+    struct cn_node_care care;
+
+    (void)state;
+    begin(&care, 1000);
+    care.care.link = CN_PAUSE_BYTES;
+    assert_true(cn_node_care_poll(&care, &progress, 1001));
+    assert_int_equal(care.care.pause, CN_PAUSE_BYTES);
+    assert_false(cn_node_care_poll(&care, &progress, 1002));
+    cn_node_care_deinit(&care);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
@@ -230,6 +244,7 @@ int main(void)
         CASE(a_round_takes_energy_where_power_is_measured),
         CASE(without_a_sensor_no_energy_is_claimed),
         CASE(a_round_that_was_told_is_not_told_again),
+        CASE(used_up_bytes_do_not_wait_for_the_next_reading),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,7 +157,7 @@ def trains(build, limit, shards, stage, model):
         os.symlink(model, cluster.path("wide.onnx"))
         cluster.set_model("wide.onnx")
         cluster.start_all()
-        deadline = time.monotonic() + 60 + 4 * limit / MIB
+        deadline = time.monotonic() + 60 + limit / MIB
         running = list(cluster.processes.values())
         while any(process.poll() is None for process in running):
             most = max(most, *(peak(cluster.processes[board].pid) for board in cluster.boards))
