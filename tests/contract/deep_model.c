@@ -9,7 +9,7 @@
 
 #define WIDTH 128
 
-static struct message graph, part, model;
+static struct message graph, part, attribute, model;
 
 // Of rows x cols values within bound of the mean, or rows where cols is 0.
 static void add_tensor(const char *name, uint32_t rows, uint32_t cols, float mean, float bound)
@@ -35,20 +35,16 @@ static void add_tensor(const char *name, uint32_t rows, uint32_t cols, float mea
 static void add_node(const char *op, const char *const *names, size_t inputs, size_t outputs,
                      const char *flag)
 {
-    uint8_t attribute[64];
-    size_t size = 0, length = strlen(flag);
-
     part.size = 0;
     for (size_t i = 0; i < inputs + outputs; i++)
         put_text(&part, i < inputs ? 1 : 2, names[i]);
     put_text(&part, 4, op);
-    if (length) { // name, i = 1, type INT
-        attribute[size++] = 1 << 3 | 2;
-        attribute[size++] = (uint8_t)length;
-        memcpy(attribute + size, flag, length);
-        size += length;
-        memcpy(attribute + size, "\x18\x01\xa0\x01\x02", 5);
-        put_bytes(&part, 5, attribute, size + 5);
+    if (flag[0]) {
+        attribute.size = 0;
+        put_text(&attribute, 1, flag);
+        put_int(&attribute, 3, 1);  // the value
+        put_int(&attribute, 20, 2); // the type: INT
+        put_message(&part, 5, &attribute);
     }
     put_message(&graph, 1, &part);
 }

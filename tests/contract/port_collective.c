@@ -109,7 +109,7 @@ static void a_wrong_pair_key_is_refused(void **state)
     (void)state;
     group_set_up(&fixture, 2);
     for (uint32_t r = 0; r < 2; r++)
-        fixture.ranks[r].config.open_timeout_ms = 600;
+        fixture.ranks[r].config.open_timeout_ms = 2 * SETTLE_MS;
     fixture.ranks[1].members[0].pair_key[31] ^= 1;
     group_run(&fixture, do_nothing);
     assert_int_equal(fixture.ranks[0].err, CN_EAUTH);
@@ -124,7 +124,7 @@ static void a_key_of_zeros_is_refused(void **state)
     (void)state;
     group_set_up(&fixture, 2);
     for (uint32_t r = 0; r < 2; r++) {
-        fixture.ranks[r].config.open_timeout_ms = 600;
+        fixture.ranks[r].config.open_timeout_ms = 2 * SETTLE_MS;
         memset(fixture.ranks[r].members[1 - r].pair_key, 0, CN_KEY_SIZE);
     }
     group_run(&fixture, do_nothing);
@@ -140,7 +140,7 @@ static void a_rank_of_an_older_epoch_is_refused(void **state)
     (void)state;
     group_set_up(&fixture, 2);
     for (uint32_t r = 0; r < 2; r++)
-        fixture.ranks[r].config.open_timeout_ms = 600;
+        fixture.ranks[r].config.open_timeout_ms = 2 * SETTLE_MS;
     fixture.ranks[1].config.view.epoch = 6;
     group_run(&fixture, do_nothing);
     assert_int_equal(fixture.ranks[0].err, CN_ETIMEOUT); // it waits for the other to follow

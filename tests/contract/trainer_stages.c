@@ -115,8 +115,10 @@ static void fill(struct worker *worker, uint32_t rank)
     for (size_t i = 0; i < SAMPLES * label_words(); i++)
         worker->labels[i] = (int32_t)((i * 7919 + 31 * rank) % (size_t)classes);
     for (size_t i = 0; i < SAMPLES * input_words(); i++) {
+        size_t row = i / 7;
+
         if (trial.deep)
-            worker->inputs[i] = sinf((float)(i * 31 + i / 7 + 5 * rank));
+            worker->inputs[i] = sinf((float)(i * 31 + row + 5 * rank));
         else if (i)
             memcpy(&worker->inputs[i], &worker->labels[i - 1], sizeof(float));
     }

@@ -251,14 +251,14 @@ static float gelu_grad(float x)
 static float end_product(const struct product *product, float sum, uint64_t row, uint64_t col)
 {
     unsigned end = product->end;
-    float *aside = product->aside + row + col * (uint64_t)product->leading;
+    uint64_t at = row + col * (uint64_t)product->leading; // of what lies aside
 
     if (end & BIAS)
         sum += product->vector[row];
     if (end & GELU_GRAD)
-        return sum * gelu_grad(*aside);
+        return sum * gelu_grad(product->aside[at]);
     if (end & GELU && end & ASIDE)
-        *aside = sum;
+        product->aside[at] = sum;
     if (end & GELU)
         return gelu(sum);
     return end & RELU && sum < 0 ? 0 : sum;
