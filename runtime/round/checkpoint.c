@@ -390,32 +390,55 @@ static void give_arrays(struct cn_checkpoint *checkpoint, void *const arrays[ARR
     checkpoint->second = arrays[6];
 }
 
-// Of bytes that check accepted.
-static cn_err take_arrays(const uint8_t *bytes, struct cn_checkpoint *checkpoint)
+// Copies what begins at a place, to the end of what is left of the bytes. Bytes that are owned end
+// there afterwards, so that a state is not in memory twice.
+static cn_err take(const uint8_t *bytes, uint8_t **owned, size_t place, size_t size, void **to)
+{
+    cn_err err = copy((owned ? *owned : bytes) + place, size, to);
+    uint8_t *rest;
+
+    if (err || !owned)
+        return err;
+    rest = realloc(*owned, place);
+    *owned = rest ? rest : *owned;
+    return CN_OK;
+}
+
+// Of bytes that check accepted, from the last to the first; owned: the same bytes, or NULL.
+static cn_err take_arrays(const uint8_t *bytes, uint8_t **owned, struct cn_checkpoint *checkpoint)
 {
     bool halves = bytes[300] != 0;
-    void *arrays[ARRAY_COUNT] = {0};
+    void *arrays[ARRAY_COUNT] = {0}, *frame = NULL;
     uint32_t presence = cn_get_u32(bytes + 68);
-    size_t position = header_size(bytes);
-    void *taken;
+    size_t places[ARRAY_COUNT + 1] = {header_size(bytes)};
     cn_err err = CN_OK;
 
-    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
-        size_t size = array_size(i, checkpoint->total, halves);
-
-        if (!(presence >> i & 1))
-            continue;
-        err = copy(bytes + position, size, &arrays[i]);
-        position += size;
+    for (uint32_t i = 0; i < ARRAY_COUNT; i++)
+        places[i + 1] =
+            places[i] + (presence >> i & 1 ? array_size(i, checkpoint->total, halves) : 0);
+    if (phases[checkpoint->phase].has_frame) {
+        checkpoint->frame_size = (size_t)cn_get_u64(bytes + 224);
+        err = take(bytes, owned, places[ARRAY_COUNT], checkpoint->frame_size, &frame);
+        checkpoint->frame = frame;
     }
+    for (uint32_t i = ARRAY_COUNT; !err && i-- > 0;)
+        if (presence >> i & 1)
+            err = take(bytes, owned, places[i], places[i + 1] - places[i], &arrays[i]);
     give_arrays(checkpoint, arrays, halves);
+    return err;
+}
+
+static cn_err decode(const uint8_t *bytes, uint8_t **owned, size_t size, size_t total_limit,
+                     size_t frame_limit, struct cn_diag *diag, struct cn_checkpoint *checkpoint)
+{
+    cn_err err = check(bytes, size, total_limit, frame_limit, diag);
+
     if (err)
         return err;
-    if (!phases[checkpoint->phase].has_frame)
-        return CN_OK;
-    checkpoint->frame_size = (size_t)cn_get_u64(bytes + 224);
-    err = copy(bytes + position, checkpoint->frame_size, &taken);
-    checkpoint->frame = err ? NULL : taken;
+    get_numbers(bytes, checkpoint);
+    err = take_arrays(bytes, owned, checkpoint);
+    if (err)
+        cn_checkpoint_deinit(checkpoint);
     return err;
 }
 
@@ -423,15 +446,7 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
                             size_t frame_limit, struct cn_diag *diag,
                             struct cn_checkpoint *checkpoint)
 {
-    cn_err err = check(bytes, size, total_limit, frame_limit, diag);
-
-    if (err)
-        return err;
-    get_numbers(bytes, checkpoint);
-    err = take_arrays(bytes, checkpoint);
-    if (err)
-        cn_checkpoint_deinit(checkpoint);
-    return err;
+    return decode(bytes, NULL, size, total_limit, frame_limit, diag, checkpoint);
 }
 
 // Largest size of a file within the limits; SIZE_MAX when there is none.
@@ -552,7 +567,7 @@ cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t fra
     err = load_slot(store, newest, file_limit(total_limit, frame_limit), &bytes, &size);
     if (err)
         return err;
-    err = cn_checkpoint_decode(bytes, size, total_limit, frame_limit, diag, checkpoint);
+    err = decode(bytes, &bytes, size, total_limit, frame_limit, diag, checkpoint);
     free(bytes);
     return err;
 }
