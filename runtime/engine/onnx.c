@@ -182,15 +182,16 @@ static void mark_constants(struct cn_onnx *onnx, bool *told, const bool *states,
 static cn_err find_constants(struct cn_onnx *onnx)
 {
     size_t count = onnx->initializer_count + 1;
-    bool *statistics = calloc(3 * count, sizeof(*statistics));
+    bool *marks = calloc(3 * count, sizeof(*marks));
+    bool *statistics = marks, *states = marks + count, *scales = marks + 2 * count;
 
-    if (!statistics)
+    if (!marks)
         return CN_ENOMEM;
     find_statistics(onnx, statistics); // are told: no constants
-    find_first_states(onnx, statistics + count);
-    mark_inputs(onnx, "Resize", 1, 3, statistics + 2 * count);
-    mark_constants(onnx, statistics, statistics + count, statistics + 2 * count);
-    free(statistics);
+    find_first_states(onnx, states);
+    mark_inputs(onnx, "Resize", 1, 3, scales);
+    mark_constants(onnx, statistics, states, scales);
+    free(marks);
     return CN_OK;
 }
 

@@ -247,16 +247,18 @@ cn_err cn_trainer_run_forward(struct cn_trainer *trainer, const struct cn_hyper 
 
 // --- weights: those without a gradient are not shared out ---
 
-static void move_residents(const struct cn_trainer *trainer, float *weights, float *row,
-                           bool to_row)
+// From the arena to a row, or from a row to the arena: one of them is NULL.
+static void move_residents(const struct cn_trainer *trainer, float *weights, float *to,
+                           const float *from)
 {
     for (size_t t = 0; t < trainer->layout.tensor_count; t++) {
         const struct cn_tensor_info *tensor = &trainer->layout.tensors[t];
-        size_t at = trainer->sharded.plan.resident[t];
+        size_t at = trainer->sharded.plan.resident[t], size = tensor->count * sizeof(float);
 
-        if (at != SIZE_MAX)
-            memcpy(to_row ? row + tensor->offset : weights + at,
-                   to_row ? weights + at : row + tensor->offset, tensor->count * sizeof(float));
+        if (at != SIZE_MAX && to)
+            memcpy(to + tensor->offset, weights + at, size);
+        else if (at != SIZE_MAX)
+            memcpy(weights + at, from + tensor->offset, size);
     }
 }
 
@@ -274,7 +276,7 @@ cn_err cn_trainer_get_own(struct cn_trainer *trainer, float *row)
 
     if (err)
         return err;
-    move_residents(trainer, weights, row, true);
+    move_residents(trainer, weights, row, NULL);
     cn_trainer_share_to_row(trainer, own, row);
     return CN_OK;
 }
@@ -286,7 +288,7 @@ cn_err cn_trainer_set_own(struct cn_trainer *trainer, const float *row)
 
     if (err)
         return err;
-    move_residents(trainer, weights, (float *)(uintptr_t)row, false);
+    move_residents(trainer, weights, NULL, row);
     cn_trainer_row_to_share(trainer, row, own);
     err = cn_trainer_push(trainer, CN_ARENA_WEIGHTS, 0, trainer->sharded.plan.resident_words);
     return err ? err : cn_trainer_push(trainer, CN_ARENA_OWN, 0, trainer->state_count);

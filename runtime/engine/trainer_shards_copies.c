@@ -66,32 +66,30 @@ cn_err cn_trainer_show(struct cn_trainer *trainer, enum cn_arena arena, float **
     return err;
 }
 
-cn_err cn_trainer_pull(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count)
+// Between an arena and its copy; nothing where there is no copy.
+static cn_err move(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count,
+                   bool to_copy)
 {
-    float *copy = trainer->sharded.copies[arena];
-    void *host;
+    float *copy = trainer->sharded.copies[arena], *host;
+    void *mapped;
     cn_err err;
 
     if (!copy)
         return CN_OK;
-    err = trainer->ops->map(trainer->device, arena, &host);
+    err = trainer->ops->map(trainer->device, arena, &mapped);
     if (err)
         return err;
-    memcpy(copy + first, (float *)host + first, count * sizeof(float));
+    host = mapped;
+    memcpy((to_copy ? copy : host) + first, (to_copy ? host : copy) + first, count * sizeof(*copy));
     return trainer->ops->unmap(trainer->device, arena);
+}
+
+cn_err cn_trainer_pull(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count)
+{
+    return move(trainer, arena, first, count, true);
 }
 
 cn_err cn_trainer_push(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count)
 {
-    const float *copy = trainer->sharded.copies[arena];
-    void *host;
-    cn_err err;
-
-    if (!copy)
-        return CN_OK;
-    err = trainer->ops->map(trainer->device, arena, &host);
-    if (err)
-        return err;
-    memcpy((float *)host + first, copy + first, count * sizeof(float));
-    return trainer->ops->unmap(trainer->device, arena);
+    return move(trainer, arena, first, count, false);
 }
