@@ -50,6 +50,14 @@ static void group_of(struct fixture *fixture, const struct fake_nccl_plan *plan)
     group_use_sets(fixture, &pair, 1);
 }
 
+// No rank ends with an error.
+static void run_well(struct fixture *fixture, void (*run)(struct rank *))
+{
+    group_run(fixture, run);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(fixture->ranks[r].err, CN_OK);
+}
+
 // Opens NCCL beside the collective of the rank, runs body on it and closes it.
 static void with_nccl(struct rank *rank, void (*body)(struct rank *rank))
 {
@@ -143,9 +151,7 @@ static void large_sums_travel_over_nccl(void **state)
 
     (void)state;
     group_of(&fixture, &healthy);
-    group_run(&fixture, open_and_reduce);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    run_well(&fixture, open_and_reduce);
     counts = fake_nccl_counts();
     assert_int_equal(counts.ids, 1);
     assert_int_equal(counts.comms, RANKS + pair.size);
@@ -215,9 +221,7 @@ static void narrow_sums_travel_in_16_bits_and_have_the_bits_of_the_encrypted_one
 
     (void)state;
     group_of(&fixture, &healthy);
-    group_run(&fixture, open_and_narrow);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    run_well(&fixture, open_and_narrow);
     counts = fake_nccl_counts();
     assert_false(counts.out_of_turn);
     assert_true(counts.narrow > 0);
@@ -259,9 +263,7 @@ static void sums_larger_than_the_devices_memory_go_in_passes(void **state)
 
     (void)state;
     group_of(&fixture, &healthy);
-    group_run(&fixture, open_and_sum_many);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    run_well(&fixture, open_and_sum_many);
     assert_false(fake_nccl_counts().out_of_turn);
     group_tear_down(&fixture);
 }
@@ -319,9 +321,7 @@ static void expect_without_nccl(const struct fake_nccl_plan *plan, const struct 
 
     group_of(&fixture, plan);
     group_use_sets(&fixture, sets, count);
-    group_run(&fixture, open_and_reduce);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    run_well(&fixture, open_and_reduce);
     counts = fake_nccl_counts();
     assert_true(counts.wide == 0);
     assert_int_equal(counts.aborts, counts.comms);
@@ -361,9 +361,7 @@ static void sets_that_come_again_are_not_formed_again(void **state)
     (void)state;
     group_of(&fixture, &healthy);
     group_use_sets(&fixture, again, 4);
-    group_run(&fixture, open_and_reduce);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    run_well(&fixture, open_and_reduce);
     counts = fake_nccl_counts();
     assert_int_equal(counts.comms, RANKS + pair.size);
     assert_true(counts.wide > 0);
@@ -482,9 +480,7 @@ static void two_hundred_epochs_leave_nothing_behind(void **state)
     group_of(&fixture, &healthy);
     descriptors = count_entries("/proc/self/fd");
     threads = count_entries("/proc/self/task");
-    group_run(&fixture, open_many_times);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(fixture.ranks[r].err, CN_OK);
+    run_well(&fixture, open_many_times);
     counts = fake_nccl_counts();
     assert_int_equal(counts.ids, 200);
     assert_int_equal(counts.aborts, counts.comms);

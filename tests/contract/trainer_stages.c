@@ -356,13 +356,13 @@ static double difference(uint32_t size, struct stage_case wanted)
     return worst / largest;
 }
 
-static void shards_of_every_member_give_the_bits_of_a_whole_reduction(void **state)
+static void compare_all(uint32_t largest, bool deep)
 {
-    (void)state;
-    for (uint32_t size = 2; size <= 4; size++)
+    for (uint32_t size = 2; size <= largest; size++)
         for (uint32_t stage = 1; stage <= 3; stage++)
             for (uint32_t threads = 1; threads <= 2; threads++) {
-                const struct stage_case wanted = {.shards = size,
+                const struct stage_case wanted = {.deep = deep,
+                                                  .shards = size,
                                                   .stage = stage,
                                                   .threads = threads,
                                                   .passes = 1,
@@ -370,6 +370,12 @@ static void shards_of_every_member_give_the_bits_of_a_whole_reduction(void **sta
 
                 assert_true(difference(size, wanted) <= 0);
             }
+}
+
+static void shards_of_every_member_give_the_bits_of_a_whole_reduction(void **state)
+{
+    (void)state;
+    compare_all(4, false);
 }
 
 // reduce_scatter, all_reduce over the replicas, all_gather against one all_reduce (T19).
@@ -431,18 +437,7 @@ static void a_narrow_wire_rounds_shares_as_it_rounds_a_whole_reduction(void **st
 static void statistics_and_tied_weights_are_shared_out_like_others(void **state)
 {
     (void)state;
-    for (uint32_t size = 2; size <= 3; size++)
-        for (uint32_t stage = 1; stage <= 3; stage++)
-            for (uint32_t threads = 1; threads <= 2; threads++) {
-                const struct stage_case wanted = {.deep = true,
-                                                  .shards = size,
-                                                  .stage = stage,
-                                                  .threads = threads,
-                                                  .passes = 1,
-                                                  .adam = threads == 1};
-
-                assert_true(difference(size, wanted) <= 0);
-            }
+    compare_all(3, true);
 }
 
 static void frozen_statistics_stay_whole_and_as_they_are(void **state)
