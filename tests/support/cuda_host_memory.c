@@ -34,6 +34,7 @@ static struct allocation *find(const void *at, size_t size)
 {
     const char *first = at;
 
+    size = size ? size : 1; // the end of one may be the beginning of the next
     for (size_t i = 0; i < ALLOCATIONS; i++) {
         struct allocation *a = &allocations[i];
 
@@ -115,11 +116,11 @@ static void give(void *memory, bool pinned)
     found = find(memory, 0);
     if (!found || found->memory != memory || (found->kind == PINNED) != pinned)
         stop("memory that is not the driver's is given back", memory, 0);
+    forget_accesses(found->memory, found->size);
     if (found->kind == MANAGED)
         munmap(memory, (found->size + 255) / 256 * 256);
     else
         free(memory);
-    forget_accesses(memory, found->size);
     *found = (struct allocation){0};
     cuda_host_counts.allocations--;
     pthread_mutex_unlock(&lock);
