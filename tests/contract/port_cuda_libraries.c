@@ -30,9 +30,9 @@ static void run(struct cn_call call, size_t before_workspace, float *result, siz
 {
     const struct cn_compute_config config = {.threads = 1};
     const struct cn_hyper hyper = {.samples = SAMPLES, .first = true};
-    struct cn_compute_sizes sizes = {.words = {[CN_ARENA_WEIGHTS] = WORDS,
-                                               [CN_ARENA_BATCH] = WORDS,
-                                               [CN_ARENA_OUTPUTS] = WORDS}};
+    struct cn_compute_sizes sizes = {
+        .words = {
+            [CN_ARENA_WEIGHTS] = WORDS, [CN_ARENA_BATCH] = WORDS, [CN_ARENA_OUTPUTS] = WORDS}};
     struct cn_compute_program *program;
     struct cn_compute_result ignored;
     struct cn_compute *device;
@@ -41,8 +41,7 @@ static void run(struct cn_call call, size_t before_workspace, float *result, siz
 
     assert_int_equal(ops->open(&config, &device), CN_OK);
     assert_int_equal(ops->query(device, &call, SAMPLES, &workspace), CN_OK);
-    call.workspace =
-        (struct cn_operand){.arena = CN_ARENA_ACTIVATIONS, .offset = before_workspace};
+    call.workspace = (struct cn_operand){.arena = CN_ARENA_ACTIVATIONS, .offset = before_workspace};
     sizes.words[CN_ARENA_ACTIVATIONS] = before_workspace + workspace;
     assert_int_equal(ops->reserve(device, &sizes, SAMPLES), CN_OK);
     assert_int_equal(ops->prepare(device, &call, 1, &program), CN_OK);

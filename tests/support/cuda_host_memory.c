@@ -224,9 +224,8 @@ void cuda_host_access(struct cuda_host_clock *clock, uint32_t stream, const void
             (write || other->write) && other->stream != stream &&
             clock->seen[other->stream] < other->when) {
             fprintf(stderr, "cuda_host: stream %u %s it at %llu, stream %u knows of %llu\n",
-                    other->stream, other->write ? "wrote" : "read",
-                    (unsigned long long)other->when, stream,
-                    (unsigned long long)clock->seen[other->stream]);
+                    other->stream, other->write ? "wrote" : "read", (unsigned long long)other->when,
+                    stream, (unsigned long long)clock->seen[other->stream]);
             stop("two streams meet that do not wait for each other", at, size);
         }
     }
