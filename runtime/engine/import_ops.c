@@ -34,6 +34,7 @@ static const struct cn_import_op ops[] = {
     {"Floor", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Gather", 2, 2, cn_import_gather, CN_TAKES_ANY_BATCH},
     {"GatherElements", 2, 2, cn_import_gather_elements, CN_TAKES_ANY_BATCH},
+    {"GatherND", 2, 2, cn_import_gather_nd, CN_TAKES_ANY_BATCH},
     {"Gelu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Gemm", 2, 3, cn_import_gemm, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
     {"GlobalAveragePool", 1, 1, cn_import_global_average_pool, CN_WANTS_SAMPLES},

@@ -59,6 +59,7 @@ static const struct net nets[] = {
     {"3,4", {IN3, "numbers p 0,2,1,0,1,3", "Pad h p -> q mode=reflect", "Mul q q -> y"}},
     {"3,4", {IN3, "numbers p 0,1,2,0,3,0", "Pad h p -> q mode=edge", "Mul q q -> y"}},
     {"3,4", {IN3, "numbers p 0,-1,1,0,0,-2", "Pad h p -> y"}},
+    {"3,4", {IN3, "numbers p 0,2,4,0,3,1", "Pad h p -> q mode=wrap", "Mul q q -> y"}},
     {"2,5,5",
      {"weight w 2,2,3,3", "Conv x w -> c", "numbers p 0,0,1,1,0,0,1,1", "Pad c p -> d",
       "Tanh d -> y"}},
@@ -81,6 +82,9 @@ static const struct net nets[] = {
      {IN3, "numbers i 2,0", "Gather h i -> g axis=2", "Constant -> k value_int=1",
       "Gather h k -> f axis=1", "ReduceMean f -> m axes=1 keepdims=1", "numbers o 1",
       "Unsqueeze m o -> u", "Mul g u -> y"}},
+    {"3,4",
+     {IN3, "Transpose h -> t perm=2,1,0", "numbers n 1,2,-1,0,0,1", "numbers s 3,2",
+      "Reshape n s -> i", "GatherND t i -> g", "Transpose g -> k perm=1,0", "Tanh k -> y"}},
     // Embedding, the numbers of tokens made from the input.
     {"6",
      {"weight e 3,5", "Constant -> k value_float=2.9", "Mul x k -> s", "Cast s -> t to=7",
