@@ -104,6 +104,7 @@ cn_import_fn cn_import_is_nan, cn_import_xor, cn_import_tan; // _composed
 cn_import_fn cn_import_one_hot, cn_import_cumulative_sum, cn_import_log_sum_exp;
 cn_import_fn cn_import_conv, cn_import_conv_transpose; // _layers
 cn_import_fn cn_import_pool, cn_import_global_average_pool;
+cn_import_fn cn_import_conv_volume, cn_import_pool_volume;         // _volumes
 cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_where; // _maps
 cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast;
 cn_import_fn cn_import_flatten, cn_import_reshape, cn_import_unsqueeze; // _views

@@ -182,8 +182,10 @@ cn_err cn_import_conv(struct cn_import_node *node)
     int64_t groups = cn_import_int(node, "group", 1);
     cn_err err;
 
+    if (x->rank == 5 && from_samples(x))
+        return cn_import_conv_volume(node);
     if (x->rank < 3 || x->rank > 4)
-        return cn_import_refuse(node, "the input must be of rank 3 or 4");
+        return cn_import_refuse(node, "the input must be of rank 3 to 5");
     err = read_weight(node, 1, x->rank, &conv.in[1]);
     if (err)
         return err;
@@ -349,8 +351,11 @@ cn_err cn_import_pool(struct cn_import_node *node)
     bool average = cn_text_equal(node->node->op, "AveragePool");
     struct cn_node pool = cn_graph_node(average ? CN_OP_AVERAGE_POOL : CN_OP_MAX_POOL);
     struct cn_window *w = &pool.call.window;
-    cn_err err = read_window(node, w);
+    cn_err err;
 
+    if (cn_import_value(node, 0)->rank == 5 && from_samples(cn_import_value(node, 0)))
+        return cn_import_pool_volume(node);
+    err = read_window(node, w);
     if (err)
         return err;
     w->channels_out = w->channels_in;
@@ -390,7 +395,24 @@ static cn_err emit_plane_average(struct cn_import_node *node)
     return emit_pool(node, &pool);
 }
 
+// Of a volume the planes are put side by side.
 cn_err cn_import_global_average_pool(struct cn_import_node *node)
 {
-    return emit_plane_average(node);
+    struct cn_value x = *cn_import_value(node, 0);
+    bool volume = x.rank == 5;
+    cn_err err = CN_OK;
+
+    if (volume) {
+        x.rank = 4;
+        x.dims[3] *= x.dims[4];
+        err = cn_graph_add_value(node->graph, &x, &node->in[0]);
+    }
+    if (!err)
+        err = emit_plane_average(node);
+    if (err || !volume)
+        return err;
+    x = node->graph->values[node->out];
+    x.rank = 5;
+    x.dims[4] = 1;
+    return cn_graph_add_value(node->graph, &x, &node->out);
 }
