@@ -205,8 +205,8 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (cn_session_is_sharded(session))
-        return CN_OK; // it was gathered
+    if (session->state_shards > 1)
+        return CN_OK; // it was gathered, or is not yet shared out
     err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
     if (err || !cn_trainer_has_second(session->trainer))
@@ -244,9 +244,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
     err = cn_session_take_shards(session, order->round);
-    if (!err)
-        err = cn_session_allocate(&held->weights, held->total);
-    if (!err && !cn_session_is_sharded(session)) // zeros need no memory
+    if (!err && session->state_shards == 1) // elsewhere zeros need no memory
         err = cn_session_allocate_optimizer(session);
     if (!err)
         err = cn_session_allocate_residual(session);
@@ -261,12 +259,14 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->samples = 0;
     held->train_loss = 0;
     decay_residual(session);
-    memcpy(held->weights, held->base, held->total * sizeof(float));
-    cn_session_localize(session, held->weights);
-    err = cn_session_load_trainer(session);
-    if (err || session->config.job->up.mode != CN_UPDATE_AUTO)
-        return err;
-    return cn_session_save(session, 0);
+    err = cn_session_first_weights(session);
+    if (!err)
+        err = cn_session_load_trainer(session);
+    if (!err && session->config.job->up.mode == CN_UPDATE_AUTO)
+        err = cn_session_save(session, 0);
+    if (!err)
+        cn_session_let_go_first(session);
+    return err;
 }
 
 // --- the frame ---
