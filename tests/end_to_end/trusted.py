@@ -26,9 +26,13 @@ def carried(cluster):
                 re.findall(r"rank \d+ of (\d+): (\d+) wide, (\d+) narrow", file.read())]
 
 
-def start_all(cluster):
+def doubles_of(cluster):
     os.environ["CAIRN_NCCL_HOST"] = cluster.path("nccl")
     os.environ["TMPDIR"] = cluster.directory
+
+
+def start_all(cluster):
+    doubles_of(cluster)
     cluster.start_all()
 
 
@@ -71,8 +75,35 @@ def a_member_that_is_killed_is_left_out_and_comes_back(build):
         same_model_everywhere(cluster)
 
 
+def without_the_library(cluster):
+    doubles_of(cluster)
+    cluster.start("gateway")
+    cluster.start("board-1")
+    cluster.start("board-2", environment={"LD_LIBRARY_PATH": ""})
+
+
+def without_its_consent(cluster):
+    with open(cluster.path("board-2.yaml")) as file:
+        text = file.read()
+    assert text.count(", lan: trusted") == 1
+    cluster.write("board-2.yaml", text.replace(", lan: trusted", ""))
+    start_all(cluster)
+
+
+def one_member_keeps_all_on_the_encrypted_wire(build):
+    """One whose profile does not say so, one that has no library: the others ask first, none waits for another."""
+    for start in (without_its_consent, without_the_library):
+        with Cluster(build, TWO, **SETTINGS, group=", lan: trusted") as cluster:
+            start(cluster)
+            cluster.wait_for_end(120)
+            same_model_everywhere(cluster)
+            assert not carried(cluster), f"{start.__name__}: NCCL carried {carried(cluster)}"
+            for board in cluster.boards:
+                assert cluster.views(board, 2) == 1, f"{start.__name__}: {board} formed the group more than once"
+
+
 SCENARIOS = (narrow_sums_have_the_bits_of_the_encrypted_ones, shards_travel_over_the_communicators_of_their_sets,
-             a_member_that_is_killed_is_left_out_and_comes_back)
+             a_member_that_is_killed_is_left_out_and_comes_back, one_member_keeps_all_on_the_encrypted_wire)
 
 
 def main(build, libraries, names):
