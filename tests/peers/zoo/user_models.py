@@ -9,7 +9,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils import parametrizations
 
 from models import classes, images, tokens
 
@@ -268,8 +268,8 @@ class Causal(nn.Module):
     def __init__(self, inputs, outputs, dilation):
         super().__init__()
         self.cut = 2 * dilation
-        self.one = weight_norm(nn.Conv1d(inputs, outputs, 3, padding=self.cut, dilation=dilation))
-        self.two = weight_norm(nn.Conv1d(outputs, outputs, 3, padding=self.cut, dilation=dilation))
+        self.one = parametrizations.weight_norm(nn.Conv1d(inputs, outputs, 3, padding=self.cut, dilation=dilation))
+        self.two = parametrizations.weight_norm(nn.Conv1d(outputs, outputs, 3, padding=self.cut, dilation=dilation))
         self.skip = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else None
 
     def forward(self, x):
@@ -409,7 +409,8 @@ class Llama(nn.Module):
             b, t, _ = x.shape
             q = rotated(self.q(x).view(b, t, self.heads, self.part).transpose(1, 2))
             k, v = (y.view(b, t, self.shared, self.part).transpose(1, 2) for y in self.kv(x).chunk(2, dim=-1))
-            k, v = (y.repeat_interleave(self.heads // self.shared, dim=1) for y in (rotated(k), v))
+            size = (b, self.shared, self.heads // self.shared, t, self.part)
+            k, v = (y[:, :, None].expand(size).reshape(b, self.heads, t, self.part) for y in (rotated(k), v))
             scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(self.part) + mask
             y = torch.matmul(F.softmax(scores, dim=-1, dtype=torch.float32), v)
             return self.o(y.transpose(1, 2).contiguous().view(b, t, -1))
@@ -649,7 +650,6 @@ NETWORKS = {
     "video": Network(video, one(images(2, 6, 12, 8)), classes(5)),
     "mixer": Network(Mixer, PICTURE, classes(5)),
     "swin": Network(Windows, PICTURE, classes(5)),
-    "tcn": Network(Tcn, one(images(6, 24)), classes(5), joined=True),
     "wavenet": Network(WaveNet, one(images(1, 24)), images(1, 24), "mse"),
     "seq2seq": Network(Translator, {"source": tokens(20, 7), "target": tokens(20, 5)}, classes(20, 5)),
     "cells": Network(Cells, one(images(6, 4)), classes(5)),
@@ -670,3 +670,5 @@ NETWORKS = {
     "vae": Network(Variational, {"x": numbers(12), "noise": numbers(3)}),
     "triplets": Network(Triplets, {"one": numbers(7), "same": numbers(7), "other": numbers(7)}),
 }
+if hasattr(parametrizations, "weight_norm"):  # PyTorch 1 has one that no module can be copied with
+    NETWORKS["tcn"] = Network(Tcn, one(images(6, 24)), classes(5), joined=True)
