@@ -98,8 +98,35 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 // Saves to the slot that does not hold the newest whole state. On any error that state is intact.
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
-// The newest whole state. CN_ENOTFOUND when there is none at all; when a slot is damaged, diag says
-// which and what was used instead. With no whole state but a damaged slot: CN_EFORMAT, CN_ERANGE
-// (beyond a limit) or CN_EIO (not readable).
+// The newest whole state, in memory of its own. CN_ENOTFOUND when there is none at all; when a slot
+// is damaged, diag says which and what was used instead. With no whole state but a damaged slot:
+// CN_EFORMAT, CN_ERANGE (beyond a limit) or CN_EIO (not readable).
 cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint *checkpoint);
+
+// Of an encoded state, in their order.
+enum cn_checkpoint_part {
+    CN_PART_BASE,
+    CN_PART_WEIGHTS,
+    CN_PART_OPTIMIZER,
+    CN_PART_RESIDUAL,
+    CN_PART_NEXT_RESIDUAL,
+    CN_PART_CHANGE,
+    CN_PART_SECOND,
+    CN_PART_FRAME,
+    CN_PART_COUNT
+};
+
+struct cn_checkpoint_file;
+
+// The same state left on the disk: numbers gets what is no part. It stays what it is while others
+// are saved.
+cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                          struct cn_diag *diag, struct cn_checkpoint_file **file,
+                          struct cn_checkpoint *numbers);
+bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint_part part);
+
+// Reads parts to their places, straight from the disk; NULL leaves one out, as does one that the
+// state does not have. CN_EDIGEST when the disk has other bytes now: the places are then undefined.
+cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT]);
+void cn_checkpoint_close(struct cn_checkpoint_file *file);
