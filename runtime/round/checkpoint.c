@@ -14,7 +14,7 @@ const char *const cn_checkpoint_slots[2] = {"checkpoint.a", "checkpoint.b"};
 const struct cn_checkpoint_phase cn_checkpoint_phases[CN_PHASE_SEND + 1] = {
     [CN_PHASE_EMPTY] = {.required = 0x00, .allowed = 0x00},
     [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x4d},
-    [CN_PHASE_TRAIN] = {.required = 0x03, .allowed = 0x4f},
+    [CN_PHASE_TRAIN] = {.required = 0x02, .allowed = 0x4f},
     [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x7d, .has_frame = true},
 };
 
@@ -74,6 +74,8 @@ static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
     arrays_of(checkpoint, arrays);
     for (uint32_t i = 0; i < ARRAY_COUNT; i++)
         presence |= (uint32_t)(arrays[i] != NULL) << i;
+    if (checkpoint->rows)
+        presence |= checkpoint->rows->present;
     return presence & cn_checkpoint_phases[checkpoint->phase].allowed;
 }
 
@@ -169,13 +171,44 @@ static cn_err sink_put(struct sink *sink, const void *data, size_t size)
     return CN_OK;
 }
 
+static cn_err put_row(const struct cn_checkpoint *checkpoint, enum cn_checkpoint_part part,
+                      struct sink *sink)
+{
+    const struct cn_checkpoint_rows *rows = checkpoint->rows;
+    float values[ROW_PART];
+    cn_err err = CN_OK;
+
+    for (size_t first = 0, count; !err && first < checkpoint->total; first += count) {
+        count = checkpoint->total - first < ROW_PART ? checkpoint->total - first : ROW_PART;
+        rows->get(rows->context, part, first, count, values);
+        err = sink_put(sink, values, count * sizeof(*values));
+    }
+    return err;
+}
+
+static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presence,
+                         struct sink *sink)
+{
+    uint32_t rows = checkpoint->rows ? checkpoint->rows->present : 0;
+    const void *arrays[ARRAY_COUNT];
+    cn_err err = CN_OK;
+
+    arrays_of(checkpoint, arrays);
+    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
+        if (rows & presence & 1u << i)
+            err = put_row(checkpoint, (enum cn_checkpoint_part)i, sink);
+        else if (presence >> i & 1)
+            err = sink_put(sink, arrays[i],
+                           cn_checkpoint_array_size(i, checkpoint->total, has_halves(checkpoint)));
+    }
+    return err;
+}
+
 static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, struct sink *sink)
 {
     uint32_t presence = presence_of(checkpoint);
     uint32_t required = cn_checkpoint_phases[checkpoint->phase].required;
     bool has_frame = cn_checkpoint_phases[checkpoint->phase].has_frame;
-    bool halves = has_halves(checkpoint);
-    const void *arrays[ARRAY_COUNT];
     uint8_t header[HEADER_SIZE];
     uint8_t digest[CN_DIGEST_SIZE];
     size_t size;
@@ -184,7 +217,7 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     if ((presence & required) != required ||
         (has_frame && (!checkpoint->frame || !checkpoint->frame_size)))
         return CN_EINVAL;
-    err = cn_checkpoint_body_size(presence, checkpoint->total, halves,
+    err = cn_checkpoint_body_size(presence, checkpoint->total, has_halves(checkpoint),
                                   has_frame ? checkpoint->frame_size : 0, &size);
     if (err)
         return err;
@@ -192,11 +225,8 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     cn_sha256_init(&sink->sha);
     put_header(checkpoint, counter, presence, size, header);
     err = sink_put(sink, header, sizeof(header));
-    arrays_of(checkpoint, arrays);
-    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
-        if (presence >> i & 1)
-            err = sink_put(sink, arrays[i], cn_checkpoint_array_size(i, checkpoint->total, halves));
-    }
+    if (!err)
+        err = put_arrays(checkpoint, presence, sink);
     if (!err && has_frame)
         err = sink_put(sink, checkpoint->frame, checkpoint->frame_size);
     if (err)

@@ -33,6 +33,30 @@ struct cn_counted {
     uint8_t digest[CN_DIGEST_SIZE];
 };
 
+// Of an encoded state, in their order.
+enum cn_checkpoint_part {
+    CN_PART_BASE,
+    CN_PART_WEIGHTS,
+    CN_PART_OPTIMIZER,
+    CN_PART_RESIDUAL,
+    CN_PART_NEXT_RESIDUAL,
+    CN_PART_CHANGE,
+    CN_PART_SECOND,
+    CN_PART_FRAME,
+    CN_PART_COUNT
+};
+
+// Arrays of float32 that lie elsewhere than in rows of this state: they come and go in parts, from
+// the first value to the last. Not the residual and its successors.
+struct cn_checkpoint_rows {
+    uint32_t present; // which, as bits
+    void *context;
+    void (*get)(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
+                float *values);
+    void (*put)(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
+                const float *values);
+};
+
 struct cn_checkpoint {
     // Set by save and load: the newest whole state in this board's store; the larger of two slots
     // is newer. 0 when not known (a new state, or one taken from another board): save looks it up.
@@ -66,8 +90,9 @@ struct cn_checkpoint {
     uint32_t residual_version; // base of the last round that the residual is of
     struct cn_counted counted;
 
-    // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;
+    const struct cn_checkpoint_rows *rows; // borrowed, to be saved; NULL for those that follow
+    // Arrays of total floats, owned. NULL where the phase has none.
     float *base;
     float *weights;   // TRAIN
     float *optimizer; // TRAIN, or kept across rounds
@@ -104,19 +129,6 @@ cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoi
 cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint *checkpoint);
 
-// Of an encoded state, in their order.
-enum cn_checkpoint_part {
-    CN_PART_BASE,
-    CN_PART_WEIGHTS,
-    CN_PART_OPTIMIZER,
-    CN_PART_RESIDUAL,
-    CN_PART_NEXT_RESIDUAL,
-    CN_PART_CHANGE,
-    CN_PART_SECOND,
-    CN_PART_FRAME,
-    CN_PART_COUNT
-};
-
 struct cn_checkpoint_file;
 
 // The same state left on the disk: numbers gets what is no part. It stays what it is while others
@@ -129,4 +141,8 @@ bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint
 // Reads parts to their places, straight from the disk; NULL leaves one out, as does one that the
 // state does not have. CN_EDIGEST when the disk has other bytes now: the places are then undefined.
 cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT]);
+
+// The same of arrays that lie in rows.
+cn_err cn_checkpoint_read_rows(const struct cn_checkpoint_file *file,
+                               const struct cn_checkpoint_rows *rows);
 void cn_checkpoint_close(struct cn_checkpoint_file *file);

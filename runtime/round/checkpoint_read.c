@@ -1,4 +1,5 @@
 // checkpoint_read.c - states from bytes, and from the slots of a store.
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -126,8 +127,10 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
     bool halves = bytes[300] != 0;
     size_t expected;
 
-    if (phase > CN_PHASE_SEND || (presence & cn_checkpoint_phases[phase].required) != cn_checkpoint_phases[phase].required ||
-        (presence & ~cn_checkpoint_phases[phase].allowed) || cn_checkpoint_phases[phase].has_frame != (frame_size > 0)) {
+    if (phase > CN_PHASE_SEND ||
+        (presence & cn_checkpoint_phases[phase].required) != cn_checkpoint_phases[phase].required ||
+        (presence & ~cn_checkpoint_phases[phase].allowed) ||
+        cn_checkpoint_phases[phase].has_frame != (frame_size > 0)) {
         cn_diag_add(diag,
                     "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
                     " and a frame of %" PRIu64 " bytes is no state",
@@ -224,9 +227,50 @@ static size_t part_size(const uint8_t *header, enum cn_checkpoint_part part)
     return cn_checkpoint_array_size(part, (size_t)cn_get_u64(header + 216), header[300] != 0);
 }
 
+// A row in parts, to who holds it.
+static cn_err read_row(const struct source *source, uint64_t at, size_t count,
+                       enum cn_checkpoint_part part, const struct cn_checkpoint_rows *rows,
+                       struct cn_sha256 *sha)
+{
+    float values[ROW_PART];
+    cn_err err = CN_OK;
+
+    for (size_t first = 0, some; !err && first < count; first += some) {
+        some = count - first < ROW_PART ? count - first : ROW_PART;
+        err = source_get(source, at + first * sizeof(float), values, some * sizeof(float));
+        if (err)
+            return err;
+        cn_sha256_add(sha, values, some * sizeof(float));
+        rows->put(rows->context, part, first, some, values);
+    }
+    return err;
+}
+
+// Where the parts of a state go.
+struct target {
+    void *places[CN_PART_COUNT]; // NULL: nowhere
+    const struct cn_checkpoint_rows *rows;
+};
+
+static cn_err read_part(const struct source *source, uint64_t at, size_t size,
+                        enum cn_checkpoint_part part, const struct target *target,
+                        struct cn_sha256 *sha)
+{
+    cn_err err;
+
+    if (target->rows && target->rows->present >> part & 1)
+        return read_row(source, at, size / sizeof(float), part, target->rows, sha);
+    if (!target->places[part])
+        return source_digest(source, at, size, sha);
+    err = source_get(source, at, target->places[part], size);
+    if (!err)
+        cn_sha256_add(sha, target->places[part], size);
+    return err;
+}
+
 // Of a source that check accepted. It is read to its end, as a file may have other bytes now.
-static cn_err read_parts(const struct source *source, const uint8_t *header,
-                         void *const places[CN_PART_COUNT])
+static cn_err read_once(const struct source *source, const uint8_t *header,
+                        const struct target *target)
 {
     uint8_t wanted[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
     uint64_t at = header_size(header);
@@ -238,13 +282,8 @@ static cn_err read_parts(const struct source *source, const uint8_t *header,
     for (int i = 0; !err && i < CN_PART_COUNT; i++) {
         size_t size = part_size(header, (enum cn_checkpoint_part)i);
 
-        if (places[i] && size) {
-            err = source_get(source, at, places[i], size);
-            if (!err)
-                cn_sha256_add(&sha, places[i], size);
-        } else {
-            err = source_digest(source, at, size, &sha);
-        }
+        if (size)
+            err = read_part(source, at, size, (enum cn_checkpoint_part)i, target, &sha);
         at += size;
     }
     if (!err)
@@ -256,12 +295,12 @@ static cn_err read_parts(const struct source *source, const uint8_t *header,
 }
 
 // A disk may fail once.
-static cn_err read_patiently(const struct source *source, const uint8_t *header,
-                             void *const places[CN_PART_COUNT])
+static cn_err read_parts(const struct source *source, const uint8_t *header,
+                         const struct target *target)
 {
-    cn_err err = read_parts(source, header, places);
+    cn_err err = read_once(source, header, target);
 
-    return err == CN_EIO ? read_parts(source, header, places) : err;
+    return err == CN_EIO ? read_once(source, header, target) : err;
 }
 
 static void give_parts(struct cn_checkpoint *checkpoint, void *const parts[CN_PART_COUNT],
@@ -281,7 +320,7 @@ static void give_parts(struct cn_checkpoint *checkpoint, void *const parts[CN_PA
 static cn_err take_all(const struct source *source, const uint8_t *header,
                        struct cn_checkpoint *checkpoint)
 {
-    void *parts[CN_PART_COUNT] = {0};
+    struct target target = {.rows = NULL};
     cn_err err = CN_OK;
 
     get_numbers(header, checkpoint);
@@ -291,13 +330,13 @@ static cn_err take_all(const struct source *source, const uint8_t *header,
 
         if (!has_part(header, part))
             continue;
-        parts[i] = malloc(size ? size : 1);
-        err = parts[i] ? CN_OK : CN_ENOMEM;
+        target.places[i] = malloc(size ? size : 1);
+        err = target.places[i] ? CN_OK : CN_ENOMEM;
     }
     checkpoint->frame_size = part_size(header, CN_PART_FRAME);
-    give_parts(checkpoint, parts, header[300] != 0);
+    give_parts(checkpoint, target.places, header[300] != 0);
     if (!err)
-        err = read_patiently(source, header, parts);
+        err = read_parts(source, header, &target);
     if (err)
         cn_checkpoint_deinit(checkpoint);
     return err;
@@ -378,8 +417,7 @@ static void keep_newer(struct cn_checkpoint_file *newest, struct cn_checkpoint_f
 {
     struct cn_checkpoint_file older = *found;
 
-    if (!newest->source.file ||
-        cn_get_u64(found->header + 16) > cn_get_u64(newest->header + 16)) {
+    if (!newest->source.file || cn_get_u64(found->header + 16) > cn_get_u64(newest->header + 16)) {
         older = *newest;
         *newest = *found;
     }
@@ -452,7 +490,19 @@ bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint
 
 cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT])
 {
-    return read_patiently(&file->source, file->header, places);
+    struct target target = {.rows = NULL};
+
+    memcpy(target.places, places, sizeof(target.places));
+    return read_parts(&file->source, file->header, &target);
+}
+
+cn_err cn_checkpoint_read_rows(const struct cn_checkpoint_file *file,
+                               const struct cn_checkpoint_rows *rows)
+{
+    const struct target target = {.rows = rows};
+
+    assert(!(rows->present & HALVES));
+    return read_parts(&file->source, file->header, &target);
 }
 
 void cn_checkpoint_close(struct cn_checkpoint_file *file)

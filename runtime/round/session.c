@@ -8,6 +8,7 @@
 #include "runtime/engine/bucket_plan.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/round/session_alone.h"
 #include "runtime/round/session_data.h"
 #include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
@@ -162,6 +163,8 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
     cn_err err = CN_OK;
 
+    if (cn_session_is_alone(session))
+        return cn_session_go_on(session);
     if (held->phase != CN_PHASE_EMPTY)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
@@ -187,15 +190,32 @@ static bool fits_run(const struct cn_session *session, const struct cn_checkpoin
 {
     return held->run == session->config.run && held->lineage == session->config.lineage &&
            held->total == session->layout->total &&
+           (held->base || held->phase != CN_PHASE_TRAIN || cn_session_is_alone(session)) &&
            memcmp(held->graph, session->config.graph, CN_DIGEST_SIZE) == 0;
+}
+
+static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
+{
+    size_t total = session->layout->total, frame = cn_update_size_max(session->layout);
+    struct cn_checkpoint_file *file = NULL;
+    cn_err err;
+
+    if (!cn_session_is_alone(session))
+        return cn_checkpoint_load(session->config.store, total, frame, diag, &session->held);
+    err = cn_checkpoint_open(session->config.store, total, frame, diag, &file, &session->held);
+    if (!err && fits_run(session, &session->held)) {
+        err = cn_session_take_rows(session, file);
+        err = err == CN_EDIGEST ? CN_EIO : err; // it was right when it was opened
+    }
+    cn_checkpoint_close(file);
+    return err;
 }
 
 static cn_err resume(struct cn_session *session, struct cn_diag *diag)
 {
     cn_err err;
 
-    err = cn_checkpoint_load(session->config.store, session->layout->total,
-                             cn_update_size_max(session->layout), diag, &session->held);
+    err = load_held(session, diag);
     if (err && err != CN_ENOTFOUND && err != CN_EFORMAT && err != CN_ERANGE)
         return err;
     if (err == CN_EFORMAT || err == CN_ERANGE) {
@@ -437,6 +457,11 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
+    if (cn_session_is_alone(session)) {
+        held->updates =
+            cn_trainer_has_second(session->trainer) ? cn_trainer_updates(session->trainer) : 0;
+        return CN_OK;
+    }
     if (cn_session_is_sharded(session))
         return cn_session_recall(session);
     err = cn_trainer_get_weights(session->trainer, held->weights);
@@ -467,8 +492,12 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     err = cn_session_snapshot(session);
     if (err)
         return err;
-    err = below_reserve(session) ? CN_ENOSPC
-                                 : cn_checkpoint_save(session->config.store, &session->held);
+    if (below_reserve(session))
+        err = CN_ENOSPC;
+    else
+        err = cn_session_is_alone(session)
+                  ? cn_session_save_rows(session)
+                  : cn_checkpoint_save(session->config.store, &session->held);
     if (err && !session->disk_full)
         cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
                cn_err_text(err));

@@ -33,6 +33,7 @@ struct cn_session_config {
     uint64_t run;
     uint32_t lineage;
     const char *group;            // name of the sender of updates
+    bool alone;                   // without group and aggregator: only the trainer holds rows
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
@@ -144,6 +145,11 @@ cn_err cn_session_check_version(const struct cn_session *session,
 // model.current.onnx. Durable. An error of the collective changes nothing.
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version);
+
+// Of a board alone: makes the trainer's weights, the model's own at first, the version of this
+// number, as install does.
+cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
+                        uint32_t number);
 
 // What the members of a group agree on before a round: rank 0 makes it for all.
 struct cn_round_order {

@@ -215,6 +215,22 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
     return err;
 }
 
+static void note_version(struct cn_session *session, uint32_t number,
+                         const uint8_t digest[CN_DIGEST_SIZE], const uint8_t parent[CN_DIGEST_SIZE],
+                         const float sums[3])
+{
+    struct cn_checkpoint *held = &session->held;
+
+    session->scores.version = number;
+    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
+    held->held_out_correct = (uint64_t)sums[CORRECT];
+    held->held_out_count = (uint64_t)sums[ROWS];
+    held->phase = CN_PHASE_BASE;
+    held->version = number;
+    memcpy(held->base_digest, digest, CN_DIGEST_SIZE);
+    memcpy(held->base_parent, parent, CN_DIGEST_SIZE);
+}
+
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version)
 {
@@ -233,20 +249,63 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         free(values);
         return err;
     }
-    session->scores.version = version->number;
-    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
-    held->held_out_correct = (uint64_t)sums[CORRECT];
-    held->held_out_count = (uint64_t)sums[ROWS];
+    note_version(session, version->number, version->digest, header.parent, sums);
     free(held->base);
     held->base = values;
-    held->phase = CN_PHASE_BASE;
-    held->version = version->number;
-    memcpy(held->base_digest, version->digest, CN_DIGEST_SIZE);
-    memcpy(held->base_parent, header.parent, CN_DIGEST_SIZE);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
     err = publish_model(session);
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
+    return cn_session_save(session, 0);
+}
+
+// The digest of the version that the trainer's weights make; its parent is the base before.
+static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_version_header header = {.count = session->layout->total};
+    float *weights;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights);
+
+    if (err)
+        return err;
+    memcpy(header.graph, session->config.graph, CN_DIGEST_SIZE);
+    memcpy(header.parent, session->held.base_digest, CN_DIGEST_SIZE);
+    cn_version_digest(&header, weights, digest);
+    return cn_trainer_return_weights(session->trainer);
+}
+
+static cn_err publish_weights(struct cn_session *session)
+{
+    cn_err err = cn_trainer_share_weights(session->trainer, &session->held.base), returned;
+
+    if (err)
+        return err;
+    err = publish_model(session);
+    session->held.base = NULL;
+    returned = cn_trainer_return_weights(session->trainer);
+    return err ? err : returned;
+}
+
+cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
+                        uint32_t number)
+{
+    uint8_t digest[CN_DIGEST_SIZE], parent[CN_DIGEST_SIZE];
+    float sums[3] = {0};
+    cn_err err = digest_weights(session, digest);
+
+    if (!err)
+        err = measure(session, collective, sums);
+    if (err)
+        return err;
+    memcpy(parent, session->held.base_digest, CN_DIGEST_SIZE);
+    note_version(session, number, digest, parent, sums);
+    session->held.residual_version = number; // nothing is sent, so nothing waits to be
+    err = cn_session_load_trainer(session);
+    if (err)
+        return err;
+    err = publish_weights(session);
     if (err)
         cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
     return cn_session_save(session, 0);
