@@ -25,7 +25,14 @@ struct cn_mapping {
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
 
-// What was read of a mapping leaves this process's memory; it comes again when it is looked at.
+// A file that is on no disk: zeros, of which fill writes some. What it does not touch takes no
+// memory. fill has size bytes and may fail; CN_ENOMEM.
+typedef cn_err cn_platform_fill(void *context, uint8_t *zeros);
+cn_err cn_platform_map_filled(size_t size, cn_platform_fill *fill, void *context,
+                              struct cn_mapping *mapping);
+
+// What was read of a mapping of a file leaves this process's memory; it comes again when it is
+// looked at.
 void cn_platform_forget(const struct cn_mapping *mapping);
 
 // Maps a file that a name from outside points to, in the folder of the file neighbour or below.

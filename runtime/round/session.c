@@ -156,7 +156,8 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
 
-// A stored state leaves out arrays of zeros.
+// A stored state leaves out arrays of zeros. While an update is in the outbox, what will be the
+// residual is one of its successors.
 cn_err cn_session_load_trainer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
@@ -165,7 +166,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
 
     if (cn_session_is_alone(session))
         return cn_session_go_on(session);
-    if (held->phase != CN_PHASE_EMPTY)
+    if (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
         err = cn_session_allocate_optimizer(session);

@@ -330,8 +330,6 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
 
     if (!has_stage(session, CN_STAGE_WEIGHTS) || !session->plan.trains)
         return CN_OK;
-    if (!session->ahead)
-        return cn_session_recall(session);
     err = gather_array(session, collective, cn_trainer_get_weights, WEIGHTS, &weights);
     if (!err)
         err = cn_trainer_discard(session->trainer);

@@ -26,6 +26,8 @@ cn_err cn_session_keep_optimizer(struct cn_session *session);
 cn_err cn_session_change(struct cn_session *session, float *to);
 
 // change + residual, encoded by the rule of the round; what that leaves out becomes next_residual.
+// Both take the memory of the held weights and of the residual, so that no more rows are held than
+// in a step. After CN_EDIVERGED and CN_ERANGE the residual is what it was; the weights are not.
 cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame);
 
 // The optimizer's momentum after the round, without that of the values that were sent: they would
