@@ -58,3 +58,19 @@ struct cn_store {
 
 // Writes a whole file in one call: create, write, commit.
 cn_err cn_store_replace(struct cn_store *store, const char *name, const void *data, size_t size);
+
+// A file that is written piece by piece, small ones together.
+struct cn_store_writer {
+    struct cn_store *store;
+    struct cn_store_file *file;
+    uint64_t offset; // of what waits
+    size_t waiting;
+    uint8_t bytes[16u << 10];
+};
+
+cn_err cn_store_writer_begin(struct cn_store *store, const char *name,
+                             struct cn_store_writer *writer);
+cn_err cn_store_writer_put(struct cn_store_writer *writer, const void *piece, size_t size);
+
+// Makes the file visible; after an error, which it returns, drops it.
+cn_err cn_store_writer_end(struct cn_store_writer *writer, cn_err err);

@@ -319,21 +319,26 @@ static bool should_stop(struct alone *alone)
     return job->patience && held->version >= alone->best_version + job->patience;
 }
 
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    return cn_store_writer_put(context, piece, size);
+}
+
 static cn_err write_safetensors(const struct alone *alone)
 {
-    struct cn_session *session = alone->session;
-    struct cn_buffer file;
+    struct cn_trainer *trainer = alone->session->trainer;
+    struct cn_store_writer writer;
     float *weights;
-    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
+    cn_err err = cn_trainer_share_weights(trainer, &weights), returned;
 
     if (err)
         return err;
-    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
-    err = cn_export_safetensors(session->layout, weights, &file);
-    if (!err)
-        err = cn_store_replace(alone->config->store, SAFETENSORS_FILE, file.data, file.size);
-    cn_buffer_deinit(&file);
-    returned = cn_trainer_return_weights(session->trainer);
+    err = cn_store_writer_begin(alone->config->store, SAFETENSORS_FILE, &writer);
+    if (!err) {
+        err = cn_export_safetensors_pieces(alone->session->layout, weights, write_piece, &writer);
+        err = cn_store_writer_end(&writer, err);
+    }
+    returned = cn_trainer_return_weights(trainer);
     return err ? err : returned;
 }
 

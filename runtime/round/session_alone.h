@@ -1,4 +1,5 @@
-// session_alone.h - a session without a group and an aggregator: its state is what the trainer holds.
+// session_alone.h - a session without a group and an aggregator: its state is what the trainer
+// holds.
 //
 // The weights of a round become the next version as they are, and nothing is sent, so there is no
 // copy of any row beside those of the trainer: states go from its memory to the disk and back.

@@ -181,61 +181,22 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     return err;
 }
 
-// Pieces of a file on their way to the store, small ones together.
-struct writer {
-    struct cn_store *store;
-    struct cn_store_file *file;
-    uint64_t offset; // of what waits
-    size_t waiting;
-    uint8_t bytes[16u << 10];
-};
-
-static cn_err flush(struct writer *writer)
-{
-    cn_err err =
-        writer->store->ops->write(writer->file, writer->offset, writer->bytes, writer->waiting);
-
-    writer->offset += writer->waiting;
-    writer->waiting = 0;
-    return err;
-}
-
 static cn_err write_piece(void *context, const void *piece, size_t size)
 {
-    struct writer *writer = context;
-    cn_err err = CN_OK;
-
-    if (size > sizeof(writer->bytes) - writer->waiting)
-        err = flush(writer);
-    if (err)
-        return err;
-    if (size <= sizeof(writer->bytes)) {
-        memcpy(writer->bytes + writer->waiting, piece, size);
-        writer->waiting += size;
-        return CN_OK;
-    }
-    err = writer->store->ops->write(writer->file, writer->offset, piece, size);
-    writer->offset += size;
-    return err;
+    return cn_store_writer_put(context, piece, size);
 }
 
 // An application on the board loads this file; it is never half written.
 static cn_err publish_model(struct cn_session *session)
 {
-    struct writer writer = {.store = session->config.store};
-    cn_err err = writer.store->ops->create(writer.store, MODEL_FILE, &writer.file);
+    struct cn_store_writer writer;
+    cn_err err = cn_store_writer_begin(session->config.store, MODEL_FILE, &writer);
 
     if (err)
         return err;
     err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base, write_piece,
                                 &writer);
-    if (!err)
-        err = flush(&writer);
-    if (err) {
-        writer.store->ops->abort(writer.file);
-        return err;
-    }
-    return writer.store->ops->commit(writer.file);
+    return cn_store_writer_end(&writer, err);
 }
 
 // A version is measured with the statistics that this group would use.
