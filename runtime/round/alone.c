@@ -109,6 +109,10 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
     session.run = run_of(session.job, session.graph) + config->sequential;
     err = cn_session_open(&session, diag, &alone->session);
     cn_onnx_file_forget(config->model);
+    if (!err)
+        cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned",
+               (unsigned long long)(cn_session_memory(alone->session) +
+                                    cn_onnx_file_memory(config->model)));
     return err;
 }
 

@@ -21,6 +21,8 @@
 
 struct cn_timeline;
 
+#define CN_SESSION_BATCHES 3 // in memory: two of the reader, one that is measured
+
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
     const struct cn_member *members;    // of the group, where they are now; NULL: as in settings
@@ -120,6 +122,10 @@ struct cn_session {
 cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);
+
+// Bytes that training alone takes: what the trainer plans, and the batches. The rest does not
+// depend on the model: at most 16 MiB.
+uint64_t cn_session_memory(const struct cn_session *session);
 
 // A version of the model as it arrived: full bytes, or a frame: a delta that makes it from the held
 // base, or a snapshot.
