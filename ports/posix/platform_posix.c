@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -208,6 +211,13 @@ unsigned cn_platform_cpu_count(void)
         return 1;
     count = CPU_COUNT(&set);
     return count > 0 ? (unsigned)count : 1;
+}
+
+void cn_platform_return_memory(void)
+{
+#ifdef __GLIBC__ // else it grows to 32 MiB with what is freed; other libraries have a fixed one
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
 }
 
 uint64_t cn_platform_peak_memory(void)

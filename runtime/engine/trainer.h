@@ -128,7 +128,13 @@ cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights)
 // The rows that a trainer holds, for who wants no copy of one: host views until they are hidden
 // again, and no other call meanwhile. Parts of a row are in the layout's order, whatever the view's
 // is; a value that the optimizer does not train is zero in its rows. Not with several shards.
-enum cn_trainer_row { CN_ROW_WEIGHTS, CN_ROW_BASE, CN_ROW_OPTIMIZER, CN_ROW_SECOND, CN_ROW_COUNT };
+enum cn_trainer_row {
+    CN_TRAINER_WEIGHTS,
+    CN_TRAINER_BASE,
+    CN_TRAINER_OPTIMIZER,
+    CN_TRAINER_SECOND,
+    CN_TRAINER_ROWS
+};
 
 bool cn_trainer_has_row(const struct cn_trainer *trainer, enum cn_trainer_row row);
 cn_err cn_trainer_show_row(struct cn_trainer *trainer, enum cn_trainer_row row, float **view);

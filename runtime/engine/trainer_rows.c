@@ -4,18 +4,18 @@
 
 #include "runtime/engine/trainer_private.h"
 
-static const enum cn_arena arenas[CN_ROW_COUNT] = {
-    [CN_ROW_WEIGHTS] = CN_ARENA_WEIGHTS,
-    [CN_ROW_BASE] = CN_ARENA_BASE,
-    [CN_ROW_OPTIMIZER] = CN_ARENA_OPTIMIZER,
-    [CN_ROW_SECOND] = CN_ARENA_SECOND,
+static const enum cn_arena arenas[CN_TRAINER_ROWS] = {
+    [CN_TRAINER_WEIGHTS] = CN_ARENA_WEIGHTS,
+    [CN_TRAINER_BASE] = CN_ARENA_BASE,
+    [CN_TRAINER_OPTIMIZER] = CN_ARENA_OPTIMIZER,
+    [CN_TRAINER_SECOND] = CN_ARENA_SECOND,
 };
 
 bool cn_trainer_has_row(const struct cn_trainer *trainer, enum cn_trainer_row row)
 {
-    if (row == CN_ROW_BASE)
+    if (row == CN_TRAINER_BASE)
         return trainer->rules.proximal > 0;
-    return row != CN_ROW_SECOND || cn_trainer_has_second(trainer);
+    return row != CN_TRAINER_SECOND || cn_trainer_has_second(trainer);
 }
 
 cn_err cn_trainer_show_row(struct cn_trainer *trainer, enum cn_trainer_row row, float **view)
@@ -36,7 +36,7 @@ cn_err cn_trainer_hide_row(struct cn_trainer *trainer, enum cn_trainer_row row)
 
 static bool is_state(enum cn_trainer_row row)
 {
-    return row == CN_ROW_OPTIMIZER || row == CN_ROW_SECOND;
+    return row == CN_TRAINER_OPTIMIZER || row == CN_TRAINER_SECOND;
 }
 
 void cn_trainer_get_part(const struct cn_trainer *trainer, enum cn_trainer_row row,

@@ -60,6 +60,10 @@ unsigned cn_platform_cpu_count(void);
 // Bytes of memory of the machine; 0 when not known.
 uint64_t cn_platform_memory_size(void);
 
+// From here on a block of a mebibyte and more that is freed goes back to the system at once,
+// instead of staying in this process for later ones that may not fit into it.
+void cn_platform_return_memory(void);
+
 // Peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);
 

@@ -86,6 +86,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .store = config->store,
         .model = config->model->data,
         .model_size = config->model->size,
+        .file = config->model,
         .lineage = 1,
         .alone = true,
         .sequential = config->sequential,
@@ -108,7 +109,6 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         return err;
     session.run = run_of(session.job, session.graph) + config->sequential;
     err = cn_session_open(&session, diag, &alone->session);
-    cn_onnx_file_forget(config->model);
     if (!err)
         cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned",
                (unsigned long long)(cn_session_memory(alone->session) +

@@ -74,8 +74,6 @@ static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
     arrays_of(checkpoint, arrays);
     for (uint32_t i = 0; i < ARRAY_COUNT; i++)
         presence |= (uint32_t)(arrays[i] != NULL) << i;
-    if (checkpoint->rows)
-        presence |= checkpoint->rows->present;
     return presence & cn_checkpoint_phases[checkpoint->phase].allowed;
 }
 
@@ -157,56 +155,48 @@ struct sink {
     struct cn_store_file *file;
     uint64_t offset;
     struct cn_sha256 sha;
+    cn_err err; // after the first one nothing more is put
 };
 
-static cn_err sink_put(struct sink *sink, const void *data, size_t size)
+static void sink_put(struct sink *sink, const void *data, size_t size)
 {
-    cn_err err = sink->buffer ? cn_buffer_append(sink->buffer, data, size)
-                              : sink->store->ops->write(sink->file, sink->offset, data, size);
-
-    if (err)
-        return err;
+    if (sink->err)
+        return;
+    sink->err = sink->buffer ? cn_buffer_append(sink->buffer, data, size)
+                             : sink->store->ops->write(sink->file, sink->offset, data, size);
     cn_sha256_add(&sink->sha, data, size);
     sink->offset += size;
-    return CN_OK;
 }
 
-static cn_err put_row(const struct cn_checkpoint *checkpoint, enum cn_checkpoint_part part,
-                      struct sink *sink)
+static void put_values(void *to, const float *values, size_t count)
 {
-    const struct cn_checkpoint_rows *rows = checkpoint->rows;
-    float values[ROW_PART];
-    cn_err err = CN_OK;
-
-    for (size_t first = 0, count; !err && first < checkpoint->total; first += count) {
-        count = checkpoint->total - first < ROW_PART ? checkpoint->total - first : ROW_PART;
-        rows->get(rows->context, part, first, count, values);
-        err = sink_put(sink, values, count * sizeof(*values));
-    }
-    return err;
+    sink_put(to, values, count * sizeof(*values));
 }
 
 static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presence,
-                         struct sink *sink)
+                         const struct cn_checkpoint_source *source, struct sink *sink)
 {
-    uint32_t rows = checkpoint->rows ? checkpoint->rows->present : 0;
+    bool halves = has_halves(checkpoint);
     const void *arrays[ARRAY_COUNT];
-    cn_err err = CN_OK;
 
     arrays_of(checkpoint, arrays);
-    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
-        if (rows & presence & 1u << i)
-            err = put_row(checkpoint, (enum cn_checkpoint_part)i, sink);
+    for (uint32_t i = 0; i < ARRAY_COUNT; i++) {
+        cn_err err = CN_OK;
+
+        if (source && source->arrays >> i & 1)
+            err = source->bring(source->context, (enum cn_checkpoint_part)i, put_values, sink);
         else if (presence >> i & 1)
-            err = sink_put(sink, arrays[i],
-                           cn_checkpoint_array_size(i, checkpoint->total, has_halves(checkpoint)));
+            sink_put(sink, arrays[i], cn_checkpoint_array_size(i, checkpoint->total, halves));
+        if (err)
+            return err;
     }
-    return err;
+    return CN_OK;
 }
 
-static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, struct sink *sink)
+static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter,
+                     const struct cn_checkpoint_source *source, struct sink *sink)
 {
-    uint32_t presence = presence_of(checkpoint);
+    uint32_t presence = presence_of(checkpoint) | (source ? source->arrays : 0);
     uint32_t required = cn_checkpoint_phases[checkpoint->phase].required;
     bool has_frame = cn_checkpoint_phases[checkpoint->phase].has_frame;
     uint8_t header[HEADER_SIZE];
@@ -224,22 +214,22 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     size += HEADER_SIZE;
     cn_sha256_init(&sink->sha);
     put_header(checkpoint, counter, presence, size, header);
-    err = sink_put(sink, header, sizeof(header));
-    if (!err)
-        err = put_arrays(checkpoint, presence, sink);
-    if (!err && has_frame)
-        err = sink_put(sink, checkpoint->frame, checkpoint->frame_size);
+    sink_put(sink, header, sizeof(header));
+    err = put_arrays(checkpoint, presence, source, sink);
     if (err)
         return err;
+    if (has_frame)
+        sink_put(sink, checkpoint->frame, checkpoint->frame_size);
     cn_sha256_finish(&sink->sha, digest);
-    return sink_put(sink, digest, sizeof(digest));
+    sink_put(sink, digest, sizeof(digest));
+    return sink->err;
 }
 
 cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out)
 {
     struct sink sink = {.buffer = out};
     size_t start = out->size;
-    cn_err err = encode(checkpoint, checkpoint->counter, &sink);
+    cn_err err = encode(checkpoint, checkpoint->counter, NULL, &sink);
 
     if (err)
         out->size = start;
@@ -248,17 +238,21 @@ cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_bu
 
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint)
 {
+    return cn_checkpoint_save_from(store, checkpoint, NULL);
+}
+
+cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *checkpoint,
+                               const struct cn_checkpoint_source *source)
+{
     struct sink sink = {.store = store};
     uint64_t counter = checkpoint->counter;
-    cn_err err = counter ? CN_OK : cn_checkpoint_count_on(store, &counter);
+    cn_err err;
 
-    if (err)
-        return err;
+    sink.err = counter ? CN_OK : cn_checkpoint_count_on(store, &counter);
     counter++;
-    err = store->ops->create(store, cn_checkpoint_slots[counter % 2], &sink.file);
-    if (err)
-        return err;
-    err = encode(checkpoint, counter, &sink);
+    if (!sink.err)
+        sink.err = store->ops->create(store, cn_checkpoint_slots[counter % 2], &sink.file);
+    err = encode(checkpoint, counter, source, &sink);
     if (err) {
         store->ops->abort(sink.file);
         return err;

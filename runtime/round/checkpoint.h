@@ -46,17 +46,6 @@ enum cn_checkpoint_part {
     CN_PART_COUNT
 };
 
-// Arrays of float32 that lie elsewhere than in rows of this state: they come and go in parts, from
-// the first value to the last. Not the residual and its successors.
-struct cn_checkpoint_rows {
-    uint32_t present; // which, as bits
-    void *context;
-    void (*get)(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
-                float *values);
-    void (*put)(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
-                const float *values);
-};
-
 struct cn_checkpoint {
     // Set by save and load: the newest whole state in this board's store; the larger of two slots
     // is newer. 0 when not known (a new state, or one taken from another board): save looks it up.
@@ -91,7 +80,6 @@ struct cn_checkpoint {
     struct cn_counted counted;
 
     size_t total;
-    const struct cn_checkpoint_rows *rows; // borrowed, to be saved; NULL for those that follow
     // Arrays of total floats, owned. NULL where the phase has none.
     float *base;
     float *weights;   // TRAIN
@@ -123,6 +111,19 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 // Saves to the slot that does not hold the newest whole state. On any error that state is intact.
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
+// Who brings arrays that a state is saved without having them, one after the other in the order of
+// their parts; not the residual and its successors. bring hands all values of one to put, in pieces
+// of any size. As the members of a group bring them together, each is asked for also when the disk
+// has failed. An error of bring ends the save.
+typedef void cn_checkpoint_put(void *to, const float *values, size_t count);
+struct cn_checkpoint_source {
+    uint32_t arrays; // bits
+    cn_err (*bring)(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to);
+    void *context;
+};
+cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *checkpoint,
+                               const struct cn_checkpoint_source *source);
+
 // The newest whole state, in memory of its own. CN_ENOTFOUND when there is none at all; when a slot
 // is damaged, diag says which and what was used instead. With no whole state but a damaged slot:
 // CN_EFORMAT, CN_ERANGE (beyond a limit) or CN_EIO (not readable).
@@ -142,7 +143,14 @@ bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint
 // state does not have. CN_EDIGEST when the disk has other bytes now: the places are then undefined.
 cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT]);
 
-// The same of arrays that lie in rows.
-cn_err cn_checkpoint_read_rows(const struct cn_checkpoint_file *file,
-                               const struct cn_checkpoint_rows *rows);
+// The same for who takes arrays in pieces, from the first value to the last; again from the first
+// after a disk has failed once. Not the residual and its successors.
+struct cn_checkpoint_target {
+    uint32_t arrays; // bits
+    void (*take)(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
+                 const float *values);
+    void *context;
+};
+cn_err cn_checkpoint_read_to(const struct cn_checkpoint_file *file,
+                             const struct cn_checkpoint_target *target);
 void cn_checkpoint_close(struct cn_checkpoint_file *file);

@@ -6,7 +6,6 @@
 #define HEADER_SIZE 384
 #define HEADER_SIZE_3 344 // of version 3, which knows nothing of counted updates
 #define ARRAY_COUNT 7     // parts before the frame
-#define ROW_PART 4096     // values of a row that come together
 #define HALVES 0x38u      // arrays that may be in bfloat16: the residual and its successors
 
 // "cairnck" and the digit of CN_CHECKPOINT_VERSION.

@@ -10,6 +10,7 @@
 
 #define SCALE_MAX 64 // 1 more than the exponent of a loss's scale, at most
 #define PIECE 16384  // bytes that are looked at together
+#define VALUES (PIECE / sizeof(float))
 
 // Encoded bytes: in memory, or a file that is read as far as it is needed.
 struct source {
@@ -229,19 +230,19 @@ static size_t part_size(const uint8_t *header, enum cn_checkpoint_part part)
 
 // A row in parts, to who holds it.
 static cn_err read_row(const struct source *source, uint64_t at, size_t count,
-                       enum cn_checkpoint_part part, const struct cn_checkpoint_rows *rows,
+                       enum cn_checkpoint_part part, const struct cn_checkpoint_target *taker,
                        struct cn_sha256 *sha)
 {
-    float values[ROW_PART];
+    float values[VALUES];
     cn_err err = CN_OK;
 
     for (size_t first = 0, some; !err && first < count; first += some) {
-        some = count - first < ROW_PART ? count - first : ROW_PART;
+        some = count - first < VALUES ? count - first : VALUES;
         err = source_get(source, at + first * sizeof(float), values, some * sizeof(float));
         if (err)
             return err;
         cn_sha256_add(sha, values, some * sizeof(float));
-        rows->put(rows->context, part, first, some, values);
+        taker->take(taker->context, part, first, some, values);
     }
     return err;
 }
@@ -249,7 +250,7 @@ static cn_err read_row(const struct source *source, uint64_t at, size_t count,
 // Where the parts of a state go.
 struct target {
     void *places[CN_PART_COUNT]; // NULL: nowhere
-    const struct cn_checkpoint_rows *rows;
+    const struct cn_checkpoint_target *taker;
 };
 
 static cn_err read_part(const struct source *source, uint64_t at, size_t size,
@@ -258,8 +259,8 @@ static cn_err read_part(const struct source *source, uint64_t at, size_t size,
 {
     cn_err err;
 
-    if (target->rows && target->rows->present >> part & 1)
-        return read_row(source, at, size / sizeof(float), part, target->rows, sha);
+    if (target->taker && target->taker->arrays >> part & 1)
+        return read_row(source, at, size / sizeof(float), part, target->taker, sha);
     if (!target->places[part])
         return source_digest(source, at, size, sha);
     err = source_get(source, at, target->places[part], size);
@@ -320,7 +321,7 @@ static void give_parts(struct cn_checkpoint *checkpoint, void *const parts[CN_PA
 static cn_err take_all(const struct source *source, const uint8_t *header,
                        struct cn_checkpoint *checkpoint)
 {
-    struct target target = {.rows = NULL};
+    struct target target = {.taker = NULL};
     cn_err err = CN_OK;
 
     get_numbers(header, checkpoint);
@@ -490,18 +491,18 @@ bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint
 
 cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT])
 {
-    struct target target = {.rows = NULL};
+    struct target target = {.taker = NULL};
 
     memcpy(target.places, places, sizeof(target.places));
     return read_parts(&file->source, file->header, &target);
 }
 
-cn_err cn_checkpoint_read_rows(const struct cn_checkpoint_file *file,
-                               const struct cn_checkpoint_rows *rows)
+cn_err cn_checkpoint_read_to(const struct cn_checkpoint_file *file,
+                             const struct cn_checkpoint_target *taker)
 {
-    const struct target target = {.rows = rows};
+    const struct target target = {.taker = taker};
 
-    assert(!(rows->present & HALVES));
+    assert(!(taker->arrays & HALVES));
     return read_parts(&file->source, file->header, &target);
 }
 

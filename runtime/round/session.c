@@ -122,6 +122,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         err = open_smaller(session, diag);
     if (err)
         return err;
+    if (config->file)
+        cn_onnx_file_forget(config->file);
     err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
     if (!err)
         err = cn_layers_set(&session->layout_own, config->job, diag);
@@ -168,7 +170,7 @@ cn_err cn_session_load_trainer(struct cn_session *session)
         return cn_session_go_on(session);
     if (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_residual(session);
-    if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
+    if (!err && held->phase == CN_PHASE_TRAIN && session->state_shards == 1)
         err = cn_session_allocate_optimizer(session);
     session->pending = (struct cn_reduced_step){0};
     if (!err)
@@ -471,13 +473,21 @@ cn_err cn_session_snapshot(struct cn_session *session)
     return cn_session_keep_optimizer(session);
 }
 
-static bool below_reserve(const struct cn_session *session)
+bool cn_session_has_room(const struct cn_session *session)
 {
     const struct cn_settings *settings = session->config.settings;
     uint64_t available;
 
-    return settings->reserve && !cn_platform_disk_free(settings->state, &available) &&
-           available < settings->reserve;
+    return !settings->reserve || cn_platform_disk_free(settings->state, &available) ||
+           available >= settings->reserve;
+}
+
+void cn_session_note_saved(struct cn_session *session, cn_err saved)
+{
+    if (saved && !session->disk_full)
+        cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
+               cn_err_text(saved));
+    session->disk_full = saved != CN_OK;
 }
 
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
@@ -493,16 +503,13 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     err = cn_session_snapshot(session);
     if (err)
         return err;
-    if (below_reserve(session))
+    if (!cn_session_has_room(session))
         err = CN_ENOSPC;
     else
         err = cn_session_is_alone(session)
                   ? cn_session_save_rows(session)
                   : cn_checkpoint_save(session->config.store, &session->held);
-    if (err && !session->disk_full)
-        cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
-               cn_err_text(err));
-    session->disk_full = err != CN_OK;
+    cn_session_note_saved(session, err);
     return CN_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/group/balance.h"
@@ -31,6 +32,7 @@ struct cn_session_config {
     struct cn_store *store;
     const uint8_t *model; // the ONNX file; its weights do not matter
     size_t model_size;
+    const struct cn_onnx_file *file; // it is of, which may leave memory; NULL for none
     uint8_t graph[CN_DIGEST_SIZE];
     uint64_t run;
     uint32_t lineage;
@@ -111,7 +113,7 @@ struct cn_session {
     struct cn_session_counts since;
     uint32_t state_shards; // that the trainer has room for one of
     uint32_t state_stage;  // what they share out
-    bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
+    bool let_go;           // arrays of the held state are not in memory (cn_session_recall)
     struct cn_step_split split;
     struct cn_slow slow; // why this board may be slow; set by the caller, told with each vote
     struct cn_reducer *reducer; // owned; between join and leave in a group of several

@@ -2,12 +2,15 @@
 
 #include "runtime/round/session_update.h"
 
+#define VALUES 4096 // that go to the disk together
+
 // The trainer's rows while they are shown.
 struct shown {
-    struct cn_checkpoint_rows rows;
     struct cn_trainer *trainer;
-    float *views[CN_ROW_COUNT];
-    enum cn_trainer_row row_of[CN_PART_COUNT]; // for each part that is present
+    size_t total;
+    float *views[CN_TRAINER_ROWS];
+    uint32_t parts;                            // of the state, as bits
+    enum cn_trainer_row row_of[CN_PART_COUNT]; // for each of them
 };
 
 bool cn_session_is_alone(const struct cn_session *session)
@@ -15,17 +18,22 @@ bool cn_session_is_alone(const struct cn_session *session)
     return session->config.alone;
 }
 
-static void get(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
-                float *values)
+static cn_err bring(void *context, enum cn_checkpoint_part part, cn_checkpoint_put *put, void *to)
 {
     const struct shown *shown = context;
     enum cn_trainer_row row = shown->row_of[part];
+    float values[VALUES];
 
-    cn_trainer_get_part(shown->trainer, row, shown->views[row], first, count, values);
+    for (size_t first = 0, count; first < shown->total; first += count) {
+        count = shown->total - first < VALUES ? shown->total - first : VALUES;
+        cn_trainer_get_part(shown->trainer, row, shown->views[row], first, count, values);
+        put(to, values, count);
+    }
+    return CN_OK;
 }
 
-static void put(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
-                const float *values)
+static void take(void *context, enum cn_checkpoint_part part, size_t first, size_t count,
+                 const float *values)
 {
     const struct shown *shown = context;
     enum cn_trainer_row row = shown->row_of[part];
@@ -37,7 +45,7 @@ static cn_err hide(struct shown *shown)
 {
     cn_err err = CN_OK;
 
-    for (int row = 0; row < CN_ROW_COUNT; row++)
+    for (int row = 0; row < CN_TRAINER_ROWS; row++)
         if (shown->views[row]) {
             cn_err hidden = cn_trainer_hide_row(shown->trainer, (enum cn_trainer_row)row);
 
@@ -56,7 +64,7 @@ static cn_err show_part(struct shown *shown, enum cn_checkpoint_part part, enum 
     if (err)
         return err;
     shown->row_of[part] = row;
-    shown->rows.present |= 1u << part;
+    shown->parts |= 1u << part;
     return CN_OK;
 }
 
@@ -66,19 +74,16 @@ static cn_err show(struct cn_session *session, struct shown *shown)
     bool trains = session->held.phase == CN_PHASE_TRAIN;
     cn_err err;
 
-    *shown = (struct shown){.trainer = session->trainer};
-    shown->rows.context = shown;
-    shown->rows.get = get;
-    shown->rows.put = put;
+    *shown = (struct shown){.trainer = session->trainer, .total = session->layout->total};
     if (session->held.phase == CN_PHASE_EMPTY)
         return CN_OK;
-    err = show_part(shown, trains ? CN_PART_WEIGHTS : CN_PART_BASE, CN_ROW_WEIGHTS);
+    err = show_part(shown, trains ? CN_PART_WEIGHTS : CN_PART_BASE, CN_TRAINER_WEIGHTS);
     if (!err && trains)
-        err = show_part(shown, CN_PART_BASE, CN_ROW_BASE);
+        err = show_part(shown, CN_PART_BASE, CN_TRAINER_BASE);
     if (!err && (trains || session->config.job->keep_optimizer)) {
-        err = show_part(shown, CN_PART_OPTIMIZER, CN_ROW_OPTIMIZER);
+        err = show_part(shown, CN_PART_OPTIMIZER, CN_TRAINER_OPTIMIZER);
         if (!err)
-            err = show_part(shown, CN_PART_SECOND, CN_ROW_SECOND);
+            err = show_part(shown, CN_PART_SECOND, CN_TRAINER_SECOND);
     }
     if (err)
         (void)hide(shown);
@@ -88,13 +93,13 @@ static cn_err show(struct cn_session *session, struct shown *shown)
 cn_err cn_session_save_rows(struct cn_session *session)
 {
     struct shown shown;
+    struct cn_checkpoint_source source = {.bring = bring, .context = &shown};
     cn_err err = show(session, &shown), hidden;
 
     if (err)
         return err;
-    session->held.rows = &shown.rows;
-    err = cn_checkpoint_save(session->config.store, &session->held);
-    session->held.rows = NULL;
+    source.arrays = shown.parts;
+    err = cn_checkpoint_save_from(session->config.store, &session->held, &source);
     hidden = hide(&shown);
     return err ? err : hidden;
 }
@@ -102,11 +107,13 @@ cn_err cn_session_save_rows(struct cn_session *session)
 cn_err cn_session_take_rows(struct cn_session *session, const struct cn_checkpoint_file *file)
 {
     struct shown shown;
+    struct cn_checkpoint_target target = {.take = take, .context = &shown};
     cn_err err = show(session, &shown), hidden;
 
     if (err)
         return err;
-    err = cn_checkpoint_read_rows(file, &shown.rows);
+    target.arrays = shown.parts;
+    err = cn_checkpoint_read_to(file, &target);
     hidden = hide(&shown);
     return err ? err : hidden;
 }
@@ -126,7 +133,7 @@ static cn_err base_is_weights(struct cn_session *session)
     float *weights;
     cn_err err, returned;
 
-    if (!cn_trainer_has_row(session->trainer, CN_ROW_BASE))
+    if (!cn_trainer_has_row(session->trainer, CN_TRAINER_BASE))
         return CN_OK;
     err = cn_trainer_share_weights(session->trainer, &weights);
     if (err)

@@ -206,8 +206,8 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (cn_session_is_sharded(session))
-        return CN_OK; // it was gathered
+    if (session->state_shards > 1)
+        return CN_OK; // it was gathered, or is not yet shared out
     err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
     if (err || !cn_trainer_has_second(session->trainer))
@@ -238,12 +238,11 @@ static void note_newest(struct cn_session *session, const struct cn_decision *ne
 // need no memory.
 static cn_err allocate_rows(struct cn_session *session)
 {
-    cn_err err;
+    cn_err err = CN_OK;
 
     if (cn_session_is_alone(session))
         return CN_OK;
-    err = cn_session_allocate(&session->held.weights, session->held.total);
-    if (!err && !cn_session_is_sharded(session))
+    if (session->state_shards == 1)
         err = cn_session_allocate_optimizer(session);
     return err ? err : cn_session_allocate_residual(session);
 }
@@ -272,14 +271,15 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->samples = 0;
     held->train_loss = 0;
     decay_residual(session);
-    if (!cn_session_is_alone(session)) {
-        memcpy(held->weights, held->base, held->total * sizeof(float));
-        cn_session_localize(session, held->weights);
-    }
-    err = cn_session_load_trainer(session);
-    if (err || session->config.job->up.mode != CN_UPDATE_AUTO)
-        return err;
-    return cn_session_save(session, 0);
+    if (!cn_session_is_alone(session))
+        err = cn_session_first_weights(session);
+    if (!err)
+        err = cn_session_load_trainer(session);
+    if (!err && session->config.job->up.mode == CN_UPDATE_AUTO)
+        err = cn_session_save(session, 0);
+    if (!err)
+        cn_session_let_go_first(session);
+    return err;
 }
 
 // --- the frame ---

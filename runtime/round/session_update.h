@@ -7,6 +7,10 @@
 // Steps of the run before the one that comes next, whoever trained them.
 uint64_t cn_session_steps_before(const struct cn_session *session);
 
+// Whether the profile leaves room on the disk for a state; what became of a save.
+bool cn_session_has_room(const struct cn_session *session);
+void cn_session_note_saved(struct cn_session *session, cn_err saved);
+
 // Opens the trainer anew, with room for one of so many shares of what the stage shares out.
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
 
