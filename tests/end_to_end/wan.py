@@ -35,6 +35,9 @@ def train(build, disturb=None):
         lan.wait_for_end(120)
         lan.replay()
         same_model_everywhere(lan)
+        for board in lan.boards:  # once for each start: that the gateway is back starts nothing anew
+            starts = 1 + lan.log(board).count("going on with the last registration")
+            assert lan.log(board).count("registered in group") == starts, f"{board} registered more than {starts} times"
         assert updates_of(lan, "lab") == updates_of(lan, "solo") == [1, 2, 3], "an update is missing"
         return lan.digest()
 
