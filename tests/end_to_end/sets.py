@@ -13,6 +13,7 @@ import wide_model
 from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, same_model_everywhere, write_npy
 from scenarios import Scenarios
 
+TWO = {"lab": ["board-1", "board-2"]}
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 SETTINGS = {"rounds": 6, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s"}
 scenario = Scenarios()
@@ -95,6 +96,23 @@ def a_set_that_names_a_board_that_is_not_there_says_so_and_goes_on(build):
         finish(cluster)
         said(cluster, "board-1", "set 'first' names board-9, which is not there: the rest goes on")
         said(cluster, "board-3", "board-1 board-2 train; looking on: board-3 board-4")
+
+
+@scenario
+def boards_that_run_take_what_a_restarted_gateway_says_of_the_job(build):
+    """Its rules of parallel are others now; nobody starts a board anew, and the run is the same."""
+    with Cluster(build, TWO, **{**SETTINGS, "rounds": 8}, extra="parallel: {replicate: 2}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 2: held-out")
+        cluster.signal("gateway", signal.SIGTERM)
+        cluster.processes["gateway"].wait()
+        text = open(cluster.path("job.yaml")).read()
+        cluster.write("job.yaml", text.replace("{replicate: 2}", "{shard: 2}"))
+        cluster.start("gateway")
+        for index, board in enumerate(cluster.boards):
+            cluster.wait_for_line(board, "the aggregator has other settings for job 'digits'", timeout=20)
+            cluster.wait_for_line(board, f"shard {index + 1} of 2", timeout=20)
+        finish(cluster)
 
 
 @scenario
@@ -206,7 +224,6 @@ def a_slow_board_gets_fewer_micro_batches(build):
         assert sum(found[0]) == 8, found
 
 
-TWO = {"lab": ["board-1", "board-2"]}
 SHARDED = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "30 s", "rejoin": "30 s",
            "learning_rate": 0.005, "momentum": "0.9, optimizer: adam, weight_decay: 0.01, clip: 1"}
 

@@ -27,8 +27,8 @@ def until(what, condition, seconds=60):
         time.sleep(0.02)
 
 
-def train(build, disturb=None):
-    with Lan(build, GROUPS, **JOB) as lan:
+def train(build, disturb=None, groups=GROUPS, **settings):
+    with Lan(build, groups, **{**JOB, **settings}) as lan:
         lan.start_all()
         if disturb:
             disturb(lan)
@@ -38,7 +38,8 @@ def train(build, disturb=None):
         for board in lan.boards:  # once for each start: that the gateway is back starts nothing anew
             starts = 1 + lan.log(board).count("going on with the last registration")
             assert lan.log(board).count("registered in group") == starts, f"{board} registered more than {starts} times"
-        assert updates_of(lan, "lab") == updates_of(lan, "solo") == [1, 2, 3], "an update is missing"
+        for group in groups:
+            assert updates_of(lan, group) == [1, 2, 3], f"an update of {group} is missing"
         return lan.digest()
 
 
@@ -97,6 +98,26 @@ def boards_started_without_the_gateway_train_on(build):
     digest = train(build, be_started_without_the_gateway)
     assert digest == wanted, f"digest {digest}, undisturbed {wanted}"
     return f"digest {digest[:8]} as undisturbed"
+
+
+def be_killed_before_a_state_is_stored(lan):
+    """All of them, some steps into a round; the first state of a round is stored after 5 s."""
+    cut_in_round(lan, 2)
+    start_again(lan, lan.boards)
+    for board in lan.boards:
+        lan.wait_for_line(board, "beginning round 2 again")
+        until(f"{board} has done its round", lambda board=board: has_done(lan, board, 2))
+    assert lan.status()["version"] == 1, "the gateway was not away"
+    lan.mend("gateway")
+
+
+@scenario
+def shards_that_are_all_killed_begin_their_round_again(build):
+    for stage in (1, 2, 3):
+        sharded = {"groups": {"lab": ["board-1", "board-2"]}, "extra": f"parallel: {{shard: 2, stage: {stage}}}", "quorum": 1}
+        wanted = train(build, **sharded)
+        digest = train(build, be_killed_before_a_state_is_stored, **sharded)
+        assert digest == wanted, f"stage {stage}: digest {digest}, undisturbed {wanted}"
 
 
 @scenario
