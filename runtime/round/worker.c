@@ -71,8 +71,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     // A neighbour that is in a later epoch already: this board will follow it.
     if (err)
         return err == CN_ESTALE ? CN_EPEER : err;
-    epoch.backend = cn_backend_name(epoch.collective);
-    epoch.encrypted = strcmp(epoch.backend, config->collectives.secure->name) == 0;
+    epoch.secure = config->collectives.secure->name;
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
