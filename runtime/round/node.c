@@ -26,8 +26,7 @@ struct node {
     bool remembered; // by what the aggregator said before this start
     struct cn_manifest manifest;
     bool fetching_graph;
-    uint8_t *model; // the ONNX file made from the graph blob
-    size_t model_size;
+    struct cn_mapping model; // the ONNX file made from the graph blob
 
     struct cn_node_care care;
     struct cn_traffic_rules limits;
@@ -91,8 +90,8 @@ static cn_err start_worker(struct node *node)
                 .job = &node->manifest.job,
                 .compute = config->compute,
                 .store = config->store,
-                .model = node->model,
-                .model_size = node->model_size,
+                .model = node->model.data,
+                .model_size = node->model.size,
                 .run = node->manifest.run,
                 .lineage = node->manifest.lineage,
                 .group = node->manifest.group,
@@ -128,8 +127,7 @@ static cn_err prepare_graph(struct node *node)
 {
     const struct cn_manifest *manifest = &node->manifest;
 
-    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model, &node->model_size) ==
-        CN_OK)
+    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model) == CN_OK)
         return start_worker(node);
     node->fetching_graph = true;
     return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
@@ -141,7 +139,7 @@ static cn_err take_graph(struct node *node, const uint8_t *graph, size_t size)
     cn_err err;
 
     node->fetching_graph = false;
-    err = cn_node_graph_take(node->config.store, graph, size, &node->model, &node->model_size);
+    err = cn_node_graph_take(node->config.store, graph, size, &node->model);
     return err ? err : start_worker(node);
 }
 
@@ -582,7 +580,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (node->link)
         node->link->ops->close(node->link);
     cn_node_care_deinit(&node->care);
-    free(node->model);
+    cn_platform_unmap(&node->model);
     free(node);
     return err;
 }

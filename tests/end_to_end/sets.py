@@ -10,7 +10,7 @@ import signal
 import time
 
 import wide_model
-from cluster import DIGITS, JOB, Cluster, read_npy, same_model_everywhere, write_npy
+from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, same_model_everywhere, write_npy
 from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
@@ -20,6 +20,8 @@ scenario = Scenarios()
 
 
 def finish(cluster, accuracy=0.85):
+    if cluster.job["rounds"] == ENDLESS:
+        cluster.end_run()
     cluster.wait_for_end(120)
     cluster.replay()
     same_model_everywhere(cluster)
@@ -115,7 +117,7 @@ def boards_that_run_take_what_a_restarted_gateway_says_of_the_job(build):
 
 @scenario
 def all_that_train_die_and_one_that_looked_on_has_the_state(build):
-    settings = {**SETTINGS, "rounds": 40, "rejoin": "300 ms", "timeout": "2 s"}
+    settings = {**SETTINGS, "rounds": ENDLESS, "rejoin": "300 ms", "timeout": "2 s"}
     with Cluster(build, FOUR, **settings, extra="parallel: {train: first, sets: {first: [board-1, board-2]}}") as cluster:
         cluster.start_all()
         cluster.wait_for_line("board-3", "version 3: held-out")
@@ -203,7 +205,7 @@ def the_learning_rate_follows_the_share_that_trains(build):
 
 @scenario
 def a_slow_board_gets_fewer_micro_batches(build):
-    settings = {**SETTINGS, "rounds": 20, "local_steps": 30, "timeout": "60 s", "batch": "32, accumulate: 4"}
+    settings = {**SETTINGS, "rounds": ENDLESS, "local_steps": 30, "timeout": "60 s", "batch": "32, accumulate: 4"}
     boards = {"lab": ["board-1", "board-2"]}
     found = []
     with Cluster(build, boards, **settings, extra="parallel: {balance: true}") as cluster:
@@ -366,7 +368,7 @@ def more_shards_than_members_are_as_many_as_there_are(build):
 
 @scenario
 def a_group_goes_on_without_the_owner_of_a_shard(build):
-    settings = {**SHARDED, "rounds": 30, "rejoin": "300 ms"}
+    settings = {**SHARDED, "rounds": ENDLESS, "rejoin": "300 ms"}
     for stage in (1, 3):
         with Cluster(build, TWO, **settings, extra=f"parallel: {{shard: 2, stage: {stage}}}") as cluster:
             cluster.start_all()
