@@ -31,6 +31,10 @@ static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_
                member->address, cn_err_text(err));
     else if (member)
         cn_log(CN_LOG_WARN, "group", "%s is lost: %s", member->name, cn_err_text(err));
+    else if (left->unopened && err == CN_EEXIST)
+        cn_log(CN_LOG_ERROR, "group",
+               "group.listen %s: another program uses this TCP port, and no gradients arrive",
+               worker->config.session.settings->group.listen);
     else if (err != CN_ESTALE)
         cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
 }
