@@ -160,9 +160,18 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
 
 static void print_usage(FILE *stream, const char *program, const struct cn_command *const *commands)
 {
+    int width = 0;
+
+    for (size_t i = 0; commands[i]; i++) {
+        int length = (int)strlen(commands[i]->name);
+
+        width = length > width ? length : width;
+    }
+    // Two spaces behind the longest name, by which manual pages and completion tell it from the
+    // rest.
     fprintf(stream, "Usage: %s [--log-level error|warn|info|debug] COMMAND [OPTIONS]\n\n", program);
     for (; *commands; commands++)
-        fprintf(stream, "  %-8s %s\n", (*commands)->name, (*commands)->summary);
+        fprintf(stream, "  %-*s  %s\n", width, (*commands)->name, (*commands)->summary);
     fprintf(stream,
             "\n'%s COMMAND --help' describes a command.\n"
             "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile, 130 interrupted.\n",

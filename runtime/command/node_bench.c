@@ -26,7 +26,8 @@ static const char help[] =
     "                share of its energy that is kept, and what mode auto would choose and why\n"
     "  --rate RATE   the link is not measured but as said; the profile needs a job then\n"
     "  --rtt TIME    round trip, such as \"200 ms\"\n"
-    "  --loss SHARE  such as \"5 %\"\n";
+    "  --loss SHARE  such as \"5 %\"\n"
+    "  --json        one JSON object; with --link one a line\n";
 
 static void print_speed(const struct cn_train_speed *s, const struct cn_trainer_config *config,
                         bool json)
