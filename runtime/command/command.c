@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 
 static atomic_bool stop_requested; // a signal handler reaches nothing else
@@ -93,6 +94,16 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
     }
     *profile = cn_command_load_profile(argv[optind], use);
     return *profile ? CN_EXIT_DONE : CN_EXIT_PROFILE;
+}
+
+cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store **store)
+{
+    cn_err err = cn_platform_open_store(settings->state, store);
+
+    if (err)
+        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
+                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+    return err;
 }
 
 bool cn_command_is_sysroot(const char *directory)

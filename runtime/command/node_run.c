@@ -6,7 +6,6 @@
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
-#include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/node.h"
@@ -117,12 +116,8 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->compute = cn_command_compute(ports, settings);
     if (!config->compute)
         return CN_EXIT_FAILED;
-    err = cn_platform_open_store(settings->state, &config->store);
-    if (err) {
-        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
-                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+    if (cn_command_open_store(settings, &config->store))
         return CN_EXIT_FAILED;
-    }
     config->stop = cn_command_catch_signals();
     err = cn_command_open_timeline(options->timeline, &config->timeline);
     if (!err)

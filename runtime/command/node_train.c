@@ -9,7 +9,6 @@
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
 #include "runtime/engine/onnx_file.h"
-#include "runtime/port/platform.h"
 #include "runtime/round/alone.h"
 
 static const char help[] =
@@ -193,10 +192,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.model = &model;
-    err = cn_platform_open_store(settings->state, &config.store);
-    if (err) {
-        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
-                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+    if (cn_command_open_store(settings, &config.store)) {
         cn_onnx_file_close(&model);
         return CN_EXIT_FAILED;
     }
