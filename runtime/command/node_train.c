@@ -14,11 +14,10 @@
 static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"
     "\n"
-    "Trains the profile's job on this board, without any network or keys. "
-    "Goes on where it stopped. The\n"
-    "model is in STATE/model.current.onnx after each round and in "
-    "STATE/model.safetensors at the end.\n"
-    "A changed job starts anew, unless only its count of rounds or stop rules changed.\n"
+    "Trains the profile's job on this board, without any network or keys. Goes on where it\n"
+    "stopped. The model is in STATE/model.current.onnx after each round and in\n"
+    "STATE/model.safetensors at the end. A changed job starts anew, unless only its count of\n"
+    "rounds or stop rules changed.\n"
     "\n"
     "  --steps N          stop after step N of the run; without it, after the profile's rounds\n"
     "  --seed S           instead of the profile's\n"
@@ -30,8 +29,8 @@ static const char help[] =
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --timeline FILE    what was done when in each step, likewise\n"
     "  --json             one JSON object for each round\n"
-    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
-    "record\n"
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a\n"
+    "                     record\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
