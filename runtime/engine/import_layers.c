@@ -166,13 +166,10 @@ static cn_err window_output(struct cn_import_node *node, const struct cn_window 
     return cn_import_output(node, x->rank, dims);
 }
 
-cn_err cn_import_conv(struct cn_import_node *node)
+// The filter of a convolution, or of a transposed one; without a second extent it is 1 high.
+static cn_err take_kernel(struct cn_import_node *node, struct cn_window *w)
 {
     const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
-    struct cn_node conv = cn_graph_node(CN_OP_CONV);
-    struct cn_window *w = &conv.call.window;
-    int64_t groups = cn_import_int(node, "group", 1);
-    cn_err err;
 
     if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
         return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
@@ -181,6 +178,20 @@ cn_err cn_import_conv(struct cn_import_node *node)
             return cn_import_refuse(node, "the filter is too large");
     w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
     w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
+    return CN_OK;
+}
+
+cn_err cn_import_conv(struct cn_import_node *node)
+{
+    const struct cn_value *weight = cn_import_value(node, 1);
+    struct cn_node conv = cn_graph_node(CN_OP_CONV);
+    struct cn_window *w = &conv.call.window;
+    int64_t groups = cn_import_int(node, "group", 1);
+    cn_err err;
+
+    err = take_kernel(node, w);
+    if (err)
+        return err;
     w->channels_out = (uint32_t)weight->dims[0];
     err = read_window(node, w);
     if (err)
@@ -262,14 +273,9 @@ cn_err cn_import_conv_transpose(struct cn_import_node *node)
     uint64_t dims[4];
     cn_err err;
 
-    if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
-        return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
-    for (uint32_t d = 0; d < weight->rank; d++)
-        if (weight->dims[d] > EXTENT_MAX)
-            return cn_import_refuse(node, "the filter is too large");
-    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
-    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
-    err = transposed_window(node, w);
+    err = take_kernel(node, w);
+    if (!err)
+        err = transposed_window(node, w);
     if (err)
         return err;
     if (groups < 1 || x->dims[1] % (uint64_t)groups || weight->dims[0] != x->dims[1] ||
