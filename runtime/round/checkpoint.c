@@ -95,23 +95,6 @@ static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
     return presence & phases[checkpoint->phase].allowed;
 }
 
-static void put_double(uint8_t *to, double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    cn_put_u64(to, bits);
-}
-
-static double get_double(const uint8_t *from)
-{
-    uint64_t bits = cn_get_u64(from);
-    double value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 // The encoded size behind the header. CN_ERANGE when it does not fit.
 static cn_err body_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
                         size_t *size)
@@ -149,8 +132,8 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     memcpy(header + 104, checkpoint->base_digest, CN_DIGEST_SIZE);
     memcpy(header + 136, checkpoint->base_parent, CN_DIGEST_SIZE);
     cn_put_u64(header + 168, checkpoint->samples);
-    put_double(header + 176, checkpoint->train_loss);
-    put_double(header + 184, checkpoint->held_out_loss);
+    cn_put_f64(header + 176, checkpoint->train_loss);
+    cn_put_f64(header + 184, checkpoint->held_out_loss);
     cn_put_u64(header + 192, checkpoint->held_out_correct);
     cn_put_u64(header + 200, checkpoint->held_out_count);
     cn_put_u64(header + 208, checkpoint->resets);
@@ -159,8 +142,8 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     memcpy(header + 232, checkpoint->frame_digest, CN_DIGEST_SIZE);
     cn_put_u32(header + 264, (uint32_t)checkpoint->rule.mode);
     cn_put_u32(header + 268, checkpoint->rule.value_bits);
-    put_double(header + 272, checkpoint->rule.density);
-    put_double(header + 280, checkpoint->guard.factor);
+    cn_put_f64(header + 272, checkpoint->rule.density);
+    cn_put_f64(header + 280, checkpoint->guard.factor);
     cn_put_u32(header + 288, checkpoint->guard.streak);
     cn_put_u32(header + 292, checkpoint->steps);
     cn_put_u32(header + 296, checkpoint->residual_version);
@@ -264,16 +247,16 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .epoch = cn_get_u64(header + 56),
         .version = cn_get_u32(header + 64),
         .samples = cn_get_u64(header + 168),
-        .train_loss = get_double(header + 176),
-        .held_out_loss = get_double(header + 184),
+        .train_loss = cn_get_f64(header + 176),
+        .held_out_loss = cn_get_f64(header + 184),
         .held_out_correct = cn_get_u64(header + 192),
         .held_out_count = cn_get_u64(header + 200),
         .resets = cn_get_u64(header + 208),
         .total = (size_t)cn_get_u64(header + 216),
         .rule = {.mode = (enum cn_update_mode)cn_get_u32(header + 264),
                  .value_bits = cn_get_u32(header + 268),
-                 .density = get_double(header + 272)},
-        .guard = {get_double(header + 280), cn_get_u32(header + 288)},
+                 .density = cn_get_f64(header + 272)},
+        .guard = {cn_get_f64(header + 280), cn_get_u32(header + 288)},
         .steps = cn_get_u32(header + 292),
         .residual_version = cn_get_u32(header + 296),
         .loss_scale = decode_scale(header + 300),
