@@ -165,27 +165,47 @@ struct sink {
     struct cn_store_file *file;
     uint64_t offset;
     struct cn_sha256 sha;
+    cn_err err; // after the first one nothing more is put
 };
 
-static cn_err sink_put(struct sink *sink, const void *data, size_t size)
+static void sink_put(struct sink *sink, const void *data, size_t size)
 {
-    cn_err err = sink->buffer ? cn_buffer_append(sink->buffer, data, size)
-                              : sink->store->ops->write(sink->file, sink->offset, data, size);
-
-    if (err)
-        return err;
+    if (sink->err)
+        return;
+    sink->err = sink->buffer ? cn_buffer_append(sink->buffer, data, size)
+                             : sink->store->ops->write(sink->file, sink->offset, data, size);
     cn_sha256_add(&sink->sha, data, size);
     sink->offset += size;
+}
+
+static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presence,
+                         const struct cn_checkpoint_source *source, struct sink *sink)
+{
+    bool halves = has_halves(checkpoint);
+    const void *arrays[ARRAY_COUNT];
+
+    arrays_of(checkpoint, arrays);
+    for (uint32_t i = 0; i < ARRAY_COUNT; i++) {
+        if (source && source->arrays >> i & 1) {
+            const float *values;
+            cn_err err = source->bring(source->context, (enum cn_checkpoint_array)i, &values);
+
+            if (err)
+                return err;
+            arrays[i] = values;
+        }
+        if (presence >> i & 1)
+            sink_put(sink, arrays[i], array_size(i, checkpoint->total, halves));
+    }
     return CN_OK;
 }
 
-static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, struct sink *sink)
+static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter,
+                     const struct cn_checkpoint_source *source, struct sink *sink)
 {
-    uint32_t presence = presence_of(checkpoint);
+    uint32_t presence = presence_of(checkpoint) | (source ? source->arrays : 0);
     uint32_t required = phases[checkpoint->phase].required;
     bool has_frame = phases[checkpoint->phase].has_frame;
-    bool halves = has_halves(checkpoint);
-    const void *arrays[ARRAY_COUNT];
     uint8_t header[HEADER_SIZE];
     uint8_t digest[CN_DIGEST_SIZE];
     size_t size;
@@ -194,32 +214,29 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter, s
     if ((presence & required) != required ||
         (has_frame && (!checkpoint->frame || !checkpoint->frame_size)))
         return CN_EINVAL;
-    err = body_size(presence, checkpoint->total, halves, has_frame ? checkpoint->frame_size : 0,
-                    &size);
+    err = body_size(presence, checkpoint->total, has_halves(checkpoint),
+                    has_frame ? checkpoint->frame_size : 0, &size);
     if (err)
         return err;
     size += HEADER_SIZE;
     cn_sha256_init(&sink->sha);
     put_header(checkpoint, counter, presence, size, header);
-    err = sink_put(sink, header, sizeof(header));
-    arrays_of(checkpoint, arrays);
-    for (uint32_t i = 0; i < ARRAY_COUNT && !err; i++) {
-        if (presence >> i & 1)
-            err = sink_put(sink, arrays[i], array_size(i, checkpoint->total, halves));
-    }
-    if (!err && has_frame)
-        err = sink_put(sink, checkpoint->frame, checkpoint->frame_size);
+    sink_put(sink, header, sizeof(header));
+    err = put_arrays(checkpoint, presence, source, sink);
     if (err)
         return err;
+    if (has_frame)
+        sink_put(sink, checkpoint->frame, checkpoint->frame_size);
     cn_sha256_finish(&sink->sha, digest);
-    return sink_put(sink, digest, sizeof(digest));
+    sink_put(sink, digest, sizeof(digest));
+    return sink->err;
 }
 
 cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out)
 {
     struct sink sink = {.buffer = out};
     size_t start = out->size;
-    cn_err err = encode(checkpoint, checkpoint->counter, &sink);
+    cn_err err = encode(checkpoint, checkpoint->counter, NULL, &sink);
 
     if (err)
         out->size = start;
@@ -511,17 +528,21 @@ static cn_err count_on(struct cn_store *store, uint64_t *counter)
 
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint)
 {
+    return cn_checkpoint_save_from(store, checkpoint, NULL);
+}
+
+cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *checkpoint,
+                               const struct cn_checkpoint_source *source)
+{
     struct sink sink = {.store = store};
     uint64_t counter = checkpoint->counter;
-    cn_err err = counter ? CN_OK : count_on(store, &counter);
+    cn_err err;
 
-    if (err)
-        return err;
+    sink.err = counter ? CN_OK : count_on(store, &counter);
     counter++;
-    err = store->ops->create(store, slot_names[counter % 2], &sink.file);
-    if (err)
-        return err;
-    err = encode(checkpoint, counter, &sink);
+    if (!sink.err)
+        sink.err = store->ops->create(store, slot_names[counter % 2], &sink.file);
+    err = encode(checkpoint, counter, source, &sink);
     if (err) {
         store->ops->abort(sink.file);
         return err;

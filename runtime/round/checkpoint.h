@@ -98,6 +98,24 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 // Saves to the slot that does not hold the newest whole state. On any error that state is intact.
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
+// Arrays that a state may be saved without having them, by their bits in CHECKPOINT.md.
+enum cn_checkpoint_array {
+    CN_CHECKPOINT_WEIGHTS = 1,
+    CN_CHECKPOINT_OPTIMIZER = 2,
+    CN_CHECKPOINT_SECOND = 6,
+};
+
+// Who brings them, one after the other in the order of the bits: *values is needed until the next
+// one is. As the members of a group bring them together, each is asked for also when the disk has
+// failed. An error of bring ends the save.
+struct cn_checkpoint_source {
+    uint32_t arrays; // bits
+    cn_err (*bring)(void *context, enum cn_checkpoint_array array, const float **values);
+    void *context;
+};
+cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *checkpoint,
+                               const struct cn_checkpoint_source *source);
+
 // The newest whole state. CN_ENOTFOUND when there is none at all; when a slot is damaged, diag says
 // which and what was used instead. With no whole state but a damaged slot: CN_EFORMAT, CN_ERANGE
 // (beyond a limit) or CN_EIO (not readable).

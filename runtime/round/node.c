@@ -27,8 +27,7 @@ struct node {
     bool remembered; // by what the aggregator said before this start
     struct cn_manifest manifest;
     bool fetching_graph;
-    uint8_t *model; // the ONNX file made from the graph blob
-    size_t model_size;
+    struct cn_mapping model; // the ONNX file made from the graph blob
 
     struct cn_node_care care;
     struct cn_traffic_rules limits;
@@ -81,8 +80,8 @@ static cn_err start_worker(struct node *node)
                 .job = &node->manifest.job,
                 .compute = config->compute,
                 .store = config->store,
-                .model = node->model,
-                .model_size = node->model_size,
+                .model = node->model.data,
+                .model_size = node->model.size,
                 .run = node->manifest.run,
                 .lineage = node->manifest.lineage,
                 .group = node->manifest.group,
@@ -118,8 +117,7 @@ static cn_err prepare_graph(struct node *node)
 {
     const struct cn_manifest *manifest = &node->manifest;
 
-    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model, &node->model_size) ==
-        CN_OK)
+    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model) == CN_OK)
         return start_worker(node);
     node->fetching_graph = true;
     return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
@@ -131,7 +129,7 @@ static cn_err take_graph(struct node *node, const uint8_t *graph, size_t size)
     cn_err err;
 
     node->fetching_graph = false;
-    err = cn_node_graph_take(node->config.store, graph, size, &node->model, &node->model_size);
+    err = cn_node_graph_take(node->config.store, graph, size, &node->model);
     return err ? err : start_worker(node);
 }
 
@@ -148,9 +146,16 @@ static bool is_same_run(const struct node *node, const struct cn_manifest *manif
            manifest->lineage == node->manifest.lineage;
 }
 
+// A gateway that was restarted may have other rules for the same run.
+static bool is_same_job(const struct node *node, const struct cn_manifest *manifest)
+{
+    return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
+}
+
 static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest, bool remembered)
 {
-    bool goes_on = is_same_run(node, manifest) && (node->working || node->fetching_graph);
+    bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
+    bool goes_on = same_run && same_job && (node->working || node->fetching_graph);
     cn_err err;
 
     if (remembered)
@@ -159,7 +164,11 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     node->remembered = remembered;
     if (goes_on)
         return CN_OK;
-    stop_worker(node); // it reads the keys
+    if (same_run && !same_job)
+        cn_log(CN_LOG_INFO, "node",
+               "the aggregator has other settings for job '%s': this board goes on by them",
+               manifest->job.name);
+    stop_worker(node); // it reads the keys and the job
     if (node->fetching_graph)
         node->link->ops->abandon(node->link);
     node->fetching_graph = false;
@@ -183,6 +192,7 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, run, sizeof(run));
     cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, node->manifest.job_digest, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group));
     cn_sha256_finish(&sha, digest);
 }
@@ -218,11 +228,13 @@ static bool run_is_over(const struct node *node)
 
 static cn_err poll_group(struct node *node, uint64_t now)
 {
-    if (node->group.membership && run_is_over(node))
-        cn_membership_hurry(node->group.membership);
-    if (!cn_node_group_poll(&node->group, &node->box, now))
-        return CN_OK;
-    return node->link->ops->watch(node->link, node->group.leads);
+    struct cn_membership *membership = node->group.membership;
+
+    if (membership && run_is_over(node))
+        cn_membership_hurry(membership);
+    if (cn_node_group_poll(&node->group, &node->box, now))
+        return node->link->ops->watch(node->link, node->group.leads);
+    return membership && cn_membership_doubts_job(membership) ? enlist(node) : CN_OK;
 }
 
 // Errands of the worker.
@@ -542,7 +554,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (node->link)
         node->link->ops->close(node->link);
     cn_node_care_deinit(&node->care);
-    free(node->model);
+    cn_platform_unmap(&node->model);
     free(node);
     return err;
 }

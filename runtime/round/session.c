@@ -155,16 +155,17 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
 
-// A stored state leaves out arrays of zeros.
+// A stored state leaves out arrays of zeros. While an update is in the outbox, what will be the
+// residual is one of its successors.
 cn_err cn_session_load_trainer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
     const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
     cn_err err = CN_OK;
 
-    if (held->phase != CN_PHASE_EMPTY)
+    if (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_residual(session);
-    if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_is_sharded(session))
+    if (!err && held->phase == CN_PHASE_TRAIN && session->state_shards == 1)
         err = cn_session_allocate_optimizer(session);
     session->pending = (struct cn_reduced_step){0};
     if (!err)
@@ -445,13 +446,21 @@ cn_err cn_session_snapshot(struct cn_session *session)
     return cn_session_keep_optimizer(session);
 }
 
-static bool below_reserve(const struct cn_session *session)
+bool cn_session_has_room(const struct cn_session *session)
 {
     const struct cn_settings *settings = session->config.settings;
     uint64_t available;
 
-    return settings->reserve && !cn_platform_disk_free(settings->state, &available) &&
-           available < settings->reserve;
+    return !settings->reserve || cn_platform_disk_free(settings->state, &available) ||
+           available >= settings->reserve;
+}
+
+void cn_session_note_saved(struct cn_session *session, cn_err saved)
+{
+    if (saved && !session->disk_full)
+        cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
+               cn_err_text(saved));
+    session->disk_full = saved != CN_OK;
 }
 
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
@@ -467,12 +476,9 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     err = cn_session_snapshot(session);
     if (err)
         return err;
-    err = below_reserve(session) ? CN_ENOSPC
-                                 : cn_checkpoint_save(session->config.store, &session->held);
-    if (err && !session->disk_full)
-        cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
-               cn_err_text(err));
-    session->disk_full = err != CN_OK;
+    cn_session_note_saved(session, cn_session_has_room(session)
+                                       ? cn_checkpoint_save(session->config.store, &session->held)
+                                       : CN_ENOSPC);
     return CN_OK;
 }
 

@@ -108,7 +108,7 @@ struct cn_session {
     struct cn_session_counts since;
     uint32_t state_shards; // that the trainer has room for one of
     uint32_t state_stage;  // what they share out
-    bool let_go; // the optimizer's arrays of the held state are on the disk only (session_shards.h)
+    bool let_go;           // arrays of the held state are not in memory (cn_session_recall)
     struct cn_step_split split;
     struct cn_slow slow; // why this board may be slow; set by the caller, told with each vote
     struct cn_reducer *reducer; // owned; between join and leave in a group of several

@@ -441,7 +441,7 @@ static cn_err meet(struct cn_session *session, struct cn_collective *collective,
 {
     cn_err err = CN_OK;
 
-    if (cn_session_is_sharded(session) && session->plan.trains && session->ahead)
+    if (cn_session_is_sharded(session) && session->plan.trains)
         err = cn_session_gather(session, collective);
     if (!err && train & ~session->sets->current)
         err = cn_session_catch_up(session, collective);

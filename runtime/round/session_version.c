@@ -181,18 +181,61 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     return err;
 }
 
+// Pieces of a file on their way to the store, small ones together.
+struct writer {
+    struct cn_store *store;
+    struct cn_store_file *file;
+    uint64_t offset; // of what waits
+    size_t waiting;
+    uint8_t bytes[16u << 10];
+};
+
+static cn_err flush(struct writer *writer)
+{
+    cn_err err =
+        writer->store->ops->write(writer->file, writer->offset, writer->bytes, writer->waiting);
+
+    writer->offset += writer->waiting;
+    writer->waiting = 0;
+    return err;
+}
+
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    struct writer *writer = context;
+    cn_err err = CN_OK;
+
+    if (size > sizeof(writer->bytes) - writer->waiting)
+        err = flush(writer);
+    if (err)
+        return err;
+    if (size <= sizeof(writer->bytes)) {
+        memcpy(writer->bytes + writer->waiting, piece, size);
+        writer->waiting += size;
+        return CN_OK;
+    }
+    err = writer->store->ops->write(writer->file, writer->offset, piece, size);
+    writer->offset += size;
+    return err;
+}
+
 // An application on the board loads this file; it is never half written.
 static cn_err publish_model(struct cn_session *session)
 {
-    struct cn_buffer file;
-    cn_err err;
+    struct writer writer = {.store = session->config.store};
+    cn_err err = writer.store->ops->create(writer.store, MODEL_FILE, &writer.file);
 
-    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
-    err = cn_export_onnx(session->onnx, session->layout, session->held.base, &file);
+    if (err)
+        return err;
+    err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base, write_piece,
+                                &writer);
     if (!err)
-        err = cn_store_replace(session->config.store, MODEL_FILE, file.data, file.size);
-    cn_buffer_deinit(&file);
-    return err;
+        err = flush(&writer);
+    if (err) {
+        writer.store->ops->abort(writer.file);
+        return err;
+    }
+    return writer.store->ops->commit(writer.file);
 }
 
 // A version is measured with the statistics that this group would use.
@@ -200,14 +243,17 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
                               const float *values, float kept[3])
 {
     size_t size = session->layout->total * sizeof(float);
-    float *local = malloc(size + 1);
+    bool differs = session->config.job->statistics == CN_STATISTICS_LOCAL;
+    float *local = differs ? malloc(size + 1) : NULL;
     cn_err err;
 
-    if (!local)
+    if (differs && !local)
         return CN_ENOMEM;
-    memcpy(local, values, size);
-    cn_session_localize(session, local);
-    err = cn_trainer_lend_weights(session->trainer, local);
+    if (differs) {
+        memcpy(local, values, size);
+        cn_session_localize(session, local);
+    }
+    err = cn_trainer_lend_weights(session->trainer, differs ? local : values);
     if (!err)
         err = measure(session, collective, kept);
     (void)cn_trainer_lend_weights(session->trainer, NULL);

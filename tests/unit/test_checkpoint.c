@@ -406,6 +406,102 @@ static void a_save_that_fails_at_any_operation_leaves_a_whole_state(void **state
     sweep_saves(f, true, true);
 }
 
+// The arrays of a state, from elsewhere.
+struct brought {
+    const struct cn_checkpoint *state;
+    uint32_t calls, fails_at;
+    float *row; // one for all of them
+};
+
+static cn_err bring(void *context, enum cn_checkpoint_array array, const float **values)
+{
+    struct brought *brought = context;
+    const float *from = array == CN_CHECKPOINT_WEIGHTS     ? brought->state->weights
+                        : array == CN_CHECKPOINT_OPTIMIZER ? brought->state->optimizer
+                                                           : brought->state->second;
+
+    if (++brought->calls == brought->fails_at)
+        return CN_EPEER;
+    memcpy(brought->row, from, TOTAL * sizeof(float));
+    *values = brought->row;
+    return CN_OK;
+}
+
+// A state without those arrays, and who brings them.
+static void take_apart(struct fixture *f, struct cn_checkpoint *whole, struct brought *brought,
+                       struct cn_checkpoint_source *source)
+{
+    make_state(CN_PHASE_TRAIN, whole);
+    whole->second = row(7);
+    cn_checkpoint_deinit(&f->saved);
+    make_state(CN_PHASE_TRAIN, &f->saved);
+    free(f->saved.weights);
+    free(f->saved.optimizer);
+    f->saved.weights = f->saved.optimizer = NULL;
+    *brought = (struct brought){.state = whole, .row = row(0)};
+    *source = (struct cn_checkpoint_source){
+        .arrays = 1u << CN_CHECKPOINT_WEIGHTS | 1u << CN_CHECKPOINT_OPTIMIZER |
+                  1u << CN_CHECKPOINT_SECOND,
+        .bring = bring,
+        .context = brought,
+    };
+}
+
+static void arrays_that_are_brought_one_by_one_make_the_same_state(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_checkpoint whole;
+    struct brought brought;
+    struct cn_checkpoint_source source;
+
+    take_apart(f, &whole, &brought, &source);
+    assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_EINVAL);
+    assert_int_equal(cn_checkpoint_save_from(f->store, &f->saved, &source), CN_OK);
+    assert_int_equal(brought.calls, 3);
+    whole.counter = f->saved.counter;
+    assert_int_equal(load(f), CN_OK);
+    expect_same(&whole, &f->loaded);
+    expect_row(whole.second, f->loaded.second);
+    free(brought.row);
+    cn_checkpoint_deinit(&whole);
+}
+
+// The members of a group bring them together, so one whose disk fails goes on.
+static void arrays_are_brought_whatever_the_disk_does(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_checkpoint whole;
+    struct brought brought;
+    struct cn_checkpoint_source source;
+    cn_err err = CN_ENOSPC;
+
+    save_step(f, 1000);
+    take_apart(f, &whole, &brought, &source);
+    for (unsigned number = 1; err; number++) {
+        assert_true(number < 100);
+        brought.calls = 0;
+        f->saved.step = number;
+        f->saved.counter = 1;
+        cn_flaky_store_fail(&f->flaky, number, true, CN_ENOSPC);
+        err = cn_checkpoint_save_from(f->store, &f->saved, &source);
+        cn_flaky_store_fail(&f->flaky, 0, false, CN_ENOSPC);
+        assert_true(!err || err == CN_ENOSPC);
+        assert_int_equal(brought.calls, 3);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->loaded.step, err ? 1000 : number);
+    }
+    for (brought.fails_at = 1; brought.fails_at <= 3; brought.fails_at++) {
+        brought.calls = 0;
+        f->saved.step = 2000;
+        assert_int_equal(cn_checkpoint_save_from(f->store, &f->saved, &source), CN_EPEER);
+        assert_int_equal(brought.calls, brought.fails_at);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_not_equal(f->loaded.step, 2000);
+    }
+    free(brought.row);
+    cn_checkpoint_deinit(&whole);
+}
+
 static void a_first_save_that_fails_can_be_repeated(void **state)
 {
     struct fixture *f = *state;
@@ -536,6 +632,8 @@ int main(void)
         TEST(a_slot_copied_to_the_other_name_is_not_used),
         TEST(a_state_larger_than_the_model_is_refused),
         TEST(a_save_that_fails_at_any_operation_leaves_a_whole_state),
+        TEST(arrays_that_are_brought_one_by_one_make_the_same_state),
+        TEST(arrays_are_brought_whatever_the_disk_does),
         TEST(a_first_save_that_fails_can_be_repeated),
         TEST(a_load_that_fails_never_reports_an_empty_store),
         TEST(a_sealed_state_with_impossible_numbers_is_refused),
