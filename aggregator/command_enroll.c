@@ -14,9 +14,9 @@
 static const char help[] =
     "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
     "\n"
-    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and delete "
-    "it\n"
-    "here. Works while the aggregator runs. A board that was revoked may be enrolled again.\n"
+    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and\n"
+    "delete it here. Works while the aggregator runs. A board that was revoked may be enrolled\n"
+    "again.\n"
     "\n"
     "  --group G        the group it trains in; default: a group of its own, with its name\n"
     "  --max-weight N   samples of a round that count, at most; default: only the job's limit\n"

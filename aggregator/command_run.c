@@ -29,15 +29,14 @@
 #define SESSIONS_MAX 4096
 #define REQUESTS_PER_S 500 // of a board, beside its updates and models
 
-static const char help[] = "Usage: cairn-aggregator run PROFILE [--stay]\n"
-                           "\n"
-                           "Runs the job of the profile: opens rounds, merges the updates of the "
-                           "boards, serves the versions.\n"
-                           "Goes on where it was stopped or killed. Exits 0 when the run is over, "
-                           "130 when a signal stopped\n"
-                           "it before.\n"
-                           "\n"
-                           "  --stay           keeps serving the last version after the end\n";
+static const char help[] =
+    "Usage: cairn-aggregator run PROFILE [--stay]\n"
+    "\n"
+    "Runs the job of the profile: opens rounds, merges the updates of the boards, serves the\n"
+    "versions. Goes on where it was stopped or killed. Exits 0 when the run is over, 130 when a\n"
+    "signal stopped it before.\n"
+    "\n"
+    "  --stay           keeps serving the last version after the end\n";
 
 struct daemon {
     struct cn_setup setup;
