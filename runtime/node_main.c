@@ -5,6 +5,7 @@
 #include "ports/ports.h"
 #include "ports/tcp/collective_tcp.h"
 #include "runtime/command/command.h"
+#include "runtime/port/platform.h"
 #include "transport/board_link.h"
 #include "transport/peer_coap.h"
 #include "transport/security.h"
@@ -44,5 +45,6 @@ int main(int argc, char **argv)
         .load_link_key = load_link_key,
     };
 
+    cn_platform_return_memory();
     return cn_command_dispatch("cairn-node", commands, &ports, argc, argv);
 }

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -140,6 +143,26 @@ cn_err cn_platform_list(const char *directory, cn_err (*visit)(void *context, co
     return err;
 }
 
+cn_err cn_platform_map_filled(size_t size, cn_platform_fill *fill, void *context,
+                              struct cn_mapping *mapping)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *data = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0) : NULL;
+    cn_err err;
+
+    if (data == MAP_FAILED)
+        return cn_err_from_errno(errno);
+    *mapping = (struct cn_mapping){data, size};
+    if (size) // large pages would take memory for what lies beside the bytes that are written
+        (void)madvise(data, size, MADV_NOHUGEPAGE);
+    err = fill(context, data);
+    if (!err && size && mprotect(data, size, PROT_READ))
+        err = cn_err_from_errno(errno);
+    if (err)
+        cn_platform_unmap(mapping);
+    return err;
+}
+
 void cn_platform_unmap(struct cn_mapping *mapping)
 {
     if (mapping->data)
@@ -188,6 +211,13 @@ unsigned cn_platform_cpu_count(void)
         return 1;
     count = CPU_COUNT(&set);
     return count > 0 ? (unsigned)count : 1;
+}
+
+void cn_platform_return_memory(void)
+{
+#ifdef __GLIBC__ // else it grows to 32 MiB with what is freed; other libraries have a fixed one
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
 }
 
 uint64_t cn_platform_peak_memory(void)

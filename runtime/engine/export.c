@@ -55,24 +55,36 @@ static cn_err check_layout(const struct cn_onnx *onnx, const struct cn_layout *l
     return total == layout->total ? CN_OK : CN_EINVAL;
 }
 
-cn_err cn_export_onnx(const struct cn_onnx *onnx, const struct cn_layout *layout,
-                      const float *weights, struct cn_buffer *out)
+cn_err cn_export_onnx_pieces(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                             const float *weights, cn_export_write *write, void *context)
 {
     struct cursor cursor = {.onnx = onnx, .layout = layout};
-    size_t start = out->size;
+    const uint8_t *at = onnx->file;
     const float *values = weights;
     struct cn_wire run;
     cn_err err = check_layout(onnx, layout);
 
-    if (!err)
-        err = cn_buffer_append(out, onnx->file, onnx->file_size);
+    while (!err && next_run(&cursor, &run)) {
+        err = write(context, at, (size_t)(run.at - at));
+        if (!err)
+            err = write(context, values, cn_wire_size(run));
+        values = weights + cursor.element;
+        at = run.end;
+    }
     if (err)
         return err;
-    while (next_run(&cursor, &run)) {
-        memcpy(out->data + start + (run.at - onnx->file), values, cn_wire_size(run));
-        values = weights + cursor.element;
-    }
-    return CN_OK;
+    return write(context, at, (size_t)(onnx->file + onnx->file_size - at));
+}
+
+static cn_err append(void *context, const void *piece, size_t size)
+{
+    return cn_buffer_append(context, piece, size);
+}
+
+cn_err cn_export_onnx(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                      const float *weights, struct cn_buffer *out)
+{
+    return cn_export_onnx_pieces(onnx, layout, weights, append, out);
 }
 
 // {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}
@@ -119,8 +131,8 @@ static char *print_header(const struct cn_layout *layout)
     return text;
 }
 
-cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
-                             struct cn_buffer *out)
+cn_err cn_export_safetensors_pieces(const struct cn_layout *layout, const float *weights,
+                                    cn_export_write *write, void *context)
 {
     static const char spaces[] = "        ";
     char *header = print_header(layout);
@@ -133,15 +145,21 @@ cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weight
     size = strlen(header);
     padding = (8 - size % 8) % 8; // the data is aligned for readers that map the file
     cn_put_u64(length, size + padding);
-    err = cn_buffer_append(out, length, sizeof(length));
+    err = write(context, length, sizeof(length));
     if (!err)
-        err = cn_buffer_append(out, header, size);
+        err = write(context, header, size);
     if (!err)
-        err = cn_buffer_append(out, spaces, padding);
+        err = write(context, spaces, padding);
     if (!err)
-        err = cn_buffer_append(out, weights, layout->total * sizeof(float));
+        err = write(context, weights, layout->total * sizeof(float));
     cJSON_free(header);
     return err;
+}
+
+cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
+                             struct cn_buffer *out)
+{
+    return cn_export_safetensors_pieces(layout, weights, append, out);
 }
 
 static cn_err append_ranges(const struct cn_onnx *onnx, const struct cn_layout *layout,
@@ -247,13 +265,47 @@ static cn_err parse_graph(const uint8_t *blob, size_t size, struct cn_diag *diag
     return CN_OK;
 }
 
+// Puts what is not weights into a file of zeros.
+static void fill(const struct graph *graph, uint8_t *file)
+{
+    const uint8_t *from = graph->rest;
+    uint64_t end = 0;
+
+    for (uint64_t i = 0; i < graph->range_count; i++) {
+        uint64_t offset = cn_get_u64(graph->ranges + i * GRAPH_RANGE_SIZE);
+
+        memcpy(file + end, from, offset - end);
+        from += offset - end;
+        end = offset + cn_get_u64(graph->ranges + i * GRAPH_RANGE_SIZE + 8);
+    }
+    memcpy(file + end, from, graph->file_size - end);
+}
+
+cn_err cn_export_restored_size(const uint8_t *blob, size_t size, struct cn_diag *diag,
+                               size_t *file_size)
+{
+    struct graph graph;
+    cn_err err = parse_graph(blob, size, diag, &graph);
+
+    if (!err)
+        *file_size = (size_t)graph.file_size;
+    return err;
+}
+
+cn_err cn_export_restore_to(const uint8_t *blob, size_t size, struct cn_diag *diag, uint8_t *zeros)
+{
+    struct graph graph;
+    cn_err err = parse_graph(blob, size, diag, &graph);
+
+    if (!err && graph.file_size)
+        fill(&graph, zeros);
+    return err;
+}
+
 cn_err cn_export_restore(const uint8_t *blob, size_t size, struct cn_diag *diag,
                          struct cn_buffer *out)
 {
     struct graph graph;
-    const uint8_t *from;
-    uint64_t end = 0;
-    uint8_t *file;
     cn_err err = parse_graph(blob, size, diag, &graph);
 
     if (err)
@@ -261,17 +313,7 @@ cn_err cn_export_restore(const uint8_t *blob, size_t size, struct cn_diag *diag,
     if (graph.file_size > out->limit - out->size)
         return CN_ERANGE;
     err = cn_buffer_resize(out, out->size + graph.file_size);
-    if (err || graph.file_size == 0)
-        return err;
-    file = out->data + out->size - graph.file_size;
-    from = graph.rest;
-    for (uint64_t i = 0; i < graph.range_count; i++) {
-        uint64_t offset = cn_get_u64(graph.ranges + i * GRAPH_RANGE_SIZE);
-
-        memcpy(file + end, from, offset - end);
-        from += offset - end;
-        end = offset + cn_get_u64(graph.ranges + i * GRAPH_RANGE_SIZE + 8);
-    }
-    memcpy(file + end, from, graph.file_size - end);
-    return CN_OK;
+    if (!err && graph.file_size)
+        fill(&graph, out->data + out->size - graph.file_size);
+    return err;
 }

@@ -15,8 +15,16 @@
 cn_err cn_export_onnx(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       const float *weights, struct cn_buffer *out);
 
+// The same to whom a file need not be in memory at once: its pieces, in their order. An error of
+// write ends it.
+typedef cn_err cn_export_write(void *context, const void *piece, size_t size);
+cn_err cn_export_onnx_pieces(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                             const float *weights, cn_export_write *write, void *context);
+
 cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
                              struct cn_buffer *out);
+cn_err cn_export_safetensors_pieces(const struct cn_layout *layout, const float *weights,
+                                    cn_export_write *write, void *context);
 
 cn_err cn_export_graph(const struct cn_onnx *onnx, const struct cn_layout *layout,
                        struct cn_buffer *out);
@@ -25,3 +33,9 @@ cn_err cn_export_graph(const struct cn_onnx *onnx, const struct cn_layout *layou
 // any blob gives a file or an error.
 cn_err cn_export_restore(const uint8_t *blob, size_t size, struct cn_diag *diag,
                          struct cn_buffer *out);
+
+// The same in two calls, for who has zeros that take no memory: the bytes of the file, then all of
+// it but the weights, whose places are not touched.
+cn_err cn_export_restored_size(const uint8_t *blob, size_t size, struct cn_diag *diag,
+                               size_t *file_size);
+cn_err cn_export_restore_to(const uint8_t *blob, size_t size, struct cn_diag *diag, uint8_t *zeros);

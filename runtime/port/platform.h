@@ -25,7 +25,14 @@ struct cn_mapping {
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
 
-// What was read of a mapping leaves this process's memory; it comes again when it is looked at.
+// A file that is on no disk: zeros, of which fill writes some. What it does not touch takes no
+// memory. fill has size bytes and may fail; CN_ENOMEM.
+typedef cn_err cn_platform_fill(void *context, uint8_t *zeros);
+cn_err cn_platform_map_filled(size_t size, cn_platform_fill *fill, void *context,
+                              struct cn_mapping *mapping);
+
+// What was read of a mapping of a file leaves this process's memory; it comes again when it is
+// looked at.
 void cn_platform_forget(const struct cn_mapping *mapping);
 
 // Maps a file that a name from outside points to, in the folder of the file neighbour or below.
@@ -52,6 +59,10 @@ unsigned cn_platform_cpu_count(void);
 
 // Bytes of memory of the machine; 0 when not known.
 uint64_t cn_platform_memory_size(void);
+
+// From here on a block of a mebibyte and more that is freed goes back to the system at once,
+// instead of staying in this process for later ones that may not fit into it.
+void cn_platform_return_memory(void);
 
 // Peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);

@@ -9,6 +9,7 @@
 #include "runtime/round/node_care.h"
 #include "runtime/round/node_graph.h"
 #include "runtime/round/node_group.h"
+#include "runtime/round/node_link.h"
 #include "runtime/round/status_file.h"
 #include "runtime/round/traffic.h"
 #include "runtime/round/worker.h"
@@ -26,8 +27,7 @@ struct node {
     bool remembered; // by what the aggregator said before this start
     struct cn_manifest manifest;
     bool fetching_graph;
-    uint8_t *model; // the ONNX file made from the graph blob
-    size_t model_size;
+    struct cn_mapping model; // the ONNX file made from the graph blob
 
     struct cn_node_care care;
     struct cn_traffic_rules limits;
@@ -49,19 +49,8 @@ struct node {
 
 static cn_err enlist(struct node *node)
 {
-    const struct cn_settings *settings = node->config.settings;
-    struct cn_registration registration = {
-        .cpu_count = cn_platform_cpu_count(),
-        .memory = settings->memory_limit,
-        .power_mw = settings->power_mw,
-        .member_count = settings->group.member_count,
-    };
-    cn_err err;
+    cn_err err = cn_node_link_enlist(node->link, node->config.settings);
 
-    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
-    for (uint32_t i = 0; i < settings->group.member_count; i++)
-        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
-    err = node->link->ops->enlist(node->link, &registration);
     return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }
 
@@ -91,8 +80,8 @@ static cn_err start_worker(struct node *node)
                 .job = &node->manifest.job,
                 .compute = config->compute,
                 .store = config->store,
-                .model = node->model,
-                .model_size = node->model_size,
+                .model = node->model.data,
+                .model_size = node->model.size,
                 .run = node->manifest.run,
                 .lineage = node->manifest.lineage,
                 .group = node->manifest.group,
@@ -128,8 +117,7 @@ static cn_err prepare_graph(struct node *node)
 {
     const struct cn_manifest *manifest = &node->manifest;
 
-    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model, &node->model_size) ==
-        CN_OK)
+    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model) == CN_OK)
         return start_worker(node);
     node->fetching_graph = true;
     return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
@@ -141,7 +129,7 @@ static cn_err take_graph(struct node *node, const uint8_t *graph, size_t size)
     cn_err err;
 
     node->fetching_graph = false;
-    err = cn_node_graph_take(node->config.store, graph, size, &node->model, &node->model_size);
+    err = cn_node_graph_take(node->config.store, graph, size, &node->model);
     return err ? err : start_worker(node);
 }
 
@@ -158,9 +146,16 @@ static bool is_same_run(const struct node *node, const struct cn_manifest *manif
            manifest->lineage == node->manifest.lineage;
 }
 
+// A gateway that was restarted may have other rules for the same run.
+static bool is_same_job(const struct node *node, const struct cn_manifest *manifest)
+{
+    return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
+}
+
 static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest, bool remembered)
 {
-    bool goes_on = is_same_run(node, manifest) && (node->working || node->fetching_graph);
+    bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
+    bool goes_on = same_run && same_job && (node->working || node->fetching_graph);
     cn_err err;
 
     if (remembered)
@@ -169,7 +164,11 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     node->remembered = remembered;
     if (goes_on)
         return CN_OK;
-    stop_worker(node); // it reads the keys
+    if (same_run && !same_job)
+        cn_log(CN_LOG_INFO, "node",
+               "the aggregator has other settings for job '%s': this board goes on by them",
+               manifest->job.name);
+    stop_worker(node); // it reads the keys and the job
     if (node->fetching_graph)
         node->link->ops->abandon(node->link);
     node->fetching_graph = false;
@@ -184,8 +183,10 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     return prepare_graph(node);
 }
 
+// What all members must have alike; they name each other by their places in the list.
 static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
 {
+    const struct cn_group_settings *group = &node->config.settings->group;
     struct cn_sha256 sha;
     uint8_t run[8];
 
@@ -193,7 +194,10 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, run, sizeof(run));
     cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
-    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group));
+    cn_sha256_add(&sha, node->manifest.job_digest, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group) + 1);
+    for (uint32_t i = 0; i < group->member_count; i++)
+        cn_sha256_add(&sha, group->members[i].name, strlen(group->members[i].name) + 1);
     cn_sha256_finish(&sha, digest);
 }
 
@@ -228,11 +232,13 @@ static bool run_is_over(const struct node *node)
 
 static cn_err poll_group(struct node *node, uint64_t now)
 {
-    if (node->group.membership && run_is_over(node))
-        cn_membership_hurry(node->group.membership);
-    if (!cn_node_group_poll(&node->group, &node->box, now))
-        return CN_OK;
-    return node->link->ops->watch(node->link, node->group.leads);
+    struct cn_membership *membership = node->group.membership;
+
+    if (membership && run_is_over(node))
+        cn_membership_hurry(membership);
+    if (cn_node_group_poll(&node->group, &node->box, now))
+        return node->link->ops->watch(node->link, node->group.leads);
+    return membership && cn_membership_doubts_job(membership) ? enlist(node) : CN_OK;
 }
 
 // Errands of the worker.
@@ -513,23 +519,6 @@ static cn_err run_loop(struct node *node)
     return err ? err : node->result;
 }
 
-static cn_err open_link(struct node *node)
-{
-    const struct cn_settings *settings = node->config.settings;
-    struct cn_link_config config = {
-        .board = settings->name,
-        .address_count = settings->address_count,
-        .uplink_bps = settings->uplink_bps,
-        .transport = settings->transport,
-        .store = node->config.store,
-    };
-
-    memcpy(config.key, node->config.link_key, CN_KEY_SIZE);
-    for (uint32_t i = 0; i < settings->address_count; i++)
-        config.addresses[i] = settings->addresses[i];
-    return node->config.ports->link->open(&config, &node->link);
-}
-
 cn_err cn_node_run(const struct cn_node_config *config)
 {
     struct node *node = calloc(1, sizeof(*node));
@@ -553,7 +542,8 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (!err)
         err = cn_node_care_init(&node->care, config->settings, config->store, config->sysroot);
     if (!err)
-        err = open_link(node);
+        err = cn_node_link_open(config->ports->link, config->settings, config->link_key,
+                                config->store, &node->link);
     if (!err)
         err = run_loop(node);
     cn_platform_notify("STOPPING=1");
@@ -568,7 +558,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (node->link)
         node->link->ops->close(node->link);
     cn_node_care_deinit(&node->care);
-    free(node->model);
+    cn_platform_unmap(&node->model);
     free(node);
     return err;
 }

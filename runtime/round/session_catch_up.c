@@ -98,7 +98,7 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
 
     if (!behind)
         return CN_OK;
-    if (cn_session_is_sharded(session) && session->plan.trains && session->ahead)
+    if (cn_session_is_sharded(session) && session->plan.trains)
         err = cn_session_gather(session, collective);
     if (err)
         return err;

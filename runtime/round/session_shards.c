@@ -13,8 +13,6 @@
 #include "runtime/round/session_update.h"
 #include "runtime/update/update.h"
 
-#define STORE_MS 5000 // between two states that are gathered and stored
-
 enum fingerprint { CLIPPED = 0x73680001, WEIGHTS, OPTIMIZER, SECOND, BUCKET };
 
 bool cn_session_is_sharded(const struct cn_session *session)
@@ -255,72 +253,35 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
     return err ? err : cn_trainer_discard(session->trainer);
 }
 
-// --- the held state ---
+// --- rows of the state ---
 
-void cn_session_fold(struct cn_session *session)
+// Row by row into the same memory, so a value without a gradient is not that of the row before.
+cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
+                             enum cn_session_row what, float *row)
 {
-    struct cn_checkpoint *held = &session->held;
-
-    held->step += session->ahead;
-    held->loss_scale = cn_trainer_loss_scale(session->trainer);
-    held->samples += session->since.samples;
-    held->train_loss += session->since.train_loss;
-    held->cursor += session->since.cursor;
-    session->ahead = 0;
-    session->since = (struct cn_session_counts){0};
-    cn_session_record_micro(session);
-}
-
-static cn_err gather_array(struct cn_session *session, struct cn_collective *collective,
-                           cn_err (*get)(struct cn_trainer *trainer, float *row),
-                           enum fingerprint what, float **fresh)
-{
+    static const struct {
+        cn_err (*get)(struct cn_trainer *trainer, float *row);
+        enum fingerprint fingerprint;
+    } rows[] = {
+        [CN_ROW_WEIGHTS] = {cn_trainer_get_weights, WEIGHTS},
+        [CN_ROW_OPTIMIZER] = {cn_trainer_get_optimizer, OPTIMIZER},
+        [CN_ROW_SECOND] = {cn_trainer_get_second, SECOND},
+    };
     float *room;
-    cn_err err = cn_session_allocate(fresh, session->held.total);
+    cn_err err;
 
-    if (!err)
-        err = get(session->trainer, *fresh);
-    if (!err && (what != WEIGHTS || has_stage(session, CN_STAGE_WEIGHTS))) {
-        err = cn_trainer_lend_bucket(session->trainer, &room);
-        if (!err)
-            err = gather_row(session, collective, *fresh, room, what);
-    }
-    return err;
+    memset(row, 0, session->held.total * sizeof(*row));
+    err = rows[what].get(session->trainer, row);
+    if (err || (what == CN_ROW_WEIGHTS && !has_stage(session, CN_STAGE_WEIGHTS)))
+        return err;
+    err = cn_trainer_lend_bucket(session->trainer, &room);
+    return err ? err : gather_row(session, collective, row, room, rows[what].fingerprint);
 }
 
 static void replace(float **old, float *fresh)
 {
     free(*old);
     *old = fresh;
-}
-
-// held changes when everything has come, and not before.
-cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective)
-{
-    struct cn_checkpoint *held = &session->held;
-    float *first = NULL, *second = NULL, *weights = NULL;
-    cn_err err = gather_array(session, collective, cn_trainer_get_optimizer, OPTIMIZER, &first);
-
-    if (!err && cn_trainer_has_second(session->trainer))
-        err = gather_array(session, collective, cn_trainer_get_second, SECOND, &second);
-    if (!err)
-        err = gather_array(session, collective, cn_trainer_get_weights, WEIGHTS, &weights);
-    if (!err)
-        err = cn_trainer_discard(session->trainer);
-    if (err) {
-        free(first);
-        free(second);
-        free(weights);
-        return err;
-    }
-    replace(&held->optimizer, first);
-    replace(&held->second, second);
-    replace(&held->weights, weights);
-    if (second)
-        held->updates = cn_trainer_updates(session->trainer);
-    session->let_go = false;
-    cn_session_fold(session);
-    return CN_OK;
 }
 
 cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective *collective)
@@ -330,9 +291,9 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
 
     if (!has_stage(session, CN_STAGE_WEIGHTS) || !session->plan.trains)
         return CN_OK;
-    if (!session->ahead)
-        return cn_session_recall(session);
-    err = gather_array(session, collective, cn_trainer_get_weights, WEIGHTS, &weights);
+    err = cn_session_allocate(&weights, session->held.total);
+    if (!err)
+        err = cn_session_gather_row(session, collective, CN_ROW_WEIGHTS, weights);
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err) {
@@ -356,74 +317,7 @@ cn_err cn_session_get_weights(struct cn_session *session, float *to)
     return CN_OK;
 }
 
-// The state is on this board's disk: what the trainer has of it need not be in memory, too.
-static cn_err store_and_let_go(struct cn_session *session)
-{
-    struct cn_checkpoint *held = &session->held;
-    cn_err err;
-
-    if (held->phase != CN_PHASE_TRAIN || !held->optimizer)
-        return CN_OK;
-    err = cn_session_save(session, 0);
-    if (err || session->disk_full)
-        return err;
-    replace(&held->optimizer, NULL);
-    replace(&held->second, NULL);
-    replace(&held->weights, NULL);
-    session->let_go = true;
-    return CN_OK;
-}
-
-bool cn_session_store_due(const struct cn_session *session)
-{
-    return cn_session_is_sharded(session) && session->plan.trains &&
-           cn_platform_now_ms() - session->saved_ms >= STORE_MS;
-}
-
-cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective)
-{
-    cn_err err;
-
-    session->saved_ms = cn_platform_now_ms();
-    if (!cn_session_is_sharded(session) || !session->plan.trains)
-        return CN_OK;
-    err = cn_session_gather(session, collective);
-    return err ? err : store_and_let_go(session);
-}
-
-static bool is_same_state(const struct cn_checkpoint *a, const struct cn_checkpoint *b)
-{
-    return a->run == b->run && a->phase == b->phase && a->round == b->round && a->step == b->step &&
-           a->total == b->total;
-}
-
-cn_err cn_session_recall(struct cn_session *session)
-{
-    struct cn_checkpoint stored = {0};
-    struct cn_diag diag;
-    cn_err err;
-
-    if (!session->let_go)
-        return CN_OK;
-    cn_diag_init(&diag);
-    err = cn_checkpoint_load(session->config.store, session->layout->total,
-                             cn_update_size_max(session->layout), &diag, &stored);
-    if (!err && !is_same_state(&stored, &session->held))
-        err = CN_ESTALE;
-    if (err) {
-        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u is gone: %s",
-               session->held.round, session->held.step, cn_err_text(err));
-        cn_checkpoint_deinit(&stored);
-        return err;
-    }
-    replace(&session->held.optimizer, stored.optimizer);
-    replace(&session->held.second, stored.second);
-    replace(&session->held.weights, stored.weights);
-    stored.optimizer = stored.second = stored.weights = NULL;
-    cn_checkpoint_deinit(&stored);
-    session->let_go = false;
-    return CN_OK;
-}
+// --- a share ---
 
 static cn_err set_share(struct cn_session *session, uint32_t shards)
 {
@@ -463,5 +357,5 @@ cn_err cn_session_take_share(struct cn_session *session)
            plan->shard + 1, shards, (unsigned long long)cn_trainer_state_memory(session->trainer),
            cn_trainer_stage(session->trainer),
            (unsigned long long)cn_trainer_memory(session->trainer));
-    return store_and_let_go(session);
+    return cn_session_store_held(session);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/round/session_alone.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
 #include "runtime/update/residual.h"
@@ -205,8 +206,8 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (cn_session_is_sharded(session))
-        return CN_OK; // it was gathered
+    if (session->state_shards > 1)
+        return CN_OK; // it was gathered, or is not yet shared out
     err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
     if (err || !cn_trainer_has_second(session->trainer))
@@ -233,6 +234,19 @@ static void note_newest(struct cn_session *session, const struct cn_decision *ne
     cn_session_forget_waiting(session);
 }
 
+// Of a round. Who is alone has them in the trainer; shares of an optimizer's state that are zeros
+// need no memory.
+static cn_err allocate_rows(struct cn_session *session)
+{
+    cn_err err = CN_OK;
+
+    if (cn_session_is_alone(session))
+        return CN_OK;
+    if (session->state_shards == 1)
+        err = cn_session_allocate_optimizer(session);
+    return err ? err : cn_session_allocate_residual(session);
+}
+
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order)
 {
     struct cn_checkpoint *held = &session->held;
@@ -245,11 +259,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
         cn_session_release_optimizer(session);
     err = cn_session_take_shards(session, order->round);
     if (!err)
-        err = cn_session_allocate(&held->weights, held->total);
-    if (!err && !cn_session_is_sharded(session)) // zeros need no memory
-        err = cn_session_allocate_optimizer(session);
-    if (!err)
-        err = cn_session_allocate_residual(session);
+        err = allocate_rows(session);
     if (err)
         return err;
     held->phase = CN_PHASE_TRAIN;
@@ -261,12 +271,15 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->samples = 0;
     held->train_loss = 0;
     decay_residual(session);
-    memcpy(held->weights, held->base, held->total * sizeof(float));
-    cn_session_localize(session, held->weights);
-    err = cn_session_load_trainer(session);
-    if (err || session->config.job->up.mode != CN_UPDATE_AUTO)
-        return err;
-    return cn_session_save(session, 0);
+    if (!cn_session_is_alone(session))
+        err = cn_session_first_weights(session);
+    if (!err)
+        err = cn_session_load_trainer(session);
+    if (!err && session->config.job->up.mode == CN_UPDATE_AUTO)
+        err = cn_session_save(session, 0);
+    if (!err)
+        cn_session_let_go_first(session);
+    return err;
 }
 
 // --- the frame ---
@@ -303,37 +316,55 @@ static void measure_spectrum(struct cn_session *session, const float *change)
         cn_rate_measure(session->layout, change, session->spectrum);
 }
 
-// Encodes change + residual, both successors of the residual in float32.
-static cn_err encode_rows(struct cn_session *session, const struct cn_update_header *header,
-                          float *change, float *next, struct cn_buffer *frame)
+// The held weights become what is encoded: change + residual.
+static cn_err weights_to_change(struct cn_session *session)
 {
-    cn_err err = cn_session_change(session, change);
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->weights, held->total);
 
-    if (err)
-        return err;
-    cn_row_add(&session->held.residual, 0, session->held.total, change);
-    err = cn_residual_encode(header, session->layout, change, NULL, next, frame);
     if (!err)
-        measure_spectrum(session, change);
+        err = cn_session_change(session, held->weights);
+    if (!err)
+        cn_row_add(&held->residual, 0, held->total, held->weights);
     return err;
 }
 
-// The same with rows that last in bfloat16: float32 for the while of encoding.
+// Rows that last in float32: the residual's successors are made in its place and the weights'.
+static cn_err encode_rows(struct cn_session *session, const struct cn_update_header *header,
+                          struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_residual_encode(header, session->layout, held->weights, NULL,
+                                    held->residual.data, frame);
+
+    if (err)
+        return err;
+    measure_spectrum(session, held->weights);
+    held->change = (struct cn_row){.data = held->weights};
+    held->weights = NULL;
+    return CN_OK;
+}
+
+// The same of rows that last in bfloat16: float32 for the while of encoding.
 static cn_err encode_halves(struct cn_session *session, const struct cn_update_header *header,
                             struct cn_buffer *frame)
 {
     struct cn_checkpoint *held = &session->held;
-    float *rows = malloc((2 * held->total + 1) * sizeof(*rows));
-    cn_err err = rows ? CN_OK : CN_ENOMEM;
+    float *next = malloc((held->total + 1) * sizeof(*next));
+    cn_err err = next ? CN_OK : CN_ENOMEM;
 
     if (!err)
-        err = encode_rows(session, header, rows, rows + held->total, frame);
-    if (!err) {
-        cn_row_write(&held->change, 0, held->total, rows);
-        cn_row_write(&held->next_residual, 0, held->total, rows + held->total);
-    }
-    free(rows);
-    return err;
+        err = cn_residual_encode(header, session->layout, held->weights, NULL, next, frame);
+    if (!err)
+        cn_row_write(&held->residual, 0, held->total, next);
+    free(next);
+    if (!err)
+        err = cn_row_allocate(&held->change, held->total, true);
+    if (err)
+        return err;
+    measure_spectrum(session, held->weights);
+    cn_row_write(&held->change, 0, held->total, held->weights);
+    return CN_OK;
 }
 
 cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
@@ -350,14 +381,21 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
 
     snprintf(header.group, sizeof(header.group), "%s", session->config.group);
     memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
-    err = cn_row_allocate(&held->change, held->total, held->residual.half);
+    err = weights_to_change(session);
     if (!err)
-        err = cn_row_allocate(&held->next_residual, held->total, held->residual.half);
-    if (err)
-        return err;
-    return held->residual.half
-               ? encode_halves(session, &header, frame)
-               : encode_rows(session, &header, held->change.data, held->next_residual.data, frame);
+        err = held->residual.half ? encode_halves(session, &header, frame)
+                                  : encode_rows(session, &header, frame);
+    if (!err) {
+        held->next_residual = held->residual;
+        held->residual = (struct cn_row){0};
+        return CN_OK;
+    }
+    if (err == CN_EDIVERGED || err == CN_ERANGE)
+        return err; // of a change that no frame can hold: before a row was written
+    cn_log(CN_LOG_ERROR, "session",
+           "round %u: its update cannot be made: %s; what is stored goes on", held->round,
+           cn_err_text(err));
+    return CN_EWEDGED; // the rows are in part those of before, in part those of after
 }
 
 cn_err cn_session_keep_momentum(struct cn_session *session)

@@ -181,18 +181,22 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     return err;
 }
 
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    return cn_store_writer_put(context, piece, size);
+}
+
 // An application on the board loads this file; it is never half written.
 static cn_err publish_model(struct cn_session *session)
 {
-    struct cn_buffer file;
-    cn_err err;
+    struct cn_store_writer writer;
+    cn_err err = cn_store_writer_begin(session->config.store, MODEL_FILE, &writer);
 
-    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
-    err = cn_export_onnx(session->onnx, session->layout, session->held.base, &file);
-    if (!err)
-        err = cn_store_replace(session->config.store, MODEL_FILE, file.data, file.size);
-    cn_buffer_deinit(&file);
-    return err;
+    if (err)
+        return err;
+    err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base, write_piece,
+                                &writer);
+    return cn_store_writer_end(&writer, err);
 }
 
 // A version is measured with the statistics that this group would use.
@@ -200,19 +204,38 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
                               const float *values, float kept[3])
 {
     size_t size = session->layout->total * sizeof(float);
-    float *local = malloc(size + 1);
+    bool differs = session->config.job->statistics == CN_STATISTICS_LOCAL;
+    float *local = differs ? malloc(size + 1) : NULL;
     cn_err err;
 
-    if (!local)
+    if (differs && !local)
         return CN_ENOMEM;
-    memcpy(local, values, size);
-    cn_session_localize(session, local);
-    err = cn_trainer_lend_weights(session->trainer, local);
+    if (differs) {
+        memcpy(local, values, size);
+        cn_session_localize(session, local);
+    }
+    err = cn_trainer_lend_weights(session->trainer, differs ? local : values);
     if (!err)
         err = measure(session, collective, kept);
     (void)cn_trainer_lend_weights(session->trainer, NULL);
     free(local);
     return err;
+}
+
+static void note_version(struct cn_session *session, uint32_t number,
+                         const uint8_t digest[CN_DIGEST_SIZE], const uint8_t parent[CN_DIGEST_SIZE],
+                         const float sums[3])
+{
+    struct cn_checkpoint *held = &session->held;
+
+    session->scores.version = number;
+    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
+    held->held_out_correct = (uint64_t)sums[CORRECT];
+    held->held_out_count = (uint64_t)sums[ROWS];
+    held->phase = CN_PHASE_BASE;
+    held->version = number;
+    memcpy(held->base_digest, digest, CN_DIGEST_SIZE);
+    memcpy(held->base_parent, parent, CN_DIGEST_SIZE);
 }
 
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
@@ -233,20 +256,63 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         free(values);
         return err;
     }
-    session->scores.version = version->number;
-    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
-    held->held_out_correct = (uint64_t)sums[CORRECT];
-    held->held_out_count = (uint64_t)sums[ROWS];
+    note_version(session, version->number, version->digest, header.parent, sums);
     free(held->base);
     held->base = values;
-    held->phase = CN_PHASE_BASE;
-    held->version = version->number;
-    memcpy(held->base_digest, version->digest, CN_DIGEST_SIZE);
-    memcpy(held->base_parent, header.parent, CN_DIGEST_SIZE);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
     err = publish_model(session);
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
+    return cn_session_save(session, 0);
+}
+
+// The digest of the version that the trainer's weights make; its parent is the base before.
+static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_version_header header = {.count = session->layout->total};
+    float *weights;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights);
+
+    if (err)
+        return err;
+    memcpy(header.graph, session->config.graph, CN_DIGEST_SIZE);
+    memcpy(header.parent, session->held.base_digest, CN_DIGEST_SIZE);
+    cn_version_digest(&header, weights, digest);
+    return cn_trainer_return_weights(session->trainer);
+}
+
+static cn_err publish_weights(struct cn_session *session)
+{
+    cn_err err = cn_trainer_share_weights(session->trainer, &session->held.base), returned;
+
+    if (err)
+        return err;
+    err = publish_model(session);
+    session->held.base = NULL;
+    returned = cn_trainer_return_weights(session->trainer);
+    return err ? err : returned;
+}
+
+cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
+                        uint32_t number)
+{
+    uint8_t digest[CN_DIGEST_SIZE], parent[CN_DIGEST_SIZE];
+    float sums[3] = {0};
+    cn_err err = digest_weights(session, digest);
+
+    if (!err)
+        err = measure(session, collective, sums);
+    if (err)
+        return err;
+    memcpy(parent, session->held.base_digest, CN_DIGEST_SIZE);
+    note_version(session, number, digest, parent, sums);
+    session->held.residual_version = number; // nothing is sent, so nothing waits to be
+    err = cn_session_load_trainer(session);
+    if (err)
+        return err;
+    err = publish_weights(session);
     if (err)
         cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
     return cn_session_save(session, 0);

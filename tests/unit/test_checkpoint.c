@@ -258,6 +258,46 @@ static void the_newest_of_many_saves_is_loaded(void **state)
     }
 }
 
+static void take_values(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
+                        const float *values)
+{
+    assert_int_equal(array, CN_PART_WEIGHTS);
+    memcpy((float *)context + first, values, count * sizeof(*values));
+}
+
+// What is open stays what it was; a read that fails for good says so.
+static void one_part_is_read_while_newer_states_are_saved(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_checkpoint_file *file;
+    struct cn_checkpoint numbers;
+    float weights[TOTAL] = {0};
+    void *places[CN_PART_COUNT] = {[CN_PART_WEIGHTS] = weights, [CN_PART_FRAME] = weights};
+    const struct cn_checkpoint_target target = {1u << CN_PART_WEIGHTS, take_values, weights};
+
+    cn_checkpoint_deinit(&f->saved);
+    make_state(CN_PHASE_TRAIN, &f->saved);
+    save_step(f, 5);
+    assert_int_equal(cn_checkpoint_open(f->store, TOTAL, FRAME_LIMIT, &f->diag, &file, &numbers),
+                     CN_OK);
+    assert_int_equal(numbers.step, 5);
+    assert_null(numbers.base);
+    assert_true(cn_checkpoint_has(file, CN_PART_BASE));
+    assert_false(cn_checkpoint_has(file, CN_PART_FRAME));
+    save_step(f, 6);
+    save_step(f, 7);
+    cn_flaky_store_fail(&f->flaky, 1, false, CN_EIO);
+    assert_int_equal(cn_checkpoint_read(file, places), CN_OK);
+    expect_row(weights, f->saved.weights);
+    memset(weights, 0, sizeof(weights));
+    assert_int_equal(cn_checkpoint_read_to(file, &target), CN_OK);
+    expect_row(weights, f->saved.weights);
+    cn_flaky_store_fail(&f->flaky, 2, true, CN_EIO);
+    assert_int_equal(cn_checkpoint_read(file, places), CN_EIO);
+    cn_flaky_store_fail(&f->flaky, 0, false, CN_OK);
+    cn_checkpoint_close(file);
+}
+
 static void a_state_without_what_its_phase_needs_is_not_saved(void **state)
 {
     struct fixture *f = *state;
@@ -406,6 +446,102 @@ static void a_save_that_fails_at_any_operation_leaves_a_whole_state(void **state
     sweep_saves(f, true, true);
 }
 
+// The arrays of a state, from elsewhere.
+struct brought {
+    const struct cn_checkpoint *state;
+    uint32_t calls, fails_at;
+    float *row; // one for all of them
+};
+
+static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
+{
+    struct brought *brought = context;
+    const float *from = array == CN_PART_WEIGHTS     ? brought->state->weights
+                        : array == CN_PART_OPTIMIZER ? brought->state->optimizer
+                                                     : brought->state->second;
+
+    if (++brought->calls == brought->fails_at)
+        return CN_EPEER;
+    memcpy(brought->row, from, TOTAL * sizeof(float));
+    put(to, brought->row, 3); // in pieces of any size
+    put(to, brought->row + 3, TOTAL - 3);
+    return CN_OK;
+}
+
+// A state without those arrays, and who brings them.
+static void take_apart(struct fixture *f, struct cn_checkpoint *whole, struct brought *brought,
+                       struct cn_checkpoint_source *source)
+{
+    make_state(CN_PHASE_TRAIN, whole);
+    whole->second = row(7);
+    cn_checkpoint_deinit(&f->saved);
+    make_state(CN_PHASE_TRAIN, &f->saved);
+    free(f->saved.weights);
+    free(f->saved.optimizer);
+    f->saved.weights = f->saved.optimizer = NULL;
+    *brought = (struct brought){.state = whole, .row = row(0)};
+    *source = (struct cn_checkpoint_source){
+        .arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | 1u << CN_PART_SECOND,
+        .bring = bring,
+        .context = brought,
+    };
+}
+
+static void arrays_that_are_brought_one_by_one_make_the_same_state(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_checkpoint whole;
+    struct brought brought;
+    struct cn_checkpoint_source source;
+
+    take_apart(f, &whole, &brought, &source);
+    assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_EINVAL);
+    assert_int_equal(cn_checkpoint_save_from(f->store, &f->saved, &source), CN_OK);
+    assert_int_equal(brought.calls, 3);
+    whole.counter = f->saved.counter;
+    assert_int_equal(load(f), CN_OK);
+    expect_same(&whole, &f->loaded);
+    expect_row(whole.second, f->loaded.second);
+    free(brought.row);
+    cn_checkpoint_deinit(&whole);
+}
+
+// The members of a group bring them together, so one whose disk fails goes on.
+static void arrays_are_brought_whatever_the_disk_does(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_checkpoint whole;
+    struct brought brought;
+    struct cn_checkpoint_source source;
+    cn_err err = CN_ENOSPC;
+
+    save_step(f, 1000);
+    take_apart(f, &whole, &brought, &source);
+    for (unsigned number = 1; err; number++) {
+        assert_true(number < 100);
+        brought.calls = 0;
+        f->saved.step = number;
+        f->saved.counter = 1;
+        cn_flaky_store_fail(&f->flaky, number, true, CN_ENOSPC);
+        err = cn_checkpoint_save_from(f->store, &f->saved, &source);
+        cn_flaky_store_fail(&f->flaky, 0, false, CN_ENOSPC);
+        assert_true(!err || err == CN_ENOSPC);
+        assert_int_equal(brought.calls, 3);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_equal(f->loaded.step, err ? 1000 : number);
+    }
+    for (brought.fails_at = 1; brought.fails_at <= 3; brought.fails_at++) {
+        brought.calls = 0;
+        f->saved.step = 2000;
+        assert_int_equal(cn_checkpoint_save_from(f->store, &f->saved, &source), CN_EPEER);
+        assert_int_equal(brought.calls, brought.fails_at);
+        assert_int_equal(load(f), CN_OK);
+        assert_int_not_equal(f->loaded.step, 2000);
+    }
+    free(brought.row);
+    cn_checkpoint_deinit(&whole);
+}
+
 static void a_first_save_that_fails_can_be_repeated(void **state)
 {
     struct fixture *f = *state;
@@ -527,6 +663,7 @@ int main(void)
         TEST(a_residual_in_halves_comes_back_as_it_was_saved),
         TEST(an_empty_store_has_no_checkpoint),
         TEST(the_newest_of_many_saves_is_loaded),
+        TEST(one_part_is_read_while_newer_states_are_saved),
         TEST(a_state_without_what_its_phase_needs_is_not_saved),
         TEST(arrays_that_the_phase_does_not_have_are_left_out),
         TEST(a_state_that_was_not_loaded_does_not_replace_the_newest_first),
@@ -536,6 +673,8 @@ int main(void)
         TEST(a_slot_copied_to_the_other_name_is_not_used),
         TEST(a_state_larger_than_the_model_is_refused),
         TEST(a_save_that_fails_at_any_operation_leaves_a_whole_state),
+        TEST(arrays_that_are_brought_one_by_one_make_the_same_state),
+        TEST(arrays_are_brought_whatever_the_disk_does),
         TEST(a_first_save_that_fails_can_be_repeated),
         TEST(a_load_that_fails_never_reports_an_empty_store),
         TEST(a_sealed_state_with_impossible_numbers_is_refused),

@@ -419,8 +419,7 @@ static void a_killed_member_has_the_outbox_on_disk(void **state)
     open_session(world, 1);
     assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_SEND);
     assert_memory_equal(world->boards[1].session->held.frame_digest, digest, CN_DIGEST_SIZE);
-    expect_rows(&world->boards[1].session->held.residual, &world->boards[0].session->held.residual,
-                world->boards[0].session->held.total);
+    assert_null(world->boards[1].session->held.residual.data);
     expect_rows(&world->boards[1].session->held.next_residual,
                 &world->boards[0].session->held.next_residual,
                 world->boards[0].session->held.total);
@@ -571,6 +570,40 @@ static void a_loss_in_any_call_of_shards_changes_nothing_in_the_update(void **st
     sweep_shards(*state, false, false);
 }
 
+// A member whose disk does not take the state of the shards trains on, with the others that have
+// it: in one case a save fails, in the other it knows before and holds the state in memory.
+static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(void **state)
+{
+    struct world *world = *state;
+    struct board *full = &world->boards[1];
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    char command[CN_PATH_SIZE + 16];
+
+    train_round(world, undisturbed);
+    end_epoch(world);
+    world->job.parallel.shard = 2;
+    world->job.parallel.stage = CN_SHARING_WEIGHTS;
+    for (uint32_t knows = 0; knows < 2; knows++) {
+        for (int i = 0; i < 2; i++) {
+            close_session(&world->boards[i]);
+            snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%u", world->directory, i,
+                     world->trials);
+            open_session(world, i);
+        }
+        world->trials++;
+        full->settings.reserve = knows ? UINT64_MAX : 0;
+        snprintf(command, sizeof(command), "rm -rf %s", full->settings.state);
+        if (!knows)
+            assert_int_equal(system(command), 0); // NOLINT(cert-env33-c)
+        train_round(world, digest);
+        end_epoch(world);
+        assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+        assert_int_equal(full->session->held.phase, CN_PHASE_SEND);
+        assert_true(full->session->disk_full);
+    }
+    full->settings.reserve = 0;
+}
+
 static void a_death_in_any_call_changes_nothing_in_the_update(void **state)
 {
     sweep(*state, false, true);
@@ -669,6 +702,8 @@ int main(void)
             a_death_after_any_call_of_shards_changes_nothing_in_the_update, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_shards_changes_nothing_in_the_update,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_transfer_that_was_cut_is_resumed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_member_that_lacks_nothing_takes_nothing, set_up,
                                         tear_down),

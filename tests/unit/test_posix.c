@@ -65,6 +65,29 @@ static void a_replaced_file_reads_back(void **state)
     store->ops->close(store);
 }
 
+static void a_file_that_is_read_stays_what_it_was(void **state)
+{
+    struct cn_store *store = open_in(*state);
+    struct cn_store_file *file;
+    uint64_t size = 0;
+    char part[4] = "";
+
+    assert_int_equal(store->ops->open(store, "model", &file, &size), CN_ENOTFOUND);
+    assert_int_equal(store->ops->open(store, "../model", &file, &size), CN_EINVAL);
+    assert_int_equal(cn_store_replace(store, "model", "first", 5), CN_OK);
+    assert_int_equal(store->ops->open(store, "model", &file, &size), CN_OK);
+    assert_int_equal(size, 5);
+    assert_int_equal(cn_store_replace(store, "model", "second", 6), CN_OK);
+    assert_int_equal(store->ops->read(file, 2, part, 3), CN_OK);
+    assert_string_equal(part, "rst");
+    assert_int_equal(store->ops->read(file, 3, part, 3), CN_ERANGE);
+    store->ops->abort(file);
+    assert_int_equal(store->ops->open(store, "model", &file, &size), CN_OK); // it is still there
+    assert_int_equal(size, 6);
+    store->ops->abort(file);
+    store->ops->close(store);
+}
+
 static cn_err count_one(void *context, const char *name)
 {
     (void)name;
@@ -215,10 +238,55 @@ static void the_clock_goes_forward(void **state)
     assert_true(cn_platform_peak_memory() > 100000);
 }
 
+#define FILLED_SIZE (16u << 20)
+
+static long resident_pages(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long size, resident;
+
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%ld %ld", &size, &resident), 2); // NOLINT(cert-err34-c)
+    fclose(file);
+    return resident;
+}
+
+static cn_err write_ends(void *context, uint8_t *zeros)
+{
+    zeros[0] = 1;
+    zeros[FILLED_SIZE - 1] = 2;
+    return *(const cn_err *)context;
+}
+
+// A model's graph is such a file, and its weights need not be anywhere.
+static void zeros_that_are_not_written_take_no_memory(void **state)
+{
+    struct cn_mapping mapping = {0};
+    cn_err result = CN_OK;
+    long before = resident_pages();
+    size_t sum = 0;
+
+    (void)state;
+    assert_int_equal(cn_platform_map_filled(FILLED_SIZE, write_ends, &result, &mapping), CN_OK);
+    assert_int_equal(mapping.size, FILLED_SIZE);
+    for (size_t i = 0; i < mapping.size; i++)
+        sum += mapping.data[i];
+    assert_int_equal(sum, 3);
+    assert_true(resident_pages() - before < 256); // of 4096
+    cn_platform_unmap(&mapping);
+    assert_null(mapping.data);
+    result = CN_EFORMAT;
+    assert_int_equal(cn_platform_map_filled(FILLED_SIZE, write_ends, &result, &mapping),
+                     CN_EFORMAT);
+    assert_null(mapping.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_replaced_file_reads_back, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_file_that_is_read_stays_what_it_was, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_file_aside_is_invisible, make_directory,
                                         remove_directory),
@@ -232,6 +300,7 @@ int main(void)
         cmocka_unit_test(crc_gives_the_check_value_of_its_standard),
         cmocka_unit_test(a_digest_does_not_depend_on_how_the_bytes_are_cut),
         cmocka_unit_test(the_clock_goes_forward),
+        cmocka_unit_test(zeros_that_are_not_written_take_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -316,7 +316,7 @@ static void a_residual_in_halves_keeps_what_was_left_out(void **state)
 {
     struct world *world = *state;
     struct cn_checkpoint *held;
-    float *sent, *change, *waiting;
+    float *sent, *change, *waiting, *waited;
     size_t total;
 
     world->job.options.residual = CN_RESIDUAL_BF16;
@@ -324,15 +324,19 @@ static void a_residual_in_halves_keeps_what_was_left_out(void **state)
     open_session(world);
     held = &world->session->held;
     total = held->total;
-    sent = calloc(3 * total, sizeof(*sent));
+    sent = calloc(4 * total, sizeof(*sent));
     change = sent + total;
     waiting = change + total;
+    waited = waiting + total;
     for (uint32_t round = 1; round <= 3; round++) {
+        if (held->residual.data)
+            cn_row_read(&held->residual, 0, total, waited);
         train(world, round);
-        assert_true(held->residual.half && held->next_residual.half && held->change.half);
+        assert_true(held->next_residual.half && held->change.half);
         assert_int_equal(cn_row_width(&held->next_residual), 2);
         assert_int_equal(cn_session_change(world->session, change), CN_OK);
-        cn_row_add(&held->residual, 0, total, change);
+        for (size_t i = 0; i < total; i++)
+            change[i] += waited[i];
         assert_int_equal(cn_update_decode(held->frame, held->frame_size, world->session->layout,
                                           take_values, sent),
                          CN_OK);
@@ -345,6 +349,45 @@ static void a_residual_in_halves_keeps_what_was_left_out(void **state)
         decide(world, CN_VERDICT_ACCEPTED, round, held->frame_digest);
     }
     free(sent);
+}
+
+// Its memory is that of the next one, which is not made then.
+static void expect_untouched(struct world *world)
+{
+    struct cn_checkpoint *held;
+    struct cn_buffer frame;
+    float *rows;
+
+    open_session(world);
+    held = &world->session->held;
+    rows = calloc(2 * held->total, sizeof(*rows));
+    train(world, 1);
+    decide(world, CN_VERDICT_REJECTED, 0, held->base_digest);
+    begin(world, 2);
+    held->samples = 1;
+    cn_row_read(&held->residual, 0, held->total, rows);
+    rows[2 * held->total - 1] = NAN;
+    assert_int_equal(cn_trainer_set_weights(world->session->trainer, rows + held->total), CN_OK);
+    cn_buffer_init(&frame, cn_update_size_max(world->session->layout));
+    assert_int_equal(cn_session_encode(world->session, &frame), CN_EDIVERGED);
+    cn_buffer_deinit(&frame);
+    cn_row_read(&held->residual, 0, held->total, rows + held->total);
+    assert_memory_equal(rows, rows + held->total, held->total * sizeof(*rows));
+    assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
+    free(rows);
+}
+
+static void a_change_that_is_not_finite_leaves_the_residual_alone(void **state)
+{
+    expect_untouched(*state);
+}
+
+static void a_change_that_is_not_finite_leaves_a_residual_in_halves_alone(void **state)
+{
+    struct world *world = *state;
+
+    world->job.options.residual = CN_RESIDUAL_BF16;
+    expect_untouched(world);
 }
 
 // What the residual is after a round: what the frame left out, all of the change, or nothing.
@@ -517,6 +560,8 @@ int main(void)
         TEST(momentum_of_what_was_sent_is_forgotten),
         TEST(shared_statistics_travel_and_local_ones_stay),
         TEST(a_residual_in_halves_keeps_what_was_left_out),
+        TEST(a_change_that_is_not_finite_leaves_the_residual_alone),
+        TEST(a_change_that_is_not_finite_leaves_a_residual_in_halves_alone),
         TEST(a_step_that_another_part_of_the_group_delivered_does_not_count_again),
         TEST(a_residual_that_another_part_of_the_group_delivered_is_emptied),
         TEST(a_round_given_up_waits_unless_another_part_of_the_group_delivered_it),
