@@ -192,6 +192,10 @@ static void handle_round(void *context, const struct cn_coap_request *request,
     const struct cn_roster_board *board = identify(resources, request, reply);
     if (!board)
         return;
+    if (!cn_roster_is_registered(board)) {
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
+        return;
+    }
     cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
     if (err) {
         reply_trouble(resources, reply, err);

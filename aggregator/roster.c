@@ -256,12 +256,16 @@ const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, s
     return roster->boards.items;
 }
 
+bool cn_roster_is_registered(const struct cn_roster_board *board)
+{
+    return board->facts.cpu_count > 0 && !board->enrolled.revoked;
+}
+
 uint32_t cn_roster_registered(const struct cn_roster *roster)
 {
     uint32_t registered = 0;
     for (size_t i = 0; i < roster->boards.count; i++)
-        registered += roster->boards.items[i].facts.cpu_count > 0 &&
-                      !roster->boards.items[i].enrolled.revoked;
+        registered += cn_roster_is_registered(&roster->boards.items[i]);
     return registered;
 }
 

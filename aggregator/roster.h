@@ -59,5 +59,7 @@ void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t versi
 const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, size_t *count);
 const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count);
 
-// Boards that have registered since the start and are not revoked.
+// Since the start; not of a revoked board.
+bool cn_roster_is_registered(const struct cn_roster_board *board);
+// How many are.
 uint32_t cn_roster_registered(const struct cn_roster *roster);

@@ -293,9 +293,23 @@ cn_err cn_message_put_manifest(const struct cn_register_reply *message, uint8_t 
     return cn_message_put(&manifest_schema, message, bytes, size);
 }
 
+// Of its encoding, which is determined: boards of one release that know the same job agree.
+static cn_err digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
+{
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    cn_err err = cn_message_put(&job_schema, job, bytes, &size);
+
+    if (!err)
+        cn_crypto_digest(bytes, size, digest);
+    return err;
+}
+
 cn_err cn_message_get_manifest(const uint8_t *bytes, size_t size, struct cn_register_reply *message)
 {
-    return cn_message_get(&manifest_schema, bytes, size, message, sizeof(*message));
+    cn_err err = cn_message_get(&manifest_schema, bytes, size, message, sizeof(*message));
+
+    return err ? err : digest_job(&message->manifest.job, message->manifest.job_digest);
 }
 
 cn_err cn_message_put_round(const struct cn_round_info *message, uint8_t *bytes, size_t *size)

@@ -13,6 +13,7 @@
 #include "transport/address.h"
 #include "transport/coap_client.h"
 #include "transport/coap_server.h"
+#include "transport/peer_hello.h"
 
 #define HANDSHAKE_MS 2000
 #define SILENCE_MS 1000 // of a member that was asked: it may have a new process, connect anew
@@ -48,6 +49,7 @@ struct peer_link {
     struct cn_coap_server *server;
     uint64_t tag;
     uint64_t told_ms; // where members are
+    struct cn_peer_hello hello;
     struct peer peers[CN_GROUP_MAX];
     struct message inbox[INBOX];
     uint32_t inbox_begin, inbox_count;
@@ -316,8 +318,30 @@ static void tell_moved(struct peer_link *link)
                 send_hint(link, to, member);
 }
 
+static bool misses_members(const struct peer_link *link)
+{
+    for (uint32_t i = 0; i < link->count; i++)
+        if (link->peers[i].exchange && !is_up(&link->peers[i]))
+            return true;
+    return false;
+}
+
+// Those that have all moved find each other by what they call on their LAN.
+static void find_moved(struct peer_link *link)
+{
+    char address[CN_ADDRESS_SIZE];
+    uint32_t member;
+
+    cn_peer_hello_step(&link->hello, misses_members(link), cn_platform_now_ms());
+    while (cn_peer_hello_hear(&link->hello, &member, address)) {
+        note_address(link, member, address);
+        link->peers[member].hinted = true;
+    }
+}
+
 static void step_all(struct peer_link *link)
 {
+    find_moved(link);
     if (cn_coap_server_step(link->server, 0))
         cn_log(CN_LOG_DEBUG, "peer", "the server's step failed; trying again");
     for (uint32_t i = 0; i < link->count; i++) {
@@ -393,6 +417,7 @@ static void link_close(struct cn_peer_link *base)
         if (link->peers[i].exchange)
             link->peers[i].exchange->ops->close(link->peers[i].exchange);
     cn_coap_server_close(link->server);
+    cn_peer_hello_deinit(&link->hello);
     if (link->epoll_fd >= 0)
         close(link->epoll_fd);
     cn_crypto_wipe(link, sizeof(*link));
@@ -462,6 +487,7 @@ cn_err cn_peer_coap_open(const char *listen, const struct cn_member *members, ui
     link->members = members;
     link->count = count;
     link->self = self;
+    cn_peer_hello_init(&link->hello, listen, members, count, self);
     link->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     err = link->epoll_fd < 0 ? CN_EIO : listen_at(link, listen);
     if (!err)

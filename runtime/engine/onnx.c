@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/engine/onnx_decode.h"
+#include "runtime/engine/onnx_signature.h"
 #include "runtime/engine/onnx_tensor.h"
 
 #define NAME_MAX_SIZE 512
@@ -150,26 +151,37 @@ static bool has_extreme(const struct cn_onnx_tensor *tensor)
     return false;
 }
 
-// What Resize is told to do is no weight. PyTorch's newer exporter writes constants as initializers
-// too, and says which of them were parameters. Of those that it made itself single numbers, first
-// states and masks are constants; others are weights that it turned around. What zeros take the
-// place of, as in a graph blob, stays what it is.
-static void mark_constants(struct cn_onnx *onnx, bool *told, const bool *states, const bool *scales)
+// What the file says of its initializers: whether it was a parameter, or whether one went into it.
+// True when it says what any was in the module.
+static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *signature, bool *told)
 {
     bool says = false;
 
     for (size_t i = 0; i < onnx->role_count; i++) {
         const struct cn_onnx_role *role = &onnx->roles[i];
         const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, role->name);
+        size_t place = tensor ? (size_t)(tensor - onnx->initializers) : 0;
+        bool parameter =
+            role->known ? role->parameter : cn_onnx_signature_names(signature, role->folded);
 
-        if (!tensor || !role->known)
+        says = says || (tensor && role->known);
+        if (!tensor || told[place] || !(role->known || (signature->count && role->folded.size)))
             continue;
-        says = true;
-        if (!told[tensor - onnx->initializers])
-            onnx->initializers[tensor - onnx->initializers].constant =
-                !role->parameter && tensor->type == CN_ONNX_FLOAT;
-        told[tensor - onnx->initializers] = true;
+        onnx->initializers[place].constant = !parameter && tensor->type == CN_ONNX_FLOAT;
+        told[place] = true;
     }
+    return says;
+}
+
+// What Resize is told to do is no weight. PyTorch's newer exporter writes constants as initializers
+// too, and says which of them were parameters and from what it made others. Where it does not say
+// from what, single numbers, first states and masks are constants; others are weights that it
+// turned around. What zeros take the place of, as in a graph blob, stays what it is.
+static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature *signature,
+                           bool *told, const bool *states, const bool *scales)
+{
+    bool says = take_roles(onnx, signature, told);
+
     for (size_t i = 0; i < onnx->initializer_count; i++) {
         struct cn_onnx_tensor *tensor = &onnx->initializers[i];
 
@@ -184,13 +196,20 @@ static cn_err find_constants(struct cn_onnx *onnx)
     size_t count = onnx->initializer_count + 1;
     bool *marks = calloc(3 * count, sizeof(*marks));
     bool *statistics = marks, *states = marks + count, *scales = marks + 2 * count;
+    struct cn_onnx_signature signature;
+    cn_err err = CN_ENOMEM;
 
-    if (!marks)
-        return CN_ENOMEM;
+    if (marks)
+        err = cn_onnx_signature_init(onnx->signature, &signature);
+    if (err) {
+        free(marks);
+        return err;
+    }
     find_statistics(onnx, statistics); // are told: no constants
     find_first_states(onnx, states);
     mark_inputs(onnx, "Resize", 1, 3, scales);
-    mark_constants(onnx, statistics, states, scales);
+    mark_constants(onnx, &signature, statistics, states, scales);
+    cn_onnx_signature_deinit(&signature);
     free(marks);
     return CN_OK;
 }

@@ -52,6 +52,7 @@ struct cn_onnx_tensor {
 struct cn_onnx_role {
     struct cn_text name;
     bool known, parameter; // known: it says so
+    struct cn_text folded; // names that an optimizer worked it out from
 };
 
 struct cn_onnx_attribute {
@@ -96,6 +97,7 @@ struct cn_onnx {
     uint32_t *by_name;          // owned; initializers in the order of their names, which are unique
     struct cn_onnx_role *roles; // owned; of the values that the file describes
     size_t role_count;
+    struct cn_text signature; // of the module, empty where the file has none (onnx_signature.h)
     struct cn_onnx_value *inputs, *outputs; // inputs that are initializers too are left out
     size_t input_count, output_count;
 };

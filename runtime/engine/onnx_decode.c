@@ -272,6 +272,8 @@ static cn_err role_take(struct cn_onnx_decoder *decoder, const struct cn_wire_fi
         role->known = true;
         role->parameter = cn_text_equal(entry.value, "PARAMETER");
     }
+    if (!err && cn_text_equal(entry.key, "pkg.onnxscript.optimizer.folded_from"))
+        role->folded = entry.value;
     return err;
 }
 
@@ -280,6 +282,16 @@ static const struct cn_onnx_rule role_rules[] = {{1, CN_ONNX_BYTES, true},
 static const struct cn_onnx_kind role_kind = CN_ONNX_KIND("value", role_rules, role_take);
 
 // GraphProto and ModelProto
+
+static cn_err decode_graph_entry(struct cn_onnx_decoder *decoder, struct cn_wire message)
+{
+    struct entry entry = {0};
+    cn_err err = cn_onnx_walk(decoder, message, &entry_kind, &entry);
+
+    if (!err && cn_text_equal(entry.key, "pkg.torch.export.ExportedProgram.graph_signature"))
+        decoder->onnx->signature = entry.value;
+    return err;
+}
 
 static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
                          void *object)
@@ -303,6 +315,8 @@ static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
         cn_diag_add(decoder->diag, "sparse initializers are not supported");
         decoder->unsupported = true;
         return CN_OK;
+    case 16:
+        return decode_graph_entry(decoder, field->bytes);
     default:
         return CN_OK;
     }
@@ -311,6 +325,7 @@ static cn_err graph_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
 static const struct cn_onnx_rule graph_rules[] = {
     {1, CN_ONNX_BYTES, false},  {5, CN_ONNX_BYTES, false},  {11, CN_ONNX_BYTES, false},
     {12, CN_ONNX_BYTES, false}, {13, CN_ONNX_BYTES, false}, {15, CN_ONNX_BYTES, false},
+    {16, CN_ONNX_BYTES, false},
 };
 static const struct cn_onnx_kind graph_kind = CN_ONNX_KIND("graph", graph_rules, graph_take);
 

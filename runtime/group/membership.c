@@ -135,10 +135,13 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
 {
     uint32_t members = 0;
 
-    for (uint32_t i = 0; i < membership->config.count; i++)
-        if (membership->others[i].refused || membership->others[i].left ||
-            now_ms < membership->others[i].shunned_until_ms)
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        const struct other *other = &membership->others[i];
+        bool away = (other->refused || other->left) && !cn_membership_job_changes(other, now_ms);
+
+        if (away || now_ms < other->shunned_until_ms)
             members |= cn_membership_bit(i);
+    }
     return members;
 }
 
@@ -282,7 +285,7 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
 
     if (is_late(other, join->stay))
         return;
-    if (cn_membership_refuse_job(membership, from, join)) {
+    if (cn_membership_refuse_job(membership, from, join, now_ms)) {
         other->owes_busy = membership->member; // so that it learns of the difference as well
         return;
     }
@@ -316,7 +319,7 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
 {
     struct other *other = &membership->others[from];
 
-    if (cn_membership_refuse_job(membership, from, busy))
+    if (cn_membership_refuse_job(membership, from, busy, now_ms))
         return;
     other->seen = SEEN_BUSY;
     other->seen_ms = other->present_ms = now_ms;

@@ -31,7 +31,7 @@ struct cn_membership_config {
     uint64_t rejoin_ms;          // waits for a lost one
     uint32_t min_members;        // fewer do not work: 0 or 1 for any
     uint64_t boot_id;            // random for each start of the process
-    uint8_t job[CN_DIGEST_SIZE]; // graph and job digest: members with another one are refused
+    uint8_t job[CN_DIGEST_SIZE]; // of run, job and member list: who has another one is refused
 };
 
 struct cn_membership_view {
@@ -94,9 +94,12 @@ void cn_membership_hurry(struct cn_membership *membership);
 // others hear does not matter: the leader hears it too, or cannot take it in.
 bool cn_membership_knocked(const struct cn_membership *membership);
 
-// True once for each member that is refused for a reason: it has another job or another release, or
-// two boards have its name. Say so and go on without it.
-bool cn_membership_refused(struct cn_membership *membership, uint32_t *member);
+// True once for each member that begins to have another job: it may be this board's that is old.
+bool cn_membership_doubts_job(struct cn_membership *membership);
+
+// True once for each member that is refused for a reason: it has another job and is not waited for
+// any more, or another release, or two boards have its name. Say so and go on without it.
+bool cn_membership_refused(struct cn_membership *membership, uint64_t now_ms, uint32_t *member);
 
 // Why a member is refused, in words that name it.
 #define CN_REFUSAL_SIZE 160

@@ -47,6 +47,8 @@ struct other {
     struct cn_membership_message join; // the last one
     enum cn_refusal refused;
     bool refusal_told;
+    uint64_t job_ms;      // refused for its job: since when
+    bool job_doubted;     // cn_membership_doubts_job said so
     uint16_t release;     // that it runs, if that is why
     struct boot boots[2]; // the last ones of that name
     uint64_t twins_until_ms;
@@ -132,9 +134,13 @@ bool cn_membership_refuse(struct cn_membership *membership, uint32_t from,
                           const struct cn_membership_message *message, bool understood,
                           uint64_t now_ms);
 
-// A member of another job must not take part, and is not waited for. JOIN or BUSY.
+// A member of another job must not take part. JOIN or BUSY.
 bool cn_membership_refuse_job(struct cn_membership *membership, uint32_t from,
-                              const struct cn_membership_message *message);
+                              const struct cn_membership_message *message, uint64_t now_ms);
+
+// A member whose job is another since a moment ago is waited for: of a gateway that was restarted
+// with other settings the members hear one after the other.
+bool cn_membership_job_changes(const struct other *other, uint64_t now_ms);
 
 bool cn_membership_same_stay(struct cn_stay a, struct cn_stay b);
 

@@ -6,6 +6,9 @@
 #define SPOKE_MS 1000  // from its first message on: a newer process that is at work
 #define RECENT_MS 5000 // ago: the other one is still there
 #define TWINS_MS 30000 // without a sign of the second board
+// For all members to hear of a job's other settings: some must notice first that their session with
+// the gateway ended (transport/PROTOCOL.md, 5 s).
+#define CHANGE_MS 10000
 
 static void refuse(struct other *other, enum cn_refusal why)
 {
@@ -95,20 +98,45 @@ bool cn_membership_refuse(struct cn_membership *membership, uint32_t from,
 }
 
 bool cn_membership_refuse_job(struct cn_membership *membership, uint32_t from,
-                              const struct cn_membership_message *message)
+                              const struct cn_membership_message *message, uint64_t now_ms)
 {
     bool differs = memcmp(message->job, membership->config.job, CN_DIGEST_SIZE) != 0;
+    struct other *other = &membership->others[from];
 
-    refuse(&membership->others[from], differs ? CN_REFUSAL_JOB : CN_REFUSAL_NONE);
+    if (differs && other->refused != CN_REFUSAL_JOB) {
+        other->job_ms = now_ms;
+        other->job_doubted = false;
+    }
+    refuse(other, differs ? CN_REFUSAL_JOB : CN_REFUSAL_NONE);
     return differs;
 }
 
-bool cn_membership_refused(struct cn_membership *membership, uint32_t *member)
+bool cn_membership_job_changes(const struct other *other, uint64_t now_ms)
+{
+    return other->refused == CN_REFUSAL_JOB && now_ms - other->job_ms < CHANGE_MS;
+}
+
+bool cn_membership_doubts_job(struct cn_membership *membership)
+{
+    bool doubts = false;
+
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        struct other *other = &membership->others[i];
+
+        if (other->refused != CN_REFUSAL_JOB || other->job_doubted)
+            continue;
+        doubts = other->job_doubted = true;
+    }
+    return doubts;
+}
+
+bool cn_membership_refused(struct cn_membership *membership, uint64_t now_ms, uint32_t *member)
 {
     for (uint32_t i = 0; i < membership->config.count; i++) {
         struct other *other = &membership->others[i];
 
-        if (!other->refused || other->refusal_told)
+        if (!other->refused || other->refusal_told ||
+            (!membership->member && cn_membership_job_changes(other, now_ms)))
             continue;
         other->refusal_told = true;
         *member = i;

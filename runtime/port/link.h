@@ -54,6 +54,7 @@ struct cn_manifest {
     uint8_t graph[CN_DIGEST_SIZE]; // of the graph blob, fetched by this digest
     uint64_t graph_size;
     struct cn_job job;
+    uint8_t job_digest[CN_DIGEST_SIZE];           // of all that the job says, as it travels
     uint8_t pair_keys[CN_GROUP_MAX][CN_KEY_SIZE]; // in the order of the registration's members
 };
 

@@ -156,9 +156,16 @@ static bool is_same_run(const struct node *node, const struct cn_manifest *manif
            manifest->lineage == node->manifest.lineage;
 }
 
+// A gateway that was restarted may have other rules for the same run.
+static bool is_same_job(const struct node *node, const struct cn_manifest *manifest)
+{
+    return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
+}
+
 static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest, bool remembered)
 {
-    bool goes_on = is_same_run(node, manifest) && (node->working || node->fetching_graph);
+    bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
+    bool goes_on = same_run && same_job && (node->working || node->fetching_graph);
     cn_err err;
 
     if (remembered)
@@ -167,7 +174,11 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     node->remembered = remembered;
     if (goes_on)
         return CN_OK;
-    stop_worker(node); // it reads the keys
+    if (same_run && !same_job)
+        cn_log(CN_LOG_INFO, "node",
+               "the aggregator has other settings for job '%s': this board goes on by them",
+               manifest->job.name);
+    stop_worker(node); // it reads the keys and the job
     if (node->fetching_graph)
         node->link->ops->abandon(node->link);
     node->fetching_graph = false;
@@ -182,8 +193,10 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     return prepare_graph(node);
 }
 
+// What all members must have alike; they name each other by their places in the list.
 static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
 {
+    const struct cn_group_settings *group = &node->config.settings->group;
     struct cn_sha256 sha;
     uint8_t run[8];
 
@@ -191,7 +204,10 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, run, sizeof(run));
     cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
-    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group));
+    cn_sha256_add(&sha, node->manifest.job_digest, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group) + 1);
+    for (uint32_t i = 0; i < group->member_count; i++)
+        cn_sha256_add(&sha, group->members[i].name, strlen(group->members[i].name) + 1);
     cn_sha256_finish(&sha, digest);
 }
 
@@ -226,11 +242,13 @@ static bool run_is_over(const struct node *node)
 
 static cn_err poll_group(struct node *node, uint64_t now)
 {
-    if (node->group.membership && run_is_over(node))
-        cn_membership_hurry(node->group.membership);
-    if (!cn_node_group_poll(&node->group, &node->box, now))
-        return CN_OK;
-    return node->link->ops->watch(node->link, node->group.leads);
+    struct cn_membership *membership = node->group.membership;
+
+    if (membership && run_is_over(node))
+        cn_membership_hurry(membership);
+    if (cn_node_group_poll(&node->group, &node->box, now))
+        return node->link->ops->watch(node->link, node->group.leads);
+    return membership && cn_membership_doubts_job(membership) ? enlist(node) : CN_OK;
 }
 
 // Errands of the worker.

@@ -211,12 +211,12 @@ static bool persist(struct cn_node_group *group, uint64_t now_ms)
     return true;
 }
 
-static void tell_refused(struct cn_node_group *group)
+static void tell_refused(struct cn_node_group *group, uint64_t now_ms)
 {
     char why[CN_REFUSAL_SIZE];
     uint32_t member;
 
-    while (cn_membership_refused(group->membership, &member)) {
+    while (cn_membership_refused(group->membership, now_ms, &member)) {
         cn_membership_explain(group->membership, group->members, member, why, sizeof(why));
         cn_log(CN_LOG_ERROR, "group", "%s: %s is left out until that ends", why,
                group->members[member].name);
@@ -270,7 +270,7 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
         changed = true;
         send_due(group, now_ms);
     }
-    tell_refused(group);
+    tell_refused(group, now_ms);
     tell_few(group, now_ms);
     abort_epoch(group, box);
     cn_mailbox_put_knock(box, group->leads && cn_membership_knocked(group->membership));

@@ -46,12 +46,6 @@ void cn_round_file_save(const struct cn_session *session, const struct cn_round_
                cn_err_text(err));
 }
 
-// Shards of a state are made by those that are there.
-static bool is_whole(const struct cn_job *job)
-{
-    return job->parallel.shard <= 1 && job->parallel.kind == CN_PARALLEL_GIVEN;
-}
-
 static bool follows(const struct cn_checkpoint *held, const uint8_t *body)
 {
     return held->phase == CN_PHASE_BASE && cn_get_u64(body + RUN_AT) == held->run &&
@@ -66,8 +60,7 @@ cn_err cn_round_file_resume(struct cn_session *session)
     struct cn_round_order order = {0};
     cn_err err;
 
-    if (!is_whole(session->config.job) ||
-        !cn_small_file_load(session->config.store, FILE_NAME, magic,
+    if (!cn_small_file_load(session->config.store, FILE_NAME, magic,
                             "the round begins when the aggregator tells of it", body,
                             sizeof(body)) ||
         !follows(&session->held, body))

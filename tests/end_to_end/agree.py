@@ -18,7 +18,7 @@ scenario = Scenarios()
 @scenario
 def who_is_waited_for_is_named_after_a_second(build):
     """board-2 runs a seventh of the time, in turns shorter than its heartbeats, and steps are long."""
-    with Cluster(build, TWO, rounds=1, local_steps=4, quorum=1, batch="1024, accumulate: 12") as cluster:
+    with Cluster(build, TWO, rounds=1, local_steps=2, quorum=1, batch="1024, accumulate: 40") as cluster:
         wide_model.main(cluster.path("wide.onnx"), "1,8,8", 256, 256, 256, 10)
         cluster.set_model("wide.onnx")
         cluster.start_all()

@@ -30,7 +30,7 @@ def kill_and_go_on(cluster, took, generator):
     for _ in range(6):
         process = subprocess.Popen([cluster.node, "train", "alone.yaml"], cwd=cluster.directory,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(generator.uniform(0.02, took / 3))
+        time.sleep(generator.uniform(0.02, took / 6))
         kills += process.poll() is None
         process.kill()
         process.wait()

@@ -7,11 +7,12 @@ A set that names a board that is not there and shards that do not divide are cas
 
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import time
 
-from cluster import Cluster, free_ports, read_npy, same_model_everywhere, write_npy
+from cluster import ENDLESS, Cluster, free_ports, read_npy, same_model_everywhere, write_npy
 from scenarios import Scenarios
 
 THREE = {"lab": ["board-1", "board-2", "board-3"]}
@@ -39,6 +40,8 @@ def ends_with(cluster, name, *words, code=1, timeout=30):
 
 def finish(cluster, names):
     """These come to the end with one model, and replay agrees."""
+    if cluster.job["rounds"] == ENDLESS:
+        cluster.end_run()
     cluster.wait_for_end(120, names)
     cluster.replay()
     same_model_everywhere(cluster, [name for name in names if name != "gateway"])
@@ -104,7 +107,30 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
         start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
-            cluster.wait_for_line(name, "board-3 works on another job or run: board-3 is left out")
+            cluster.wait_for_line(name, "board-3 works on another job or run, or names other members: board-3 is left out")
+        finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+@case
+def a_member_with_another_list_of_members_is_left_out_by_name(build):
+    with Cluster(build, THREE, **SETTINGS) as cluster:
+        edit(cluster, "board-3.yaml", "board-2: ", "board-9: ")
+        cluster.start_all()
+        for name, other in (("board-1", "board-3"), ("board-3", "board-1")):
+            cluster.wait_for_line(name, f"{other} works on another job or run, or names other members: {other} is left out")
+        finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+@case
+def a_port_for_gradients_that_is_taken_is_said(build):
+    with Cluster(build, THREE, **SETTINGS) as cluster, socket.socket() as other:
+        listen = f"127.0.0.1:{cluster.board_ports['board-3']}"
+        other.bind(("127.0.0.1", cluster.board_ports["board-3"]))
+        other.listen()
+        cluster.start_all()
+        cluster.wait_for_line("board-3", f"group.listen {listen}: another program uses this TCP port")
+        for name in ("board-1", "board-2"):
+            cluster.wait_for_line(name, "board-3 is heard, but no connection for gradients comes about")
         finish(cluster, ["gateway", "board-1", "board-2"])
 
 
@@ -145,7 +171,7 @@ def a_member_of_another_release_is_left_out_by_name(build):
 
 @case
 def two_boards_of_one_name_are_left_out(build):
-    with Cluster(build, THREE, **{**SETTINGS, "rounds": 60, "local_steps": 60}) as cluster:
+    with Cluster(build, THREE, **{**SETTINGS, "rounds": ENDLESS, "local_steps": 60}) as cluster:
         port, = free_ports(1)
         text = open(cluster.path("board-2.yaml")).read()
         cluster.write("twin.yaml", text.replace(f'listen: "127.0.0.1:{cluster.board_ports["board-2"]}"',
@@ -192,7 +218,7 @@ def fill(path):
 @case
 def a_board_with_a_full_disk_takes_part_and_another_leads(build):
     """A full disk takes no epoch, so that another board leads to the next; nor an update, which the others have."""
-    with Cluster(build, THREE, **{**SETTINGS, "rounds": 30, "local_steps": 60}) as cluster:
+    with Cluster(build, THREE, **{**SETTINGS, "rounds": ENDLESS, "local_steps": 60}) as cluster:
         state = cluster.path("state", "board-1")
         os.makedirs(state)
         mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state]

@@ -107,7 +107,7 @@ def checkpoint(cluster):
 def keys(cluster):
     """A wrong key, an unknown board, one enrolled twice, one revoked."""
     cluster.start("gateway")
-    time.sleep(1)
+    cluster.wait_for_line("gateway", "listening")
     expect(cluster.command(cluster.aggregator, "enroll", "gateway.yaml", "board-1", "-o", "keys/x.key", check=False),
            1, "board-1")
     cluster.command(cluster.aggregator, "revoke", "gateway.yaml", "board-4")
@@ -128,7 +128,7 @@ def keys(cluster):
 def absent(cluster):
     """Port in use; an aggregator that is not there."""
     cluster.start("gateway")
-    time.sleep(1)
+    cluster.wait_for_line("gateway", "listening")
     text = open(cluster.path("gateway.yaml")).read()
     cluster.write("second.yaml", text.replace("state/gateway", "state/second"))
     expect(cluster.command(cluster.aggregator, "run", "second.yaml", check=False), 1, str(cluster.port))
@@ -218,7 +218,7 @@ def full_gateway(cluster):
 def gateway_state(cluster):
     """A second aggregator on the same state; another job or model on it; versions that are not there."""
     cluster.start_all()
-    time.sleep(0.5)
+    cluster.wait_for_line("gateway", "listening")
     run = [cluster.aggregator, "run", "gateway.yaml"]
     expect(cluster.command(*run, check=False), 1, "another cairn-aggregator runs here")
     cluster.wait_for_end(60)

@@ -10,7 +10,7 @@ import re
 import signal
 import time
 
-from cluster import Cluster, same_model_everywhere
+from cluster import ENDLESS, Cluster, same_model_everywhere
 from life import Board
 from scenarios import Scenarios
 from sets import losses, share_samples, status
@@ -44,7 +44,7 @@ def throttle(board):
 
 @scenario
 def every_status_says_who_is_slow_and_why(build):
-    with Cluster(build, TWO, rounds=14, local_steps=30, quorum=1, mixed=True, batch="32, accumulate: 4",
+    with Cluster(build, TWO, rounds=ENDLESS, local_steps=30, quorum=1, mixed=True, batch="32, accumulate: 4",
                  extra="parallel: {balance: true}") as cluster:
         board = Board(cluster.path("root"), "jetson-orin-nano-8gb")
         throttle(board)
@@ -67,6 +67,7 @@ def every_status_says_who_is_slow_and_why(build):
             share = re.search(r"trains (\d) of 8 in a step: throttled at 85 C$", group["slowest_why"])
             assert share, group
         drag(cluster, "board-2", lambda: "micro-batches of a step" in cluster.log("board-1"))
+        cluster.end_run()
         cluster.wait_for_end(120)
         same_model_everywhere(cluster)
 

@@ -11,7 +11,7 @@ import sys
 import time
 
 from bad_input import expect
-from cluster import SOURCE, Cluster
+from cluster import ENDLESS, SOURCE, Cluster
 from life import Board, status, train, until, write_alone
 
 BOARDS = os.path.join(SOURCE, "boards")
@@ -147,12 +147,13 @@ def a_report_says_what_works_and_no_secret(cluster):
     until("the node runs", lambda: status(cluster, "board-1.yaml").get("version", 0) >= 1)
     report = selftest(cluster, "board-1.yaml")
     assert "a node is running" in report["link"]["state"] and "a node is running" in report["storage"]["error"]
+    cluster.end_run()
     cluster.wait_for_end(60)  # the report disturbed nobody
     print("the report:", len(text.splitlines()), "lines")
 
 
 def main(build):
-    with Cluster(build, {"lab": ["board-1", "board-2"]}, rounds=30, quorum=1) as cluster:
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, rounds=ENDLESS, quorum=1) as cluster:
         every_board_is_recognised(cluster)
         every_example_fits(cluster)
         a_mode_is_set_by_name_or_said(cluster)

@@ -24,6 +24,7 @@ import time
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DIGITS = os.path.join(SOURCE, "tests", "data", "digits")
+ENDLESS = 1_000_000  # rounds, of a run that lasts until the test has done what it wants: Cluster.end_run
 GROUPS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3", "board-4"]}
 
 JOB = {
@@ -310,6 +311,17 @@ class Cluster:
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+    def end_run(self, more=2):
+        """An ENDLESS run ends some versions from now, on a fast machine as on a slow one."""
+        self.kill("gateway")
+        last = more + self.ledger("SELECT max(number) FROM version")[0][0]
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        assert f"count: {ENDLESS}" in text, "the run has an end already"
+        self.write("job.yaml", text.replace(f"count: {ENDLESS}", f"count: {last}"))
+        self.start("gateway")
+        return last
 
     def wait_for_end(self, timeout, names=None):
         """All processes end by themselves with 0."""

@@ -9,15 +9,16 @@ is tested.
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
-from cluster import Cluster, same_model_everywhere
+from cluster import ENDLESS, Cluster, same_model_everywhere
 from scenarios import Scenarios
 from sets import losses
 
 GROUP = {"lab": ["board-1.0", "board-1.1", "board-2"]}
-SETTINGS = {"rounds": 3, "local_steps": 5, "quorum": 1, "form": "30 s", "rejoin": "20 s"}
+SETTINGS = {"rounds": ENDLESS, "local_steps": 5, "quorum": 1, "form": "30 s", "rejoin": "20 s"}
 scenario = Scenarios()
 
 
@@ -76,19 +77,20 @@ def two_members_train_and_one_that_is_killed_comes_back(build):
         assert {m["group"]["size"] for m in found} == {3}, found
         os.kill(found[1]["pid"], signal.SIGKILL)
         cluster.wait_for_line("board-1", "board-1.1 was killed by signal 9: started again in 1 s")
+        last = cluster.end_run()
         cluster.wait_for_end(150)
         cluster.replay()
         same_model_everywhere(cluster, ["board-1/gpu-0", "board-1/gpu-1", "board-2"])
         log = cluster.log("board-1")
         for name in ("board-1.0", "board-1.1"):
-            assert f"{name} epoch: version 3" in log, f"{name} did not get the last version"
+            assert f"{name} epoch: version {last}" in log, f"{name} did not get the last version"
         return losses(cluster)
 
 
 @scenario
 def both_end_with_their_parent(build):
     for number in signal.SIGTERM, signal.SIGKILL:
-        with Cluster(build, GROUP, **{**SETTINGS, "rounds": 1000}) as cluster:
+        with Cluster(build, GROUP, **SETTINGS) as cluster:
             join_board(cluster)
             start(cluster)
             wait_until("both at work", lambda: at_work(cluster, 1))
@@ -96,6 +98,38 @@ def both_end_with_their_parent(build):
             cluster.signal("board-1", number)
             cluster.processes["board-1"].wait(30)
             wait_until("the end of both", lambda: not any(runs(pid) for pid in pids), 30)
+
+
+def signs(manager, seconds):
+    """How often the manager is told within this time that all is well."""
+    deadline, count = time.monotonic() + seconds, 0
+    while time.monotonic() < deadline:
+        manager.settimeout(max(0.01, deadline - time.monotonic()))
+        try:
+            count += b"WATCHDOG=1" in manager.recv(256)
+        except TimeoutError:
+            break
+    return count
+
+
+@scenario
+def a_child_that_stands_still_stops_the_watchdog(build):
+    with Cluster(build, GROUP, **{**SETTINGS, "rounds": 1000}) as cluster, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(cluster.path("notify"))
+        join_board(cluster)
+        cluster.start("gateway")
+        cluster.start("board-1", environment={"NOTIFY_SOCKET": cluster.path("notify")})
+        wait_until("both processes", lambda: len(members(cluster)) == 2)
+        assert signs(manager, 3) >= 2, "the watchdog is not fed"
+        pid = members(cluster)[1]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        signs(manager, 1.5)
+        assert signs(manager, 3) == 0, "the watchdog is fed although a child stands still"
+        os.kill(pid, signal.SIGCONT)
+        assert signs(manager, 3) >= 2, "the watchdog is not fed again"
+        cluster.signal("board-1", signal.SIGTERM)
+        cluster.processes["board-1"].wait(30)
 
 
 @scenario

@@ -9,13 +9,13 @@ import os
 import signal
 import time
 
-from cluster import same_model_everywhere
+from cluster import ENDLESS, same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
 
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 # Boards mixed: every board has samples of all digits, so what one that is away knew is not lost with it.
-HASTY = {"rounds": 16, "local_steps": 60, "rejoin": "100 ms", "form": "10 s", "timeout": "60 s", "quorum": 1,
+HASTY = {"rounds": ENDLESS, "local_steps": 60, "rejoin": "100 ms", "form": "10 s", "timeout": "60 s", "quorum": 1,
          "mixed": True}
 
 PAIRS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3", "board-4"]}
@@ -33,6 +33,8 @@ def begin(lan):
 
 
 def finish(lan):
+    if lan.job["rounds"] == ENDLESS:
+        lan.end_run()
     lan.wait_for_end(180)
     lan.replay()
     same_model_everywhere(lan)
@@ -85,7 +87,7 @@ def a_board_is_killed(build):
 @scenario
 def a_straggler_stays(build):
     """It runs a third of the time, in turns shorter than four heartbeats."""
-    with Lan(build, FOUR, **{**HASTY, "rounds": 6, "local_steps": 20}) as lan:
+    with Lan(build, FOUR, **{**HASTY, "local_steps": 20}) as lan:
         begin(lan)
         views = lan.log("board-1").count("epoch")
         for _ in range(15):
@@ -101,7 +103,7 @@ def a_straggler_stays(build):
 @scenario
 def each_board_freezes(build):
     """SIGSTOP of each rank in turn, the leader among them."""
-    return lose_each(build, FOUR["lab"], Lan.freeze, Lan.thaw, rounds=40)
+    return lose_each(build, FOUR["lab"], Lan.freeze, Lan.thaw)
 
 
 @scenario

@@ -10,15 +10,15 @@ import subprocess
 import sys
 import time
 
-from cluster import SOURCE, same_model_everywhere
+from cluster import ENDLESS, SOURCE, same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
 THREE = {"lab": ["board-1", "board-2", "board-3"]}
 # A state of about 18 MB: 18 pieces. Membership does not change: all are waited for.
-PATIENT = {"rounds": 3, "local_steps": 40, "rejoin": "60 s", "form": "60 s", "timeout": "60 s", "quorum": 1}
-HASTY = {"rounds": 8, "local_steps": 60, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s", "quorum": 1,
+PATIENT = {"rounds": 5, "local_steps": 40, "rejoin": "60 s", "form": "60 s", "timeout": "60 s", "quorum": 1}
+HASTY = {"rounds": ENDLESS, "local_steps": 60, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s", "quorum": 1,
          "mixed": True}
 
 scenario = Scenarios()
@@ -95,6 +95,7 @@ def a_stopped_board_that_resumes_late_takes_the_state(build):
         before = len(taken(lan, "board-3"))
         lan.thaw("board-3")
         lan.wait_for_line("board-1", "of 3", whole + 1)
+        lan.end_run()
         lan.wait_for_end(120)
         lan.replay()
         assert len(taken(lan, "board-3")) > before, "it took no state"

@@ -6,6 +6,7 @@ The board is a folder: a record of its /sys in tests/data/sysfs, laid out, and g
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -203,26 +204,42 @@ def each_rule_pauses_a_board_alone(build):
 
 def a_hook_that_hangs_delays_nothing(build):
     with Cluster(build, {}, rounds=100000, local_steps=40) as cluster:
-        write_alone(cluster, "hang", "")
-        board = Board(cluster.path("root"), "jetson-orin-nano-8gb")
-        add_hooks(cluster, "hang.yaml", "told", limit="1 s")
-        cluster.write("told/hook", "#!/bin/sh\necho $$ >>\"%s/pids\"\nsleep 600\n" % cluster.path("told"))
-        train(cluster, "hang", board)
-        until("a hook", lambda: os.path.exists(cluster.path("told", "pids")))
-        before = status(cluster, "hang.yaml").get("version", 0)
-        cluster.wait_for_line("hang", "hook was ended after 1 s", timeout=20)
-        after = status(cluster, "hang.yaml")["version"]
-        assert after > before, f"no version from {before} on while a hook hung"
-        cluster.processes["hang"].terminate()
-        assert cluster.processes["hang"].wait(20) == 130, "a hook keeps the node"
 
-        def all_ended():
-            with open(cluster.path("told", "pids")) as file:
-                return not any(os.path.exists(f"/proc/{pid.strip()}") for pid in file)
+        def running(name):
+            """Hooks of a board that have not ended."""
+            try:
+                with open(cluster.path(f"told-{name}", "pids")) as file:
+                    return [int(pid) for pid in file if os.path.exists(f"/proc/{pid.strip()}")]
+            except FileNotFoundError:
+                return []
 
-        until("all hooks are ended", all_ended, 10)
-        with open(cluster.path("told", "pids")) as file:
-            print(f"{after} rounds, {len(file.readlines())} hooks ended")
+        def begin(name, limit):
+            write_alone(cluster, name, "")
+            board = Board(cluster.path(f"root-{name}"), "jetson-orin-nano-8gb")
+            add_hooks(cluster, f"{name}.yaml", f"told-{name}", limit=limit)
+            folder = cluster.path(f"told-{name}")
+            cluster.write(f"told-{name}/hook", f'#!/bin/sh\necho $$ >>"{folder}/pids"\nexec sleep 100\n')
+            train(cluster, name, board)
+            until("a hook", lambda: running(name))
+
+        def end(name):
+            cluster.processes[name].terminate()
+            assert cluster.processes[name].wait(20) == 130, f"{name}: a hook keeps the node"
+
+        begin("patient", "1 h")
+        hanging = set(running("patient"))
+        before = status(cluster, "patient.yaml").get("version", 0)
+        until("versions while a hook hangs", lambda: status(cluster, "patient.yaml").get("version", 0) > before + 1)
+        assert hanging <= set(running("patient")), "a hook was ended before its time"
+        end("patient")
+        for pid in running("patient"):
+            os.kill(pid, signal.SIGKILL)
+
+        begin("short", "1 s")
+        cluster.wait_for_line("short", "hook was ended after 1 s", timeout=20)
+        end("short")
+        until("all hooks are ended", lambda: not running("short"), 10)
+        print("a hook that hangs delays nothing, and is ended with its time")
 
 
 def main(build):

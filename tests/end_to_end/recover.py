@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 
-from cluster import JOB, Cluster, same_model_everywhere
+from cluster import ENDLESS, JOB, Cluster, same_model_everywhere
 from scenarios import Scenarios
 
 # Long enough that "no deadline expired" holds on a busy machine.
@@ -41,6 +41,8 @@ def expected(build, groups, settings):
 
 
 def finish(cluster, names=None):
+    if cluster.job["rounds"] == ENDLESS:
+        cluster.end_run()
     cluster.wait_for_end(120, names)
     cluster.replay()
 
@@ -259,7 +261,7 @@ def all_die_while_they_deliver_and_one_stays_away(build):
 
 @scenario
 def a_board_that_was_away_is_taken_in(build):
-    with Cluster(build, PAIRS, **{**HASTY, "local_steps": 60}) as cluster:
+    with Cluster(build, PAIRS, **{**HASTY, "rounds": ENDLESS}) as cluster:
         cluster.start_all()
         cluster.wait_for_line("board-1", mark(1))
         cluster.kill("board-2")
@@ -273,7 +275,7 @@ def a_board_that_was_away_is_taken_in(build):
 
 @scenario
 def a_member_that_stands_still_is_left_out_and_taken_in(build):
-    with Cluster(build, PAIRS, **{**HASTY, "rounds": 40, "local_steps": 60}) as cluster:
+    with Cluster(build, PAIRS, **{**HASTY, "rounds": ENDLESS}) as cluster:
         cluster.start_all()
         cluster.wait_for_line("board-3", mark(1))
         cluster.signal("board-4", signal.SIGSTOP)
@@ -306,7 +308,7 @@ def the_run_ends_while_a_member_is_away(build):
 
 @scenario
 def a_member_that_cannot_be_reached_is_left_out_with_a_clear_line(build):
-    settings = {**HASTY, "rounds": 40}
+    settings = {**HASTY, "rounds": ENDLESS}
     with Cluster(build, PAIRS, **settings) as cluster:
         port = cluster.board_ports["board-2"]
         with socket.socket() as wall:  # takes the gradients' port of board-2; control is UDP

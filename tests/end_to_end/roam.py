@@ -1,4 +1,4 @@
-"""Boards whose address changes while they run: the group finds them again.
+"""Boards whose address changes while they run, or all at once: the group finds them again.
 
     roam.py BUILD [SCENARIO...]
 """
@@ -73,6 +73,23 @@ def two_members_that_move_at_once_find_each_other(build):
         whole_again(lan, 2)
         lan.wait_for_line("board-1", "board-2 answers at 10.77.0.32:")
         lan.wait_for_line("board-2", "board-1 answers at 10.77.0.31:")
+        finish(lan)
+
+
+@scenario
+def all_members_that_move_at_once_find_each_other(build):
+    with Roaming(build, GROUP, **JOB) as lan:
+        begin(lan)
+        for index, board in enumerate(lan.boards):
+            lan.move(board, f"10.77.0.{31 + index}")
+        whole_again(lan, 2)
+        lan.wait_for_line("board-3", "board-1 answers at 10.77.0.31:")
+        lan.wait_for_line("board-1", "board-3 answers at 10.77.0.33:")
+        for board in lan.boards:  # started anew, they know the addresses of the profile only
+            lan.kill(board)
+        for board in lan.boards:
+            lan.start(board)
+        whole_again(lan, 3)
         finish(lan)
 
 

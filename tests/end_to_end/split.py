@@ -5,14 +5,14 @@
 
 import time
 
-from cluster import same_model_everywhere
+from cluster import ENDLESS, same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
 
 LEFT, RIGHT = ["board-1", "board-2"], ["board-3", "board-4"]
 FOUR = {"lab": LEFT + RIGHT}
 STEPS, BATCH = 40, 32
-JOB = {"rounds": 14, "local_steps": STEPS, "batch": BATCH, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s",
+JOB = {"rounds": ENDLESS, "local_steps": STEPS, "batch": BATCH, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s",
        "quorum": 1, "mixed": True}
 
 scenario = Scenarios()
@@ -52,6 +52,7 @@ def both_parts_finish_a_round_and_one_lineage_stays(build):
         for name, count in together.items():
             lan.wait_for_view(name, 4, count + 1)
         merged = counted(lan)
+        lan.end_run()
         lan.wait_for_end(180)
         lan.replay()
 

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 
-from cluster import Cluster
+from cluster import ENDLESS, Cluster
 from sets import FOUR, SHARDED, TWO, same_model_everywhere
 
 SETTINGS = {**SHARDED, "rounds": 2, "network": "device: cpu"}
@@ -26,9 +26,13 @@ def carried(cluster):
                 re.findall(r"rank \d+ of (\d+): (\d+) wide, (\d+) narrow", file.read())]
 
 
-def start_all(cluster):
+def doubles_of(cluster):
     os.environ["CAIRN_NCCL_HOST"] = cluster.path("nccl")
     os.environ["TMPDIR"] = cluster.directory
+
+
+def start_all(cluster):
+    doubles_of(cluster)
     cluster.start_all()
 
 
@@ -57,7 +61,7 @@ def shards_travel_over_the_communicators_of_their_sets(build):
 
 
 def a_member_that_is_killed_is_left_out_and_comes_back(build):
-    settings = {**SETTINGS, "rounds": 12, "rejoin": "300 ms"}
+    settings = {**SETTINGS, "rounds": ENDLESS, "rejoin": "300 ms"}
     with Cluster(build, TWO, **settings, group=", lan: trusted") as cluster:
         start_all(cluster)
         cluster.wait_for_line("board-1", "version 2: held-out")
@@ -67,16 +71,63 @@ def a_member_that_is_killed_is_left_out_and_comes_back(build):
         cluster.kill("board-2")
         cluster.wait_for_line("board-1", "board-2 is lost")
         cluster.start("board-2")
+        cluster.wait_for_view("board-1", 2, 2)
+        cluster.end_run()
         cluster.wait_for_end(120)
         same_model_everywhere(cluster)
 
 
+def status_says_what_is_in_use_and_why(build):
+    """The communicators of the shards' sets do not form, long after that of the group did."""
+    settings = {**SETTINGS, "rounds": 6}
+    with Cluster(build, FOUR, **settings, group=", lan: trusted", extra="parallel: {shard: 2}") as cluster:
+        os.environ["CAIRN_NCCL_NO_SPLIT"] = "1"
+        start_all(cluster)
+        del os.environ["CAIRN_NCCL_NO_SPLIT"]
+        cluster.wait_for_line("board-1", "this epoch goes without")
+        why = "the communicators of its sets did not form"
+        cluster.wait_for_status("board-1", "group", backend="tcp", encrypted=True, backend_why=why)
+        text = cluster.command(cluster.node, "status", "board-1.yaml").stdout
+        assert f"sums over tcp, encrypted; no faster way although lan is trusted: {why}" in text, text
+        cluster.wait_for_end(120)
+        same_model_everywhere(cluster)
+
+
+def without_the_library(cluster):
+    doubles_of(cluster)
+    cluster.start("gateway")
+    cluster.start("board-1")
+    cluster.start("board-2", environment={"LD_LIBRARY_PATH": ""})
+
+
+def without_its_consent(cluster):
+    with open(cluster.path("board-2.yaml")) as file:
+        text = file.read()
+    assert text.count(", lan: trusted") == 1
+    cluster.write("board-2.yaml", text.replace(", lan: trusted", ""))
+    start_all(cluster)
+
+
+def one_member_keeps_all_on_the_encrypted_wire(build):
+    """One whose profile does not say so, one that has no library: the others ask first, none waits for another."""
+    for start in (without_its_consent, without_the_library):
+        with Cluster(build, TWO, **SETTINGS, group=", lan: trusted") as cluster:
+            start(cluster)
+            cluster.wait_for_end(120)
+            same_model_everywhere(cluster)
+            assert not carried(cluster), f"{start.__name__}: NCCL carried {carried(cluster)}"
+            assert "nccl: not used" not in cluster.log("board-1"), "board-1 has no library either"
+            for board in cluster.boards:
+                assert cluster.views(board, 2) == 1, f"{start.__name__}: {board} formed the group more than once"
+
+
 SCENARIOS = (narrow_sums_have_the_bits_of_the_encrypted_ones, shards_travel_over_the_communicators_of_their_sets,
-             a_member_that_is_killed_is_left_out_and_comes_back)
+             a_member_that_is_killed_is_left_out_and_comes_back, one_member_keeps_all_on_the_encrypted_wire,
+             status_says_what_is_in_use_and_why)
 
 
 def main(build, libraries, names):
-    os.environ["LD_LIBRARY_PATH"] = libraries
+    os.environ["LD_LIBRARY_PATH"] = os.path.abspath(libraries)
     for scenario in SCENARIOS:
         begun = time.monotonic()
         if names and scenario.__name__ not in names:

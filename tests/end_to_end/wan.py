@@ -24,19 +24,39 @@ def until(what, condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
-def train(build, disturb=None):
-    with Lan(build, GROUPS, **JOB) as lan:
+def train(build, disturb=None, groups=GROUPS, **settings):
+    with Lan(build, groups, **{**JOB, **settings}) as lan:
         lan.start_all()
         if disturb:
             disturb(lan)
         lan.wait_for_end(120)
         lan.replay()
         same_model_everywhere(lan)
-        assert updates_of(lan, "lab") == updates_of(lan, "solo") == [1, 2, 3], "an update is missing"
+        for board in lan.boards:  # once for each start: that the gateway is back starts nothing anew
+            starts = 1 + lan.log(board).count("going on with the last registration")
+            assert lan.log(board).count("registered in group") == starts, f"{board} registered more than {starts} times"
+        for group in groups:
+            assert updates_of(lan, group) == [1, 2, 3], f"an update of {group} is missing"
         return lan.digest()
+
+
+def has_begun(lan, board, number):
+    """By the file with the order of its round (CHECKPOINT.md)."""
+    try:
+        with open(lan.path("state", board, "round"), "rb") as file:
+            return int.from_bytes(file.read()[20:24], "little") == number
+    except FileNotFoundError:
+        return False
+
+
+def cut_in_round(lan, number):
+    """All boards were told of it, and none has done it: it is some hundred steps long."""
+    for board in lan.boards:
+        until(f"{board} begins", lambda board=board: has_begun(lan, board, number))
+    lan.cut("gateway")
 
 
 def has_done(lan, board, number):
@@ -57,9 +77,7 @@ def start_again(lan, boards):
 
 def be_started_without_the_gateway(lan):
     """One member, then all of them and a board that is alone, killed in a round and started again."""
-    for board in ("board-1", "board-4"):
-        lan.wait_for_line(board, "version 1: held-out")
-    lan.cut("gateway")
+    cut_in_round(lan, 2)
     start_again(lan, ["board-2"])
     lan.wait_for_view("board-1", 3, 2)
     start_again(lan, lan.boards)
@@ -82,16 +100,35 @@ def boards_started_without_the_gateway_train_on(build):
     return f"digest {digest[:8]} as undisturbed"
 
 
+def be_killed_before_a_state_is_stored(lan):
+    """All of them, some steps into a round; the first state of a round is stored after 5 s."""
+    cut_in_round(lan, 2)
+    start_again(lan, lan.boards)
+    for board in lan.boards:
+        lan.wait_for_line(board, "beginning round 2 again")
+        until(f"{board} has done its round", lambda board=board: has_done(lan, board, 2))
+    assert lan.status()["version"] == 1, "the gateway was not away"
+    lan.mend("gateway")
+
+
+@scenario
+def shards_that_are_all_killed_begin_their_round_again(build):
+    for stage in (1, 2, 3):
+        sharded = {"groups": {"lab": ["board-1", "board-2"]}, "extra": f"parallel: {{shard: 2, stage: {stage}}}", "quorum": 1}
+        wanted = train(build, **sharded)
+        digest = train(build, be_killed_before_a_state_is_stored, **sharded)
+        assert digest == wanted, f"stage {stage}: digest {digest}, undisturbed {wanted}"
+
+
 @scenario
 def another_run_waits_at_the_gateway(build):
     """What the boards train without it is of a run that is no more: they take part in the new one."""
     with Lan(build, {"lab": ["board-1", "board-2"]}, **{**JOB, "quorum": 1}) as lan:
         lan.start_all()
-        lan.wait_for_line("board-1", "version 1: held-out")
-        lan.cut("gateway")
+        cut_in_round(lan, 2)
         lan.kill("gateway")
         run_before = lan.board_status("board-1")["run"]
-        start_again(lan, lan.boards)
+        start_again(lan, ["board-1"])  # board-2 runs on, and hears of the other run in a round
         for board in lan.boards:
             until(f"{board} has done its round", lambda board=board: has_done(lan, board, 2))
         with sqlite3.connect(lan.path("state/gateway/ledger.sqlite")) as ledger:
@@ -104,10 +141,23 @@ def another_run_waits_at_the_gateway(build):
         same_model_everywhere(lan)
 
 
+def be_refused(lan, board, text):
+    line = "the stored registration is not used: key, aggregator or members are others now"
+    count = lan.log(board).count(line)
+    lan.kill(board)
+    lan.write(f"{board}.yaml", text)
+    lan.start(board)
+    lan.wait_for_line(board, line, count + 1, timeout=20)
+
+
 @scenario
 def a_registration_of_others_is_not_used(build):
-    """Another list of members, another key, a damaged file: the board waits for the gateway, and says why."""
+    """Another list of members, gateway or key, a damaged file: the board waits for the gateway, and says why."""
     with Lan(build, {"lab": ["board-1", "board-2"]}, **{**JOB, "quorum": 1, "rounds": 2}) as lan:
+        with open(lan.path("keys/board-2.key")) as file:
+            magic, name, secret = file.read().split()
+        lan.write("keys/other.key", f"{magic} {name} {secret[::-1]}\n")
+        os.chmod(lan.path("keys/other.key"), 0o600)
         lan.start_all()
         lan.wait_for_view("board-1", 2)
         lan.cut("gateway")
@@ -123,13 +173,11 @@ def a_registration_of_others_is_not_used(build):
         lan.wait_for_line("board-1", "the stored registration is not used", timeout=20)
         until("it waits", lambda: lan.board_status("board-1").get("state") in ("not registered yet",
                                                                          "the aggregator does not answer"))
-        lan.kill("board-2")
         with open(lan.path("board-2.yaml")) as file:
             text = file.read()
-        lan.write("board-2.yaml", text.replace(", board-1:", ", board-9:").replace("{board-1:", "{board-9:"))
-        lan.start("board-2")
-        lan.wait_for_line("board-2", "the stored registration is not used: key, aggregator or members are others now",
-                          timeout=20)
+        for change in (("board-1:", "board-9:"), (f'address: "{lan.hosts["gateway"]}:', 'address: "10.77.0.99:'),
+                       ("keys/board-2.key", "keys/other.key")):
+            be_refused(lan, "board-2", text.replace(*change))
         lan.kill("board-2")
         lan.write("board-2.yaml", text)
         lan.start("board-2")

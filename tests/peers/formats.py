@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import sqlite3
 import struct
 import sys
@@ -88,6 +89,9 @@ def statistics_of(data, start, end, same):
 
 
 ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
+FOLDED = "pkg.onnxscript.optimizer.folded_from"
+SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+PARAMETER = re.compile("[^:]*: PARAMETER target='([^']*)'.*")
 
 
 def node_of(data, start, end):
@@ -100,28 +104,41 @@ def node_of(data, start, end):
     return operator, inputs
 
 
+def entry_of(data, start, end):
+    entry = {part: text_of(data, where, length) for part, _, where, length in fields(data, start, end)}
+    return entry.get(1, ""), entry.get(2, "")
+
+
 def role_of(data, start, end):
-    """What the file says that a value was in the module: (name, kind or None)."""
-    name, role = "", None
+    """What the file says of a value: (name, entries by key)."""
+    name, entries = "", {}
     for number, _, at, size in fields(data, start, end):
         if number == 1:
             name = text_of(data, at, size)
         elif number == 4:
-            entry = {part: text_of(data, where, length) for part, _, where, length in fields(data, at, at + size)}
-            role = entry.get(2, "") if entry.get(1) == ROLE else role
-    return name, role
+            entries.update([entry_of(data, at, at + size)])
+    return name, entries
 
 
-def without_constants(data, tensors, ranks, statistics, roles, nodes):
+def parameters_of(signature):
+    lines = (PARAMETER.fullmatch(line) for line in signature.split("\n")[:-1])
+    return {line[1] for line in lines if line}
+
+
+def without_constants(data, tensors, ranks, statistics, roles, nodes, parameters):
     """The tensors, by GRAPH.md, "The layout"."""
-    if all(roles.get(name) is None for name in ranks):
-        return tensors
+    says = any(ROLE in roles.get(name, {}) for name in ranks)
+    resized = {name for operator, inputs in nodes if operator == "Resize" for name in inputs[1:3]}
     first = {name for operator, inputs in nodes if operator in ("LSTM", "GRU", "RNN") for name in inputs[5:7]}
 
     def constant(name):
-        role, tensor = roles.get(name), named[name]
-        if role is not None:
-            return role != "PARAMETER"
+        entries, tensor = roles.get(name, {}), named[name]
+        if ROLE in entries:
+            return entries[ROLE] != "PARAMETER"
+        if FOLDED in entries and parameters:
+            return not parameters.intersection(entries[FOLDED].split("'")[1::2])
+        if name in resized or not says:
+            return name in resized
         numbers = array("f", b"".join(data[at : at + size] for at, size in tensor.ranges))
         return ((tensor.count == 1 and ranks[name] < 2) or name in first
                 or not all(-1e4 < number < 1e4 for number in numbers))
@@ -162,7 +179,7 @@ def read_tensor(data, start, end):
 
 def read_model(data):
     """The float32 initializers of an ONNX file, in its order."""
-    tensors, statistics, same, ranks, roles, nodes = [], set(), {}, {}, {}, []
+    tensors, statistics, same, ranks, roles, nodes, parameters = [], set(), {}, {}, {}, [], set()
     for number, _, start, size in fields(data, 0, len(data)):
         if number != 7:
             continue
@@ -171,14 +188,17 @@ def read_model(data):
                 statistics.update(statistics_of(data, at, at + length, same))
                 nodes.append(node_of(data, at, at + length))
             elif part == 13:
-                name, role = role_of(data, at, at + length)
-                roles[name] = roles.get(name, role) if roles.get(name) is not None else role
+                name, entries = role_of(data, at, at + length)
+                roles.setdefault(name, entries)
+            elif part == 16:
+                key, text = entry_of(data, at, at + length)
+                parameters = parameters_of(text) if key == SIGNATURE else parameters
             elif part == 5:
                 kind, tensor = read_tensor(data, at, at + length)
                 ranks[tensor.name] = rank_of(data, at, at + length)
                 if kind == FLOAT32:
                     tensors.append(tensor)
-    tensors = without_constants(data, tensors, ranks, statistics, roles, nodes)
+    tensors = without_constants(data, tensors, ranks, statistics, roles, nodes, parameters)
     return [tensor._replace(kind=STATISTIC) if tensor.name in statistics else tensor for tensor in tensors]
 
 
@@ -257,9 +277,9 @@ def read_version(data):
 PHASES = ["empty", "base", "train", "send"]
 HALVES = {"residual", "next residual", "change"}
 ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
-MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
+MUST = {"empty": set(), "base": {"base"}, "train": {"weights"},
         "send": {"base", "next residual", "change"}}
-MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"optimizer", "residual", "second"},
+MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"base", "optimizer", "residual", "second"},
        "send": {"optimizer", "residual", "second"}}
 CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIBBHQ32sII32s")
 

@@ -1,19 +1,56 @@
-// free_address.h - an address on the loopback interface whose UDP port nobody has.
+// free_address.h - an address on the loopback interface whose port is the test's own, for UDP and
+// TCP.
 #pragma once
 
 #include <arpa/inet.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+// Below the ports that the kernel gives to sockets that ask for none, of programs beside this test.
+enum { FREE_PORT_FIRST = 10000, FREE_PORT_END = 32768 };
+
+static inline bool port_is_free(unsigned port, int type)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                               .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, type, 0);
+    bool is_free = bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
+
+    close(fd);
+    return is_free;
+}
+
+// Keeps other tests on this machine away from a port until this process ends: the socket of that
+// name stays open, here as in tests/end_to_end/cluster.py.
+static inline bool reserve_port(unsigned port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "cairn-test-port-%u", port);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    if (bind(fd, (struct sockaddr *)&name, size) == 0 && port_is_free(port, SOCK_DGRAM) &&
+        port_is_free(port, SOCK_STREAM))
+        return true;
+    close(fd);
+    return false;
+}
 
 static inline void free_address(char address[32])
 {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(name);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    const unsigned pairs = (FREE_PORT_END - FREE_PORT_FIRST) / 2;
+    unsigned begin = (unsigned)getpid() * 37;
+    unsigned tried = 0;
+    unsigned port;
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-    close(fd);
-    snprintf(address, 32, "127.0.0.1:%u", ntohs(name.sin_port));
+    do {
+        port = FREE_PORT_FIRST + (begin + tried) % pairs * 2;
+        assert_true(tried++ < pairs);
+    } while (!reserve_port(port));
+    snprintf(address, 32, "127.0.0.1:%u", port);
 }

@@ -236,11 +236,28 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
     reply->code = CN_COAP_NOT_FOUND;
 }
 
+static inline void world_register(struct world *world, const char *board)
+{
+    const struct cn_register_request request = {.protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
+                                                .update_format = {1, CN_UPDATE_FORMAT_MAX},
+                                                .graph_ops = {1, CN_GRAPH_OPS_MAX},
+                                                .facts.cpu_count = 1};
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    struct cn_coap_reply reply;
+    assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
+    world_ask(world, board, CN_COAP_POST, "reg", bytes, size, &reply);
+}
+
 static inline bool world_get_round(struct world *world, const char *board,
                                    struct cn_round_info *info)
 {
     struct cn_coap_reply reply;
     world_ask(world, board, CN_COAP_GET, "r", NULL, 0, &reply);
+    if (reply.code == CN_COAP_UNAUTHORIZED) {
+        world_register(world, board);
+        world_ask(world, board, CN_COAP_GET, "r", NULL, 0, &reply);
+    }
     return reply.code == CN_COAP_CONTENT &&
            cn_message_get_round(reply.body, reply.size, info) == CN_OK;
 }

@@ -147,15 +147,42 @@ static void a_member_with_another_job_is_refused_and_not_waited_for(void **state
     (void)state;
     cn_sim_group_crash(group, 1, 0);
     group->nodes[1].job[0] = 1;
-    cn_sim_group_run(group, 1000);
+    cn_sim_group_run(group, CN_SIM_FORM_MS - 200);
+    assert_false(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
+    cn_sim_group_run(group, 500);
     assert_true(cn_sim_group_agree(group, 5));
-    assert_true(cn_membership_refused(group->nodes[0].membership, &member));
+    assert_true(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     assert_int_equal(member, 1);
-    assert_false(cn_membership_refused(group->nodes[0].membership, &member)); // told once
+    assert_false(
+        cn_membership_refused(group->nodes[0].membership, group->now_ms, &member)); // told once
     cn_membership_describe(group->nodes[0].membership, names, group->now_ms, text, sizeof(text));
-    assert_string_equal(text, "epoch 32: a (leads), c; b works on another job or run");
+    assert_string_equal(
+        text, "epoch 16: a (leads), c; b works on another job or run, or names other members");
     cn_sim_group_run(group, 3000);
     assert_false(cn_membership_knocked(group->nodes[0].membership));
+    cn_sim_group_close(group);
+}
+
+static void members_that_hear_of_a_job_one_after_the_other_stay_together(void **state)
+{
+    struct cn_sim_group *group = cn_sim_group_open(8, 3);
+    uint32_t member;
+
+    (void)state;
+    cn_sim_group_run(group, 1000);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (i > 0)
+            assert_true(cn_membership_doubts_job(group->nodes[i].membership));
+        assert_false(cn_membership_doubts_job(group->nodes[i].membership)); // told once
+        group->nodes[i].job[0] = 1;
+        cn_sim_group_crash(group, i, 0);
+        cn_sim_group_run(group, 400);
+    }
+    cn_sim_group_run(group, 1000);
+    assert_true(cn_sim_group_agree(group, 7));
+    assert_int_equal(group->view_count, 6); // one view before and one after, nothing between
+    cn_sim_group_run(group, 3000);
+    assert_false(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     cn_sim_group_close(group);
 }
 
@@ -340,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_split_network_heals_to_one_view),
         cmocka_unit_test(the_member_with_the_newest_state_is_the_source),
         cmocka_unit_test(a_member_with_another_job_is_refused_and_not_waited_for),
+        cmocka_unit_test(members_that_hear_of_a_job_one_after_the_other_stay_together),
         cmocka_unit_test(a_member_that_cannot_be_reached_is_left_out_for_a_while),
         cmocka_unit_test(nobody_is_waited_for_in_a_hurry),
         cmocka_unit_test(describe_names_the_missing_and_fits_any_size),

@@ -47,11 +47,12 @@ static void refused(struct cn_sim_group *group, const char *why)
     uint32_t member = UINT32_MAX;
     char text[CN_REFUSAL_SIZE];
 
-    assert_true(cn_membership_refused(group->nodes[0].membership, &member));
+    assert_true(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     assert_int_equal(member, 1);
     cn_membership_explain(group->nodes[0].membership, names, member, text, sizeof(text));
     assert_string_equal(text, why);
-    assert_false(cn_membership_refused(group->nodes[0].membership, &member)); // told once
+    assert_false(
+        cn_membership_refused(group->nodes[0].membership, group->now_ms, &member)); // told once
 }
 
 static bool is_left_out(const struct cn_sim_group *group)
@@ -85,7 +86,7 @@ static void two_boards_of_one_name_are_left_out_until_one_is_gone(void **state)
         cn_sim_group_run(group, STEP_MS);
     }
     assert_false(is_left_out(group));
-    assert_false(cn_membership_refused(group->nodes[0].membership, &member));
+    assert_false(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     cn_sim_group_close(group);
 }
 
@@ -108,7 +109,7 @@ static void a_restart_is_no_second_board(void **state)
         join(group, 8, 1 + i / 10);
         cn_sim_group_run(group, STEP_MS);
     }
-    assert_false(cn_membership_refused(group->nodes[0].membership, &member));
+    assert_false(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     cn_sim_group_close(group);
 }
 
@@ -126,7 +127,7 @@ static void a_board_that_joins_has_no_old_view(void **state)
         join(group, 100, 1);
         cn_sim_group_run(group, STEP_MS);
     }
-    assert_false(cn_membership_refused(group->nodes[0].membership, &member));
+    assert_false(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     busy.since_ms = 8000; // 2 s later it is another board's
     cn_sim_group_run(group, STEP_MS);
     say(group, &busy);
@@ -152,7 +153,7 @@ static void what_came_while_this_board_stood_still_makes_no_second_board(void **
         say(group, &busy);
         cn_sim_group_run(group, STEP_MS);
     }
-    assert_false(cn_membership_refused(group->nodes[0].membership, &member));
+    assert_false(cn_membership_refused(group->nodes[0].membership, group->now_ms, &member));
     cn_sim_group_close(group);
 }
 

@@ -220,6 +220,28 @@ static void rules_travel_when_there_are_any(void **state)
     assert_int_equal(cn_message_graph_ops(&rules.manifest.job), 2);
 }
 
+static void each_setting_of_a_job_is_in_its_digest(void **state)
+{
+    struct cn_register_reply messages[4], back[4];
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        messages[i] = sample_manifest();
+    messages[1].manifest.job.parallel.shard = 2;
+    messages[2].manifest.job.rules.clip = 0.5;
+    messages[3].manifest.run++; // no setting of the job
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(cn_message_put_manifest(&messages[i], bytes, &size), CN_OK);
+        assert_int_equal(cn_message_get_manifest(bytes, size, &back[i]), CN_OK);
+    }
+    for (size_t i = 1; i < 3; i++)
+        assert_memory_not_equal(back[0].manifest.job_digest, back[i].manifest.job_digest,
+                                CN_DIGEST_SIZE);
+    assert_memory_equal(back[0].manifest.job_digest, back[3].manifest.job_digest, CN_DIGEST_SIZE);
+}
+
 static void the_largest_messages_fit(void **state)
 {
     struct cn_upload_status status = {.decided = true, .chunk_count = UINT32_MAX};
@@ -396,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_survive_a_round_trip),
         cmocka_unit_test(rules_travel_when_there_are_any),
+        cmocka_unit_test(each_setting_of_a_job_is_in_its_digest),
         cmocka_unit_test(the_largest_messages_fit),
         cmocka_unit_test(the_examples_of_the_protocol_are_what_the_code_makes),
         cmocka_unit_test(malformed_messages_are_refused),

@@ -532,23 +532,39 @@ static void a_copy_of_a_layout_stands_alone(void **state)
     cn_layout_deinit(NULL);
 }
 
-// A float32 initializer of that many elements, which the file may say something about.
-static void put_role(struct message *graph, const char *name, int64_t count, float number,
-                     const char *role)
+#define KIND "pkg.torch.export.graph_signature.InputSpec.kind"
+#define FOLDED_FROM "pkg.onnxscript.optimizer.folded_from"
+#define SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
+
+static void put_entry(struct message *message, uint32_t field, const char *key, const char *text)
 {
-    struct message tensor = tensor_message(name, 1, count), value = {.size = 0},
-                   entry = {.size = 0};
+    struct message entry = {.size = 0};
+
+    put_text(&entry, 1, key);
+    put_text(&entry, 2, text);
+    put_message(message, field, &entry);
+}
+
+// A float32 initializer of that many elements, of which the file may say something under a key.
+static void put_told(struct message *graph, const char *name, int64_t count, float number,
+                     const char *key, const char *text)
+{
+    struct message tensor = tensor_message(name, 1, count), value = {.size = 0};
     float numbers[4] = {number, number, number, number};
 
     put_bytes(&tensor, 9, numbers, (size_t)count * sizeof(float));
     put_message(graph, 5, &tensor);
-    if (!role)
+    if (!text)
         return;
-    put_text(&entry, 1, "pkg.torch.export.graph_signature.InputSpec.kind");
-    put_text(&entry, 2, role);
     put_text(&value, 1, name);
-    put_message(&value, 4, &entry);
+    put_entry(&value, 4, key, text);
     put_message(graph, 13, &value);
+}
+
+static void put_role(struct message *graph, const char *name, int64_t count, float number,
+                     const char *role)
+{
+    put_told(graph, name, count, number, KIND, role);
 }
 
 static void put_all_roles(struct message *graph, bool said)
@@ -593,6 +609,53 @@ static void a_file_that_says_nothing_has_no_constants(void **state)
     assert_int_equal(fixture->layout.tensor_count, 7);
 }
 
+// What an optimizer worked out is a weight where a parameter of the module went into it.
+static void put_folded(struct message *graph, const char *signature)
+{
+    put_role(graph, "weight", 4, 0.5f, "PARAMETER");
+    put_told(graph, "turned", 4, 0.5f, FOLDED_FROM, "['val_1', 'body.scale']");
+    put_told(graph, "single", 1, 0.5f, FOLDED_FROM, "['temperature']");
+    put_told(graph, "ones", 4, 1, FOLDED_FROM, "['val_1', 'val_2']");
+    put_told(graph, "turns", 4, 0.5f, FOLDED_FROM, "['places', 'body.scal']");
+    if (signature)
+        put_entry(graph, 16, SIGNATURE, signature);
+}
+
+static void what_was_folded_from_no_parameter_is_a_constant(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0};
+
+    put_folded(&graph, "\n# inputs\np_weight: PARAMETER target='weight'\n"
+                       "p_body_scale: PARAMETER target='body.scale'\n"
+                       "p_temperature: PARAMETER target='temperature'\n"
+                       "b_places: BUFFER target='places' persistent=True\nx: USER_INPUT\n");
+    assert_int_equal(open_graph(fixture, &graph), CN_OK);
+    assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
+    assert_int_equal(fixture->layout.tensor_count, 3);
+    assert_string_equal(fixture->layout.tensors[0].name, "weight");
+    assert_string_equal(fixture->layout.tensors[1].name, "turned");
+    assert_string_equal(fixture->layout.tensors[2].name, "single");
+}
+
+static void without_a_signature_what_was_folded_is_a_weight(void **state)
+{
+    static const char *const unusable[] = {NULL, "", "p_weight: PARAMETER target='weight'",
+                                           "PARAMETER\n:\n: PARAMETER target='\n'\n"};
+
+    for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
+        struct fixture *fixture = *state;
+        struct message graph = {.size = 0};
+
+        put_folded(&graph, unusable[i]);
+        assert_int_equal(open_graph(fixture, &graph), CN_OK);
+        assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
+        assert_int_equal(fixture->layout.tensor_count, 4); // "single" is a number
+        tear_down(state);
+        set_up(state);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -616,6 +679,8 @@ int main(void)
         TEST(a_copy_of_a_layout_stands_alone),
         TEST(what_an_exporter_says_is_no_parameter_is_a_constant),
         TEST(a_file_that_says_nothing_has_no_constants),
+        TEST(what_was_folded_from_no_parameter_is_a_constant),
+        TEST(without_a_signature_what_was_folded_is_a_weight),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -273,6 +273,23 @@ static void registration_picks_the_highest_common_versions(void **state)
     assert_int_equal(reply.code, CN_COAP_FORBIDDEN);
 }
 
+static void a_board_registers_again_with_an_aggregator_that_was_restarted(void **state)
+{
+    struct world *world = *state;
+    struct cn_coap_reply reply;
+    world_register(world, "a1");
+    world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    world_stop(world);
+    world->job.parallel.shard = 2;
+    assert_int_equal(world_start(world), CN_OK);
+    world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAUTHORIZED);
+    world_register(world, "a1");
+    world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+}
+
 static void note_drop(void *context, const char *board)
 {
     snprintf(context, CN_NAME_SIZE, "%s", board);
@@ -332,6 +349,7 @@ int main(void)
         ROUND_TEST(a_blob_comes_in_chunks_that_make_its_digest),
         ROUND_TEST(members_of_a_group_get_the_same_pair_key_and_others_none),
         ROUND_TEST(registration_picks_the_highest_common_versions),
+        ROUND_TEST(a_board_registers_again_with_an_aggregator_that_was_restarted),
         ROUND_TEST(a_revoked_board_is_dropped_and_answered_no_more),
         ROUND_TEST(paths_that_make_no_sense_are_refused),
     };
