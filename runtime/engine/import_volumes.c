@@ -106,12 +106,13 @@ static bool make_piece(const struct extent *window, int64_t channels, int64_t de
     copy->y[1] = (ptrdiff_t)(h->out * row);
     copy->y[2] = (ptrdiff_t)row;
     copy->x[3] = copy->y[3] = 1;
-    copy->x_offset = (size_t)(((first[0] * d->stride + depth_tap * d->dilation - d->before) * h->in +
-                               first[1] * h->stride + height_tap * h->dilation - h->before) *
-                              row);
-    copy->y_offset = (size_t)(((depth_tap * h->kernel + height_tap) * rows + first[0] * h->out +
-                               first[1]) *
-                              row);
+    copy->x_offset =
+        (size_t)(((first[0] * d->stride + depth_tap * d->dilation - d->before) * h->in +
+                  first[1] * h->stride + height_tap * h->dilation - h->before) *
+                 row);
+    copy->y_offset =
+        (size_t)(((depth_tap * h->kernel + height_tap) * rows + first[0] * h->out + first[1]) *
+                 row);
     return true;
 }
 
