@@ -19,13 +19,12 @@
 static const char help[] =
     "Usage: cairn-node status [--json] PROFILE\n"
     "\n"
-    "Says what the node of this profile is doing, or was doing when it was "
-    "stopped: round, group, speed,\n"
-    "link, measures, sensors, and why it is not training. Exits with 1 when "
-    "no node ever ran.\n"
+    "Says what the node of this profile is doing, or was doing when it was stopped: round,\n"
+    "group, speed, link, measures, sensors, and why it is not training. Exits with 1 when no\n"
+    "node ever ran.\n"
     "\n"
-    "  --json             one JSON object, a line for each GPU of the profile; "
-    "runtime/round/README.md has its fields\n";
+    "  --json             one JSON object, a line for each GPU of the profile;\n"
+    "                     runtime/round/README.md has its fields\n";
 
 // Access to what is there; 0 and "" for what is not.
 

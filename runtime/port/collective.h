@@ -8,7 +8,7 @@
 // Every member gets the same bits from all_reduce and broadcast. With the same members the result
 // is the same in every run.
 //
-// Errors: CN_EPEER when a member is lost (cn_collective_lost names it), CN_ETIMEOUT when nothing
+// Errors: CN_EPEER when a member is lost (lost names it), CN_ETIMEOUT when nothing
 // moved for the time of the configuration, CN_EAUTH for a wrong key, CN_ECANCELED after cancel.
 // Threading: one thread, except cancel.
 #pragma once
