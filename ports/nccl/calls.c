@@ -263,11 +263,9 @@ static cn_err run_narrow(struct nccl *nccl, const struct nccl_member *comm,
     cn_reduce_narrow(sums, data, call->count);
     for (size_t offset = 0; !err && offset < largest_share(&job); offset += room)
         err = pass_halves(nccl, &job, offset, room, parts, own);
-    for (uint32_t k = 0; !err && k + 1 < comm->size; k++)
-        cn_reduce_widen_add(data + first, parts + k * own, own);
     if (err)
         return err;
-    cn_reduce_narrow(sums + first, data + first, own);
+    cn_reduce_narrow_sum(data + first, own, parts, comm->size - 1, sums + first);
     if (call->kind == CN_COLLECTIVE_REDUCE_SCATTER) {
         cn_reduce_widen(data + first, sums + first, own);
         return CN_OK;

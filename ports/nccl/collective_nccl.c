@@ -294,7 +294,10 @@ static cn_err nccl_prepare(struct cn_collective *collective, const struct cn_set
     if (nccl->known_count == before)
         return err ? fail(nccl, err) : CN_OK;
     err = agree_on_forming(nccl, err);
-    return err == CN_ENOTSUP ? CN_OK : err;
+    if (err != CN_ENOTSUP)
+        return err;
+    nccl->base.gave_up = "the communicators of its sets did not form";
+    return CN_OK;
 }
 
 // NCCL hangs when members issue different calls; the control's barrier compares them first.

@@ -76,8 +76,10 @@ static void print_group(const cJSON *group)
     if (has(group, "members"))
         printf("            %s\n", text(group, "members"));
     if (has(group, "backend"))
-        printf("            sums over %s, %s\n", text(group, "backend"),
-               cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted");
+        printf("            sums over %s, %s%s%s\n", text(group, "backend"),
+               cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted",
+               has(group, "backend_why") ? "; no faster way although lan is trusted: " : "",
+               has(group, "backend_why") ? text(group, "backend_why") : "");
     if (has(group, "auto"))
         printf("            parallel: auto: %s\n", text(group, "auto"));
     if (has(group, "slowest"))

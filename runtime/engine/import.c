@@ -329,6 +329,8 @@ static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned 
         if (value->batched && (value->batch_axis || value->dims[0] != node->graph->batch))
             return cn_import_refuse(node, "the batch must be dimension 0");
     }
+    if (!err && !input && (takes & CN_WANTS_SAMPLES))
+        err = cn_import_repeat_samples(node);
     return err;
 }
 

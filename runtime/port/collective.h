@@ -138,6 +138,7 @@ struct cn_collective_ops {
 // A port embeds it as its first member.
 struct cn_collective {
     const struct cn_collective_ops *ops;
+    const char *gave_up; // why all calls go to its control since a call of prepare; NULL: it works
 };
 
 // Calls on the whole group, by name.

@@ -183,8 +183,10 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     return prepare_graph(node);
 }
 
+// What all members must have alike; they name each other by their places in the list.
 static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
 {
+    const struct cn_group_settings *group = &node->config.settings->group;
     struct cn_sha256 sha;
     uint8_t run[8];
 
@@ -193,7 +195,9 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_add(&sha, run, sizeof(run));
     cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, node->manifest.job_digest, CN_DIGEST_SIZE);
-    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group));
+    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group) + 1);
+    for (uint32_t i = 0; i < group->member_count; i++)
+        cn_sha256_add(&sha, group->members[i].name, strlen(group->members[i].name) + 1);
     cn_sha256_finish(&sha, digest);
 }
 

@@ -95,18 +95,19 @@ struct gathering {
     cn_err err; // of the group, not of the disk
 };
 
-static cn_err bring(void *context, enum cn_checkpoint_array array, const float **values)
+static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
 {
     struct gathering *gathering = context;
-    enum cn_session_row what = array == CN_CHECKPOINT_WEIGHTS     ? CN_ROW_WEIGHTS
-                               : array == CN_CHECKPOINT_OPTIMIZER ? CN_ROW_OPTIMIZER
-                                                                  : CN_ROW_SECOND;
+    enum cn_session_row what = array == CN_PART_WEIGHTS     ? CN_ROW_WEIGHTS
+                               : array == CN_PART_OPTIMIZER ? CN_ROW_OPTIMIZER
+                                                            : CN_ROW_SECOND;
 
     gathering->err = cn_session_allocate(&gathering->row, gathering->session->held.total);
     if (!gathering->err)
         gathering->err =
             cn_session_gather_row(gathering->session, gathering->collective, what, gathering->row);
-    *values = gathering->row;
+    if (!gathering->err)
+        put(to, gathering->row, gathering->session->held.total);
     return gathering->err;
 }
 
@@ -120,9 +121,9 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
     uint32_t ahead = session->ahead;
     cn_err saved, err;
 
-    source.arrays = 1u << CN_CHECKPOINT_WEIGHTS | 1u << CN_CHECKPOINT_OPTIMIZER;
+    source.arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER;
     if (cn_trainer_has_second(session->trainer))
-        source.arrays |= 1u << CN_CHECKPOINT_SECOND;
+        source.arrays |= 1u << CN_PART_SECOND;
     cn_session_fold(session);
     saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
     free(gathering.row);
@@ -205,8 +206,10 @@ static cn_err load_stored(struct cn_session *session)
     if (!err && !is_same_state(&stored, &session->held))
         err = CN_ESTALE;
     if (err) {
-        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u is gone: %s",
-               session->held.round, session->held.step, cn_err_text(err));
+        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u %s: %s",
+               session->held.round, session->held.step,
+               err == CN_ENOMEM ? "stays on the disk, it cannot be read now" : "cannot be used",
+               cn_err_text(err));
         cn_checkpoint_deinit(&stored);
         return err;
     }

@@ -7,6 +7,7 @@ A set that names a board that is not there and shards that do not divide are cas
 
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import time
@@ -106,7 +107,30 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
         start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
-            cluster.wait_for_line(name, "board-3 works on another job or run: board-3 is left out")
+            cluster.wait_for_line(name, "board-3 works on another job or run, or names other members: board-3 is left out")
+        finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+@case
+def a_member_with_another_list_of_members_is_left_out_by_name(build):
+    with Cluster(build, THREE, **SETTINGS) as cluster:
+        edit(cluster, "board-3.yaml", "board-2: ", "board-9: ")
+        cluster.start_all()
+        for name, other in (("board-1", "board-3"), ("board-3", "board-1")):
+            cluster.wait_for_line(name, f"{other} works on another job or run, or names other members: {other} is left out")
+        finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+@case
+def a_port_for_gradients_that_is_taken_is_said(build):
+    with Cluster(build, THREE, **SETTINGS) as cluster, socket.socket() as other:
+        listen = f"127.0.0.1:{cluster.board_ports['board-3']}"
+        other.bind(("127.0.0.1", cluster.board_ports["board-3"]))
+        other.listen()
+        cluster.start_all()
+        cluster.wait_for_line("board-3", f"group.listen {listen}: another program uses this TCP port")
+        for name in ("board-1", "board-2"):
+            cluster.wait_for_line(name, "board-3 is heard, but no connection for gradients comes about")
         finish(cluster, ["gateway", "board-1", "board-2"])
 
 
