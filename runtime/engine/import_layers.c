@@ -174,9 +174,27 @@ static cn_err window_output(struct cn_import_node *node, const struct cn_window 
     return cn_import_output(node, x->rank, dims);
 }
 
+// The filter of a convolution, or of a transposed one; without a second extent it is 1 high.
+static cn_err take_kernel(struct cn_import_node *node, struct cn_node *conv)
+{
+    uint32_t rank = cn_import_value(node, 0)->rank;
+    const struct cn_value *weight;
+    cn_err err;
+
+    if (rank < 3 || rank > 4)
+        return cn_import_refuse(node, "the input must be of rank 3 or 4");
+    err = read_weight(node, 1, rank, &conv->in[1]);
+    if (err)
+        return err;
+    weight = cn_import_value(node, 1);
+    conv->call.window.kernel[0] = rank == 4 ? (uint32_t)weight->dims[2] : 1;
+    conv->call.window.kernel[1] = (uint32_t)weight->dims[rank - 1];
+    return CN_OK;
+}
+
 cn_err cn_import_conv(struct cn_import_node *node)
 {
-    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    const struct cn_value *x = cn_import_value(node, 0), *weight;
     struct cn_node conv = cn_graph_node(CN_OP_CONV);
     struct cn_window *w = &conv.call.window;
     int64_t groups = cn_import_int(node, "group", 1);
@@ -184,15 +202,10 @@ cn_err cn_import_conv(struct cn_import_node *node)
 
     if (x->rank == 5 && from_samples(x))
         return cn_import_conv_volume(node);
-    if (x->rank < 3 || x->rank > 4)
-        return cn_import_refuse(node, "the input must be of rank 3 to 5");
-    err = read_weight(node, 1, x->rank, &conv.in[1]);
+    err = take_kernel(node, &conv);
     if (err)
         return err;
-    x = cn_import_value(node, 0);
     weight = cn_import_value(node, 1);
-    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
-    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
     w->channels_out = (uint32_t)weight->dims[0];
     err = read_window(node, w);
     if (err)
@@ -264,25 +277,20 @@ static cn_err add_channel_bias(struct cn_import_node *node)
 
 cn_err cn_import_conv_transpose(struct cn_import_node *node)
 {
-    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    const struct cn_value *x, *weight;
     struct cn_node conv = cn_graph_node(CN_OP_CONV_GRAD_INPUT);
     struct cn_window *w = &conv.call.window;
     int64_t groups = cn_import_int(node, "group", 1);
     uint64_t dims[4];
     cn_err err;
 
-    if (x->rank < 3 || x->rank > 4)
-        return cn_import_refuse(node, "the input must be of rank 3 or 4");
-    err = read_weight(node, 1, x->rank, &conv.in[1]);
+    err = take_kernel(node, &conv);
+    if (!err)
+        err = transposed_window(node, w);
     if (err)
         return err;
     x = cn_import_value(node, 0);
     weight = cn_import_value(node, 1);
-    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
-    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
-    err = transposed_window(node, w);
-    if (err)
-        return err;
     if (groups < 1 || x->dims[1] % (uint64_t)groups || weight->dims[0] != x->dims[1] ||
         weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1] ||
         weight->dims[1] * (uint64_t)groups > EXTENT_MAX)

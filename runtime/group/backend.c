@@ -1,6 +1,7 @@
 #include "runtime/group/backend.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define FORM_MS 5000 // for the fast one to open
@@ -11,6 +12,7 @@ struct backend {
     struct cn_collective *secure;
     struct cn_collective *fast; // NULL: it did not open
     const char *why;            // it did not
+    char text[CN_NAME_SIZE + 64];
 };
 
 static struct cn_collective *used(const struct cn_collective *collective)
@@ -90,19 +92,26 @@ static cn_err agree(struct backend *backend, const struct cn_backend_ports *port
                     const struct cn_collective_config *config, uint32_t *lost)
 {
     struct cn_collective *secure = backend->secure;
-    float wanted = ports->fast ? 1 : 0;
+    float wanted[CN_GROUP_MAX] = {0};
+    uint32_t first = 0;
     cn_err err;
 
     if (config->view.size == 1)
         return CN_OK;
-    err = cn_all_reduce(secure, CN_REDUCE_MIN, &wanted, 1);
-    if (err)
+    wanted[config->view.rank] = ports->fast ? 1 : 0;
+    err = cn_all_reduce(secure, CN_REDUCE_SUM, wanted, config->view.size);
+    if (err) {
         *lost = secure->ops->lost(secure);
-    else if (wanted == 1)
-        err = open_fast(backend, ports->fast, config, lost);
-    else
-        backend->why = "another member does not have it, or does not trust the LAN";
-    return err;
+        return err;
+    }
+    while (first < config->view.size && wanted[first] == 1)
+        first++;
+    if (first == config->view.size)
+        return open_fast(backend, ports->fast, config, lost);
+    snprintf(backend->text, sizeof(backend->text), "%s does not have it or does not trust the LAN",
+             config->members[config->view.ranks[first]].name);
+    backend->why = backend->text;
+    return CN_OK;
 }
 
 cn_err cn_backend_open(const struct cn_backend_ports *ports,

@@ -21,5 +21,5 @@ cn_err cn_backend_open(const struct cn_backend_ports *ports,
                        uint32_t *lost);
 
 // The name of what large sums travel over now: "tcp", "nccl". why: of a fast port that this board
-// wants and that is not in use, the reason in words; else NULL.
+// wants and that is not in use, the reason in words, valid until close; else NULL.
 const char *cn_backend_name(const struct cn_collective *collective, const char **why);

@@ -111,8 +111,11 @@ static void tell_progress(struct cn_epoch *epoch)
         .size = epoch->view.view.size,
         .ended = epoch->ended,
     };
+    const char *why;
 
-    progress.backend = cn_backend_name(epoch->collective, &progress.backend_why);
+    progress.backend = cn_backend_name(epoch->collective, &why);
+    if (why)
+        snprintf(progress.backend_why, sizeof(progress.backend_why), "%s", why);
     progress.encrypted = epoch->secure && strcmp(progress.backend, epoch->secure) == 0;
     cn_session_tell(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);

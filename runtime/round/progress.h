@@ -35,7 +35,7 @@ struct cn_progress {
     uint32_t rank, size; // of the group; size 0 while it forms
     bool ended;
     const char *backend;         // "tcp", "nccl": what large sums travel over; NULL while it forms
-    const char *backend_why;     // why not over the faster one that is wanted; NULL: it is used
+    char backend_why[160];       // why not over the faster one that is wanted; "": it is used
     bool encrypted;              // what they travel over
     char train[128];             // members that train; "" where the job names no sets
     char layout[CN_LAYOUT_TEXT]; // what "parallel: auto" chose, and why; "" without it

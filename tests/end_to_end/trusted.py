@@ -116,7 +116,11 @@ def one_member_keeps_all_on_the_encrypted_wire(build):
             cluster.wait_for_end(120)
             same_model_everywhere(cluster)
             assert not carried(cluster), f"{start.__name__}: NCCL carried {carried(cluster)}"
-            assert "nccl: not used" not in cluster.log("board-1"), "board-1 has no library either"
+            named = "nccl: not used: board-2 has no library" in cluster.log("board-1")
+            assert named == (start is without_the_library), f"{start.__name__}: board-2 is{'' if named else ' not'} named"
+            assert cluster.log("board-1").count("nccl: not used") == named, "board-1 has no library either"
+            why = cluster.board_status("board-1")["group"]["backend_why"]
+            assert named or why == "board-2 does not have it or does not trust the LAN", why
             for board in cluster.boards:
                 assert cluster.views(board, 2) == 1, f"{start.__name__}: {board} formed the group more than once"
 
