@@ -253,6 +253,7 @@ static cn_err run_narrow(struct nccl *nccl, const struct nccl_member *comm,
     const struct job job = job_of(&gather, comm);
     size_t first, own = cn_reduce_share(call->count, comm->size, comm->place, &first);
     size_t room = NCCL_STAGING_SIZE / job.element / (2 * comm->size);
+    size_t largest = largest_share(&job);
     cn_err err = reserve_halves(nccl, call->count + (comm->size - 1) * own);
     uint16_t *sums = nccl->halves, *parts = sums + call->count;
     float *data = call->data;
@@ -261,13 +262,11 @@ static cn_err run_narrow(struct nccl *nccl, const struct nccl_member *comm,
         return err;
     gather.data = sums;
     cn_reduce_narrow(sums, data, call->count);
-    for (size_t offset = 0; !err && offset < largest_share(&job); offset += room)
+    for (size_t offset = 0; !err && offset < largest; offset += room)
         err = pass_halves(nccl, &job, offset, room, parts, own);
-    for (uint32_t k = 0; !err && k + 1 < comm->size; k++)
-        cn_reduce_widen_add(data + first, parts + k * own, own);
     if (err)
         return err;
-    cn_reduce_narrow(sums + first, data + first, own);
+    cn_reduce_narrow_sum(data + first, own, parts, comm->size - 1, sums + first);
     if (call->kind == CN_COLLECTIVE_REDUCE_SCATTER) {
         cn_reduce_widen(data + first, sums + first, own);
         return CN_OK;

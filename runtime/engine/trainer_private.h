@@ -87,10 +87,6 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
                         size_t count);
 
-// Copies the first values of an arena.
-cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values,
-                       size_t count);
-
 // Adds up a whole step's gradients of a range; 0 words are all.
 cn_err cn_trainer_prepare_sum(struct cn_trainer *trainer, size_t first, size_t count,
                               struct cn_compute_program **program);

@@ -77,14 +77,6 @@ static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
     return presence & cn_checkpoint_phases[checkpoint->phase].allowed;
 }
 
-static void put_double(uint8_t *to, double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    cn_put_u64(to, bits);
-}
-
 cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
                                size_t *size)
 {
@@ -122,8 +114,8 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     memcpy(header + 104, checkpoint->base_digest, CN_DIGEST_SIZE);
     memcpy(header + 136, checkpoint->base_parent, CN_DIGEST_SIZE);
     cn_put_u64(header + 168, checkpoint->samples);
-    put_double(header + 176, checkpoint->train_loss);
-    put_double(header + 184, checkpoint->held_out_loss);
+    cn_put_f64(header + 176, checkpoint->train_loss);
+    cn_put_f64(header + 184, checkpoint->held_out_loss);
     cn_put_u64(header + 192, checkpoint->held_out_correct);
     cn_put_u64(header + 200, checkpoint->held_out_count);
     cn_put_u64(header + 208, checkpoint->resets);
@@ -132,8 +124,8 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     memcpy(header + 232, checkpoint->frame_digest, CN_DIGEST_SIZE);
     cn_put_u32(header + 264, (uint32_t)checkpoint->rule.mode);
     cn_put_u32(header + 268, checkpoint->rule.value_bits);
-    put_double(header + 272, checkpoint->rule.density);
-    put_double(header + 280, checkpoint->guard.factor);
+    cn_put_f64(header + 272, checkpoint->rule.density);
+    cn_put_f64(header + 280, checkpoint->guard.factor);
     cn_put_u32(header + 288, checkpoint->guard.streak);
     cn_put_u32(header + 292, checkpoint->steps);
     cn_put_u32(header + 296, checkpoint->residual_version);

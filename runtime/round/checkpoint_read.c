@@ -59,15 +59,6 @@ static struct cn_loss_scale decode_scale(const uint8_t bytes[4])
     return (struct cn_loss_scale){ldexpf(1, bytes[1] - 1), (uint32_t)(bytes[2] | bytes[3] << 8)};
 }
 
-static double get_double(const uint8_t *from)
-{
-    uint64_t bits = cn_get_u64(from);
-    double value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 // 0 for another version.
 static size_t header_size(const uint8_t *bytes)
 {
@@ -89,16 +80,16 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
         .epoch = cn_get_u64(header + 56),
         .version = cn_get_u32(header + 64),
         .samples = cn_get_u64(header + 168),
-        .train_loss = get_double(header + 176),
-        .held_out_loss = get_double(header + 184),
+        .train_loss = cn_get_f64(header + 176),
+        .held_out_loss = cn_get_f64(header + 184),
         .held_out_correct = cn_get_u64(header + 192),
         .held_out_count = cn_get_u64(header + 200),
         .resets = cn_get_u64(header + 208),
         .total = (size_t)cn_get_u64(header + 216),
         .rule = {.mode = (enum cn_update_mode)cn_get_u32(header + 264),
                  .value_bits = cn_get_u32(header + 268),
-                 .density = get_double(header + 272)},
-        .guard = {get_double(header + 280), cn_get_u32(header + 288)},
+                 .density = cn_get_f64(header + 272)},
+        .guard = {cn_get_f64(header + 280), cn_get_u32(header + 288)},
         .steps = cn_get_u32(header + 292),
         .residual_version = cn_get_u32(header + 296),
         .loss_scale = decode_scale(header + 300),

@@ -114,7 +114,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     cn_err err;
 
     session->state_shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
-    session->state_stage = (uint32_t)config->job->parallel.stage + 1;
+    session->state_stage = cn_session_job_stage(config->job);
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
         err = open_trainer(session, diag);

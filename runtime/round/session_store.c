@@ -206,8 +206,10 @@ static cn_err load_stored(struct cn_session *session)
     if (!err && !is_same_state(&stored, &session->held))
         err = CN_ESTALE;
     if (err) {
-        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u is gone: %s",
-               session->held.round, session->held.step, cn_err_text(err));
+        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u %s: %s",
+               session->held.round, session->held.step,
+               err == CN_ENOMEM ? "stays on the disk, it cannot be read now" : "cannot be used",
+               cn_err_text(err));
         cn_checkpoint_deinit(&stored);
         return err;
     }
