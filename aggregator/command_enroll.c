@@ -14,9 +14,9 @@
 static const char help[] =
     "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
     "\n"
-    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and delete "
-    "it\n"
-    "here. Works while the aggregator runs. A board that was revoked may be enrolled again.\n"
+    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and\n"
+    "delete it here. Works while the aggregator runs. A board that was revoked may be enrolled\n"
+    "again.\n"
     "\n"
     "  --group G        the group it trains in; default: a group of its own, with its name\n"
     "  --max-weight N   samples of a round that count, at most; default: only the job's limit\n"
@@ -45,7 +45,8 @@ static bool describe(const char *name, const char *group, const char *max_weight
         return false;
     }
     if (max_weight && !parse_weight(max_weight, &board->max_weight)) {
-        fprintf(stderr, "--max-weight %s: expected a number of samples, at least 1\n", max_weight);
+        fprintf(stderr, "error: --max-weight %s: expected a number of samples, at least 1\n",
+                max_weight);
         return false;
     }
     snprintf(board->name, sizeof(board->name), "%s", name);

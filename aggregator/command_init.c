@@ -11,9 +11,8 @@
 static const char help[] =
     "Usage: cairn-aggregator init [FILE]\n"
     "\n"
-    "Writes a commented profile to FILE (default: gateway.yaml), which must not exist. What must "
-    "be\n"
-    "filled in stands there with an example, everything else as a comment with its default.\n";
+    "Writes a commented profile to FILE (default: gateway.yaml), which must not exist. What must\n"
+    "be filled in stands there with an example, everything else as a comment with its default.\n";
 
 static int write_profile(const char *path)
 {

@@ -8,13 +8,12 @@
 #include "aggregator/merge.h"
 #include "aggregator/setup.h"
 
-static const char help[] = "Usage: cairn-aggregator replay PROFILE\n"
-                           "\n"
-                           "Makes every version again from the initial model and the accepted "
-                           "updates, and compares digests.\n"
-                           "Prints a line for each version; fails when one differs. Versions whose "
-                           "updates are no longer kept\n"
-                           "are taken from disk. Works while the aggregator runs.\n";
+static const char help[] =
+    "Usage: cairn-aggregator replay PROFILE\n"
+    "\n"
+    "Makes every version again from the initial model and the accepted updates, and compares\n"
+    "digests. Prints a line for each version; fails when one differs. Versions whose updates are\n"
+    "no longer kept are taken from disk. Works while the aggregator runs.\n";
 
 struct replay {
     const struct cn_setup *setup;
@@ -117,7 +116,7 @@ static int replay_all(struct replay *replay)
     }
     cn_model_deinit(&replay->current);
     if (err != CN_ENOTFOUND) {
-        fprintf(stderr, "version %" PRIu32 ": %s\n", number - 1, cn_err_text(err));
+        fprintf(stderr, "error: version %" PRIu32 ": %s\n", number - 1, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     printf("%" PRIu32 " versions, %u differ, %u not checked\n", number, replay->differing,

@@ -5,11 +5,11 @@
 #include "aggregator/aggregator_commands.h"
 #include "aggregator/setup.h"
 
-static const char help[] = "Usage: cairn-aggregator revoke PROFILE BOARD\n"
-                           "\n"
-                           "Refuses the board from now on. A running aggregator ends its sessions "
-                           "within a second. Updates\n"
-                           "that were accepted stay counted.\n";
+static const char help[] =
+    "Usage: cairn-aggregator revoke PROFILE BOARD\n"
+    "\n"
+    "Refuses the board from now on. A running aggregator ends its sessions within a second.\n"
+    "Updates that were accepted stay counted.\n";
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {

@@ -29,15 +29,14 @@
 #define SESSIONS_MAX 4096
 #define REQUESTS_PER_S 500 // of a board, beside its updates and models
 
-static const char help[] = "Usage: cairn-aggregator run PROFILE [--stay]\n"
-                           "\n"
-                           "Runs the job of the profile: opens rounds, merges the updates of the "
-                           "boards, serves the versions.\n"
-                           "Goes on where it was stopped or killed. Exits 0 when the run is over, "
-                           "130 when a signal stopped\n"
-                           "it before.\n"
-                           "\n"
-                           "  --stay           keeps serving the last version after the end\n";
+static const char help[] =
+    "Usage: cairn-aggregator run PROFILE [--stay]\n"
+    "\n"
+    "Runs the job of the profile: opens rounds, merges the updates of the boards, serves the\n"
+    "versions. Goes on where it was stopped or killed. Exits 0 when the run is over, 130 when a\n"
+    "signal stopped it before.\n"
+    "\n"
+    "  --stay           keeps serving the last version after the end\n";
 
 struct daemon {
     struct cn_setup setup;
@@ -141,7 +140,7 @@ static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports
         return CN_OK;
     const struct cn_data_paths *paths = cn_profile_data(settings, settings->job.central_set);
     if (!paths) {
-        fprintf(stderr, "the job's central set %s is not in the profile's data section\n",
+        fprintf(stderr, "error: the job's central set %s is not in the profile's data section\n",
                 settings->job.central_set);
         return CN_EINVAL;
     }
@@ -372,7 +371,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     cn_platform_notify("STOPPING=1");
     cn_report_clear(&daemon->report);
     if (err) {
-        fprintf(stderr, "round %" PRIu32 ": %s\n", state.round, cn_err_text(err));
+        fprintf(stderr, "error: round %" PRIu32 ": %s\n", state.round, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     return state.phase == CN_RUN_ENDED ? CN_EXIT_DONE : CN_EXIT_INTERRUPTED;

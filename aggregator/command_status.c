@@ -7,13 +7,13 @@
 #include "aggregator/status.h"
 #include "runtime/port/platform.h"
 
-static const char help[] = "Usage: cairn-aggregator status [--json] PROFILE\n"
-                           "\n"
-                           "Shows the run, its round and version, and for each board when it was "
-                           "last heard and why it is, or\n"
-                           "is not, in the round.\n"
-                           "\n"
-                           "  --json           one object a line: the run, then each board\n";
+static const char help[] =
+    "Usage: cairn-aggregator status [--json] PROFILE\n"
+    "\n"
+    "Shows the run, its round and version, and for each board when it was last heard and why it\n"
+    "is, or is not, in the round.\n"
+    "\n"
+    "  --json           one object a line: the run, then each board\n";
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {

@@ -41,7 +41,8 @@ static const char later[] =
     " rows INTEGER NOT NULL, top5 REAL NOT NULL, f1 REAL NOT NULL, mae REAL NOT NULL,"
     " perplexity REAL NOT NULL, PRIMARY KEY(version,source)) STRICT, WITHOUT ROWID;";
 
-cn_err cn_ledger_sql_error(struct cn_ledger *ledger, int result)
+// Maps a result of SQLite and logs what it said.
+static cn_err map_error(struct cn_ledger *ledger, int result)
 {
     switch (result & 0xff) {
     case SQLITE_OK:
@@ -88,7 +89,7 @@ cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement,
     va_end(values);
     if (result == SQLITE_OK)
         return CN_OK;
-    cn_err err = cn_ledger_sql_error(ledger, result);
+    cn_err err = map_error(ledger, result);
     sqlite3_finalize(*statement);
     *statement = NULL;
     return err;
@@ -97,7 +98,7 @@ cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement,
 cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement)
 {
     int result = sqlite3_step(statement);
-    return result == SQLITE_DONE ? CN_ENOTFOUND : cn_ledger_sql_error(ledger, result);
+    return result == SQLITE_DONE ? CN_ENOTFOUND : map_error(ledger, result);
 }
 
 cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more)
@@ -109,14 +110,14 @@ cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, boo
 
 cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement)
 {
-    cn_err err = cn_ledger_sql_error(ledger, sqlite3_step(statement));
+    cn_err err = map_error(ledger, sqlite3_step(statement));
     sqlite3_finalize(statement);
     return err;
 }
 
 cn_err cn_ledger_sql_run(struct cn_ledger *ledger, const char *sql)
 {
-    return cn_ledger_sql_error(ledger, sqlite3_exec(ledger->db, sql, NULL, NULL, NULL));
+    return map_error(ledger, sqlite3_exec(ledger->db, sql, NULL, NULL, NULL));
 }
 
 cn_err cn_ledger_sql_end(struct cn_ledger *ledger, cn_err err)
@@ -244,7 +245,7 @@ static cn_err open_file(const char *path, int flags, struct cn_ledger *ledger)
     int result = sqlite3_open_v2(path, &ledger->db, flags, NULL);
     umask(mask);
     if (result != SQLITE_OK)
-        return cn_ledger_sql_error(ledger, result);
+        return map_error(ledger, result);
     sqlite3_busy_timeout(ledger->db, BUSY_TIMEOUT_MS);
     cn_err err = cn_ledger_sql_run(
         ledger, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");

@@ -10,9 +10,6 @@ struct cn_ledger {
     struct cn_ledger_identity identity;
 };
 
-// Maps a result of SQLite and logs what it said.
-cn_err cn_ledger_sql_error(struct cn_ledger *ledger, int result);
-
 // Prepares sql and binds a value for each letter of types: i int64_t, d double, t const char *,
 // b const uint8_t[32]. Text and bytes are borrowed until the statement is finalised.
 cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,

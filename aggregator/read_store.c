@@ -23,6 +23,13 @@ static cn_err refuse_create(struct cn_store *store, const char *name, struct cn_
     return CN_ENOTSUP;
 }
 
+static cn_err refuse_open(struct cn_store *store, const char *name, struct cn_store_file **file,
+                          uint64_t *size)
+{
+    (void)store, (void)name, (void)file, (void)size;
+    return CN_ENOTSUP;
+}
+
 static cn_err refuse_write(struct cn_store_file *file, uint64_t offset, const void *data,
                            size_t size)
 {
@@ -85,6 +92,7 @@ static cn_err load(struct cn_store *base, const char *name, size_t limit, uint8_
 static const struct cn_store_ops ops = {
     .close = close_store,
     .create = refuse_create,
+    .open = refuse_open,
     .write = refuse_write,
     .read = refuse_read,
     .commit = refuse_commit,

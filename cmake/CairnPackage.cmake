@@ -36,15 +36,25 @@ if(TARGET port_cuda)
     string(REGEX REPLACE ".*, V([0-9.]+).*" "\\1" package_nvcc "${package_nvcc}")
 endif()
 
-# cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz.
+# cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz. Made anew when
+# the program, a file named in COMMAND or one that the scripts read by themselves changes.
 function(cairn_document package name)
     set(out ${package_build}/${package}/${name}.gz)
+    set(inputs ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${package_source}/${package}.files ${ARGN})
+    list(FILTER inputs INCLUDE REGEX "^/")
+    foreach(input ${inputs})
+        if(NOT EXISTS ${input})
+            list(REMOVE_ITEM inputs ${input})
+        endif()
+    endforeach()
+    if(TARGET ${package})
+        list(APPEND inputs ${package})
+    endif()
     add_custom_command(OUTPUT ${out}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${package_build}/${package}
         COMMAND ${ARGN} > ${package_build}/${package}/${name}
         COMMAND gzip -9nf ${package_build}/${package}/${name}
-        DEPENDS ${package_source}/make_man ${package_source}/make_sbom ${package_source}/make_changelog
-                ${CMAKE_SOURCE_DIR}/CHANGELOG.md
+        DEPENDS ${inputs}
         VERBATIM)
     set_property(GLOBAL APPEND PROPERTY cairn_documents ${out})
 endfunction()

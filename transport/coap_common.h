@@ -6,13 +6,11 @@
 #include "transport/address.h"
 #include "transport/coap_server.h"
 
-// UDP payloads. The first fits IPv6's minimum MTU of 1280 bytes (RFC 8200, 5) and is taken for
-// granted until a path proves otherwise; the other fits Ethernet's 1500 with IPv4 and IPv6, PPPoE
-// and one tunnel, and is the most that is looked for: more would not hold one chunk more.
-#define CN_COAP_MTU_BASE 1232
+// UDP payloads, at most: fits Ethernet's 1500 with IPv4 and IPv6, PPPoE and one tunnel; more would
+// not hold one chunk more. path_mtu.h finds out what a path takes.
 #define CN_COAP_MTU 1424
 
-// Of these, what DTLS 1.2 with a connection ID and its padding to 16 bytes, the CoAP header, the
+// Of that, what DTLS 1.2 with a connection ID and its padding to 16 bytes, the CoAP header, the
 // token and the options of a chunk leave for a body.
 #define CN_COAP_AROUND 144
 _Static_assert(CN_COAP_DATAGRAM_MAX == CN_COAP_MTU - CN_COAP_AROUND, "the largest body fits");

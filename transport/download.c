@@ -287,8 +287,3 @@ bool cn_download_take_gone(struct cn_download *download)
 {
     return cn_flight_take_gone(&download->flight);
 }
-
-uint32_t cn_download_sent(const struct cn_download *download)
-{
-    return download->flight.next_order - 1;
-}

@@ -44,6 +44,3 @@ cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks);
 
 // As cn_flight_take_gone.
 bool cn_download_take_gone(struct cn_download *download);
-
-// Parcels that were asked for so far, repetitions included.
-uint32_t cn_download_sent(const struct cn_download *download);

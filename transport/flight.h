@@ -82,7 +82,7 @@ uint32_t cn_flight_next(struct cn_flight *flight);
 // size: bytes on the wire.
 void cn_flight_sent(struct cn_flight *flight, uint32_t parcel, uint32_t size, uint64_t now_us);
 
-// The parcel arrived. Returns false when that was known. cn_flight_detect follows when all that an
+// The parcel arrived. Returns false when that was known. cn_flight_acked follows when all that an
 // answer told was passed on.
 bool cn_flight_arrived(struct cn_flight *flight, uint32_t parcel, uint64_t now_us);
 

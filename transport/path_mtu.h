@@ -2,10 +2,10 @@
 //
 // A probe is POST p with a body that makes its datagram as large as the size in question, answered
 // by as large a one: so both ways are known to take it. It carries nothing else, and its loss is
-// not taken for congestion. CN_PATH_MTU_BASE is taken for granted at first, then the largest size
-// is tried. A search in the other direction, below the base, begins when the base is not answered;
-// a transfer that stands still (a black hole) begins all anew. The sizes differ by whole chunks.
-// Threading: none.
+// not taken for congestion. A base of 1232 bytes (IPv6, RFC 8200, 5) is taken for granted at first,
+// then the largest size is tried. A search in the other direction, below the base, begins when the
+// base is not answered; a transfer that stands still (a black hole) begins all anew. The sizes
+// differ by whole chunks. Threading: none.
 #pragma once
 
 #include "transport/exchange.h"

@@ -138,8 +138,7 @@ static bool open_socket(struct cn_peer_hello *hello)
 void cn_peer_hello_init(struct cn_peer_hello *hello, const char *listen,
                         const struct cn_member *members, uint32_t count, uint32_t self)
 {
-    *hello =
-        (struct cn_peer_hello){.members = members, .count = count, .self = self, .socket = -1};
+    *hello = (struct cn_peer_hello){.members = members, .count = count, .self = self, .socket = -1};
     snprintf(hello->port, sizeof(hello->port), "%s", port_of(listen));
     if (!listens_everywhere(listen) || open_socket(hello))
         return;

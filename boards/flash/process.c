@@ -137,23 +137,6 @@ cn_err cn_process_start(const char *const argv[], pid_t *child, int *out)
     return err;
 }
 
-bool cn_process_exists(const char *name)
-{
-    const char *path = getenv("PATH");
-    char file[4096];
-
-    // Tools of file systems are in sbin, which a user's PATH often lacks.
-    for (path = path ? path : "/usr/bin:/bin"; *path;) {
-        size_t length = strcspn(path, ":");
-
-        snprintf(file, sizeof(file), "%.*s/%s", (int)length, path, name);
-        if (access(file, X_OK) == 0)
-            return true;
-        path += length + (path[length] == ':');
-    }
-    return false;
-}
-
 const char *cn_process_complaint(struct cn_process_result *result)
 {
     struct cn_buffer *errors = &result->errors;

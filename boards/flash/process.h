@@ -25,9 +25,6 @@ cn_err cn_process_start(const char *const argv[], pid_t *child, int *out);
 // Its exit code, as in the result above.
 int cn_process_wait(pid_t child);
 
-// Whether a program of this name can be run.
-bool cn_process_exists(const char *name);
-
 // The last line of what a program complained, for a message; never NULL.
 const char *cn_process_complaint(struct cn_process_result *result);
 

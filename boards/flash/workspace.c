@@ -22,7 +22,8 @@ cn_err cn_workspace_open(struct cn_workspace *space)
     return cn_err_from_errno(errno);
 }
 
-void cn_workspace_wipe(const char *path)
+// Overwrites a file with zeros and removes it.
+static void wipe(const char *path)
 {
     static const char zeros[4096];
     struct stat info;
@@ -49,7 +50,7 @@ void cn_workspace_close(struct cn_workspace *space)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         snprintf(path, sizeof(path), "%s/%s", space->path, entry->d_name);
-        cn_workspace_wipe(path);
+        wipe(path);
     }
     if (folder)
         closedir(folder);

@@ -16,6 +16,3 @@ cn_err cn_workspace_open(struct cn_workspace *space);
 
 // Wipes files, removes links and the folder. Accepts one that was never opened.
 void cn_workspace_close(struct cn_workspace *space);
-
-// Overwrites a file with zeros and removes it.
-void cn_workspace_wipe(const char *path);

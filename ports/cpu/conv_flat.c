@@ -4,10 +4,9 @@
 #include "ports/cpu/conv.h"
 #include "ports/cpu/plane.h"
 
-#define INNER 256         // taps of a packed tile of weights: it stays in the first cache
-#define PLANE_WORDS 32768 // of the planes of some samples: they stay in the second
-#define GRAD_WORDS (96 * 1024)
-#define GRAD_SAMPLES 32
+#define INNER 256              // taps of a packed tile of weights: it stays in the first cache
+#define PLANE_WORDS 32768      // of the planes of some samples: they stay in the second
+#define GRAD_WORDS (96 * 1024) // the same in the gradients
 
 // A convolution of stride 1 or more, forward or, with mirrored taps, the gradient for the input.
 struct flat {

@@ -4,9 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ports/nccl/collective_nccl.h"
+#include "runtime/base/deadline.h"
 #include "runtime/base/log.h"
 
 #define ABORT_MS 1000 // for an abort to end
@@ -48,23 +48,15 @@ static void *abort_main(void *context)
 
 static void init_abortion(struct abortion *abortion)
 {
-    pthread_condattr_t attributes;
-
     pthread_mutex_init(&abortion->mutex, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes,
-                              CLOCK_MONOTONIC); // a board may find out that it is not 1970
-    pthread_cond_init(&abortion->ended, &attributes);
-    pthread_condattr_destroy(&attributes);
+    cn_deadline_init_condition(&abortion->ended);
 }
 
 static bool wait_for_abort(struct abortion *abortion)
 {
-    struct timespec until;
+    struct timespec until = cn_deadline_after(ABORT_MS);
     bool done;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ABORT_MS / 1000;
     pthread_mutex_lock(&abortion->mutex);
     while (!abortion->done)
         if (pthread_cond_timedwait(&abortion->ended, &abortion->mutex, &until))

@@ -35,10 +35,22 @@ static struct nccl_config comm_config(void)
     };
 }
 
-// The smallest of each value over all members.
-static cn_err agree(struct cn_collective *control, float *values, size_t count)
+// What each member says, by rank: a small whole number.
+static cn_err hear_all(struct nccl *nccl, int own, int said[CN_GROUP_MAX])
 {
-    return cn_all_reduce(control, CN_REDUCE_MIN, values, count);
+    float values[CN_GROUP_MAX] = {0};
+    cn_err err;
+
+    values[nccl->view.rank] = (float)own;
+    err = cn_all_reduce(nccl->control, CN_REDUCE_SUM, values, nccl->view.size);
+    for (uint32_t r = 0; r < nccl->view.size; r++)
+        said[r] = (int)values[r];
+    return err;
+}
+
+static const char *name_of(const struct nccl *nccl, uint32_t rank)
+{
+    return nccl->members[nccl->view.ranks[rank]].name;
 }
 
 static cn_err take_device(struct nccl *nccl)
@@ -55,26 +67,23 @@ static cn_err take_device(struct nccl *nccl)
 // All members have the library in one version, and a device.
 static cn_err agree_to_try(struct nccl *nccl, bool able)
 {
-    int version = 0;
-    float values[3];
+    int version = 0, versions[CN_GROUP_MAX];
     cn_err err;
 
-    if (able && nccl->library->get_version(&version))
-        able = false;
-    values[0] = able ? 1 : 0;
-    values[1] = (float)version;
-    values[2] = (float)-version;
-    err = agree(nccl->control, values, 3);
-    if (err)
-        return err;
-    if (values[0] < 1)
-        return CN_ENOTSUP;
-    if (values[1] != -values[2]) {
-        cn_log(CN_LOG_WARN, "nccl", "the members have NCCL %d to %d: all need the same",
-               (int)values[1], (int)-values[2]);
-        return CN_ENOTSUP;
+    if (!able || nccl->library->get_version(&version))
+        version = 0;
+    err = hear_all(nccl, version, versions);
+    for (uint32_t r = 0; !err && r < nccl->view.size; r++) {
+        if (!versions[r] && r != nccl->view.rank)
+            cn_log(CN_LOG_INFO, "nccl", "not used: %s has no library or device for it",
+                   name_of(nccl, r));
+        else if (versions[r] && versions[0] && versions[r] != versions[0])
+            cn_log(CN_LOG_WARN, "nccl", "not used: %s has version %d, %s %d, and all need the same",
+                   name_of(nccl, r), versions[r], name_of(nccl, 0), versions[0]);
+        if (!versions[r] || versions[r] != versions[0])
+            return CN_ENOTSUP;
     }
-    return CN_OK;
+    return err;
 }
 
 // The id is made only now, since one that nobody uses leaks a thread and a socket.
@@ -148,18 +157,22 @@ static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
 // own: how it went here. CN_ENOTSUP, and no communicators are left, when it did not on some member.
 static cn_err agree_on_forming(struct nccl *nccl, cn_err own)
 {
-    float formed = own ? 0 : 1;
+    int failed[CN_GROUP_MAX];
+    uint32_t first = 0;
     cn_err err;
 
     if (own == CN_ECANCELED || own == CN_EPEER)
         return fail(nccl, own);
-    err = agree(nccl->control, &formed, 1);
+    err = hear_all(nccl, own != CN_OK, failed);
     if (err)
         return fail(nccl, err);
-    if (formed == 1)
+    while (first < nccl->view.size && !failed[first])
+        first++;
+    if (first == nccl->view.size)
         return CN_OK;
-    cn_log(CN_LOG_WARN, "nccl", "the communicators did not form%s%s; this epoch goes without",
-           own ? ": " : " on another member", own ? cn_err_text(own) : "");
+    cn_log(CN_LOG_WARN, "nccl", "the communicators did not form on %s%s%s; this epoch goes without",
+           name_of(nccl, own ? nccl->view.rank : first), own ? ": " : "",
+           own ? cn_err_text(own) : "");
     err = nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
     return err ? err : CN_ENOTSUP;
 }
@@ -208,6 +221,7 @@ cn_err cn_nccl_open_with(const struct nccl_library *library,
     nccl->base.ops = &cn_collective_nccl;
     nccl->library = library;
     nccl->control = config->control;
+    nccl->members = config->members;
     nccl->view = config->view;
     nccl->device = config->device;
     nccl->form_ms = config->open_timeout_ms;
@@ -294,7 +308,10 @@ static cn_err nccl_prepare(struct cn_collective *collective, const struct cn_set
     if (nccl->known_count == before)
         return err ? fail(nccl, err) : CN_OK;
     err = agree_on_forming(nccl, err);
-    return err == CN_ENOTSUP ? CN_OK : err;
+    if (err != CN_ENOTSUP)
+        return err;
+    nccl->base.gave_up = "the communicators of its sets did not form";
+    return CN_OK;
 }
 
 // NCCL hangs when members issue different calls; the control's barrier compares them first.

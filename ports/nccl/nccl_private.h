@@ -11,7 +11,8 @@
 struct nccl {
     struct cn_collective base;
     const struct nccl_library *library;
-    struct cn_collective *control; // borrowed
+    struct cn_collective *control;   // borrowed
+    const struct cn_member *members; // borrowed
     struct cn_view view;
     uint32_t device;
     uint32_t form_ms, timeout_ms;

@@ -32,7 +32,7 @@ struct cn_store_file {
     struct posix_store *store;
     int descriptor;
     char name[NAME_MAX_SIZE];
-    char aside[NAME_MAX_SIZE + 24];
+    char aside[NAME_MAX_SIZE + 24]; // "" for a visible file
 };
 
 static bool name_allowed(const char *name)
@@ -66,6 +66,39 @@ static cn_err posix_create(struct cn_store *base, const char *name, struct cn_st
         free(file);
         return err;
     }
+    *result = file;
+    return CN_OK;
+}
+
+static cn_err open_visible(const struct posix_store *store, const char *name, int *descriptor)
+{
+    if (!name_allowed(name))
+        return CN_EINVAL;
+    *descriptor = openat(store->directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return *descriptor < 0 ? cn_err_from_errno(errno) : CN_OK;
+}
+
+static cn_err posix_open(struct cn_store *base, const char *name, struct cn_store_file **result,
+                         uint64_t *size)
+{
+    struct posix_store *store = (struct posix_store *)base;
+    struct cn_store_file *file = calloc(1, sizeof(*file));
+    struct stat info;
+    cn_err err;
+
+    if (!file)
+        return CN_ENOMEM;
+    file->store = store;
+    err = open_visible(store, name, &file->descriptor);
+    if (!err && fstat(file->descriptor, &info)) {
+        err = cn_err_from_errno(errno);
+        close(file->descriptor);
+    }
+    if (err) {
+        free(file);
+        return err;
+    }
+    *size = (uint64_t)info.st_size;
     *result = file;
     return CN_OK;
 }
@@ -119,7 +152,8 @@ static void posix_abort(struct cn_store_file *file)
     if (!file)
         return;
     close(file->descriptor);
-    unlinkat(file->store->directory, file->aside, 0);
+    if (file->aside[0])
+        unlinkat(file->store->directory, file->aside, 0);
     free(file);
 }
 
@@ -165,15 +199,11 @@ static cn_err load_descriptor(int descriptor, size_t limit, uint8_t **data, size
 static cn_err posix_load(struct cn_store *base, const char *name, size_t limit, uint8_t **data,
                          size_t *size)
 {
-    struct posix_store *store = (struct posix_store *)base;
     int descriptor;
-    cn_err err;
+    cn_err err = open_visible((struct posix_store *)base, name, &descriptor);
 
-    if (!name_allowed(name))
-        return CN_EINVAL;
-    descriptor = openat(store->directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (descriptor < 0)
-        return cn_err_from_errno(errno);
+    if (err)
+        return err;
     err = load_descriptor(descriptor, limit, data, size);
     close(descriptor);
     return err;
@@ -237,6 +267,7 @@ static void posix_close(struct cn_store *base)
 static const struct cn_store_ops posix_ops = {
     .close = posix_close,
     .create = posix_create,
+    .open = posix_open,
     .write = posix_write,
     .read = posix_read,
     .commit = posix_commit,

@@ -167,15 +167,32 @@ static uint32_t place_of(const struct cn_set *set, uint32_t rank)
     return p;
 }
 
+// Rules over steps and rounds make new sets all through an epoch.
+static cn_err reserve_sequence(struct cn_tcp *tcp)
+{
+    uint32_t room = 2 * tcp->sequence_room + 16;
+    struct cn_tcp_sequence *sequences;
+
+    if (tcp->sequence_count < tcp->sequence_room)
+        return CN_OK;
+    sequences = realloc(tcp->sequences, room * sizeof(*sequences));
+    if (!sequences)
+        return CN_ENOMEM;
+    tcp->sequences = sequences;
+    tcp->sequence_room = room;
+    return CN_OK;
+}
+
 // The number of the next call on a set.
 static cn_err next_number(struct cn_tcp *tcp, uint32_t set, uint32_t *number)
 {
+    cn_err err = reserve_sequence(tcp);
     uint32_t i = 0;
 
+    if (err)
+        return err;
     while (i < tcp->sequence_count && tcp->sequences[i].set != set)
         i++;
-    if (i == CN_TCP_SETS)
-        return CN_ERANGE;
     if (i == tcp->sequence_count)
         tcp->sequences[tcp->sequence_count++] = (struct cn_tcp_sequence){.set = set};
     *number = ++tcp->sequences[i].number;
@@ -294,6 +311,7 @@ static void tcp_close(struct cn_collective *collective)
     cn_mesh_close(&tcp->mesh);
     if (tcp->cancel_fd >= 0)
         close(tcp->cancel_fd);
+    free(tcp->sequences);
     free(tcp->direct);
     free(tcp->halves);
     free(tcp);

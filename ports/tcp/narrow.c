@@ -82,9 +82,7 @@ cn_err cn_narrow_run(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     err = cn_tcp_call_finish(tcp);
     if (err)
         return err;
-    for (uint32_t k = 0; k + 1 < size; k++)
-        cn_reduce_widen_add(data + first, parts + k * own, own);
-    cn_reduce_narrow(sums + first, data + first, own);
+    cn_reduce_narrow_sum(data + first, own, parts, size - 1, sums + first);
     if (job->call->kind == CN_COLLECTIVE_REDUCE_SCATTER) {
         cn_reduce_widen(data + first, sums + first, own);
         return CN_OK;

@@ -10,8 +10,6 @@
 #include "ports/tcp/stream.h"
 #include "runtime/port/collective.h"
 
-#define CN_TCP_SETS 64 // with a sequence of their own at a time
-
 struct cn_tcp_sequence {
     uint32_t set;
     uint32_t number; // of the last call
@@ -28,9 +26,9 @@ struct cn_tcp {
     int cancel_fd; // readable once canceled
     int stop_fd;   // the caller's, for the same; -1 for none
     bool dead;
-    uint32_t lost; // index in the member list
-    struct cn_tcp_sequence sequences[CN_TCP_SETS];
-    uint32_t sequence_count;
+    uint32_t lost;                     // index in the member list
+    struct cn_tcp_sequence *sequences; // owned: of each set that was called so far
+    uint32_t sequence_count, sequence_room;
     uint8_t *direct;  // owned: what the others sent, as much for each; then what goes to them
     uint16_t *halves; // owned: room for narrow sums
     size_t half_count;

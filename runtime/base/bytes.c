@@ -18,6 +18,11 @@ void cn_put_u64(uint8_t *to, uint64_t value)
     memcpy(to, &value, sizeof(value));
 }
 
+void cn_put_f64(uint8_t *to, double value)
+{
+    memcpy(to, &value, sizeof(value));
+}
+
 uint16_t cn_get_u16(const uint8_t *from)
 {
     uint16_t value;
@@ -45,6 +50,14 @@ uint64_t cn_get_u64(const uint8_t *from)
 float cn_get_f32(const uint8_t *from)
 {
     float value;
+
+    memcpy(&value, from, sizeof(value));
+    return value;
+}
+
+double cn_get_f64(const uint8_t *from)
+{
+    double value;
 
     memcpy(&value, from, sizeof(value));
     return value;

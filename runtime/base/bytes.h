@@ -17,10 +17,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 void cn_put_u16(uint8_t *to, uint16_t value);
 void cn_put_u32(uint8_t *to, uint32_t value);
 void cn_put_u64(uint8_t *to, uint64_t value);
+void cn_put_f64(uint8_t *to, double value);
 uint16_t cn_get_u16(const uint8_t *from);
 uint32_t cn_get_u32(const uint8_t *from);
 uint64_t cn_get_u64(const uint8_t *from);
 float cn_get_f32(const uint8_t *from);
+double cn_get_f64(const uint8_t *from);
 
 // Writes 2 * size digits and a terminating 0.
 void cn_hex(char *text, const void *data, size_t size);

@@ -1,7 +1,7 @@
 // bench_link.h - "cairn-node bench --link": what each rule of the codec would cost over a link.
 #pragma once
 
-#include "runtime/command/linked_ports.h"
+#include "runtime/port/linked_ports.h"
 
 struct cn_bench_link {
     const char *profile;

@@ -10,6 +10,7 @@
 #include "runtime/engine/onnx.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/node_link.h"
 
 #define LIMIT_MS 60000
 #define POLL_MS 20
@@ -122,42 +123,17 @@ static cn_err wait_for_end(struct trial *trial)
     return err;
 }
 
-static cn_err enlist(const struct cn_settings *settings, struct cn_link *link)
-{
-    struct cn_registration registration = {
-        .cpu_count = cn_platform_cpu_count(),
-        .memory = settings->memory_limit,
-        .power_mw = settings->power_mw,
-        .member_count = settings->group.member_count,
-    };
-
-    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
-    for (uint32_t i = 0; i < settings->group.member_count; i++)
-        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
-    return link->ops->enlist(link, &registration);
-}
-
 cn_err cn_probe_run(const struct cn_ports *ports, const struct cn_settings *settings,
                     const uint8_t key[CN_KEY_SIZE], struct cn_diag *diag, struct cn_probe *probe)
 {
-    struct cn_link_config config = {
-        .board = settings->name,
-        .address_count = settings->address_count,
-        .uplink_bps = settings->uplink_bps,
-        .transport = settings->transport,
-    };
     struct trial trial = {.probe = probe, .diag = diag};
     cn_err err;
 
     cn_buffer_init(&probe->onnx, CN_ONNX_FILE_MAX);
-    memcpy(config.key, key, CN_KEY_SIZE);
-    for (uint32_t i = 0; i < settings->address_count; i++)
-        config.addresses[i] = settings->addresses[i];
-    err = ports->link->open(&config, &trial.link);
-    cn_crypto_wipe(config.key, sizeof(config.key));
+    err = cn_node_link_open(ports->link, settings, key, NULL, &trial.link);
     if (err)
         return err;
-    err = enlist(settings, trial.link);
+    err = cn_node_link_enlist(trial.link, settings);
     if (!err)
         err = wait_for_end(&trial);
     if (err)

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/base/bytes.h"
-#include "runtime/command/linked_ports.h"
+#include "runtime/port/linked_ports.h"
 
 struct cn_probe {
     struct cn_link_measure measure;

@@ -35,20 +35,22 @@ static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layou
     return i;
 }
 
-// How many normalizations read it, or Identity nodes that give it another tensor's name.
+// How many normalizations have it, read by themselves or by an Identity that gives it a name of
+// theirs: that is what exporters make of scales and biases that hold the same.
 static size_t count_norms(const struct cn_onnx *onnx, const char *name)
 {
-    static const char *const norms[] = {"LayerNormalization", "BatchNormalization",
-                                        "GroupNormalization", "InstanceNormalization", "Identity"};
+    static const char *const readers[] = {"LayerNormalization", "BatchNormalization",
+                                          "GroupNormalization", "InstanceNormalization",
+                                          "Identity"};
     size_t count = 0;
 
     for (size_t i = 0; i < onnx->node_count; i++) {
         const struct cn_onnx_node *node = &onnx->nodes[i];
-        bool is_norm = false, reads = false;
+        bool counts = false, reads = false;
 
-        for (size_t j = 0; j < sizeof(norms) / sizeof(norms[0]); j++)
-            is_norm = is_norm || cn_text_equal(node->op, norms[j]);
-        for (size_t j = 0; is_norm && j < node->input_count; j++)
+        for (size_t j = 0; j < sizeof(readers) / sizeof(readers[0]); j++)
+            counts = counts || cn_text_equal(node->op, readers[j]);
+        for (size_t j = 0; counts && j < node->input_count; j++)
             reads = reads || cn_text_equal(node->inputs[j], name);
         count += reads;
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 
 static atomic_bool stop_requested; // a signal handler reaches nothing else
@@ -95,6 +96,16 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
     return *profile ? CN_EXIT_DONE : CN_EXIT_PROFILE;
 }
 
+cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store **store)
+{
+    cn_err err = cn_platform_open_store(settings->state, store);
+
+    if (err)
+        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
+                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+    return err;
+}
+
 bool cn_command_is_sysroot(const char *directory)
 {
     char sys[CN_PATH_SIZE], proc[CN_PATH_SIZE];
@@ -160,13 +171,32 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
 
 static void print_usage(FILE *stream, const char *program, const struct cn_command *const *commands)
 {
+    int width = 0;
+
+    for (size_t i = 0; commands[i]; i++) {
+        int length = (int)strlen(commands[i]->name);
+
+        width = length > width ? length : width;
+    }
+    // Two spaces behind the longest name, by which manual pages and completion tell it from the
+    // rest.
     fprintf(stream, "Usage: %s [--log-level error|warn|info|debug] COMMAND [OPTIONS]\n\n", program);
     for (; *commands; commands++)
-        fprintf(stream, "  %-8s %s\n", (*commands)->name, (*commands)->summary);
+        fprintf(stream, "  %-*s  %s\n", width, (*commands)->name, (*commands)->summary);
     fprintf(stream,
             "\n'%s COMMAND --help' describes a command.\n"
             "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile, 130 interrupted.\n",
             program);
+}
+
+// What was printed has to be there: a full disk would otherwise leave half an answer and exit code
+// 0.
+static int end_output(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "error: standard output could not be written\n");
+    return code == CN_EXIT_DONE ? CN_EXIT_FAILED : code;
 }
 
 static int run_command(const char *program, const struct cn_command *command,
@@ -179,10 +209,10 @@ static int run_command(const char *program, const struct cn_command *command,
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             fputs(command->help, stdout);
-            return CN_EXIT_DONE;
+            return end_output(CN_EXIT_DONE);
         }
     }
-    return command->run(ports, argc, argv);
+    return end_output(command->run(ports, argc, argv));
 }
 
 // Takes "--log-level LEVEL" or "--log-level=LEVEL" out of the arguments, wherever it stands.

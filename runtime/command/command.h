@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
-#include "runtime/command/linked_ports.h"
+#include "runtime/port/linked_ports.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/timeline.h"
 
@@ -52,6 +52,9 @@ struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use
 // or what to exit with after it said why.
 int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,
                             bool *json, struct cn_profile **profile);
+
+// Opens the state directory, whose lock keeps a second program out. Says why when it cannot.
+cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store **store);
 
 // Whether --sysroot DIR has what a board's root has: sys/ or proc/. Says so when it has not.
 bool cn_command_is_sysroot(const char *directory);

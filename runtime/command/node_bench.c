@@ -15,18 +15,17 @@ static const char help[] =
     "Usage: cairn-node bench [--json] PROFILE\n"
     "       cairn-node bench --link [--json] [--rate RATE] [--rtt TIME] [--loss SHARE] PROFILE\n"
     "\n"
-    "Times training steps of the profile's model on synthetic samples: median and best step, "
-    "samples a\n"
-    "second, planned and resident memory. Touches no state.\n"
+    "Times training steps of the profile's model on synthetic samples: median and best step,\n"
+    "samples a second, planned and resident memory. Touches no state.\n"
     "\n"
-    "  --link        measures the link to the aggregator instead (a version down, up to 256 KiB up "
-    "that it\n"
-    "                drops) and prints for each rule of the codec the bytes and seconds of an "
-    "update, the\n"
-    "                share of its energy that is kept, and what mode auto would choose and why\n"
+    "  --link        measures the link to the aggregator instead (a version down, up to 256 KiB\n"
+    "                up that it drops) and prints for each rule of the codec the bytes and\n"
+    "                seconds of an update, the share of its energy that is kept, and what mode\n"
+    "                auto would choose and why\n"
     "  --rate RATE   the link is not measured but as said; the profile needs a job then\n"
     "  --rtt TIME    round trip, such as \"200 ms\"\n"
-    "  --loss SHARE  such as \"5 %\"\n";
+    "  --loss SHARE  such as \"5 %\"\n"
+    "  --json        one JSON object; with --link one a line\n";
 
 static void print_speed(const struct cn_train_speed *s, const struct cn_trainer_config *config,
                         bool json)

@@ -10,6 +10,7 @@
 #include "runtime/engine/onnx_file.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/profile/quantity.h"
+#include "runtime/round/session.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
@@ -19,12 +20,12 @@ static const char help[] =
     "       cairn-node check --ops\n"
     "       cairn-node check --board auto [--boards DIR] [--sysroot DIR]\n"
     "\n"
-    "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with it, "
-    "and\n"
-    "exits with 3 then. --origin adds the file and line that set each value.\n"
-    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory training "
-    "needs,\n"
-    "or the list of what is not supported.\n"
+    "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with\n"
+    "it, and exits with 3 then. --origin adds the file and line that set each value.\n"
+    "\n"
+    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory "
+    "training\n"
+    "needs, or the list of what is not supported.\n"
     "\n"
     "  --origin           the file and line that set each value\n"
     "  --batch N          plan for this batch; default: 32\n"
@@ -94,11 +95,20 @@ struct wishes {
     const char *board, *boards, *sysroot;
 };
 
-static void print_plan(const struct cn_trainer *trainer, uint32_t batch)
+// With the batches and the file that are in memory besides.
+static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_file *file,
+                       uint32_t batch)
 {
     const struct cn_trainer_plan *plan = cn_trainer_plan(trainer);
+    struct cn_sample_shape shape;
+    uint64_t bytes = plan->bytes + cn_onnx_file_memory(file);
 
-    printf("%.2f MiB to train with batches of %u: %s", (double)plan->bytes / 1048576, batch,
+    cn_trainer_sample_shape(trainer, &shape);
+    bytes += CN_SESSION_BATCHES * cn_batch_memory(&shape, batch);
+    printf("%.2f MiB to train with batches of %u", (double)bytes / 1048576, batch);
+    if (!cn_trainer_capability(trainer))
+        printf(" on %u threads", cn_platform_cpu_count());
+    printf(" (%.2f with Adam): %s", (double)(bytes + cn_trainer_state_memory(trainer)) / 1048576,
            cn_recompute_text(plan->recompute));
     if (plan->batch < batch)
         printf(", %u samples at a time", plan->batch);
@@ -146,8 +156,9 @@ static void take_loss(const struct cn_onnx *onnx, struct cn_trainer_config *conf
     }
 }
 
-static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onnx,
-                         const struct wishes *wishes, struct cn_diag *diag)
+static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file *file,
+                         const struct cn_onnx *onnx, const struct wishes *wishes,
+                         struct cn_diag *diag)
 {
     static const struct cn_settings any; // whatever device is there
     struct cn_trainer_config config = {
@@ -168,7 +179,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx *onn
     print_tensors(cn_trainer_layout(trainer));
     print_sample(trainer);
     print_work(onnx, trainer);
-    print_plan(trainer, wishes->batch);
+    print_plan(trainer, file, wishes->batch);
     cn_check_weights(onnx, cn_trainer_layout(trainer), diag);
     cn_trainer_close(trainer);
     return CN_OK;
@@ -186,7 +197,7 @@ static int check_model(const struct cn_ports *ports, const char *path, const str
     if (!err)
         err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
-        err = plan_model(ports, onnx, wishes, &diag);
+        err = plan_model(ports, &file, onnx, wishes, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
     cn_command_print_about(path, err, &diag);

@@ -1,11 +1,18 @@
 // node_gpus.c - the parent of "cairn-node run" on a board with several GPUs.
+//
+// To each child it is the service manager: it hears what they notify, and notifies its own manager.
 #include "runtime/command/node_gpus.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,8 +21,9 @@
 #include "runtime/port/platform.h"
 
 #define POLL_MS 50
-#define NOTIFY_MS 1000
-#define AGAIN_MS 1000 // before a child is started again, the first time
+#define FEED_MS 1000    // between two signs to the manager, at least
+#define SILENT_MS 10000 // of a child: said in the log
+#define AGAIN_MS 1000   // before a child is started again, the first time
 #define AGAIN_MOST_MS 30000
 #define STEADY_MS 10000 // a child that lived so long is started again as the first time
 
@@ -24,6 +32,10 @@ struct child {
     bool done;
     uint64_t begun_ms, again_ms;
     uint64_t pause_ms;
+    int ear;    // socket for what it notifies; -1: none
+    bool heard; // since the manager was told last
+    uint64_t heard_ms;
+    bool silence_told;
 };
 
 struct family {
@@ -32,13 +44,82 @@ struct family {
     int (*run)(void *context, uint32_t place);
     void (*name)(void *context, uint32_t place, char *text, uint32_t size);
     void *context;
-    int failed; // exit code that ends all; 0: none
+    int failed;      // exit code that ends all; 0: none
+    uint64_t fed_ms; // the watchdog
 };
 
-// Of the parent only: a manager hears one process.
-static void leave_parent(pid_t parent)
+// --- the watchdog ---
+
+// In the abstract namespace, which needs no file.
+static void ear_name(pid_t parent, uint32_t place, char name[64])
 {
-    unsetenv("NOTIFY_SOCKET");
+    snprintf(name, 64, "@cairn-node-%d-%u", (int)parent, place);
+}
+
+static void open_ear(struct child *child, uint32_t place)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char name[64];
+    socklen_t size;
+
+    ear_name(getpid(), place, name);
+    size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+    memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
+    child->ear = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (child->ear >= 0 && !bind(child->ear, (const struct sockaddr *)(const void *)&address, size))
+        return;
+    cn_log(CN_LOG_WARN, "node", "the watchdog does not cover GPU member %u: %s", place,
+           strerror(errno));
+    if (child->ear >= 0)
+        close(child->ear);
+    child->ear = -1;
+}
+
+static void listen_to(struct family *family, uint32_t place, uint64_t now_ms)
+{
+    struct child *child = &family->children[place];
+    char bytes[256], name[2 * CN_NAME_SIZE];
+
+    while (child->ear >= 0 && recv(child->ear, bytes, sizeof(bytes), 0) >= 0) {
+        child->heard = true;
+        child->heard_ms = now_ms;
+        child->silence_told = false;
+    }
+    if (!child->pid || child->ear < 0)
+        child->heard = true; // nothing is to be heard
+    if (child->heard || child->silence_told || now_ms - child->heard_ms < SILENT_MS)
+        return;
+    child->silence_told = true;
+    family->name(family->context, place, name, sizeof(name));
+    cn_log(CN_LOG_ERROR, "node", "%s stands still: the watchdog is not fed until it goes on", name);
+}
+
+// Its own manager hears of this process as often as of the child that says so least often.
+static void feed_watchdog(struct family *family, uint64_t now_ms)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < family->count; i++) {
+        listen_to(family, i, now_ms);
+        all &= family->children[i].heard;
+    }
+    if (!all || now_ms - family->fed_ms < FEED_MS)
+        return;
+    cn_platform_notify("WATCHDOG=1");
+    family->fed_ms = now_ms;
+    for (uint32_t i = 0; i < family->count; i++)
+        family->children[i].heard = false;
+}
+
+// --- the children ---
+
+// A manager hears one process: the parent.
+static void leave_parent(pid_t parent, uint32_t place)
+{
+    char name[64];
+
+    ear_name(parent, place, name);
+    setenv("NOTIFY_SOCKET", name, 1);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) // it was killed before that
         raise(SIGTERM);
@@ -51,17 +132,17 @@ static void start(struct family *family, uint32_t place, uint64_t now_ms)
     pid_t parent = getpid();
 
     family->name(family->context, place, name, sizeof(name));
-    child->begun_ms = now_ms;
+    child->begun_ms = child->heard_ms = now_ms;
     child->pid = fork();
     if (child->pid < 0) {
-        cn_log(CN_LOG_ERROR, "node", "%s cannot be started: no process is left", name);
+        cn_log(CN_LOG_ERROR, "node", "%s cannot be started: %s", name, strerror(errno));
         child->pid = 0;
         child->again_ms = now_ms + AGAIN_MOST_MS;
         return;
     }
     if (child->pid)
         return;
-    leave_parent(parent);
+    leave_parent(parent, place);
     cn_log_set_name(name);
     exit(family->run(family->context, place));
 }
@@ -134,9 +215,9 @@ static void end_all(const struct family *family)
 
 static int look_after(struct family *family, const atomic_bool *stop)
 {
-    uint64_t notified_ms = 0;
     bool ending = false;
 
+    cn_platform_notify("READY=1");
     for (;;) {
         uint64_t now_ms = cn_platform_now_ms();
         uint32_t running, done;
@@ -157,10 +238,7 @@ static int look_after(struct family *family, const atomic_bool *stop)
             return CN_EXIT_DONE;
         if (ending && !running)
             return family->failed ? family->failed : CN_EXIT_INTERRUPTED;
-        if (now_ms - notified_ms >= NOTIFY_MS) {
-            cn_platform_notify(notified_ms ? "WATCHDOG=1" : "READY=1");
-            notified_ms = now_ms;
-        }
+        feed_watchdog(family, now_ms);
         poll(NULL, 0, POLL_MS);
     }
 }
@@ -170,6 +248,13 @@ int cn_command_run_each(uint32_t count, int (*run)(void *context, uint32_t place
                         void *context)
 {
     struct family family = {.count = count, .run = run, .name = name, .context = context};
+    int code;
 
-    return look_after(&family, cn_command_catch_signals());
+    for (uint32_t i = 0; i < count; i++)
+        open_ear(&family.children[i], i);
+    code = look_after(&family, cn_command_catch_signals());
+    for (uint32_t i = 0; i < count; i++)
+        if (family.children[i].ear >= 0)
+            close(family.children[i].ear);
+    return code;
 }

@@ -14,9 +14,8 @@
 static const char help[] =
     "Usage: cairn-node init [OPTIONS] [FILE]\n"
     "\n"
-    "Writes a commented profile to FILE (default: site.yaml), which must not exist. What must be "
-    "filled in\n"
-    "stands there with an example, everything else as a comment with its default.\n"
+    "Writes a commented profile to FILE (default: site.yaml), which must not exist. What must be\n"
+    "filled in stands there with an example, everything else as a comment with its default.\n"
     "\n"
     "  --board TYPE   type of board, a folder of boards/, or a path to its board.yaml\n"
     "  --name NAME    name of this board, as enrolled at the aggregator\n"

@@ -6,7 +6,6 @@
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
-#include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/node.h"
@@ -16,18 +15,16 @@
 static const char help[] =
     "Usage: cairn-node run [OPTIONS] PROFILE\n"
     "\n"
-    "Registers at the aggregator, trains in rounds with the other boards of the group and keeps "
-    "the\n"
-    "newest model in STATE/model.current.onnx. Goes on where it stopped, however it was stopped. "
-    "With\n"
-    "several GPUs in the profile (gpus) it runs a process for each, and starts one again that "
-    "ends.\n"
+    "Registers at the aggregator, trains in rounds with the other boards of the group and keeps\n"
+    "the newest model in STATE/model.current.onnx. Goes on where it stopped, however it was\n"
+    "stopped. With several GPUs in the profile (gpus) it runs a process for each, and starts one\n"
+    "again that ends.\n"
     "\n"
     "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
     "  --give-up SECONDS  exit with 1 when the aggregator was away so long (default: never)\n"
     "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
-    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
-    "record\n"
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a\n"
+    "                     record\n"
     "  --timeline FILE    what each member of the group did in each step, for chrome://tracing\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
@@ -117,12 +114,8 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->compute = cn_command_compute(ports, settings);
     if (!config->compute)
         return CN_EXIT_FAILED;
-    err = cn_platform_open_store(settings->state, &config->store);
-    if (err) {
-        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
-                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+    if (cn_command_open_store(settings, &config->store))
         return CN_EXIT_FAILED;
-    }
     config->stop = cn_command_catch_signals();
     err = cn_command_open_timeline(options->timeline, &config->timeline);
     if (!err)

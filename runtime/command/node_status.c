@@ -19,13 +19,12 @@
 static const char help[] =
     "Usage: cairn-node status [--json] PROFILE\n"
     "\n"
-    "Says what the node of this profile is doing, or was doing when it was "
-    "stopped: round, group, speed,\n"
-    "link, measures, sensors, and why it is not training. Exits with 1 when "
-    "no node ever ran.\n"
+    "Says what the node of this profile is doing, or was doing when it was stopped: round,\n"
+    "group, speed, link, measures, sensors, and why it is not training. Exits with 1 when no\n"
+    "node ever ran.\n"
     "\n"
-    "  --json             one JSON object, a line for each GPU of the profile; "
-    "runtime/round/README.md has its fields\n";
+    "  --json             one JSON object, a line for each GPU of the profile;\n"
+    "                     runtime/round/README.md has its fields\n";
 
 // Access to what is there; 0 and "" for what is not.
 
@@ -77,8 +76,10 @@ static void print_group(const cJSON *group)
     if (has(group, "members"))
         printf("            %s\n", text(group, "members"));
     if (has(group, "backend"))
-        printf("            sums over %s, %s\n", text(group, "backend"),
-               cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted");
+        printf("            sums over %s, %s%s%s\n", text(group, "backend"),
+               cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted",
+               has(group, "backend_why") ? "; no faster way although lan is trusted: " : "",
+               has(group, "backend_why") ? text(group, "backend_why") : "");
     if (has(group, "auto"))
         printf("            parallel: auto: %s\n", text(group, "auto"));
     if (has(group, "slowest"))

@@ -9,17 +9,15 @@
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
 #include "runtime/engine/onnx_file.h"
-#include "runtime/port/platform.h"
 #include "runtime/round/alone.h"
 
 static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"
     "\n"
-    "Trains the profile's job on this board, without any network or keys. "
-    "Goes on where it stopped. The\n"
-    "model is in STATE/model.current.onnx after each round and in "
-    "STATE/model.safetensors at the end.\n"
-    "A changed job starts anew, unless only its count of rounds or stop rules changed.\n"
+    "Trains the profile's job on this board, without any network or keys. Goes on where it\n"
+    "stopped. The model is in STATE/model.current.onnx after each round and in\n"
+    "STATE/model.safetensors at the end. A changed job starts anew, unless only its count of\n"
+    "rounds or stop rules changed.\n"
     "\n"
     "  --steps N          stop after step N of the run; without it, after the profile's rounds\n"
     "  --seed S           instead of the profile's\n"
@@ -31,8 +29,8 @@ static const char help[] =
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --timeline FILE    what was done when in each step, likewise\n"
     "  --json             one JSON object for each round\n"
-    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a "
-    "record\n"
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a\n"
+    "                     record\n"
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
@@ -193,10 +191,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.model = &model;
-    err = cn_platform_open_store(settings->state, &config.store);
-    if (err) {
-        fprintf(stderr, "error: state directory %s: %s\n", settings->state,
-                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+    if (cn_command_open_store(settings, &config.store)) {
         cn_onnx_file_close(&model);
         return CN_EXIT_FAILED;
     }

@@ -9,6 +9,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/port/store.h"
+#include "runtime/round/node_link.h"
 
 #define LIMIT_MS 15000
 #define POLL_MS 20
@@ -95,41 +96,17 @@ static void add_measures(const struct trial *trial)
     }
 }
 
-static cn_err enlist(const struct cn_settings *settings, struct cn_link *link)
-{
-    struct cn_registration registration = {
-        .cpu_count = cn_platform_cpu_count(),
-        .memory = settings->memory_limit,
-        .power_mw = settings->power_mw,
-        .member_count = settings->group.member_count,
-    };
-
-    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
-    for (uint32_t i = 0; i < settings->group.member_count; i++)
-        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
-    return link->ops->enlist(link, &registration);
-}
-
 static cn_err try_link(const struct cn_selftest *test, const uint8_t key[CN_KEY_SIZE],
                        cJSON *object)
 {
     const struct cn_settings *settings = test->settings;
-    struct cn_link_config config = {
-        .board = settings->name,
-        .address_count = settings->address_count,
-        .uplink_bps = settings->uplink_bps,
-    };
     struct trial trial = {.object = object, .begun_us = cn_platform_now_us()};
     cn_err err;
 
-    memcpy(config.key, key, CN_KEY_SIZE);
-    for (uint32_t i = 0; i < settings->address_count; i++)
-        config.addresses[i] = settings->addresses[i];
-    err = test->ports->link->open(&config, &trial.link);
-    cn_crypto_wipe(config.key, sizeof(config.key));
+    err = cn_node_link_open(test->ports->link, settings, key, NULL, &trial.link);
     if (err)
         return err;
-    err = enlist(settings, trial.link);
+    err = cn_node_link_enlist(trial.link, settings);
     if (!err)
         err = wait_for_answers(&trial);
     cJSON_AddStringToObject(object, "state",

@@ -1,7 +1,6 @@
 #include "runtime/command/train_files.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/export.h"
@@ -21,38 +20,39 @@ bool cn_train_files_known(const char *path)
     return false;
 }
 
-static cn_err write_file(const char *path, const struct cn_buffer *buffer)
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    return fwrite(piece, 1, size, context) == size ? CN_OK : CN_EIO;
+}
+
+static cn_err write_weights(const struct cn_session *session, const float *weights,
+                            const char *path)
 {
     FILE *file = fopen(path, "wb");
-    bool written;
+    cn_err err;
 
     if (!file) {
         fprintf(stderr, "error: %s cannot be written\n", path);
         return CN_EIO;
     }
-    written = fwrite(buffer->data, 1, buffer->size, file) == buffer->size;
-    return fclose(file) == 0 && written ? CN_OK : CN_EIO;
+    err = ends_with(path, ".onnx")
+              ? cn_export_onnx_pieces(session->onnx, session->layout, weights, write_piece, file)
+              : cn_export_safetensors_pieces(session->layout, weights, write_piece, file);
+    if (fclose(file) && !err)
+        err = CN_EIO;
+    return err;
 }
 
 cn_err cn_train_files_save(struct cn_session *session, const char *path)
 {
-    float *weights = calloc(session->layout->total + 1, sizeof(*weights));
-    struct cn_buffer file;
-    cn_err err;
+    float *weights;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
 
-    if (!weights)
-        return CN_ENOMEM;
-    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
-    err = cn_trainer_get_weights(session->trainer, weights);
-    if (!err && ends_with(path, ".onnx"))
-        err = cn_export_onnx(session->onnx, session->layout, weights, &file);
-    else if (!err)
-        err = cn_export_safetensors(session->layout, weights, &file);
-    if (!err)
-        err = write_file(path, &file);
-    cn_buffer_deinit(&file);
-    free(weights);
-    return err;
+    if (err)
+        return err;
+    err = write_weights(session, weights, path);
+    returned = cn_trainer_return_weights(session->trainer);
+    return err ? err : returned;
 }
 
 struct trace {

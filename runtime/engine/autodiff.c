@@ -159,7 +159,9 @@ cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint
     return cn_autodiff_emit(diff, &add, target);
 }
 
-cn_err cn_autodiff_map(struct cn_autodiff *diff, struct cn_map map, uint32_t y, uint32_t *dy)
+// dx = dy * f'(x), from y; replaces *dy.
+static cn_err add_map_gradient(struct cn_autodiff *diff, struct cn_map map, uint32_t y,
+                               uint32_t *dy)
 {
     struct cn_node node = cn_graph_node(CN_OP_MAP_GRAD);
     cn_err err;
@@ -199,7 +201,7 @@ static cn_err matmul_grad(struct cn_autodiff *diff, const struct cn_node *forwar
 
     assert(!op->transpose_a && !op->inner_batched);
     if (op->relu)
-        err = cn_autodiff_map(diff, relu_of(diff, forward->out[0]), forward->out[0], &dc);
+        err = add_map_gradient(diff, relu_of(diff, forward->out[0]), forward->out[0], &dc);
     if (!err)
         err = cn_autodiff_bias(
             diff,
@@ -238,7 +240,7 @@ static cn_err conv_grad(struct cn_autodiff *diff, const struct cn_node *forward,
     cn_err err = CN_OK;
 
     if (w->relu)
-        err = cn_autodiff_map(diff, relu_of(diff, forward->out[0]), forward->out[0], &dy);
+        err = add_map_gradient(diff, relu_of(diff, forward->out[0]), forward->out[0], &dy);
     if (!err)
         err = cn_autodiff_bias(diff,
                                (struct cn_bias){.rows = 1,

@@ -39,9 +39,6 @@ cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint
 // Sets a value to 0 where that is still to be done, so that calls can add to it.
 cn_err cn_autodiff_clear(struct cn_autodiff *diff, uint32_t value, enum cn_write write);
 
-// dx = dy * f'(x), from y; replaces *dy.
-cn_err cn_autodiff_map(struct cn_autodiff *diff, struct cn_map map, uint32_t y, uint32_t *dy);
-
 cn_err cn_autodiff_bias(struct cn_autodiff *diff, struct cn_bias bias, uint32_t dy,
                         uint32_t target);
 

@@ -220,21 +220,42 @@ static cn_err input_words(const struct cn_sample_shape *shape, size_t *words)
     return CN_OK;
 }
 
-cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch)
+struct batch_words {
+    size_t inputs, labels, targets;
+};
+
+static cn_err count_batch(const struct cn_sample_shape *shape, uint32_t size,
+                          struct batch_words *words)
 {
     bool classes = shape->loss == CN_LOSS_CROSS_ENTROPY;
-    size_t inputs, labels, targets;
-    cn_err err;
+    cn_err err = input_words(shape, &words->inputs);
+
+    if (err || cn_size_multiply(words->inputs, size, &words->inputs) ||
+        cn_size_multiply(size, shape->rows, &words->labels) ||
+        cn_size_multiply(size, classes ? 0 : shape->outputs, &words->targets))
+        return CN_ENOMEM;
+    return CN_OK;
+}
+
+uint64_t cn_batch_memory(const struct cn_sample_shape *shape, uint32_t size)
+{
+    struct batch_words words;
+
+    return count_batch(shape, size, &words)
+               ? 0
+               : sizeof(float) * ((uint64_t)words.inputs + words.labels + words.targets);
+}
+
+cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch)
+{
+    struct batch_words words;
 
     *batch = (struct cn_batch){0};
-    err = input_words(shape, &inputs);
-    if (err || cn_size_multiply(inputs, size, &inputs) ||
-        cn_size_multiply(size, shape->rows, &labels) ||
-        cn_size_multiply(size, shape->outputs, &targets))
+    if (count_batch(shape, size, &words))
         return CN_ENOMEM;
-    batch->inputs = calloc(inputs + 1, sizeof(float));
-    batch->labels = calloc(labels + 1, sizeof(int32_t));
-    batch->targets = calloc(classes ? 1 : targets + 1, sizeof(float));
+    batch->inputs = calloc(words.inputs + 1, sizeof(float));
+    batch->labels = calloc(words.labels + 1, sizeof(int32_t));
+    batch->targets = calloc(words.targets + 1, sizeof(float));
     if (batch->inputs && batch->labels && batch->targets)
         return CN_OK;
     cn_batch_deinit(batch);

@@ -81,6 +81,9 @@ struct cn_batch {
 cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch);
 void cn_batch_deinit(struct cn_batch *batch);
 
+// Bytes of such a batch; 0 when they cannot be counted.
+uint64_t cn_batch_memory(const struct cn_sample_shape *shape, uint32_t size);
+
 enum cn_split {
     CN_SPLIT_TRAIN,
     CN_SPLIT_HELD_OUT,

@@ -131,8 +131,8 @@ static char *print_header(const struct cn_layout *layout)
     return text;
 }
 
-cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
-                             struct cn_buffer *out)
+cn_err cn_export_safetensors_pieces(const struct cn_layout *layout, const float *weights,
+                                    cn_export_write *write, void *context)
 {
     static const char spaces[] = "        ";
     char *header = print_header(layout);
@@ -145,15 +145,21 @@ cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weight
     size = strlen(header);
     padding = (8 - size % 8) % 8; // the data is aligned for readers that map the file
     cn_put_u64(length, size + padding);
-    err = cn_buffer_append(out, length, sizeof(length));
+    err = write(context, length, sizeof(length));
     if (!err)
-        err = cn_buffer_append(out, header, size);
+        err = write(context, header, size);
     if (!err)
-        err = cn_buffer_append(out, spaces, padding);
+        err = write(context, spaces, padding);
     if (!err)
-        err = cn_buffer_append(out, weights, layout->total * sizeof(float));
+        err = write(context, weights, layout->total * sizeof(float));
     cJSON_free(header);
     return err;
+}
+
+cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
+                             struct cn_buffer *out)
+{
+    return cn_export_safetensors_pieces(layout, weights, append, out);
 }
 
 static cn_err append_ranges(const struct cn_onnx *onnx, const struct cn_layout *layout,

@@ -23,6 +23,8 @@ cn_err cn_export_onnx_pieces(const struct cn_onnx *onnx, const struct cn_layout 
 
 cn_err cn_export_safetensors(const struct cn_layout *layout, const float *weights,
                              struct cn_buffer *out);
+cn_err cn_export_safetensors_pieces(const struct cn_layout *layout, const float *weights,
+                                    cn_export_write *write, void *context);
 
 cn_err cn_export_graph(const struct cn_onnx *onnx, const struct cn_layout *layout,
                        struct cn_buffer *out);

@@ -94,7 +94,7 @@ struct cn_graph {
     int64_t head_ignore;
     uint32_t output, labels;           // labels: CN_GRAPH_NONE when the model computes its loss
     enum cn_batch_norm_use batch_norm; // set before the import
-    size_t loss;                       // index of the loss node, once cn_graph_add_loss was called
+    size_t loss;                       // index of the loss node, once cn_loss_add was called
 };
 
 void cn_graph_init(struct cn_graph *graph);

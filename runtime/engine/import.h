@@ -67,6 +67,9 @@ cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size
 cn_err cn_import_materialise(struct cn_import_node *node, size_t input);
 cn_err cn_import_make_pads(struct cn_import_node *node, size_t input);
 
+// Takes the nodes of the branch that a known condition chooses.
+cn_err cn_import_if(struct cn_import_node *node);
+
 // A function for each ONNX op, in the files named for them.
 typedef cn_err cn_import_fn(struct cn_import_node *node);
 
@@ -75,6 +78,7 @@ enum {
     CN_TAKES_PADDED = 1,     // cn_value.padded
     CN_TAKES_TRANSPOSED = 2, // cn_value.transposed
     CN_TAKES_ANY_BATCH = 4,  // a batch that is not dimension 0, or only a factor of it
+    CN_WANTS_SAMPLES = 8,    // input 0 in memory for each sample, though it be the same for all
 };
 
 struct cn_import_op {
@@ -89,7 +93,8 @@ const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node);
 
 cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_size_of; // _shapes
 cn_import_fn cn_import_constant_of_shape, cn_import_range, cn_import_trilu, cn_import_mod;
-cn_import_fn cn_import_gather, cn_import_gather_elements;           // _gather
+cn_import_fn cn_import_gather, cn_import_gather_elements; // _gather
+cn_import_fn cn_import_gather_nd;
 cn_import_fn cn_import_transpose, cn_import_slice, cn_import_split; // _moves
 cn_import_fn cn_import_concat, cn_import_expand, cn_import_tile;
 cn_import_fn cn_import_pad;                                             // _pad
@@ -97,8 +102,12 @@ cn_import_fn cn_import_gemm, cn_import_matmul;                          // _prod
 cn_import_fn cn_import_einsum;                                          // _einsum
 cn_import_fn cn_import_softmax, cn_import_layer_norm, cn_import_reduce; // _rows
 cn_import_fn cn_import_reduce_norm;
+cn_import_fn cn_import_product;                              // _known_reduce
+cn_import_fn cn_import_is_nan, cn_import_xor, cn_import_tan; // _composed
+cn_import_fn cn_import_one_hot, cn_import_cumulative_sum, cn_import_log_sum_exp;
 cn_import_fn cn_import_conv, cn_import_conv_transpose; // _layers
 cn_import_fn cn_import_pool, cn_import_global_average_pool;
+cn_import_fn cn_import_conv_volume, cn_import_pool_volume;         // _volumes
 cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_where; // _maps
 cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast;
 cn_import_fn cn_import_flatten, cn_import_reshape, cn_import_unsqueeze; // _views

@@ -167,6 +167,28 @@ cn_err cn_import_emit_map(struct cn_import_node *node, struct cn_map map, uint32
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
+cn_err cn_import_repeat_samples(struct cn_import_node *node)
+{
+    struct cn_node call = cn_graph_node(CN_OP_COMBINE);
+    struct cn_value x = *cn_import_value(node, 0), none = {0};
+    const float zero = 0;
+    cn_err err;
+
+    if (!x.batched || !x.shared)
+        return CN_OK;
+    // A sum, because its gradient is added up over the samples.
+    call.call.combine = (struct cn_combine){
+        .kind = CN_COMBINE_ADD, .rank = 1, .dims = {x.words}, .a = {1}, .scale = 1};
+    x.shared = x.integers = false;
+    err = cn_import_as_floats(node, node->in[0], &call.in[0]);
+    if (!err)
+        err = cn_import_add_known(node, &none, NULL, &zero, &call.in[1]);
+    if (!err)
+        err = cn_import_add(node, &x, &node->in[0]);
+    call.out[0] = node->in[0];
+    return err ? err : cn_graph_add_node(node->graph, &call);
+}
+
 static bool rows_are_the_same(const struct cn_graph *graph, const struct cn_value *x, size_t outer,
                               size_t inner)
 {

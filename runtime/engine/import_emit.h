@@ -54,6 +54,9 @@ cn_err cn_import_apply(const struct cn_import_node *node, const char *op, const 
                        const int64_t *numbers, size_t count, const uint32_t *in, size_t in_count,
                        uint32_t *out);
 
+// Input 0, where all samples share it, becomes one that each sample has a copy of.
+cn_err cn_import_repeat_samples(struct cn_import_node *node);
+
 // A known value that holds the same for each sample of a fixed batch in that dimension becomes one
 // that all samples share; others stay.
 cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t *value);

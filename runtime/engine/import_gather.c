@@ -1,8 +1,8 @@
-// Gather and GatherElements: embeddings, and elements at known places.
+// Gather, GatherElements, GatherND: embeddings, and elements at known places.
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/import_emit.h"
+#include "runtime/engine/import_known.h"
 
 #define COPIES_MAX 4 // known places that are copied one by one, without a gather
 
@@ -149,4 +149,54 @@ cn_err cn_import_gather_elements(struct cn_import_node *node)
     if (cn_import_is_known(&index) && !index.integers)
         err = check_indices(node, &index, gather.rows);
     return err ? err : emit_gather(node, gather, &result);
+}
+
+// Places along the first dimensions, a row of index for each, as numbers along all of them.
+static cn_err flatten_places(struct cn_import_node *node, const struct cn_value *x, uint32_t count,
+                             const struct cn_value *index, uint32_t *out)
+{
+    struct cn_value like = {.rank = index->rank - 1}, flat;
+    cn_err err;
+
+    memcpy(like.dims, index->dims, like.rank * sizeof(*like.dims));
+    err = cn_import_known_room(node, &like, true, &flat);
+    for (size_t i = 0; !err && i < flat.words; i++) {
+        int64_t place = 0;
+
+        for (uint32_t d = 0; d < count; d++) {
+            int64_t size = (int64_t)x->dims[d];
+            int64_t at = cn_import_known_int(node->graph, index, i * count + d);
+
+            if (at < -size || at >= size)
+                return cn_import_refuse(node, "index %lld of %lld elements", (long long)at,
+                                        (long long)size);
+            place = place * size + (at < 0 ? at + size : at);
+        }
+        node->graph->numbers[flat.offset + i] = place;
+    }
+    return err ? err : cn_graph_add_value(node->graph, &flat, out);
+}
+
+// The first dimensions as one, and a Gather along it.
+cn_err cn_import_gather_nd(struct cn_import_node *node)
+{
+    struct cn_value x = *cn_import_value(node, 0);
+    const struct cn_value index = *cn_import_value(node, 1);
+    uint32_t count = index.rank ? (uint32_t)index.dims[index.rank - 1] : 0;
+    cn_err err;
+
+    if (!cn_import_is_known(&index) || index.integers || index.batched)
+        return cn_import_refuse(node, "the indices must be known before training");
+    if (cn_import_int(node, "batch_dims", 0) || !count || count > x.rank ||
+        (x.batched && x.batch_axis < count))
+        return cn_import_refuse(node, "samples of the batch cannot be picked out");
+    err = flatten_places(node, &x, count, &index, &node->in[1]);
+    for (uint32_t d = 1; d < count; d++)
+        x.dims[0] *= x.dims[d];
+    memmove(x.dims + 1, x.dims + count, (x.rank - count) * sizeof(*x.dims));
+    x.rank -= count - 1;
+    x.batch_axis -= x.batched ? count - 1 : 0;
+    if (!err)
+        err = cn_graph_add_value(node->graph, &x, &node->in[0]);
+    return err ? err : cn_import_gather(node);
 }

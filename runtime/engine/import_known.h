@@ -14,6 +14,11 @@ void cn_import_known_copy(const struct cn_graph *graph, const struct cn_value *f
 cn_err cn_import_known_map(struct cn_import_node *node, const struct cn_map *op, uint32_t in,
                            uint32_t *out);
 
+// Sum, mean, product or extreme of the known input 0 along the marked dims, by the node's op;
+// result has the dims and batch of the output.
+cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
+                              const struct cn_value *result);
+
 // in: a, b and, with where, the condition.
 cn_err cn_import_known_combine(struct cn_import_node *node, const struct cn_combine *op, bool where,
                                const uint32_t in[3], const struct cn_value *like, uint32_t *out);

@@ -6,14 +6,22 @@
 
 #define EXTENT_MAX (1 << 24) // of a dimension of a window or image
 
-static bool is_plain(const struct cn_value *value, enum cn_value_kind kind, uint32_t rank)
+// A filter or bias: a weight, what is made of weights only, or what is known.
+static cn_err read_weight(struct cn_import_node *node, size_t input, uint32_t rank, uint32_t *out)
 {
-    return value->kind == kind && value->rank == rank && !value->transposed;
+    const struct cn_value *value = cn_import_value(node, input);
+
+    if (value->batched || value->transposed || value->rank != rank)
+        return cn_import_refuse(node, "input %zu must be of rank %u, without samples", input, rank);
+    for (uint32_t d = 0; d < rank; d++)
+        if (value->dims[d] > EXTENT_MAX)
+            return cn_import_refuse(node, "input %zu is too large", input);
+    return cn_import_as_floats(node, node->in[input], out);
 }
 
 static bool from_samples(const struct cn_value *value)
 {
-    return value->kind == CN_VALUE_ACTIVATION || value->kind == CN_VALUE_INPUT;
+    return (value->kind == CN_VALUE_ACTIVATION || value->kind == CN_VALUE_INPUT) && value->batched;
 }
 
 // Reads one attribute of a window with an element for each of the axes; index 0 of a 1-D window
@@ -166,21 +174,38 @@ static cn_err window_output(struct cn_import_node *node, const struct cn_window 
     return cn_import_output(node, x->rank, dims);
 }
 
+// The filter of a convolution, or of a transposed one; without a second extent it is 1 high.
+static cn_err take_kernel(struct cn_import_node *node, struct cn_node *conv)
+{
+    uint32_t rank = cn_import_value(node, 0)->rank;
+    const struct cn_value *weight;
+    cn_err err;
+
+    if (rank < 3 || rank > 4)
+        return cn_import_refuse(node, "the input must be of rank 3 or 4");
+    err = read_weight(node, 1, rank, &conv->in[1]);
+    if (err)
+        return err;
+    weight = cn_import_value(node, 1);
+    conv->call.window.kernel[0] = rank == 4 ? (uint32_t)weight->dims[2] : 1;
+    conv->call.window.kernel[1] = (uint32_t)weight->dims[rank - 1];
+    return CN_OK;
+}
+
 cn_err cn_import_conv(struct cn_import_node *node)
 {
-    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    const struct cn_value *x = cn_import_value(node, 0), *weight;
     struct cn_node conv = cn_graph_node(CN_OP_CONV);
     struct cn_window *w = &conv.call.window;
     int64_t groups = cn_import_int(node, "group", 1);
     cn_err err;
 
-    if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
-        return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
-    for (uint32_t d = 0; d < weight->rank; d++)
-        if (weight->dims[d] > EXTENT_MAX)
-            return cn_import_refuse(node, "the filter is too large");
-    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
-    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
+    if (x->rank == 5 && from_samples(x))
+        return cn_import_conv_volume(node);
+    err = take_kernel(node, &conv);
+    if (err)
+        return err;
+    weight = cn_import_value(node, 1);
     w->channels_out = (uint32_t)weight->dims[0];
     err = read_window(node, w);
     if (err)
@@ -191,18 +216,15 @@ cn_err cn_import_conv(struct cn_import_node *node)
         return cn_import_refuse(node, "%u channels, %lld groups and the filter do not agree",
                                 w->channels_in, (long long)groups);
     w->groups = (uint32_t)groups;
-    if (cn_import_has(node, 2) && !is_plain(cn_import_value(node, 2), CN_VALUE_PARAM, 1))
-        return cn_import_refuse(node, "the bias must be a weight");
     if (cn_import_has(node, 2) && cn_import_value(node, 2)->words != w->channels_out)
         return cn_import_refuse(node, "the bias must have %u elements", w->channels_out);
-    err = window_output(node, w);
-    if (err)
-        return err;
+    if (cn_import_has(node, 2))
+        err = read_weight(node, 2, 1, &conv.in[2]);
+    if (!err)
+        err = window_output(node, w);
     conv.in[0] = node->in[0];
-    conv.in[1] = node->in[1];
-    conv.in[2] = cn_import_has(node, 2) ? node->in[2] : CN_GRAPH_NONE;
     conv.out[0] = node->out;
-    return cn_graph_add_node(node->graph, &conv);
+    return err ? err : cn_graph_add_node(node->graph, &conv);
 }
 
 // The convolution whose gradient for its input a transposed convolution is: from the planes of the
@@ -255,23 +277,20 @@ static cn_err add_channel_bias(struct cn_import_node *node)
 
 cn_err cn_import_conv_transpose(struct cn_import_node *node)
 {
-    const struct cn_value *x = cn_import_value(node, 0), *weight = cn_import_value(node, 1);
+    const struct cn_value *x, *weight;
     struct cn_node conv = cn_graph_node(CN_OP_CONV_GRAD_INPUT);
     struct cn_window *w = &conv.call.window;
     int64_t groups = cn_import_int(node, "group", 1);
     uint64_t dims[4];
     cn_err err;
 
-    if (x->rank < 3 || x->rank > 4 || !is_plain(weight, CN_VALUE_PARAM, x->rank))
-        return cn_import_refuse(node, "the filter must be a weight of the input's rank, 3 or 4");
-    for (uint32_t d = 0; d < weight->rank; d++)
-        if (weight->dims[d] > EXTENT_MAX)
-            return cn_import_refuse(node, "the filter is too large");
-    w->kernel[0] = x->rank == 4 ? (uint32_t)weight->dims[2] : 1;
-    w->kernel[1] = (uint32_t)weight->dims[x->rank - 1];
-    err = transposed_window(node, w);
+    err = take_kernel(node, &conv);
+    if (!err)
+        err = transposed_window(node, w);
     if (err)
         return err;
+    x = cn_import_value(node, 0);
+    weight = cn_import_value(node, 1);
     if (groups < 1 || x->dims[1] % (uint64_t)groups || weight->dims[0] != x->dims[1] ||
         weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1] ||
         weight->dims[1] * (uint64_t)groups > EXTENT_MAX)
@@ -287,7 +306,6 @@ cn_err cn_import_conv_transpose(struct cn_import_node *node)
     if (err)
         return err;
     conv.in[0] = node->in[0];
-    conv.in[1] = node->in[1];
     conv.out[0] = node->out;
     err = cn_graph_add_node(node->graph, &conv);
     return err ? err : add_channel_bias(node);
@@ -341,8 +359,11 @@ cn_err cn_import_pool(struct cn_import_node *node)
     bool average = cn_text_equal(node->node->op, "AveragePool");
     struct cn_node pool = cn_graph_node(average ? CN_OP_AVERAGE_POOL : CN_OP_MAX_POOL);
     struct cn_window *w = &pool.call.window;
-    cn_err err = read_window(node, w);
+    cn_err err;
 
+    if (cn_import_value(node, 0)->rank == 5 && from_samples(cn_import_value(node, 0)))
+        return cn_import_pool_volume(node);
+    err = read_window(node, w);
     if (err)
         return err;
     w->channels_out = w->channels_in;
@@ -355,6 +376,8 @@ cn_err cn_import_pool(struct cn_import_node *node)
         cn_import_value(node, 0)->padded || cn_import_int(node, "count_include_pad", 0) != 0;
     if (!windows_touch_input(w))
         return cn_import_refuse(node, "a window lies outside the input");
+    // What lies behind the padding of a last, partial window never counts.
+    w->count_pads = w->count_pads && (cn_import_value(node, 0)->padded || has_pads(node));
     if (w->count_pads && cn_import_int(node, "ceil_mode", 0))
         return cn_import_refuse(node, "ceil_mode with count_include_pad is not supported");
     if (node->node->output_count > 1 && node->node->outputs[1].size)
@@ -380,7 +403,24 @@ static cn_err emit_plane_average(struct cn_import_node *node)
     return emit_pool(node, &pool);
 }
 
+// Of a volume the planes are put side by side.
 cn_err cn_import_global_average_pool(struct cn_import_node *node)
 {
-    return emit_plane_average(node);
+    struct cn_value x = *cn_import_value(node, 0);
+    bool volume = x.rank == 5;
+    cn_err err = CN_OK;
+
+    if (volume) {
+        x.rank = 4;
+        x.dims[3] *= x.dims[4];
+        err = cn_graph_add_value(node->graph, &x, &node->in[0]);
+    }
+    if (!err)
+        err = emit_plane_average(node);
+    if (err || !volume)
+        return err;
+    x = node->graph->values[node->out];
+    x.rank = 5;
+    x.dims[4] = 1;
+    return cn_graph_add_value(node->graph, &x, &node->out);
 }

@@ -1,4 +1,4 @@
-// Pad: zeros or another number, the border repeated, or the inside reflected.
+// Pad: zeros or another number, the border repeated, the inside reflected or the other end.
 #include <string.h>
 
 #include "runtime/engine/import_emit.h"
@@ -12,10 +12,16 @@ struct stretch {
     int64_t x, step;
 };
 
+enum source {
+    FILL,
+    EDGE,
+    REFLECT,
+    WRAP,
+};
+
 struct padding {
-    bool fills;
+    enum source source;
     float fill;
-    bool reflects; // else the border repeats
     uint32_t rank;
     int64_t before[CN_GRAPH_RANK_MAX], after[CN_GRAPH_RANK_MAX];
     size_t count[CN_GRAPH_RANK_MAX]; // of stretches, 1 to 3
@@ -24,15 +30,16 @@ struct padding {
 
 static cn_err read_mode(struct cn_import_node *node, struct padding *padding)
 {
+    static const char *const names[] = {"constant", "edge", "reflect", "wrap"};
     const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
     const struct cn_value *value;
 
-    padding->fills = !mode || cn_text_equal(mode->s, "constant");
-    padding->reflects = mode && cn_text_equal(mode->s, "reflect");
-    if (!padding->fills && !padding->reflects && !cn_text_equal(mode->s, "edge"))
+    while (mode && padding->source <= WRAP && !cn_text_equal(mode->s, names[padding->source]))
+        padding->source++;
+    if (padding->source > WRAP)
         return cn_import_refuse(node, "mode '%.*s'", (int)mode->s.size, mode->s.data);
     padding->fill = cn_import_float(node, "value", 0);
-    if (!padding->fills || !cn_import_has(node, 2))
+    if (padding->source != FILL || !cn_import_has(node, 2))
         return CN_OK;
     value = cn_import_value(node, 2);
     if (!cn_import_is_known(value) || value->words != 1)
@@ -67,6 +74,22 @@ static cn_err read_pads(struct cn_import_node *node, struct padding *padding)
     return CN_OK;
 }
 
+// The elements that go before or behind an axis of that size.
+static struct stretch stretch_beside(const struct padding *padding, int64_t size, int64_t count,
+                                     bool before)
+{
+    struct stretch stretch = {.size = (size_t)count, .x = before ? 0 : size - 1}; // EDGE
+
+    if (padding->source == REFLECT) {
+        stretch.x = before ? count : size - 2;
+        stretch.step = -1;
+    } else if (padding->source == WRAP) {
+        stretch.x = before ? size - count : 0;
+        stretch.step = 1;
+    }
+    return stretch;
+}
+
 // Cuts an axis of the result into stretches; negative pads cut the input off.
 static cn_err cut_axis(const struct cn_import_node *node, struct padding *padding, uint32_t d,
                        int64_t size)
@@ -78,17 +101,17 @@ static cn_err cut_axis(const struct cn_import_node *node, struct padding *paddin
 
     if (end <= first)
         return cn_import_refuse(node, "nothing is left of dimension %u", d);
-    if (padding->reflects && (before >= size || after >= size))
+    if ((padding->source == REFLECT && (before >= size || after >= size)) ||
+        (padding->source == WRAP && (before > size || after > size)))
         return cn_import_refuse(node, "a pad is wider than dimension %u", d);
-    if (!padding->fills && before > 0)
-        stretch[count++] = (struct stretch){(size_t)before, 0, padding->reflects ? before : 0,
-                                            padding->reflects ? -1 : 0};
+    if (padding->source != FILL && before > 0)
+        stretch[count++] = stretch_beside(padding, size, before, true);
     stretch[count++] =
         (struct stretch){(size_t)(end - first), before > 0 ? (size_t)before : 0, first, 1};
-    if (!padding->fills && after > 0)
-        stretch[count++] =
-            (struct stretch){(size_t)after, (size_t)(before + size),
-                             padding->reflects ? size - 2 : size - 1, padding->reflects ? -1 : 0};
+    if (padding->source != FILL && after > 0) {
+        stretch[count] = stretch_beside(padding, size, after, false);
+        stretch[count++].to = (size_t)(before + size);
+    }
     padding->count[d] = count;
     return CN_OK;
 }
@@ -154,15 +177,15 @@ static cn_err emit_padding(struct cn_import_node *node, struct padding *padding,
                                 AXES_MAX);
     cn_graph_sample_dims(node->graph, &result, whole);
     count = make_pieces(padding, from, dims, whole, pieces);
-    return cn_import_assemble(node, &result, padding->fills ? &padding->fill : NULL, pieces, count,
-                              out);
+    return cn_import_assemble(node, &result, padding->source == FILL ? &padding->fill : NULL,
+                              pieces, count, out);
 }
 
 // Zeros around the planes of images are not made: the window that follows counts them as its own.
 static bool can_wait(const struct cn_value *x, const struct padding *padding)
 {
-    if (!padding->fills || padding->fill != 0 || x->rank < 3 || x->rank > 4 || !x->batched ||
-        x->shared || x->batch_axis)
+    if (padding->source != FILL || padding->fill != 0 || x->rank < 3 || x->rank > 4 ||
+        !x->batched || x->shared || x->batch_axis)
         return false;
     for (uint32_t d = 0; d < x->rank; d++)
         if (padding->before[d] < 0 || padding->after[d] < 0 ||
@@ -194,7 +217,7 @@ cn_err cn_import_pad(struct cn_import_node *node)
 cn_err cn_import_make_pads(struct cn_import_node *node, size_t input)
 {
     const struct cn_value *x = cn_import_value(node, input);
-    struct padding padding = {.fills = true, .rank = x->rank};
+    struct padding padding = {.rank = x->rank};
 
     for (uint32_t d = 2; d < x->rank; d++) {
         padding.before[d] = x->pad_before[d + 2 - x->rank];

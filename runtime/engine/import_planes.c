@@ -1,7 +1,7 @@
 // Resized planes, extremes over dimensions, normalization of planes and groups of planes.
 #include <string.h>
 
-#include "runtime/engine/import_emit.h"
+#include "runtime/engine/import_known.h"
 
 #define EXTENT_MAX (1 << 24) // of a dimension of an image
 
@@ -162,15 +162,19 @@ cn_err cn_import_extreme(struct cn_import_node *node)
         return cn_import_identity(node);
     for (uint32_t d = 0; !count && d < x.rank; d++)
         marked[d] = true;
-    if (cn_graph_is_shared(&x) || x.integers || marked[x.batch_axis])
-        return cn_import_refuse(node, "only samples are reduced, and not over the batch");
+    if (x.batched && marked[x.batch_axis])
+        return cn_import_refuse(node, "samples are not reduced over the batch");
     result.rank = 0;
     for (uint32_t d = 0; d < x.rank; d++) {
-        if (d == x.batch_axis)
+        if (x.batched && d == x.batch_axis)
             result.batch_axis = result.rank;
         if (!marked[d] || keep)
             result.dims[result.rank++] = marked[d] ? 1 : x.dims[d];
     }
+    if (cn_import_is_known(&x) && !x.integers)
+        return cn_import_known_reduce(node, marked, &result);
+    if (cn_graph_is_shared(&x) || x.integers)
+        return cn_import_refuse(node, "only samples and what is known are reduced");
     return emit_extreme(node, largest ? CN_EXTREME_MAX : CN_EXTREME_MIN, marked, &result);
 }
 

@@ -1,7 +1,7 @@
 // Ops over some of the dimensions: softmax, layer normalization, sums and means.
 #include <string.h>
 
-#include "runtime/engine/import_emit.h"
+#include "runtime/engine/import_known.h"
 
 cn_err cn_import_softmax(struct cn_import_node *node)
 {
@@ -140,8 +140,8 @@ cn_err cn_import_reduce(struct cn_import_node *node)
         return cn_import_identity(node);
     for (uint32_t d = 0; !count && d < x.rank; d++)
         marked[d] = true;
-    if (cn_import_is_known(&x) || (x.batched && marked[x.batch_axis]))
-        return cn_import_refuse(node, "only samples are reduced, and not over the batch");
+    if (x.batched && marked[x.batch_axis])
+        return cn_import_refuse(node, "samples are not reduced over the batch");
     result.rank = 0;
     for (uint32_t d = 0; d < x.rank; d++) {
         elements *= marked[d] ? x.dims[d] : 1;
@@ -150,6 +150,8 @@ cn_err cn_import_reduce(struct cn_import_node *node)
         if (!marked[d] || keep)
             result.dims[result.rank++] = marked[d] ? 1 : x.dims[d];
     }
+    if (cn_import_is_known(&x) && !x.integers)
+        return cn_import_known_reduce(node, marked, &result);
     if (mean && is_over_planes(&x, marked)) {
         err = cn_import_global_average_pool(node);
         if (!err && !keep)

@@ -317,6 +317,11 @@ void cn_onnx_file_forget(const struct cn_onnx_file *file)
     cn_platform_forget(&file->mapping);
 }
 
+size_t cn_onnx_file_memory(const struct cn_onnx_file *file)
+{
+    return file->changed.capacity;
+}
+
 void cn_onnx_file_close(struct cn_onnx_file *file)
 {
     cn_platform_unmap(&file->mapping);

@@ -22,4 +22,7 @@ struct cn_onnx_file {
 cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_file *file);
 // To be called when the weights were read: they leave memory until they are looked at again.
 void cn_onnx_file_forget(const struct cn_onnx_file *file);
+
+// Bytes that stay in memory: of a file that is not mapped.
+size_t cn_onnx_file_memory(const struct cn_onnx_file *file);
 void cn_onnx_file_close(struct cn_onnx_file *file);

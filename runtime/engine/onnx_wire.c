@@ -133,7 +133,7 @@ static size_t varint_size(uint64_t value)
     return size;
 }
 
-cn_err cn_wire_append_varint(struct cn_buffer *out, uint64_t value)
+static cn_err append_varint(struct cn_buffer *out, uint64_t value)
 {
     uint8_t bytes[10];
     size_t size = 0;
@@ -147,9 +147,9 @@ cn_err cn_wire_append_varint(struct cn_buffer *out, uint64_t value)
 
 cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size)
 {
-    cn_err err = cn_wire_append_varint(out, (uint64_t)number << 3 | CN_WIRE_BYTES);
+    cn_err err = append_varint(out, (uint64_t)number << 3 | CN_WIRE_BYTES);
 
-    return err ? err : cn_wire_append_varint(out, size);
+    return err ? err : append_varint(out, size);
 }
 
 size_t cn_wire_field_size(uint32_t number, size_t size)

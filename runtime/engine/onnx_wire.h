@@ -47,7 +47,6 @@ size_t cn_wire_field_values(const struct cn_wire_field *field, size_t element_si
 // The same for all occurrences of a repeated field in a message.
 size_t cn_wire_values(struct cn_wire message, uint32_t number, size_t element_size);
 
-// Writing: one varint; the tag and length before a field of bytes; what such a field takes in all.
-cn_err cn_wire_append_varint(struct cn_buffer *out, uint64_t value);
+// Writing: the tag and length before a field of bytes; what such a field takes in all.
 cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size);
 size_t cn_wire_field_size(uint32_t number, size_t size);

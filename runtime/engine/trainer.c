@@ -203,7 +203,9 @@ cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const f
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values, size_t count)
+// Copies the first values of an arena.
+static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float *values,
+                         size_t count)
 {
     void *host;
     cn_err err = trainer->ops->map(trainer->device, arena, &host);
@@ -440,7 +442,7 @@ cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights)
 {
     if (trainer->stage == CN_STAGE_WEIGHTS)
         return cn_trainer_get_own(trainer, weights);
-    return cn_trainer_read(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
+    return read_arena(trainer, CN_ARENA_WEIGHTS, weights, trainer->layout.total);
 }
 
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights)

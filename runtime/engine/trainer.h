@@ -125,6 +125,25 @@ void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const floa
 // stage 3 there is no other way to evaluate; in the others it is setting them.
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights);
 
+// The rows that a trainer holds, for who wants no copy of one: host views until they are hidden
+// again, and no other call meanwhile. Parts of a row are in the layout's order, whatever the view's
+// is; a value that the optimizer does not train is zero in its rows. Not with several shards.
+enum cn_trainer_row {
+    CN_TRAINER_WEIGHTS,
+    CN_TRAINER_BASE,
+    CN_TRAINER_OPTIMIZER,
+    CN_TRAINER_SECOND,
+    CN_TRAINER_ROWS
+};
+
+bool cn_trainer_has_row(const struct cn_trainer *trainer, enum cn_trainer_row row);
+cn_err cn_trainer_show_row(struct cn_trainer *trainer, enum cn_trainer_row row, float **view);
+cn_err cn_trainer_hide_row(struct cn_trainer *trainer, enum cn_trainer_row row);
+void cn_trainer_get_part(const struct cn_trainer *trainer, enum cn_trainer_row row,
+                         const float *view, size_t first, size_t count, float *part);
+void cn_trainer_put_part(const struct cn_trainer *trainer, enum cn_trainer_row row,
+                         const float *part, size_t first, size_t count, float *view);
+
 // Host view of the weights until the next call here; not in stage 3. The caller may change them.
 cn_err cn_trainer_share_weights(struct cn_trainer *trainer, float **weights);
 cn_err cn_trainer_return_weights(struct cn_trainer *trainer);

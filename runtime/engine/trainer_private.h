@@ -87,10 +87,6 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
                         size_t count);
 
-// Copies the first values of an arena.
-cn_err cn_trainer_read(struct cn_trainer *trainer, enum cn_arena arena, float *values,
-                       size_t count);
-
 // Adds up a whole step's gradients of a range; 0 words are all.
 cn_err cn_trainer_prepare_sum(struct cn_trainer *trainer, size_t first, size_t count,
                               struct cn_compute_program **program);
@@ -108,6 +104,11 @@ cn_err cn_trainer_score(struct cn_trainer *trainer, const struct cn_batch *batch
 // A whole row to the places of this member's share and back; a piece of a share to its bucket.
 void cn_trainer_row_to_share(const struct cn_trainer *trainer, const float *row, float *share);
 void cn_trainer_share_to_row(const struct cn_trainer *trainer, const float *share, float *row);
+// The same of a part of the row, and of the whole state: what it does not hold is zeros in the row.
+void cn_trainer_state_to_row(const struct cn_trainer *trainer, const float *state, size_t first,
+                             size_t count, float *part);
+void cn_trainer_row_to_state(const struct cn_trainer *trainer, const float *part, size_t first,
+                             size_t count, float *state);
 void cn_trainer_copy_piece(const struct cn_trainer *trainer, uint32_t bucket, const float *share,
                            float *slot);
 

@@ -142,6 +142,38 @@ void cn_trainer_share_to_row(const struct cn_trainer *trainer, const float *shar
                                        trainer->pieces[p].first, trainer->pieces[p].count, row);
 }
 
+// Without shards the state lies as the gradients do.
+static void move_part(const struct cn_trainer *trainer, size_t first, size_t count, float *part,
+                      float *state, bool to_part)
+{
+    for (size_t i = 0; i < trainer->flat_count; i++) {
+        const struct cn_range *range = &trainer->flat[i].range;
+        size_t from = range->weights > first ? range->weights : first;
+        size_t end = range->weights + range->count;
+        size_t to = end < first + count ? end : first + count;
+        float *in_state;
+
+        if (!changes_weights(&trainer->flat[i]) || from >= to)
+            continue;
+        in_state = state + range->gradients + (from - range->weights);
+        memcpy(to_part ? part + (from - first) : in_state,
+               to_part ? in_state : part + (from - first), (to - from) * sizeof(float));
+    }
+}
+
+void cn_trainer_state_to_row(const struct cn_trainer *trainer, const float *state, size_t first,
+                             size_t count, float *part)
+{
+    memset(part, 0, count * sizeof(*part));
+    move_part(trainer, first, count, part, (float *)(uintptr_t)state, true);
+}
+
+void cn_trainer_row_to_state(const struct cn_trainer *trainer, const float *part, size_t first,
+                             size_t count, float *state)
+{
+    move_part(trainer, first, count, (float *)(uintptr_t)part, state, false);
+}
+
 void cn_trainer_copy_piece(const struct cn_trainer *trainer, uint32_t bucket, const float *share,
                            float *slot)
 {

@@ -1,17 +1,26 @@
 #include "runtime/group/backend.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
-
-#include "runtime/base/log.h"
 
 #define FORM_MS 5000 // for the fast one to open
 
-// Both, while the fast one works.
+// Both, where the fast one is wanted.
 struct backend {
     struct cn_collective base;
-    struct cn_collective *secure, *fast;
+    struct cn_collective *secure;
+    struct cn_collective *fast; // NULL: it did not open
+    const char *why;            // it did not
+    char text[CN_NAME_SIZE + 64];
 };
+
+static struct cn_collective *used(const struct cn_collective *collective)
+{
+    const struct backend *backend = (const struct backend *)collective;
+
+    return backend->fast ? backend->fast : backend->secure;
+}
 
 static void backend_close(struct cn_collective *collective)
 {
@@ -19,7 +28,8 @@ static void backend_close(struct cn_collective *collective)
 
     if (!backend)
         return;
-    backend->fast->ops->close(backend->fast);
+    if (backend->fast)
+        backend->fast->ops->close(backend->fast);
     backend->secure->ops->close(backend->secure);
     free(backend);
 }
@@ -27,37 +37,27 @@ static void backend_close(struct cn_collective *collective)
 static cn_err backend_prepare(struct cn_collective *collective, const struct cn_set *sets,
                               uint32_t count)
 {
-    struct backend *backend = (struct backend *)collective;
-
-    return backend->fast->ops->prepare(backend->fast, sets, count);
+    return used(collective)->ops->prepare(used(collective), sets, count);
 }
 
 static cn_err backend_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
-    struct backend *backend = (struct backend *)collective;
-
-    return backend->fast->ops->run(backend->fast, call);
+    return used(collective)->ops->run(used(collective), call);
 }
 
 static void backend_cancel(struct cn_collective *collective)
 {
-    struct backend *backend = (struct backend *)collective;
-
-    backend->fast->ops->cancel(backend->fast);
+    used(collective)->ops->cancel(used(collective));
 }
 
 static cn_err backend_check(struct cn_collective *collective)
 {
-    struct backend *backend = (struct backend *)collective;
-
-    return backend->fast->ops->check(backend->fast);
+    return used(collective)->ops->check(used(collective));
 }
 
 static uint32_t backend_lost(const struct cn_collective *collective)
 {
-    const struct backend *backend = (const struct backend *)collective;
-
-    return backend->fast->ops->lost(backend->fast);
+    return used(collective)->ops->lost(used(collective));
 }
 
 static const struct cn_collective_ops backend_ops = {
@@ -70,63 +70,80 @@ static const struct cn_collective_ops backend_ops = {
     .lost = backend_lost,
 };
 
-// Takes secure: it is the result's, or closed.
-static cn_err add_fast(const struct cn_collective_ops *fast,
-                       const struct cn_collective_config *config, struct cn_collective *secure,
-                       struct cn_collective **collective, uint32_t *lost)
+static cn_err open_fast(struct backend *backend, const struct cn_collective_ops *fast,
+                        const struct cn_collective_config *config, uint32_t *lost)
 {
     struct cn_collective_config with = *config;
-    struct backend *backend = calloc(1, sizeof(*backend));
     cn_err err;
 
     assert(fast);
-    with.control = secure;
+    with.control = backend->secure;
     with.open_timeout_ms = FORM_MS;
-    *collective = secure;
-    if (!backend)
-        err = CN_ENOMEM;
-    else
-        err = fast->open(&with, &backend->fast, lost);
-    if (!err) {
-        backend->base.ops = &backend_ops;
-        backend->secure = secure;
-        *collective = &backend->base;
+    err = fast->open(&with, &backend->fast, lost);
+    if (err != CN_ENOTSUP)
+        return err;
+    backend->fast = NULL;
+    backend->why = "it did not come about on all members, see the log";
+    return CN_OK;
+}
+
+// All members want the fast one, or none gets it.
+static cn_err agree(struct backend *backend, const struct cn_backend_ports *ports,
+                    const struct cn_collective_config *config, uint32_t *lost)
+{
+    struct cn_collective *secure = backend->secure;
+    float wanted[CN_GROUP_MAX] = {0};
+    uint32_t first = 0;
+    cn_err err;
+
+    if (config->view.size == 1)
         return CN_OK;
+    wanted[config->view.rank] = ports->fast ? 1 : 0;
+    err = cn_all_reduce(secure, CN_REDUCE_SUM, wanted, config->view.size);
+    if (err) {
+        *lost = secure->ops->lost(secure);
+        return err;
     }
-    free(backend);
-    if (err == CN_ENOTSUP)
-        return CN_OK;
-    secure->ops->close(secure);
-    return err;
+    while (first < config->view.size && wanted[first] == 1)
+        first++;
+    if (first == config->view.size)
+        return open_fast(backend, ports->fast, config, lost);
+    snprintf(backend->text, sizeof(backend->text), "%s does not have it or does not trust the LAN",
+             config->members[config->view.ranks[first]].name);
+    backend->why = backend->text;
+    return CN_OK;
 }
 
 cn_err cn_backend_open(const struct cn_backend_ports *ports,
                        const struct cn_collective_config *config, struct cn_collective **collective,
                        uint32_t *lost)
 {
-    float wanted = ports->fast ? 1 : 0;
-    struct cn_collective *secure;
-    cn_err err = ports->secure->open(config, &secure, lost);
+    struct backend *backend = calloc(1, sizeof(*backend));
+    cn_err err = backend ? ports->secure->open(config, &backend->secure, lost) : CN_ENOMEM;
 
-    if (err)
+    if (err) {
+        free(backend);
         return err;
-    if (config->view.size > 1) {
-        err = cn_all_reduce(secure, CN_REDUCE_MIN, &wanted, 1);
-        if (err) {
-            *lost = secure->ops->lost(secure);
-            secure->ops->close(secure);
-            return err;
-        }
     }
-    *collective = secure;
-    if (wanted < 1 || config->view.size == 1)
-        return CN_OK;
-    return add_fast(ports->fast, config, secure, collective, lost);
+    backend->base.ops = &backend_ops;
+    err = agree(backend, ports, config, lost);
+    if (err) {
+        backend_close(&backend->base);
+        return err;
+    }
+    if (!ports->fast)
+        backend->why = NULL; // nor is it missed
+    *collective = &backend->base;
+    return CN_OK;
 }
 
-const char *cn_backend_name(const struct cn_collective *collective)
+const char *cn_backend_name(const struct cn_collective *collective, const char **why)
 {
+    const struct backend *backend = (const struct backend *)collective;
+
+    *why = NULL;
     if (collective->ops != &backend_ops)
         return collective->ops->name;
-    return ((const struct backend *)collective)->fast->ops->name;
+    *why = backend->fast ? backend->fast->gave_up : backend->why;
+    return *why || !backend->fast ? backend->secure->ops->name : backend->fast->ops->name;
 }

@@ -20,5 +20,6 @@ cn_err cn_backend_open(const struct cn_backend_ports *ports,
                        const struct cn_collective_config *config, struct cn_collective **collective,
                        uint32_t *lost);
 
-// The name of what large sums travel over: "tcp", "nccl".
-const char *cn_backend_name(const struct cn_collective *collective);
+// The name of what large sums travel over now: "tcp", "nccl". why: of a fast port that this board
+// wants and that is not in use, the reason in words, valid until close; else NULL.
+const char *cn_backend_name(const struct cn_collective *collective, const char **why);

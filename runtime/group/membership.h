@@ -31,7 +31,7 @@ struct cn_membership_config {
     uint64_t rejoin_ms;          // waits for a lost one
     uint32_t min_members;        // fewer do not work: 0 or 1 for any
     uint64_t boot_id;            // random for each start of the process
-    uint8_t job[CN_DIGEST_SIZE]; // of run, graph and job: members with another one are refused
+    uint8_t job[CN_DIGEST_SIZE]; // of run, job and member list: who has another one is refused
 };
 
 struct cn_membership_view {

@@ -42,7 +42,7 @@ void cn_membership_explain(const struct cn_membership *membership, const struct 
               other->release >> 12, other->release >> 6 & 63, other->release & 63, own >> 12,
               own >> 6 & 63, own & 63);
     else
-        print(text, size, &used, "%s works on another job or run", name);
+        print(text, size, &used, "%s works on another job or run, or names other members", name);
 }
 
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,

@@ -2,8 +2,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "runtime/base/deadline.h"
 #include "runtime/port/platform.h"
 
 struct cn_queue {
@@ -57,17 +57,6 @@ static void *queue_main(void *context)
     return NULL;
 }
 
-// Waits are measured with a clock that nobody sets.
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 static void release(struct cn_queue *queue)
 {
     pthread_cond_destroy(&queue->posted);
@@ -84,8 +73,8 @@ cn_err cn_queue_open(struct cn_collective *collective, struct cn_queue **opened)
         return CN_ENOMEM;
     queue->collective = collective;
     pthread_mutex_init(&queue->mutex, NULL);
-    init_condition(&queue->posted);
-    init_condition(&queue->ended);
+    cn_deadline_init_condition(&queue->posted);
+    cn_deadline_init_condition(&queue->ended);
     if (pthread_create(&queue->thread, NULL, queue_main, queue)) {
         release(queue);
         return CN_ENOMEM;
@@ -132,16 +121,9 @@ static bool is_over(const struct cn_queue *queue, uint64_t number)
 
 cn_err cn_queue_wait(struct cn_queue *queue, struct cn_work work, uint32_t timeout_ms)
 {
-    struct timespec until;
+    struct timespec until = cn_deadline_after(timeout_ms);
     cn_err err = CN_OK;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     pthread_mutex_lock(&queue->mutex);
     while (!is_over(queue, work.number) && !err)
         if (pthread_cond_timedwait(&queue->ended, &queue->mutex, &until))

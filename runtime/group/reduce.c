@@ -163,10 +163,13 @@ void cn_reduce_widen(float *floats, const uint16_t *bfloats, size_t count)
         floats[i] = from_bfloat16(bfloats[i]);
 }
 
-void cn_reduce_widen_add(float *floats, const uint16_t *bfloats, size_t count)
+void cn_reduce_narrow_sum(float *share, size_t count, const uint16_t *parts, uint32_t others,
+                          uint16_t *sum)
 {
-    for (size_t i = 0; i < count; i++)
-        floats[i] += from_bfloat16(bfloats[i]);
+    for (uint32_t k = 0; k < others; k++, parts += count)
+        for (size_t i = 0; i < count; i++)
+            share[i] += from_bfloat16(parts[i]);
+    cn_reduce_narrow(sum, share, count);
 }
 
 size_t cn_reduce_share(size_t count, uint32_t members, uint32_t share, size_t *first)

@@ -8,7 +8,7 @@
 // Every member gets the same bits from all_reduce and broadcast. With the same members the result
 // is the same in every run.
 //
-// Errors: CN_EPEER when a member is lost (cn_collective_lost names it), CN_ETIMEOUT when nothing
+// Errors: CN_EPEER when a member is lost (lost names it), CN_ETIMEOUT when nothing
 // moved for the time of the configuration, CN_EAUTH for a wrong key, CN_ECANCELED after cancel.
 // Threading: one thread, except cancel.
 #pragma once
@@ -138,6 +138,7 @@ struct cn_collective_ops {
 // A port embeds it as its first member.
 struct cn_collective {
     const struct cn_collective_ops *ops;
+    const char *gave_up; // why all calls go to its control since a call of prepare; NULL: it works
 };
 
 // Calls on the whole group, by name.

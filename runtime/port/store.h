@@ -25,13 +25,18 @@ struct cn_store_ops {
     // Any order of offsets; a gap reads as zeros.
     cn_err (*write)(struct cn_store_file *file, uint64_t offset, const void *data, size_t size);
 
-    // Reads back what was written. CN_ERANGE beyond the end.
+    // Shows a visible file, as it is now, to read; abort ends that. CN_ENOTFOUND when there is
+    // none.
+    cn_err (*open)(struct cn_store *store, const char *name, struct cn_store_file **file,
+                   uint64_t *size);
+
+    // Reads back what was written, or shown. CN_ERANGE beyond the end.
     cn_err (*read)(struct cn_store_file *file, uint64_t offset, void *data, size_t size);
 
     // Makes the file durable and visible under its name, replacing an older one. Takes file.
     cn_err (*commit)(struct cn_store_file *file);
 
-    // Drops the file. Takes file; NULL is fine.
+    // Drops the file aside, or ends reading. Takes file; NULL is fine.
     void (*abort)(struct cn_store_file *file);
 
     // The whole of a visible file; *data is malloced, the caller frees it. CN_ENOTFOUND when there
@@ -53,3 +58,19 @@ struct cn_store {
 
 // Writes a whole file in one call: create, write, commit.
 cn_err cn_store_replace(struct cn_store *store, const char *name, const void *data, size_t size);
+
+// A file that is written piece by piece, small ones together.
+struct cn_store_writer {
+    struct cn_store *store;
+    struct cn_store_file *file;
+    uint64_t offset; // of what waits
+    size_t waiting;
+    uint8_t bytes[16u << 10];
+};
+
+cn_err cn_store_writer_begin(struct cn_store *store, const char *name,
+                             struct cn_store_writer *writer);
+cn_err cn_store_writer_put(struct cn_store_writer *writer, const void *piece, size_t size);
+
+// Makes the file visible; after an error, which it returns, drops it.
+cn_err cn_store_writer_end(struct cn_store_writer *writer, cn_err err);

@@ -26,7 +26,7 @@ static bool is_set(const struct cn_profile *profile, const char *path)
     return cn_profile_origin(profile, path)->source != NULL;
 }
 
-// Members use their port and the next one, so ports of one host differ by two at least.
+// Those of one host.
 static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
                         struct cn_report *report)
 {
@@ -36,17 +36,54 @@ static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
         for (uint32_t j = i + 1; j < group->member_count; j++) {
             const struct cn_member *a = &group->members[i], *b = &group->members[j];
             size_t a_length, b_length;
-            int64_t gap = (int64_t)cn_value_port(a->address, &a_length) -
-                          (int64_t)cn_value_port(b->address, &b_length);
+            unsigned a_port = (unsigned)cn_value_port(a->address, &a_length),
+                     b_port = (unsigned)cn_value_port(b->address, &b_length);
 
-            if (a_length != b_length || strncmp(a->address, b->address, a_length) != 0 ||
-                llabs(gap) > 1)
+            if (a_port != b_port || a_length != b_length ||
+                strncmp(a->address, b->address, a_length) != 0)
                 continue;
             cn_report_error(report, mark,
-                            "group.members: '%s' (%s) and '%s' (%s) share a port; expected two "
-                            "ports of its own for each member",
+                            "group.members: '%s' (%s) and '%s' (%s) share a port; expected one of "
+                            "its own for each member",
                             a->name, a->address, b->name, b->address);
         }
+}
+
+// The others look for this member where group.members says. With several GPUs each has a port.
+static void check_listen(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_settings *settings = &profile->settings;
+    const struct cn_group_settings *group = &settings->group;
+    uint32_t gpus[CN_GROUP_MAX];
+    size_t length;
+    struct cn_mark mark;
+
+    if (!group->listen[0] || cn_gpus_list(settings, gpus) > 1)
+        return;
+    for (uint32_t i = 0; i < group->member_count; i++) {
+        const struct cn_member *member = &group->members[i];
+
+        if (strcmp(member->name, settings->name) != 0 ||
+            cn_value_port(member->address, &length) == cn_value_port(group->listen, &length))
+            continue;
+        mark = place(profile, "group.listen", report);
+        cn_report_error(report, mark,
+                        "group.listen: '%s' has another port than group.members says of '%s', "
+                        "%s; expected the same",
+                        group->listen, member->name, member->address);
+    }
+}
+
+static void check_min_members(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_group_settings *group = &profile->settings.group;
+    struct cn_mark mark;
+
+    if (group->min_members <= group->member_count)
+        return;
+    mark = place(profile, "group.min_members", report);
+    cn_report_error(report, mark, "group.min_members: %u of %u; expected no more than members",
+                    group->min_members, group->member_count);
 }
 
 static void check_group(const struct cn_profile *profile, struct cn_report *report)
@@ -75,6 +112,8 @@ static void check_group(const struct cn_profile *profile, struct cn_report *repo
             "compute.precision: a step that overflows float16 is dropped, which members "
             "of a group cannot do alone; expected bfloat16 or float32");
     check_ports(profile, mark, report);
+    check_listen(profile, report);
+    check_min_members(profile, report);
 }
 
 static bool is_member(const struct cn_settings *settings, const char *name)
@@ -274,17 +313,22 @@ static void check_layers(const struct cn_profile *profile, struct cn_report *rep
                          "NAME=FACTOR, a power of two from 0.015625 to 64", report);
 }
 
-// What the members choose is not said beside that.
+// What the members choose is not said beside that, nor what is shared out where nothing is.
 static void check_parallel(const struct cn_profile *profile, struct cn_report *report)
 {
+    const struct cn_parallel *parallel = &profile->settings.job.parallel;
     static const char *const chosen[] = {"job.parallel.replicate", "job.parallel.shard",
                                          "job.parallel.stage", "job.parallel.accumulate"};
 
     for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++)
-        if (profile->settings.job.parallel.kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))
+        if (parallel->kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))
             cn_report_error(report, place(profile, chosen[i], report),
                             "%s: parallel.kind auto chooses it; expected one of the two",
                             chosen[i] + 4);
+    if (parallel->kind == CN_PARALLEL_GIVEN && parallel->stage != CN_SHARING_OPTIMIZER &&
+        parallel->shard <= 1)
+        cn_report_error(report, place(profile, "job.parallel.stage", report),
+                        "parallel.stage: nothing is shared out; expected parallel.shard, too");
 }
 
 // Keys without effect, as far as they stand in the file that says why.

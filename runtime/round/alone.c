@@ -12,7 +12,6 @@
 #include "runtime/profile/rules_text.h"
 #include "runtime/round/node_care.h"
 #include "runtime/round/status_file.h"
-#include "runtime/update/version.h"
 
 #define SAVE_MS 5000
 #define STATUS_MS 1000
@@ -87,7 +86,9 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .store = config->store,
         .model = config->model->data,
         .model_size = config->model->size,
+        .file = config->model,
         .lineage = 1,
+        .alone = true,
         .sequential = config->sequential,
         .group = config->settings->name,
         .timeline = config->timeline,
@@ -107,44 +108,11 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
     if (err)
         return err;
     session.run = run_of(session.job, session.graph) + config->sequential;
-    return cn_session_open(&session, diag, &alone->session);
-}
-
-// Makes values the base: the first ones of the file, later those that a round trained.
-static cn_err adopt(struct alone *alone, const float *values, uint32_t number)
-{
-    struct cn_session *session = alone->session;
-    struct cn_version_header header = {.count = session->layout->total};
-    size_t size = CN_VERSION_HEADER_SIZE + session->layout->total * sizeof(float);
-    uint8_t *bytes = malloc(size);
-    struct cn_session_version version = {.number = number, .bytes = bytes, .size = size};
-    cn_err err;
-
-    if (!bytes)
-        return CN_ENOMEM;
-    memcpy(header.graph, session->config.graph, CN_DIGEST_SIZE);
-    memcpy(header.parent, session->held.base_digest, CN_DIGEST_SIZE);
-    cn_version_put_header(&header, bytes);
-    memcpy(bytes + CN_VERSION_HEADER_SIZE, values, size - CN_VERSION_HEADER_SIZE);
-    cn_crypto_digest(bytes, size, version.digest);
-    session->held.residual_version = number; // nothing is sent, so nothing waits to be
-    err = cn_session_install(session, alone->collective, &version);
-    free(bytes);
-    return err;
-}
-
-static cn_err adopt_file(struct alone *alone)
-{
-    struct cn_session *session = alone->session;
-    float *values = calloc(session->layout->total + 1, sizeof(float));
-    cn_err err;
-
-    if (!values)
-        return CN_ENOMEM;
-    err = cn_onnx_weights(session->onnx, session->layout, values);
+    err = cn_session_open(&session, diag, &alone->session);
     if (!err)
-        err = adopt(alone, values, 0);
-    free(values);
+        cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned",
+               (unsigned long long)(cn_session_memory(alone->session) +
+                                    cn_onnx_file_memory(config->model)));
     return err;
 }
 
@@ -290,7 +258,7 @@ static cn_err do_round(struct alone *alone)
     train_loss = held->train_loss / (double)(held->samples ? held->samples : 1);
     err = cn_session_snapshot(session);
     if (!err)
-        err = adopt(alone, held->weights, held->version + 1);
+        err = cn_session_adopt(session, alone->collective, held->version + 1);
     if (!err)
         report(alone, train_loss, steps);
     return err;
@@ -355,18 +323,27 @@ static bool should_stop(struct alone *alone)
     return job->patience && held->version >= alone->best_version + job->patience;
 }
 
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    return cn_store_writer_put(context, piece, size);
+}
+
 static cn_err write_safetensors(const struct alone *alone)
 {
-    struct cn_session *session = alone->session;
-    struct cn_buffer file;
-    cn_err err;
+    struct cn_trainer *trainer = alone->session->trainer;
+    struct cn_store_writer writer;
+    float *weights;
+    cn_err err = cn_trainer_share_weights(trainer, &weights), returned;
 
-    cn_buffer_init(&file, CN_ONNX_FILE_MAX);
-    err = cn_export_safetensors(session->layout, session->held.base, &file);
-    if (!err)
-        err = cn_store_replace(alone->config->store, SAFETENSORS_FILE, file.data, file.size);
-    cn_buffer_deinit(&file);
-    return err;
+    if (err)
+        return err;
+    err = cn_store_writer_begin(alone->config->store, SAFETENSORS_FILE, &writer);
+    if (!err) {
+        err = cn_export_safetensors_pieces(alone->session->layout, weights, write_piece, &writer);
+        err = cn_store_writer_end(&writer, err);
+    }
+    returned = cn_trainer_return_weights(trainer);
+    return err ? err : returned;
 }
 
 static cn_err run_rounds(struct alone *alone)
@@ -375,7 +352,7 @@ static cn_err run_rounds(struct alone *alone)
     cn_err err = CN_OK;
 
     if (alone->session->held.phase == CN_PHASE_EMPTY)
-        err = adopt_file(alone);
+        err = cn_session_adopt(alone->session, alone->collective, 0);
     load_best(alone);
     while (!err && alone->session->held.version < job->rounds && !is_enough(alone) &&
            !should_stop(alone))

@@ -33,6 +33,19 @@ struct cn_counted {
     uint8_t digest[CN_DIGEST_SIZE];
 };
 
+// Of an encoded state, in their order.
+enum cn_checkpoint_part {
+    CN_PART_BASE,
+    CN_PART_WEIGHTS,
+    CN_PART_OPTIMIZER,
+    CN_PART_RESIDUAL,
+    CN_PART_NEXT_RESIDUAL,
+    CN_PART_CHANGE,
+    CN_PART_SECOND,
+    CN_PART_FRAME,
+    CN_PART_COUNT
+};
+
 struct cn_checkpoint {
     // Set by save and load: the newest whole state in this board's store; the larger of two slots
     // is newer. 0 when not known (a new state, or one taken from another board): save looks it up.
@@ -66,8 +79,8 @@ struct cn_checkpoint {
     uint32_t residual_version; // base of the last round that the residual is of
     struct cn_counted counted;
 
-    // Arrays of total floats, owned. NULL where the phase has none.
     size_t total;
+    // Arrays of total floats, owned. NULL where the phase has none.
     float *base;
     float *weights;   // TRAIN
     float *optimizer; // TRAIN, or kept across rounds
@@ -98,26 +111,46 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 // Saves to the slot that does not hold the newest whole state. On any error that state is intact.
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
-// Arrays that a state may be saved without having them, by their bits in CHECKPOINT.md.
-enum cn_checkpoint_array {
-    CN_CHECKPOINT_WEIGHTS = 1,
-    CN_CHECKPOINT_OPTIMIZER = 2,
-    CN_CHECKPOINT_SECOND = 6,
-};
-
-// Who brings them, one after the other in the order of the bits: *values is needed until the next
-// one is. As the members of a group bring them together, each is asked for also when the disk has
-// failed. An error of bring ends the save.
+// Who brings arrays that a state is saved without having them, one after the other in the order of
+// their parts; not the residual and its successors. bring hands all values of one to put, in pieces
+// of any size. As the members of a group bring them together, each is asked for also when the disk
+// has failed. An error of bring ends the save.
+typedef void cn_checkpoint_put(void *to, const float *values, size_t count);
 struct cn_checkpoint_source {
     uint32_t arrays; // bits
-    cn_err (*bring)(void *context, enum cn_checkpoint_array array, const float **values);
+    cn_err (*bring)(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to);
     void *context;
 };
 cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *checkpoint,
                                const struct cn_checkpoint_source *source);
 
-// The newest whole state. CN_ENOTFOUND when there is none at all; when a slot is damaged, diag says
-// which and what was used instead. With no whole state but a damaged slot: CN_EFORMAT, CN_ERANGE
-// (beyond a limit) or CN_EIO (not readable).
+// The newest whole state, in memory of its own. CN_ENOTFOUND when there is none at all; when a slot
+// is damaged, diag says which and what was used instead. With no whole state but a damaged slot:
+// CN_EFORMAT, CN_ERANGE (beyond a limit) or CN_EIO (not readable).
 cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint *checkpoint);
+
+struct cn_checkpoint_file;
+
+// The same state left on the disk: numbers gets what is no part. It stays what it is while others
+// are saved.
+cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                          struct cn_diag *diag, struct cn_checkpoint_file **file,
+                          struct cn_checkpoint *numbers);
+bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint_part part);
+
+// Reads parts to their places, straight from the disk; NULL leaves one out, as does one that the
+// state does not have. CN_EDIGEST when the disk has other bytes now: the places are then undefined.
+cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT]);
+
+// The same for who takes arrays in pieces, from the first value to the last; again from the first
+// after a disk has failed once. Not the residual and its successors.
+struct cn_checkpoint_target {
+    uint32_t arrays; // bits
+    void (*take)(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
+                 const float *values);
+    void *context;
+};
+cn_err cn_checkpoint_read_to(const struct cn_checkpoint_file *file,
+                             const struct cn_checkpoint_target *target);
+void cn_checkpoint_close(struct cn_checkpoint_file *file);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/backend.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch_heal.h"
 #include "runtime/round/round.h"
@@ -109,10 +110,13 @@ static void tell_progress(struct cn_epoch *epoch)
         .rank = epoch->view.view.rank,
         .size = epoch->view.view.size,
         .ended = epoch->ended,
-        .backend = epoch->backend,
-        .encrypted = epoch->encrypted,
     };
+    const char *why;
 
+    progress.backend = cn_backend_name(epoch->collective, &why);
+    if (why)
+        snprintf(progress.backend_why, sizeof(progress.backend_why), "%s", why);
+    progress.encrypted = epoch->secure && strcmp(progress.backend, epoch->secure) == 0;
     cn_session_tell(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);
 }

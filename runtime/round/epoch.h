@@ -12,9 +12,8 @@
 
 struct cn_epoch {
     struct cn_session *session;
-    const char *backend; // what large sums travel over, for people
-    bool encrypted;      // and whether others on the LAN could read them
     struct cn_collective *collective;
+    const char *secure; // name of the backend that encrypts, for people; NULL: none does
     struct cn_membership_view view;
     struct cn_mailbox *box;
     bool ended;                    // the last command was END

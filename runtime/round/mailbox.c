@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/deadline.h"
 #include "runtime/port/platform.h"
 
 static cn_err open_descriptors(struct cn_mailbox *box)
@@ -31,7 +31,6 @@ static void close_descriptors(struct cn_mailbox *box)
 
 cn_err cn_mailbox_init(struct cn_mailbox *box)
 {
-    pthread_condattr_t attributes;
     cn_err err;
 
     *box = (struct cn_mailbox){.wake = {-1, -1}, .abort_fd = -1, .lost = UINT32_MAX};
@@ -41,10 +40,7 @@ cn_err cn_mailbox_init(struct cn_mailbox *box)
         return err;
     }
     pthread_mutex_init(&box->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&box->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    cn_deadline_init_condition(&box->changed);
     return CN_OK;
 }
 
@@ -407,15 +403,8 @@ bool cn_mailbox_finished(struct cn_mailbox *box)
 
 void cn_mailbox_wait(struct cn_mailbox *box, uint32_t timeout_ms)
 {
-    struct timespec until;
+    struct timespec until = cn_deadline_after(timeout_ms);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     pthread_mutex_lock(&box->lock);
     while (!box->stop && !box->has_changed &&
            pthread_cond_timedwait(&box->changed, &box->lock, &until) == 0)

@@ -9,6 +9,7 @@
 #include "runtime/round/node_care.h"
 #include "runtime/round/node_graph.h"
 #include "runtime/round/node_group.h"
+#include "runtime/round/node_link.h"
 #include "runtime/round/status_file.h"
 #include "runtime/round/traffic.h"
 #include "runtime/round/worker.h"
@@ -48,19 +49,8 @@ struct node {
 
 static cn_err enlist(struct node *node)
 {
-    const struct cn_settings *settings = node->config.settings;
-    struct cn_registration registration = {
-        .cpu_count = cn_platform_cpu_count(),
-        .memory = settings->memory_limit,
-        .power_mw = settings->power_mw,
-        .member_count = settings->group.member_count,
-    };
-    cn_err err;
+    cn_err err = cn_node_link_enlist(node->link, node->config.settings);
 
-    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
-    for (uint32_t i = 0; i < settings->group.member_count; i++)
-        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
-    err = node->link->ops->enlist(node->link, &registration);
     return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }
 
@@ -193,8 +183,10 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     return prepare_graph(node);
 }
 
+// What all members must have alike; they name each other by their places in the list.
 static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
 {
+    const struct cn_group_settings *group = &node->config.settings->group;
     struct cn_sha256 sha;
     uint8_t run[8];
 
@@ -203,7 +195,9 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_add(&sha, run, sizeof(run));
     cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, node->manifest.job_digest, CN_DIGEST_SIZE);
-    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group));
+    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group) + 1);
+    for (uint32_t i = 0; i < group->member_count; i++)
+        cn_sha256_add(&sha, group->members[i].name, strlen(group->members[i].name) + 1);
     cn_sha256_finish(&sha, digest);
 }
 
@@ -525,23 +519,6 @@ static cn_err run_loop(struct node *node)
     return err ? err : node->result;
 }
 
-static cn_err open_link(struct node *node)
-{
-    const struct cn_settings *settings = node->config.settings;
-    struct cn_link_config config = {
-        .board = settings->name,
-        .address_count = settings->address_count,
-        .uplink_bps = settings->uplink_bps,
-        .transport = settings->transport,
-        .store = node->config.store,
-    };
-
-    memcpy(config.key, node->config.link_key, CN_KEY_SIZE);
-    for (uint32_t i = 0; i < settings->address_count; i++)
-        config.addresses[i] = settings->addresses[i];
-    return node->config.ports->link->open(&config, &node->link);
-}
-
 cn_err cn_node_run(const struct cn_node_config *config)
 {
     struct node *node = calloc(1, sizeof(*node));
@@ -565,7 +542,8 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (!err)
         err = cn_node_care_init(&node->care, config->settings, config->store, config->sysroot);
     if (!err)
-        err = open_link(node);
+        err = cn_node_link_open(config->ports->link, config->settings, config->link_key,
+                                config->store, &node->link);
     if (!err)
         err = run_loop(node);
     cn_platform_notify("STOPPING=1");

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "runtime/command/linked_ports.h"
+#include "runtime/port/linked_ports.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/timeline.h"

@@ -126,10 +126,30 @@ cn_err cn_node_care_init(struct cn_node_care *care, const struct cn_settings *se
     return cn_sensors_open(sysroot, from->zones, from->power_sensors, &care->sensors);
 }
 
+// Stores how much was written and told.
+static void save(struct cn_node_care *care, uint64_t now_ms)
+{
+    struct cn_care_memory *memory = &care->memory;
+    struct cn_care_memory before = *memory;
+    cn_err err;
+
+    if (care->care.has_day) {
+        memory->elapsed_ms = now_ms - care->care.day_ms;
+        memory->elapsed_ms = memory->elapsed_ms < DAY_MS ? memory->elapsed_ms : DAY_MS;
+        memory->worn = cn_care_worn(&care->care, &care->reading);
+        memory->clock_s = cn_node_care_clock_s();
+    }
+    if (memcmp(&before, memory, sizeof(before)) == 0)
+        return;
+    err = cn_care_file_save(care->store, memory);
+    if (err)
+        cn_log(CN_LOG_WARN, "care", "what was written today is not stored: %s", cn_err_text(err));
+}
+
 void cn_node_care_deinit(struct cn_node_care *care)
 {
     if (care->sensors && care->read_ms)
-        cn_node_care_save(care, care->read_ms);
+        save(care, care->read_ms);
     cn_hooks_deinit(&care->hooks);
     cn_sensors_close(care->sensors);
     care->sensors = NULL;
@@ -160,26 +180,7 @@ static void keep_wear(struct cn_node_care *care, uint64_t now_ms)
     if (care->rules.wear_bytes && care->care.has_day &&
         (worn < care->memory.worn ||
          worn - care->memory.worn >= care->rules.wear_bytes / WEAR_PARTS))
-        cn_node_care_save(care, now_ms);
-}
-
-void cn_node_care_save(struct cn_node_care *care, uint64_t now_ms)
-{
-    struct cn_care_memory *memory = &care->memory;
-    struct cn_care_memory before = *memory;
-    cn_err err;
-
-    if (care->care.has_day) {
-        memory->elapsed_ms = now_ms - care->care.day_ms;
-        memory->elapsed_ms = memory->elapsed_ms < DAY_MS ? memory->elapsed_ms : DAY_MS;
-        memory->worn = cn_care_worn(&care->care, &care->reading);
-        memory->clock_s = cn_node_care_clock_s();
-    }
-    if (memcmp(&before, memory, sizeof(before)) == 0)
-        return;
-    err = cn_care_file_save(care->store, memory);
-    if (err)
-        cn_log(CN_LOG_WARN, "care", "what was written today is not stored: %s", cn_err_text(err));
+        save(care, now_ms);
 }
 
 // Hooks.

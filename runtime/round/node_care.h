@@ -43,6 +43,3 @@ bool cn_node_care_poll(struct cn_node_care *care, const struct cn_progress *prog
 // Since 1970, and since local midnight; 0 and CN_CARE_NO_CLOCK while the clock was never set.
 uint64_t cn_node_care_clock_s(void);
 uint64_t cn_node_care_day_ms(void);
-
-// Stores how much was written and told.
-void cn_node_care_save(struct cn_node_care *care, uint64_t now_ms);

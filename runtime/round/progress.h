@@ -34,8 +34,9 @@ struct cn_progress {
     uint64_t epoch, resets;
     uint32_t rank, size; // of the group; size 0 while it forms
     bool ended;
-    const char *backend;         // "tcp", "nccl"; NULL while the group forms
-    bool encrypted;              // what large sums travel over
+    const char *backend;         // "tcp", "nccl": what large sums travel over; NULL while it forms
+    char backend_why[160];       // why not over the faster one that is wanted; "": it is used
+    bool encrypted;              // what they travel over
     char train[128];             // members that train; "" where the job names no sets
     char layout[CN_LAYOUT_TEXT]; // what "parallel: auto" chose, and why; "" without it
     struct cn_scores scores;

@@ -8,6 +8,7 @@
 #include "runtime/engine/bucket_plan.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/round/session_alone.h"
 #include "runtime/round/session_data.h"
 #include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
@@ -113,7 +114,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     cn_err err;
 
     session->state_shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
-    session->state_stage = (uint32_t)config->job->parallel.stage + 1;
+    session->state_stage = cn_session_job_stage(config->job);
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
         err = open_trainer(session, diag);
@@ -121,6 +122,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         err = open_smaller(session, diag);
     if (err)
         return err;
+    if (config->file)
+        cn_onnx_file_forget(config->file);
     err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
     if (!err)
         err = cn_layers_set(&session->layout_own, config->job, diag);
@@ -163,6 +166,8 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
     cn_err err = CN_OK;
 
+    if (cn_session_is_alone(session))
+        return cn_session_go_on(session);
     if (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_residual(session);
     if (!err && held->phase == CN_PHASE_TRAIN && session->state_shards == 1)
@@ -188,15 +193,32 @@ static bool fits_run(const struct cn_session *session, const struct cn_checkpoin
 {
     return held->run == session->config.run && held->lineage == session->config.lineage &&
            held->total == session->layout->total &&
+           (held->base || held->phase != CN_PHASE_TRAIN || cn_session_is_alone(session)) &&
            memcmp(held->graph, session->config.graph, CN_DIGEST_SIZE) == 0;
+}
+
+static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
+{
+    size_t total = session->layout->total, frame = cn_update_size_max(session->layout);
+    struct cn_checkpoint_file *file = NULL;
+    cn_err err;
+
+    if (!cn_session_is_alone(session))
+        return cn_checkpoint_load(session->config.store, total, frame, diag, &session->held);
+    err = cn_checkpoint_open(session->config.store, total, frame, diag, &file, &session->held);
+    if (!err && fits_run(session, &session->held)) {
+        err = cn_session_take_rows(session, file);
+        err = err == CN_EDIGEST ? CN_EIO : err; // it was right when it was opened
+    }
+    cn_checkpoint_close(file);
+    return err;
 }
 
 static cn_err resume(struct cn_session *session, struct cn_diag *diag)
 {
     cn_err err;
 
-    err = cn_checkpoint_load(session->config.store, session->layout->total,
-                             cn_update_size_max(session->layout), diag, &session->held);
+    err = load_held(session, diag);
     if (err && err != CN_ENOTFOUND && err != CN_EFORMAT && err != CN_ERANGE)
         return err;
     if (err == CN_EFORMAT || err == CN_ERANGE) {
@@ -438,6 +460,11 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
+    if (cn_session_is_alone(session)) {
+        held->updates =
+            cn_trainer_has_second(session->trainer) ? cn_trainer_updates(session->trainer) : 0;
+        return CN_OK;
+    }
     if (cn_session_is_sharded(session))
         return cn_session_recall(session);
     err = cn_trainer_get_weights(session->trainer, held->weights);
@@ -476,9 +503,13 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     err = cn_session_snapshot(session);
     if (err)
         return err;
-    cn_session_note_saved(session, cn_session_has_room(session)
-                                       ? cn_checkpoint_save(session->config.store, &session->held)
-                                       : CN_ENOSPC);
+    if (!cn_session_has_room(session))
+        err = CN_ENOSPC;
+    else
+        err = cn_session_is_alone(session)
+                  ? cn_session_save_rows(session)
+                  : cn_checkpoint_save(session->config.store, &session->held);
+    cn_session_note_saved(session, err);
     return CN_OK;
 }
 

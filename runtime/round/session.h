@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
+#include "runtime/engine/onnx_file.h"
 #include "runtime/engine/reader.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/group/balance.h"
@@ -21,6 +22,8 @@
 
 struct cn_timeline;
 
+#define CN_SESSION_BATCHES 3 // in memory: two of the reader, one that is measured
+
 struct cn_session_config {
     const struct cn_settings *settings; // of this board; borrowed, as all pointers here
     const struct cn_member *members;    // of the group, where they are now; NULL: as in settings
@@ -29,10 +32,12 @@ struct cn_session_config {
     struct cn_store *store;
     const uint8_t *model; // the ONNX file; its weights do not matter
     size_t model_size;
+    const struct cn_onnx_file *file; // it is of, which may leave memory; NULL for none
     uint8_t graph[CN_DIGEST_SIZE];
     uint64_t run;
     uint32_t lineage;
     const char *group;            // name of the sender of updates
+    bool alone;                   // without group and aggregator: only the trainer holds rows
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
@@ -120,6 +125,10 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);
 
+// Bytes that training alone takes: what the trainer plans, and the batches. The rest does not
+// depend on the model: at most 16 MiB.
+uint64_t cn_session_memory(const struct cn_session *session);
+
 // A version of the model as it arrived: full bytes, or a frame: a delta that makes it from the held
 // base, or a snapshot.
 struct cn_session_version {
@@ -144,6 +153,11 @@ cn_err cn_session_check_version(const struct cn_session *session,
 // model.current.onnx. Durable. An error of the collective changes nothing.
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version);
+
+// Of a board alone: makes the trainer's weights, the model's own at first, the version of this
+// number, as install does.
+cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
+                        uint32_t number);
 
 // What the members of a group agree on before a round: rank 0 makes it for all.
 struct cn_round_order {

@@ -349,8 +349,12 @@ void cn_session_plan_alike(struct cn_session *session)
 {
     uint32_t micro = cn_job_accumulate(session->config.job);
 
-    session->plan = (struct cn_step_plan){
-        .whole = true, .trains = true, .micro = micro, .total = micro, .shards = 1, .stage = 1};
+    session->plan = (struct cn_step_plan){.whole = true,
+                                          .trains = true,
+                                          .micro = micro,
+                                          .total = micro,
+                                          .shards = 1,
+                                          .stage = CN_STAGE_OPTIMIZER};
 }
 
 // Of the members that may train, the ranks of as many complete replicas of shards as there are, and
@@ -405,7 +409,7 @@ static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
         plan->seats[p] = session->sets->view.ranks[plan->train.ranks[p]];
     plan->shards = shards;
     plan->stage = session->sets->layout.stage ? session->sets->layout.stage
-                                              : (uint32_t)session->config.job->parallel.stage + 1;
+                                              : cn_session_job_stage(session->config.job);
     plan->shard = ranks.shard;
     plan->together = ranks.together;
     plan->alike = ranks.alike;

@@ -5,6 +5,7 @@
 // at the same step without asking. Private to runtime/round.
 #pragma once
 
+#include "runtime/engine/bucket_plan.h"
 #include "runtime/group/auto_layout.h"
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/session.h"
@@ -24,6 +25,15 @@ struct cn_session_sets {
     char why[CN_LAYOUT_TEXT];       // it is that, for people
     uint64_t micro_us;              // that a micro-batch takes; 0: not measured in this epoch
 };
+
+// ZeRO's stage of what the job says that shards share out.
+static inline uint32_t cn_session_job_stage(const struct cn_job *job)
+{
+    return CN_STAGE_OPTIMIZER + (uint32_t)job->parallel.stage;
+}
+
+_Static_assert(CN_STAGE_OPTIMIZER + (int)CN_SHARING_WEIGHTS == (int)CN_STAGE_WEIGHTS,
+               "what a job says and the stages of the engine are in one order");
 
 // The bits of all ranks.
 static inline uint32_t cn_session_everybody(const struct cn_session_sets *sets)

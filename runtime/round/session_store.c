@@ -95,18 +95,19 @@ struct gathering {
     cn_err err; // of the group, not of the disk
 };
 
-static cn_err bring(void *context, enum cn_checkpoint_array array, const float **values)
+static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
 {
     struct gathering *gathering = context;
-    enum cn_session_row what = array == CN_CHECKPOINT_WEIGHTS     ? CN_ROW_WEIGHTS
-                               : array == CN_CHECKPOINT_OPTIMIZER ? CN_ROW_OPTIMIZER
-                                                                  : CN_ROW_SECOND;
+    enum cn_session_row what = array == CN_PART_WEIGHTS     ? CN_ROW_WEIGHTS
+                               : array == CN_PART_OPTIMIZER ? CN_ROW_OPTIMIZER
+                                                            : CN_ROW_SECOND;
 
     gathering->err = cn_session_allocate(&gathering->row, gathering->session->held.total);
     if (!gathering->err)
         gathering->err =
             cn_session_gather_row(gathering->session, gathering->collective, what, gathering->row);
-    *values = gathering->row;
+    if (!gathering->err)
+        put(to, gathering->row, gathering->session->held.total);
     return gathering->err;
 }
 
@@ -120,9 +121,9 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
     uint32_t ahead = session->ahead;
     cn_err saved, err;
 
-    source.arrays = 1u << CN_CHECKPOINT_WEIGHTS | 1u << CN_CHECKPOINT_OPTIMIZER;
+    source.arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER;
     if (cn_trainer_has_second(session->trainer))
-        source.arrays |= 1u << CN_CHECKPOINT_SECOND;
+        source.arrays |= 1u << CN_PART_SECOND;
     cn_session_fold(session);
     saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
     free(gathering.row);
@@ -193,28 +194,50 @@ static bool is_same_state(const struct cn_checkpoint *a, const struct cn_checkpo
            a->total == b->total;
 }
 
-static cn_err load_stored(struct cn_session *session)
+// The parts that were let go, to memory of their own.
+static cn_err read_parts(struct cn_session *session, float *fresh[CN_PART_COUNT])
 {
+    static const enum cn_checkpoint_part parts[] = {CN_PART_WEIGHTS, CN_PART_OPTIMIZER,
+                                                    CN_PART_SECOND};
+    struct cn_checkpoint_file *file = NULL;
     struct cn_checkpoint stored = {0};
+    void *places[CN_PART_COUNT] = {0};
     struct cn_diag diag;
     cn_err err;
 
     cn_diag_init(&diag);
-    err = cn_checkpoint_load(session->config.store, session->layout->total,
-                             cn_update_size_max(session->layout), &diag, &stored);
+    err = cn_checkpoint_open(session->config.store, session->layout->total,
+                             cn_update_size_max(session->layout), &diag, &file, &stored);
     if (!err && !is_same_state(&stored, &session->held))
         err = CN_ESTALE;
+    for (uint32_t i = 0; !err && i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (cn_checkpoint_has(file, parts[i])) {
+            err = cn_session_allocate(&fresh[parts[i]], session->layout->total);
+            places[parts[i]] = fresh[parts[i]];
+        }
+    if (!err)
+        err = cn_checkpoint_read(file, places);
+    cn_checkpoint_close(file);
+    return err;
+}
+
+static cn_err load_stored(struct cn_session *session)
+{
+    float *fresh[CN_PART_COUNT] = {0};
+    cn_err err = read_parts(session, fresh);
+
     if (err) {
-        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u is gone: %s",
-               session->held.round, session->held.step, cn_err_text(err));
-        cn_checkpoint_deinit(&stored);
+        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u %s: %s",
+               session->held.round, session->held.step,
+               err == CN_ENOMEM ? "stays on the disk, it cannot be read now" : "cannot be used",
+               cn_err_text(err));
+        for (uint32_t i = 0; i < CN_PART_COUNT; i++)
+            free(fresh[i]);
         return err;
     }
-    replace(&session->held.optimizer, stored.optimizer);
-    replace(&session->held.second, stored.second);
-    replace(&session->held.weights, stored.weights);
-    stored.optimizer = stored.second = stored.weights = NULL;
-    cn_checkpoint_deinit(&stored);
+    replace(&session->held.optimizer, fresh[CN_PART_OPTIMIZER]);
+    replace(&session->held.second, fresh[CN_PART_SECOND]);
+    replace(&session->held.weights, fresh[CN_PART_WEIGHTS]);
     return CN_OK;
 }
 

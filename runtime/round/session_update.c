@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/round/session_alone.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
 #include "runtime/update/residual.h"
@@ -233,6 +234,19 @@ static void note_newest(struct cn_session *session, const struct cn_decision *ne
     cn_session_forget_waiting(session);
 }
 
+// Of a round. Who is alone has them in the trainer; shares of an optimizer's state that are zeros
+// need no memory.
+static cn_err allocate_rows(struct cn_session *session)
+{
+    cn_err err = CN_OK;
+
+    if (cn_session_is_alone(session))
+        return CN_OK;
+    if (session->state_shards == 1)
+        err = cn_session_allocate_optimizer(session);
+    return err ? err : cn_session_allocate_residual(session);
+}
+
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order)
 {
     struct cn_checkpoint *held = &session->held;
@@ -244,10 +258,8 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
     err = cn_session_take_shards(session, order->round);
-    if (!err && session->state_shards == 1) // elsewhere zeros need no memory
-        err = cn_session_allocate_optimizer(session);
     if (!err)
-        err = cn_session_allocate_residual(session);
+        err = allocate_rows(session);
     if (err)
         return err;
     held->phase = CN_PHASE_TRAIN;
@@ -259,7 +271,8 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->samples = 0;
     held->train_loss = 0;
     decay_residual(session);
-    err = cn_session_first_weights(session);
+    if (!cn_session_is_alone(session))
+        err = cn_session_first_weights(session);
     if (!err)
         err = cn_session_load_trainer(session);
     if (!err && session->config.job->up.mode == CN_UPDATE_AUTO)

@@ -181,61 +181,22 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     return err;
 }
 
-// Pieces of a file on their way to the store, small ones together.
-struct writer {
-    struct cn_store *store;
-    struct cn_store_file *file;
-    uint64_t offset; // of what waits
-    size_t waiting;
-    uint8_t bytes[16u << 10];
-};
-
-static cn_err flush(struct writer *writer)
-{
-    cn_err err =
-        writer->store->ops->write(writer->file, writer->offset, writer->bytes, writer->waiting);
-
-    writer->offset += writer->waiting;
-    writer->waiting = 0;
-    return err;
-}
-
 static cn_err write_piece(void *context, const void *piece, size_t size)
 {
-    struct writer *writer = context;
-    cn_err err = CN_OK;
-
-    if (size > sizeof(writer->bytes) - writer->waiting)
-        err = flush(writer);
-    if (err)
-        return err;
-    if (size <= sizeof(writer->bytes)) {
-        memcpy(writer->bytes + writer->waiting, piece, size);
-        writer->waiting += size;
-        return CN_OK;
-    }
-    err = writer->store->ops->write(writer->file, writer->offset, piece, size);
-    writer->offset += size;
-    return err;
+    return cn_store_writer_put(context, piece, size);
 }
 
 // An application on the board loads this file; it is never half written.
 static cn_err publish_model(struct cn_session *session)
 {
-    struct writer writer = {.store = session->config.store};
-    cn_err err = writer.store->ops->create(writer.store, MODEL_FILE, &writer.file);
+    struct cn_store_writer writer;
+    cn_err err = cn_store_writer_begin(session->config.store, MODEL_FILE, &writer);
 
     if (err)
         return err;
     err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base, write_piece,
                                 &writer);
-    if (!err)
-        err = flush(&writer);
-    if (err) {
-        writer.store->ops->abort(writer.file);
-        return err;
-    }
-    return writer.store->ops->commit(writer.file);
+    return cn_store_writer_end(&writer, err);
 }
 
 // A version is measured with the statistics that this group would use.
@@ -261,6 +222,22 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
     return err;
 }
 
+static void note_version(struct cn_session *session, uint32_t number,
+                         const uint8_t digest[CN_DIGEST_SIZE], const uint8_t parent[CN_DIGEST_SIZE],
+                         const float sums[3])
+{
+    struct cn_checkpoint *held = &session->held;
+
+    session->scores.version = number;
+    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
+    held->held_out_correct = (uint64_t)sums[CORRECT];
+    held->held_out_count = (uint64_t)sums[ROWS];
+    held->phase = CN_PHASE_BASE;
+    held->version = number;
+    memcpy(held->base_digest, digest, CN_DIGEST_SIZE);
+    memcpy(held->base_parent, parent, CN_DIGEST_SIZE);
+}
+
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version)
 {
@@ -279,20 +256,63 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         free(values);
         return err;
     }
-    session->scores.version = version->number;
-    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
-    held->held_out_correct = (uint64_t)sums[CORRECT];
-    held->held_out_count = (uint64_t)sums[ROWS];
+    note_version(session, version->number, version->digest, header.parent, sums);
     free(held->base);
     held->base = values;
-    held->phase = CN_PHASE_BASE;
-    held->version = version->number;
-    memcpy(held->base_digest, version->digest, CN_DIGEST_SIZE);
-    memcpy(held->base_parent, header.parent, CN_DIGEST_SIZE);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
     err = publish_model(session);
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
+    return cn_session_save(session, 0);
+}
+
+// The digest of the version that the trainer's weights make; its parent is the base before.
+static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_version_header header = {.count = session->layout->total};
+    float *weights;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights);
+
+    if (err)
+        return err;
+    memcpy(header.graph, session->config.graph, CN_DIGEST_SIZE);
+    memcpy(header.parent, session->held.base_digest, CN_DIGEST_SIZE);
+    cn_version_digest(&header, weights, digest);
+    return cn_trainer_return_weights(session->trainer);
+}
+
+static cn_err publish_weights(struct cn_session *session)
+{
+    cn_err err = cn_trainer_share_weights(session->trainer, &session->held.base), returned;
+
+    if (err)
+        return err;
+    err = publish_model(session);
+    session->held.base = NULL;
+    returned = cn_trainer_return_weights(session->trainer);
+    return err ? err : returned;
+}
+
+cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
+                        uint32_t number)
+{
+    uint8_t digest[CN_DIGEST_SIZE], parent[CN_DIGEST_SIZE];
+    float sums[3] = {0};
+    cn_err err = digest_weights(session, digest);
+
+    if (!err)
+        err = measure(session, collective, sums);
+    if (err)
+        return err;
+    memcpy(parent, session->held.base_digest, CN_DIGEST_SIZE);
+    note_version(session, number, digest, parent, sums);
+    session->held.residual_version = number; // nothing is sent, so nothing waits to be
+    err = cn_session_load_trainer(session);
+    if (err)
+        return err;
+    err = publish_weights(session);
     if (err)
         cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
     return cn_session_save(session, 0);

@@ -117,6 +117,8 @@ static void add_group(cJSON *json, const struct cn_status_file *status)
     if (progress->size > 1 && progress->backend) {
         cJSON_AddStringToObject(group, "backend", progress->backend);
         cJSON_AddBoolToObject(group, "encrypted", progress->encrypted);
+        if (progress->backend_why[0])
+            cJSON_AddStringToObject(group, "backend_why", progress->backend_why);
         add_slowest(group, status->settings, progress);
     }
 }

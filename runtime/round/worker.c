@@ -31,6 +31,10 @@ static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_
                member->address, cn_err_text(err));
     else if (member)
         cn_log(CN_LOG_WARN, "group", "%s is lost: %s", member->name, cn_err_text(err));
+    else if (left->unopened && err == CN_EEXIST)
+        cn_log(CN_LOG_ERROR, "group",
+               "group.listen %s: another program uses this TCP port, and no gradients arrive",
+               worker->config.session.settings->group.listen);
     else if (err != CN_ESTALE)
         cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
 }
@@ -71,8 +75,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     // A neighbour that is in a later epoch already: this board will follow it.
     if (err)
         return err == CN_ESTALE ? CN_EPEER : err;
-    epoch.backend = cn_backend_name(epoch.collective);
-    epoch.encrypted = strcmp(epoch.backend, config->collectives.secure->name) == 0;
+    epoch.secure = config->collectives.secure->name;
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))

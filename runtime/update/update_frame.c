@@ -21,23 +21,6 @@ const char *cn_update_mode_name(enum cn_update_mode mode)
     return names[mode];
 }
 
-static void put_double(uint8_t *to, double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    cn_put_u64(to, bits);
-}
-
-static double get_double(const uint8_t *from)
-{
-    uint64_t bits = cn_get_u64(from);
-    double value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 // A dense rule has density 0 and no value bits in a frame, whatever the profile says.
 static bool rule_is_valid(const struct cn_update_rule *rule)
 {
@@ -74,7 +57,7 @@ cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->weight);
     cn_put_u64(bytes + 32, total);
-    put_double(bytes + 40, is_topk ? header->rule.density : 0);
+    cn_put_f64(bytes + 40, is_topk ? header->rule.density : 0);
     memcpy(bytes + 48, header->base, CN_DIGEST_SIZE);
     memcpy(bytes + CN_UPDATE_FIXED_SIZE, header->group, group_size);
     *size = CN_UPDATE_FIXED_SIZE + group_size;
@@ -91,7 +74,7 @@ static cn_err get_rule(const uint8_t *bytes, struct cn_diag *diag, struct cn_upd
     }
     *rule = (struct cn_update_rule){.mode = (enum cn_update_mode)bytes[8],
                                     .value_bits = bytes[9],
-                                    .density = get_double(bytes + 40)};
+                                    .density = cn_get_f64(bytes + 40)};
     if (rule->mode == CN_UPDATE_TOPK ? rule_is_valid(rule)
                                      : bytes[9] == 0 && memcmp(bytes + 40, zeros, 8) == 0)
         return CN_OK;

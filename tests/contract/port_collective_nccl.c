@@ -521,13 +521,16 @@ static void open_backend(struct rank *rank)
     const struct cn_backend_ports ports = {group_ops, wants ? &fake_ops : NULL};
     struct cn_collective_config config = rank->config;
     struct cn_collective *collective;
+    const char *why;
     uint32_t lost;
 
     config.view.epoch++;
     rank->err = cn_backend_open(&ports, &config, &collective, &lost);
     if (rank->err)
         return;
-    rank->count = strcmp(cn_backend_name(collective), "nccl") == 0;
+    rank->count = strcmp(cn_backend_name(collective, &why), "nccl") == 0;
+    if ((why != NULL) == (rank->count || !wants)) // who wants it learns why it has it not
+        rank->err = CN_EINVAL;
     rank->err = cn_all_reduce(collective, CN_REDUCE_SUM, rank->data, COUNT);
     if (!rank->err)
         rank->err = cn_barrier(collective);

@@ -7,6 +7,7 @@ A set that names a board that is not there and shards that do not divide are cas
 
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import time
@@ -106,7 +107,30 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
         start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
-            cluster.wait_for_line(name, "board-3 works on another job or run: board-3 is left out")
+            cluster.wait_for_line(name, "board-3 works on another job or run, or names other members: board-3 is left out")
+        finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+@case
+def a_member_with_another_list_of_members_is_left_out_by_name(build):
+    with Cluster(build, THREE, **SETTINGS) as cluster:
+        edit(cluster, "board-3.yaml", "board-2: ", "board-9: ")
+        cluster.start_all()
+        for name, other in (("board-1", "board-3"), ("board-3", "board-1")):
+            cluster.wait_for_line(name, f"{other} works on another job or run, or names other members: {other} is left out")
+        finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+@case
+def a_port_for_gradients_that_is_taken_is_said(build):
+    with Cluster(build, THREE, **SETTINGS) as cluster, socket.socket() as other:
+        listen = f"127.0.0.1:{cluster.board_ports['board-3']}"
+        other.bind(("127.0.0.1", cluster.board_ports["board-3"]))
+        other.listen()
+        cluster.start_all()
+        cluster.wait_for_line("board-3", f"group.listen {listen}: another program uses this TCP port")
+        for name in ("board-1", "board-2"):
+            cluster.wait_for_line(name, "board-3 is heard, but no connection for gradients comes about")
         finish(cluster, ["gateway", "board-1", "board-2"])
 
 
@@ -148,10 +172,9 @@ def a_member_of_another_release_is_left_out_by_name(build):
 @case
 def two_boards_of_one_name_are_left_out(build):
     with Cluster(build, THREE, **{**SETTINGS, "rounds": ENDLESS, "local_steps": 60}) as cluster:
-        port, = free_ports(1)
         text = open(cluster.path("board-2.yaml")).read()
-        cluster.write("twin.yaml", text.replace(f'listen: "127.0.0.1:{cluster.board_ports["board-2"]}"',
-                                                f'listen: "127.0.0.1:{port}"').replace("state/board-2", "state/twin"))
+        cluster.write("twin.yaml", text.replace('listen: "127.0.0.1:', 'listen: "127.0.0.2:')
+                      .replace("state/board-2", "state/twin"))
         cluster.start_all()
         cluster.wait_for_line("board-1", "version 1: held-out")
         cluster.start("twin")

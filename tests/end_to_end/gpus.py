@@ -9,6 +9,7 @@ is tested.
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -97,6 +98,38 @@ def both_end_with_their_parent(build):
             cluster.signal("board-1", number)
             cluster.processes["board-1"].wait(30)
             wait_until("the end of both", lambda: not any(runs(pid) for pid in pids), 30)
+
+
+def signs(manager, seconds):
+    """How often the manager is told within this time that all is well."""
+    deadline, count = time.monotonic() + seconds, 0
+    while time.monotonic() < deadline:
+        manager.settimeout(max(0.01, deadline - time.monotonic()))
+        try:
+            count += b"WATCHDOG=1" in manager.recv(256)
+        except TimeoutError:
+            break
+    return count
+
+
+@scenario
+def a_child_that_stands_still_stops_the_watchdog(build):
+    with Cluster(build, GROUP, **{**SETTINGS, "rounds": 1000}) as cluster, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(cluster.path("notify"))
+        join_board(cluster)
+        cluster.start("gateway")
+        cluster.start("board-1", environment={"NOTIFY_SOCKET": cluster.path("notify")})
+        wait_until("both processes", lambda: len(members(cluster)) == 2)
+        assert signs(manager, 3) >= 2, "the watchdog is not fed"
+        pid = members(cluster)[1]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        signs(manager, 1.5)
+        assert signs(manager, 3) == 0, "the watchdog is fed although a child stands still"
+        os.kill(pid, signal.SIGCONT)
+        assert signs(manager, 3) >= 2, "the watchdog is not fed again"
+        cluster.signal("board-1", signal.SIGTERM)
+        cluster.processes["board-1"].wait(30)
 
 
 @scenario

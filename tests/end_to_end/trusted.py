@@ -77,6 +77,22 @@ def a_member_that_is_killed_is_left_out_and_comes_back(build):
         same_model_everywhere(cluster)
 
 
+def status_says_what_is_in_use_and_why(build):
+    """The communicators of the shards' sets do not form, long after that of the group did."""
+    settings = {**SETTINGS, "rounds": 6}
+    with Cluster(build, FOUR, **settings, group=", lan: trusted", extra="parallel: {shard: 2}") as cluster:
+        os.environ["CAIRN_NCCL_NO_SPLIT"] = "1"
+        start_all(cluster)
+        del os.environ["CAIRN_NCCL_NO_SPLIT"]
+        cluster.wait_for_line("board-1", "this epoch goes without")
+        why = "the communicators of its sets did not form"
+        cluster.wait_for_status("board-1", "group", backend="tcp", encrypted=True, backend_why=why)
+        text = cluster.command(cluster.node, "status", "board-1.yaml").stdout
+        assert f"sums over tcp, encrypted; no faster way although lan is trusted: {why}" in text, text
+        cluster.wait_for_end(120)
+        same_model_everywhere(cluster)
+
+
 def without_the_library(cluster):
     doubles_of(cluster)
     cluster.start("gateway")
@@ -100,13 +116,18 @@ def one_member_keeps_all_on_the_encrypted_wire(build):
             cluster.wait_for_end(120)
             same_model_everywhere(cluster)
             assert not carried(cluster), f"{start.__name__}: NCCL carried {carried(cluster)}"
-            assert "nccl: not used" not in cluster.log("board-1"), "board-1 has no library either"
+            named = "nccl: not used: board-2 has no library" in cluster.log("board-1")
+            assert named == (start is without_the_library), f"{start.__name__}: board-2 is{'' if named else ' not'} named"
+            assert cluster.log("board-1").count("nccl: not used") == named, "board-1 has no library either"
+            why = cluster.board_status("board-1")["group"]["backend_why"]
+            assert named or why == "board-2 does not have it or does not trust the LAN", why
             for board in cluster.boards:
                 assert cluster.views(board, 2) == 1, f"{start.__name__}: {board} formed the group more than once"
 
 
 SCENARIOS = (narrow_sums_have_the_bits_of_the_encrypted_ones, shards_travel_over_the_communicators_of_their_sets,
-             a_member_that_is_killed_is_left_out_and_comes_back, one_member_keeps_all_on_the_encrypted_wire)
+             a_member_that_is_killed_is_left_out_and_comes_back, one_member_keeps_all_on_the_encrypted_wire,
+             status_says_what_is_in_use_and_why)
 
 
 def main(build, libraries, names):

@@ -9,6 +9,7 @@ tool is missing is said and left out.
 import glob
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -77,6 +78,17 @@ def manuals_and_bills_are_readable(folder):
         if shutil.which("man"):
             result = run("man", "--warnings", "-l", page, env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
             assert not result.stderr and "EXIT STATUS" in result.stdout, result.stderr
+        manual = run("zcat", page).stdout
+        for command in commands_of(os.path.join(folder, "unpacked", name, "usr/bin", name)):
+            assert f".SH {name} {command}".upper() in manual.upper(), f"{command} is not in the manual of {name}"
+
+
+def commands_of(program):
+    try:
+        text = run(program, "--help").stdout
+    except OSError:  # of another machine
+        return []
+    return re.findall(r"^  ([a-z]+) ", text, re.MULTILINE)
 
 
 class Root:

@@ -277,9 +277,9 @@ def read_version(data):
 PHASES = ["empty", "base", "train", "send"]
 HALVES = {"residual", "next residual", "change"}
 ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
-MUST = {"empty": set(), "base": {"base"}, "train": {"base", "weights"},
+MUST = {"empty": set(), "base": {"base"}, "train": {"weights"},
         "send": {"base", "next residual", "change"}}
-MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"optimizer", "residual", "second"},
+MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"base", "optimizer", "residual", "second"},
        "send": {"optimizer", "residual", "second"}}
 CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIBBHQ32sII32s")
 

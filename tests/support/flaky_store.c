@@ -74,6 +74,32 @@ static cn_err flaky_create(struct cn_store *store, const char *name, struct cn_s
     return CN_OK;
 }
 
+static cn_err flaky_open(struct cn_store *store, const char *name, struct cn_store_file **file,
+                         uint64_t *size)
+{
+    struct cn_flaky_store *flaky = flaky_of(store);
+    bool found;
+    size_t i;
+
+    if (!name_is_valid(name))
+        return CN_EINVAL;
+    if (fails(flaky))
+        return flaky->fail_err;
+    i = find(flaky, name, &found);
+    if (!found)
+        return CN_ENOTFOUND;
+    *file = calloc(1, sizeof(**file));
+    assert(*file);
+    (*file)->flaky = flaky;
+    *size = (*file)->file.size = flaky->files[i].size;
+    (*file)->file.data = malloc(flaky->files[i].size + 1);
+    assert((*file)->file.data);
+    if (*size)
+        memcpy((*file)->file.data, flaky->files[i].data, flaky->files[i].size);
+    flaky->open_count++;
+    return CN_OK;
+}
+
 static cn_err flaky_write(struct cn_store_file *file, uint64_t offset, const void *data,
                           size_t size)
 {
@@ -203,6 +229,7 @@ static cn_err flaky_list(struct cn_store *store, cn_err (*visit)(void *context, 
 static const struct cn_store_ops flaky_ops = {
     .close = flaky_close,
     .create = flaky_create,
+    .open = flaky_open,
     .write = flaky_write,
     .read = flaky_read,
     .commit = flaky_commit,

@@ -258,6 +258,46 @@ static void the_newest_of_many_saves_is_loaded(void **state)
     }
 }
 
+static void take_values(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
+                        const float *values)
+{
+    assert_int_equal(array, CN_PART_WEIGHTS);
+    memcpy((float *)context + first, values, count * sizeof(*values));
+}
+
+// What is open stays what it was; a read that fails for good says so.
+static void one_part_is_read_while_newer_states_are_saved(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_checkpoint_file *file;
+    struct cn_checkpoint numbers;
+    float weights[TOTAL] = {0};
+    void *places[CN_PART_COUNT] = {[CN_PART_WEIGHTS] = weights, [CN_PART_FRAME] = weights};
+    const struct cn_checkpoint_target target = {1u << CN_PART_WEIGHTS, take_values, weights};
+
+    cn_checkpoint_deinit(&f->saved);
+    make_state(CN_PHASE_TRAIN, &f->saved);
+    save_step(f, 5);
+    assert_int_equal(cn_checkpoint_open(f->store, TOTAL, FRAME_LIMIT, &f->diag, &file, &numbers),
+                     CN_OK);
+    assert_int_equal(numbers.step, 5);
+    assert_null(numbers.base);
+    assert_true(cn_checkpoint_has(file, CN_PART_BASE));
+    assert_false(cn_checkpoint_has(file, CN_PART_FRAME));
+    save_step(f, 6);
+    save_step(f, 7);
+    cn_flaky_store_fail(&f->flaky, 1, false, CN_EIO);
+    assert_int_equal(cn_checkpoint_read(file, places), CN_OK);
+    expect_row(weights, f->saved.weights);
+    memset(weights, 0, sizeof(weights));
+    assert_int_equal(cn_checkpoint_read_to(file, &target), CN_OK);
+    expect_row(weights, f->saved.weights);
+    cn_flaky_store_fail(&f->flaky, 2, true, CN_EIO);
+    assert_int_equal(cn_checkpoint_read(file, places), CN_EIO);
+    cn_flaky_store_fail(&f->flaky, 0, false, CN_OK);
+    cn_checkpoint_close(file);
+}
+
 static void a_state_without_what_its_phase_needs_is_not_saved(void **state)
 {
     struct fixture *f = *state;
@@ -413,17 +453,18 @@ struct brought {
     float *row; // one for all of them
 };
 
-static cn_err bring(void *context, enum cn_checkpoint_array array, const float **values)
+static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
 {
     struct brought *brought = context;
-    const float *from = array == CN_CHECKPOINT_WEIGHTS     ? brought->state->weights
-                        : array == CN_CHECKPOINT_OPTIMIZER ? brought->state->optimizer
-                                                           : brought->state->second;
+    const float *from = array == CN_PART_WEIGHTS     ? brought->state->weights
+                        : array == CN_PART_OPTIMIZER ? brought->state->optimizer
+                                                     : brought->state->second;
 
     if (++brought->calls == brought->fails_at)
         return CN_EPEER;
     memcpy(brought->row, from, TOTAL * sizeof(float));
-    *values = brought->row;
+    put(to, brought->row, 3); // in pieces of any size
+    put(to, brought->row + 3, TOTAL - 3);
     return CN_OK;
 }
 
@@ -440,8 +481,7 @@ static void take_apart(struct fixture *f, struct cn_checkpoint *whole, struct br
     f->saved.weights = f->saved.optimizer = NULL;
     *brought = (struct brought){.state = whole, .row = row(0)};
     *source = (struct cn_checkpoint_source){
-        .arrays = 1u << CN_CHECKPOINT_WEIGHTS | 1u << CN_CHECKPOINT_OPTIMIZER |
-                  1u << CN_CHECKPOINT_SECOND,
+        .arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | 1u << CN_PART_SECOND,
         .bring = bring,
         .context = brought,
     };
@@ -623,6 +663,7 @@ int main(void)
         TEST(a_residual_in_halves_comes_back_as_it_was_saved),
         TEST(an_empty_store_has_no_checkpoint),
         TEST(the_newest_of_many_saves_is_loaded),
+        TEST(one_part_is_read_while_newer_states_are_saved),
         TEST(a_state_without_what_its_phase_needs_is_not_saved),
         TEST(arrays_that_the_phase_does_not_have_are_left_out),
         TEST(a_state_that_was_not_loaded_does_not_replace_the_newest_first),

@@ -11,8 +11,8 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "tests/support/flaky_store.h"
+#include "tests/support/loopback.h"
 #include "transport/board_link.h"
-#include "transport/loopback.h"
 
 #define SIZE (300 * 1024 + 77)
 #define WAIT_MS 10000

@@ -11,8 +11,8 @@
 #include "fake_aggregator.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "tests/support/loopback.h"
 #include "transport/board_link.h"
-#include "transport/loopback.h"
 #include "transport/path_mtu.h"
 
 #define SIZE (200 * 1024 + 77)

@@ -65,6 +65,29 @@ static void a_replaced_file_reads_back(void **state)
     store->ops->close(store);
 }
 
+static void a_file_that_is_read_stays_what_it_was(void **state)
+{
+    struct cn_store *store = open_in(*state);
+    struct cn_store_file *file;
+    uint64_t size = 0;
+    char part[4] = "";
+
+    assert_int_equal(store->ops->open(store, "model", &file, &size), CN_ENOTFOUND);
+    assert_int_equal(store->ops->open(store, "../model", &file, &size), CN_EINVAL);
+    assert_int_equal(cn_store_replace(store, "model", "first", 5), CN_OK);
+    assert_int_equal(store->ops->open(store, "model", &file, &size), CN_OK);
+    assert_int_equal(size, 5);
+    assert_int_equal(cn_store_replace(store, "model", "second", 6), CN_OK);
+    assert_int_equal(store->ops->read(file, 2, part, 3), CN_OK);
+    assert_string_equal(part, "rst");
+    assert_int_equal(store->ops->read(file, 3, part, 3), CN_ERANGE);
+    store->ops->abort(file);
+    assert_int_equal(store->ops->open(store, "model", &file, &size), CN_OK); // it is still there
+    assert_int_equal(size, 6);
+    store->ops->abort(file);
+    store->ops->close(store);
+}
+
 static cn_err count_one(void *context, const char *name)
 {
     (void)name;
@@ -262,6 +285,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_replaced_file_reads_back, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_file_that_is_read_stays_what_it_was, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_file_aside_is_invisible, make_directory,
                                         remove_directory),

@@ -1,4 +1,4 @@
-#include "transport/loopback.h"
+#include "tests/support/loopback.h"
 
 #include <stdio.h>
 #include <stdlib.h>

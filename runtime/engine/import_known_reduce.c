@@ -1,0 +1,135 @@
+// Sums, products and extremes of what is known when the model is read.
+#include <math.h>
+
+#include "runtime/engine/import_known.h"
+
+enum kind {
+    SUM,
+    MEAN,
+    PRODUCT,
+    LARGEST,
+    SMALLEST,
+};
+
+static enum kind kind_of(const struct cn_onnx_node *node)
+{
+    static const char *const names[] = {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cn_text_equal(node->op, names[i]))
+            return (enum kind)i;
+    return SMALLEST;
+}
+
+static double join_floats(enum kind kind, double a, double b)
+{
+    switch (kind) {
+    case SUM:
+    case MEAN:
+        return a + b;
+    case PRODUCT:
+        return a * b;
+    case LARGEST:
+        return isnan(a) || a > b ? a : b;
+    default:
+        return isnan(a) || a < b ? a : b;
+    }
+}
+
+static bool join_ints(enum kind kind, int64_t *a, int64_t b)
+{
+    switch (kind) {
+    case SUM:
+    case MEAN:
+        return !__builtin_add_overflow(*a, b, a);
+    case PRODUCT:
+        return !__builtin_mul_overflow(*a, b, a);
+    case LARGEST:
+        *a = *a > b ? *a : b;
+        return true;
+    default:
+        *a = *a < b ? *a : b;
+        return true;
+    }
+}
+
+// Where element i of x belongs in the result: its place along the dims that are not marked.
+static size_t place_of(const uint64_t *dims, uint32_t rank, const bool *marked, size_t i)
+{
+    size_t place = 0, stride = 1;
+
+    for (uint32_t d = rank; d-- > 0; i /= dims[d]) {
+        if (marked[d])
+            continue;
+        place += i % dims[d] * stride;
+        stride *= dims[d];
+    }
+    return place;
+}
+
+// Joins element i of x to its place; the first that comes there is the start.
+static bool join(const struct cn_graph *graph, enum kind kind, const struct cn_value *x, size_t i,
+                 const struct cn_value *y, size_t place, bool first)
+{
+    size_t at = y->offset + place;
+
+    if (y->kind == CN_VALUE_SHAPE) {
+        int64_t number = cn_import_known_int(graph, x, i);
+
+        if (first)
+            graph->numbers[at] = number;
+        return first || join_ints(kind, &graph->numbers[at], number);
+    }
+    if (first)
+        graph->constants[at] = (float)cn_import_known_float(graph, x, i);
+    else
+        graph->constants[at] = (float)join_floats(kind, (double)graph->constants[at],
+                                                  cn_import_known_float(graph, x, i));
+    return true;
+}
+
+// True for the element of a place that has the lowest index.
+static bool is_first(const uint64_t *dims, uint32_t rank, const bool *marked, size_t i)
+{
+    for (uint32_t d = rank; d-- > 0; i /= dims[d])
+        if (marked[d] && i % dims[d])
+            return false;
+    return true;
+}
+
+cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
+                              const struct cn_value *result)
+{
+    const struct cn_value x = *cn_import_value(node, 0);
+    enum kind kind = kind_of(node->node);
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    struct cn_value y;
+    cn_err err = cn_import_known_room(node, result, x.kind == CN_VALUE_SHAPE, &y);
+
+    if (err)
+        return err;
+    if (!x.words)
+        return cn_import_refuse(node, "the input is empty");
+    cn_graph_sample_dims(node->graph, &x, dims);
+    for (size_t i = 0; i < x.words; i++)
+        if (!join(node->graph, kind, &x, i, &y, place_of(dims, x.rank, marked, i),
+                  is_first(dims, x.rank, marked, i)))
+            return cn_import_refuse(node, "the integers overflow");
+    for (size_t i = 0; kind == MEAN && i < y.words; i++) {
+        size_t share = x.words / y.words;
+
+        if (y.kind == CN_VALUE_SHAPE)
+            node->graph->numbers[y.offset + i] /= (int64_t)share;
+        else
+            node->graph->constants[y.offset + i] /= (float)share;
+    }
+    return cn_graph_add_value(node->graph, &y, &node->out);
+}
+
+// Only of what is known: PyTorch multiplies sizes so.
+cn_err cn_import_product(struct cn_import_node *node)
+{
+    if (!cn_import_is_known(cn_import_value(node, 0)) || cn_import_value(node, 0)->integers)
+        return cn_import_refuse(node, "only what is known before training is multiplied");
+    return cn_import_reduce(node);
+}

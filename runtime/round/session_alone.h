@@ -1,0 +1,21 @@
+// session_alone.h - a session without a group and an aggregator: its state is what the trainer
+// holds.
+//
+// The weights of a round become the next version as they are, and nothing is sent, so there is no
+// copy of any row beside those of the trainer: states go from its memory to the disk and back.
+// Private to runtime/round.
+#pragma once
+
+#include "runtime/round/checkpoint.h"
+#include "runtime/round/session.h"
+
+bool cn_session_is_alone(const struct cn_session *session);
+
+// Saves the held state with the trainer's rows.
+cn_err cn_session_save_rows(struct cn_session *session);
+
+// The rows of a stored state that is the held one; what it does not have stays as it is.
+cn_err cn_session_take_rows(struct cn_session *session, const struct cn_checkpoint_file *file);
+
+// The trainer goes on with its rows where the held state says.
+cn_err cn_session_go_on(struct cn_session *session);
