@@ -45,7 +45,8 @@ static bool describe(const char *name, const char *group, const char *max_weight
         return false;
     }
     if (max_weight && !parse_weight(max_weight, &board->max_weight)) {
-        fprintf(stderr, "--max-weight %s: expected a number of samples, at least 1\n", max_weight);
+        fprintf(stderr, "error: --max-weight %s: expected a number of samples, at least 1\n",
+                max_weight);
         return false;
     }
     snprintf(board->name, sizeof(board->name), "%s", name);

@@ -112,7 +112,7 @@ static int export_version(const struct cn_setup *setup, const char *version, con
     if (!err)
         err = cn_model_load(setup->store, setup->ledger, &setup->model.layout, number, &model);
     if (err) {
-        fprintf(stderr, "version %s: %s\n", version,
+        fprintf(stderr, "error: version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
@@ -142,7 +142,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
     if (!prefix) {
-        fprintf(stderr, "cairn-aggregator export: -o PREFIX is missing; see --help\n");
+        fprintf(stderr, "error: -o PREFIX is missing; see --help\n");
         return CN_EXIT_USAGE;
     }
     struct cn_setup setup = {0};

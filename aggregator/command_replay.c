@@ -116,7 +116,7 @@ static int replay_all(struct replay *replay)
     }
     cn_model_deinit(&replay->current);
     if (err != CN_ENOTFOUND) {
-        fprintf(stderr, "version %" PRIu32 ": %s\n", number - 1, cn_err_text(err));
+        fprintf(stderr, "error: version %" PRIu32 ": %s\n", number - 1, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     printf("%" PRIu32 " versions, %u differ, %u not checked\n", number, replay->differing,

@@ -140,7 +140,7 @@ static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports
         return CN_OK;
     const struct cn_data_paths *paths = cn_profile_data(settings, settings->job.central_set);
     if (!paths) {
-        fprintf(stderr, "the job's central set %s is not in the profile's data section\n",
+        fprintf(stderr, "error: the job's central set %s is not in the profile's data section\n",
                 settings->job.central_set);
         return CN_EINVAL;
     }
@@ -371,7 +371,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     cn_platform_notify("STOPPING=1");
     cn_report_clear(&daemon->report);
     if (err) {
-        fprintf(stderr, "round %" PRIu32 ": %s\n", state.round, cn_err_text(err));
+        fprintf(stderr, "error: round %" PRIu32 ": %s\n", state.round, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     return state.phase == CN_RUN_ENDED ? CN_EXIT_DONE : CN_EXIT_INTERRUPTED;

@@ -81,7 +81,7 @@ static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
         words += ((packed ? (size + 1) / 2 : size) + 63) / 64 * 64;
     }
     conv->library = words;
-    conv->words = words + (conv->plan.workspace + 3) / 4;
+    conv->words = words + (conv->plan.workspace + CUDA_WORKSPACE_UNIT + 3) / 4;
 }
 
 static cn_err find(struct cuda *cuda, const struct cn_call *call, uint32_t samples,
@@ -214,17 +214,12 @@ static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
     return true;
 }
 
-cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
+static cn_err run_plan(struct cuda *cuda, struct cuda_args *args, struct cuda_conv *conv)
 {
     struct roles roles = roles_of(args->call.op);
     void *tensors[DNN_ROLES];
-    struct cuda_conv *conv;
-    cn_err err = find(cuda, &args->call, args->samples, &conv);
+    cn_err err = CN_OK;
 
-    if (err)
-        return err;
-    if (!usable(conv, args))
-        return run_own(cuda, args);
     for (int role = 0; role < DNN_ROLES && !err; role++) {
         bool out = roles.in[role] < 0, buffered = conv->buffer[role] != SIZE_MAX;
 
@@ -235,11 +230,28 @@ cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
     }
     if (!err)
         err = dnn_plan_run(&cuda->library.dnn, cuda->dnn, &conv->plan, tensors,
-                           args->workspace + conv->library);
+                           cuda_align_workspace(args->workspace + conv->library));
     for (int role = 0; role < DNN_ROLES && !err; role++)
         if (roles.in[role] < 0 && conv->buffer[role] != SIZE_MAX)
             err = move(cuda, args, role, tensors[role], false);
     return err ? err : bias_and_relu(cuda, args);
+}
+
+cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
+{
+    struct cuda_conv *conv;
+    cn_err err;
+
+    // No workspace was asked for the plan of one sample, which all samples share.
+    if (args->samples != cuda->samples)
+        return run_own(cuda, args);
+    err = find(cuda, &args->call, args->samples, &conv);
+    if (err)
+        return err;
+    if (!usable(conv, args))
+        return run_own(cuda, args);
+    err = run_plan(cuda, args, conv);
+    return err == CN_ENOTSUP ? run_own(cuda, args) : err;
 }
 
 void cuda_conv_release(struct cuda *cuda)

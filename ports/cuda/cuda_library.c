@@ -21,6 +21,7 @@ static const struct symbol blas_symbols[] = {CUDA_BLAS_FUNCTIONS(BLAS_SYMBOL){NU
 static const struct symbol dnn_symbols[] = {CUDA_DNN_FUNCTIONS(DNN_SYMBOL){NULL, 0}};
 
 static const char *const driver_files[] = {"libcuda.so.1", NULL};
+// One for CUDA 13 does not start on a driver for 12; an older one does on a newer driver.
 static const char *const blas_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
 static const char *const dnn_files[] = {"libcudnn.so.9", NULL};
 
@@ -30,8 +31,9 @@ static void *open_table(const char *const *files, const struct symbol *symbols, 
 {
     void *handle = NULL;
 
+    // They keep threads and what a thread leaves behind at its end: their code must stay.
     for (; *files && !handle; files++)
-        handle = dlopen(*files, RTLD_NOW | RTLD_LOCAL);
+        handle = dlopen(*files, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
         *why = dlerror();
         return NULL;
@@ -52,6 +54,7 @@ static void *open_table(const char *const *files, const struct symbol *symbols, 
 cn_err cuda_library_open(struct cuda_library *library)
 {
     const char *why = "";
+    int version = 0;
 
     *library = (struct cuda_library){0};
     library->handles[0] = open_table(driver_files, driver_symbols, &library->driver, &why);
@@ -59,7 +62,10 @@ cn_err cuda_library_open(struct cuda_library *library)
         cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: the driver's library: %s", why);
         return CN_ENOTSUP;
     }
-    library->handles[1] = open_table(blas_files, blas_symbols, &library->blas, &why);
+    if (library->driver.driver_version(&version))
+        version = 0;
+    library->handles[1] =
+        open_table(blas_files + (version < 13000), blas_symbols, &library->blas, &why);
     if (!library->handles[1]) {
         cn_log(CN_LOG_WARN, "cuda", "without cuBLASLt products are slower: %s", why);
         library->blas = (struct cuda_blas){0};

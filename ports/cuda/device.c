@@ -93,6 +93,8 @@ static void read_limits(struct cuda *cuda)
 
     cuda->threads = threads > 0 && threads < 256 ? (uint32_t)threads / 32 * 32 : 256;
     cuda->grid = processors > 0 ? 16 * (uint32_t)processors : 16;
+    // What NVIDIA recommends: 32 MiB from Hopper on, 4 MiB before (cublasSetWorkspace).
+    cuda->product_words = cuda->base.capability >= 90 ? 8u << 20 : 1u << 20;
     cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
     cuda->managed = cuda->unified && attribute(cuda, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) > 0;
     cuda->apart =

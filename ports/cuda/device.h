@@ -19,6 +19,7 @@ struct cuda_arena {
     void *host;   // what map shows: the memory itself, or a pinned copy; NULL: not for the host
     size_t words; // with a reserve of 16 at the end
     bool same;    // host and device see one memory
+    bool managed; // which the driver moves or maps as it likes
     bool stale;   // the device may have written since the host looked
     size_t shown; // words in front that were shown since unmap
 };
@@ -38,12 +39,13 @@ struct cuda {
     cublasLtHandle_t blas;     // NULL: own kernels
     cudnnHandle_t dnn;
     enum cn_precision precision;
-    bool unified;     // host and GPU share the memory
-    bool managed;     // and it may be cached by both
-    bool apart;       // but the host must not touch it while the GPU works
-    uint32_t threads; // of a block
-    uint32_t grid;    // the largest that is useful
-    uint32_t samples; // the largest batch
+    bool unified;         // host and GPU share the memory
+    bool managed;         // and it may be cached by both
+    bool apart;           // but the host must not touch it while the GPU works
+    uint32_t threads;     // of a block
+    uint32_t grid;        // the largest that is useful
+    size_t product_words; // of the workspace of a product by cuBLASLt
+    uint32_t samples;     // the largest batch
     struct cuda_arena arenas[CN_ARENA_COUNT];
     CUdeviceptr staging; // a batch on its way; 0 when unified
     CUdeviceptr state, hyper;
@@ -61,8 +63,16 @@ cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
                         const struct cn_compute_config *config);
 void cuda_device_close(struct cuda *cuda);
 
-// Words that the library needs for a product; more for none.
-#define CUDA_PRODUCT_WORDS (1u << 20)
+// Bytes: what a workspace of cuBLASLt or cuDNN begins at a multiple of. The engine's places are
+// multiples of 64, so there is as much more of it.
+#define CUDA_WORKSPACE_UNIT 256
+
+static inline void *cuda_align_workspace(float *workspace)
+{
+    uintptr_t rest = (uintptr_t)workspace % CUDA_WORKSPACE_UNIT;
+
+    return (char *)workspace + (rest ? CUDA_WORKSPACE_UNIT - rest : 0);
+}
 
 cn_err cuda_memory_reserve(struct cuda *cuda, const struct cn_compute_sizes *sizes,
                            uint32_t samples);

@@ -67,13 +67,17 @@ static cudnnBackendDescriptor_t make_tensor(const struct cuda_dnn *dnn, struct d
     return make(dnn, plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, attributes, LENGTH(attributes));
 }
 
+// The library derives the output's size: any end will do that gives w->out. The pad before, where
+// it is one of them, because most of its engines want both to be equal; else the least.
 static int64_t pad_end(const struct cn_window *w, int axis)
 {
     int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
                     ((int64_t)w->kernel[axis] - 1) * w->dilation[axis] + 1;
-    int64_t end = reach - w->in[axis] - w->pad[axis];
+    int64_t least = reach - w->in[axis] - w->pad[axis];
 
-    return end;
+    if (w->pad[axis] >= least && w->pad[axis] < least + w->stride[axis])
+        return w->pad[axis];
+    return least > 0 ? least : 0;
 }
 
 static cudnnBackendDescriptor_t make_window(const struct cuda_dnn *dnn, struct dnn_plan *plan,
@@ -95,9 +99,6 @@ static cudnnBackendDescriptor_t make_window(const struct cuda_dnn *dnn, struct d
     for (int i = 0; i < 2; i++) {
         before[i] = w->pad[i];
         after[i] = pad_end(w, i);
-        // The library derives the output's size: a window that ends before the input does so too.
-        if (after[i] < 0)
-            after[i] = 0;
         strides[i] = w->stride[i];
         dilations[i] = w->dilation[i];
     }
@@ -191,7 +192,7 @@ static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choi
         dnn->get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes))
         good = false;
-    for (int64_t i = 0; good && i < count; i++) {
+    for (int64_t i = 0; good && i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
         bool rounds = notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
                       notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
                       notes[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
@@ -307,12 +308,18 @@ cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const stru
     cudnnStatus_t status;
 
     if (!pack)
-        return CN_ENOMEM;
+        return CN_ENOTSUP;
     status = dnn->execute(handle, plan->plan, pack);
     dnn_plan_close(dnn, &once);
-    if (status) {
-        cn_log(CN_LOG_ERROR, "cuda", "cudnnBackendExecute: status %d", (int)status);
-        return CN_EIO;
+    if (!status)
+        return CN_OK;
+    // Turned down only now, nothing of it queued.
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
+        CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM) {
+        cn_log(CN_LOG_WARN, "cuda", "cuDNN does not take the plan that it made (status %d)",
+               (int)status);
+        return CN_ENOTSUP;
     }
-    return CN_OK;
+    cn_log(CN_LOG_ERROR, "cuda", "cudnnBackendExecute: status %d", (int)status);
+    return CN_EIO;
 }

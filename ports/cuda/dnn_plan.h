@@ -32,6 +32,7 @@ cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_o
                      size_t workspace, struct dnn_plan *plan);
 void dnn_plan_close(const struct cuda_dnn *dnn, struct dnn_plan *plan);
 
-// Queues it on the handle's stream.
+// Queues it on the handle's stream. CN_ENOTSUP when the library does not take it after all. The
+// workspace is aligned to 256 bytes.
 cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,
                     void *tensors[DNN_ROLES], void *workspace);

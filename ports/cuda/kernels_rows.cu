@@ -257,10 +257,10 @@ KERNEL(norm_grad_affine)
                         &beta);
         gamma = block_sum(gamma);
         beta = block_sum(beta);
-        if (thread_index() == 0) {
+        if (thread_index() == 0 && a.out[0])
             put(&a.out[0][k], gamma, add);
+        if (thread_index() == 0 && a.out[1])
             put(&a.out[1][k], beta, add);
-        }
     }
 }
 

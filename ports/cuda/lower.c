@@ -208,12 +208,14 @@ static cn_err lower_extreme(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_extreme, args, kept * samples_of(args));
 }
 
-// Adds up the parts that lie in the workspace from words on.
+// Adds up the parts that lie in the workspace from words on, if somebody wants the sum.
 static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, size_t words, int out,
                         size_t count)
 {
     struct cuda_args sum = *args;
 
+    if (!args->out[out])
+        return CN_OK;
     sum.workspace += words;
     sum.out[0] = args->out[out];
     sum.call.fill = (struct cn_fill){.count = count};
@@ -498,7 +500,7 @@ cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t sa
     if (how->lower == cuda_conv_run)
         return cuda_conv_query(cuda, call, (uint32_t)samples, workspace);
     if (call->op == CN_OP_MATMUL || call->op == CN_OP_PRODUCTS)
-        *workspace = cuda->blas ? CUDA_PRODUCT_WORDS : 0;
+        *workspace = cuda->blas ? cuda->product_words : 0;
     else if (how->workspace)
         *workspace = how->workspace(call, samples);
     return CN_OK;

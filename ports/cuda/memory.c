@@ -4,7 +4,8 @@
 // the device wrote, unmap sends it back. A batch goes through a buffer on the device, so that its
 // copy can run beside the work on the batch before. A GPU that shares the host's memory: one memory
 // for both, nothing is copied. Batches and outputs are pinned there, the host may fill the one
-// while the GPU works; the rest is managed memory, which both may cache.
+// while the GPU works; the rest is managed memory, which both may cache. Gradients are shown while
+// the GPU works: where the host must not touch managed memory then (Orin), they are pinned too.
 #include <assert.h>
 #include <stdint.h>
 
@@ -62,6 +63,7 @@ static cn_err share_arena(struct cuda *cuda, struct cuda_arena *arena, size_t by
     if (err)
         return err;
     arena->same = true;
+    arena->managed = managed;
     return cuda_check(cuda, driver->fill_bytes(arena->device, 0, bytes, cuda->stream),
                       "cuMemsetD8Async");
 }
@@ -69,7 +71,8 @@ static cn_err share_arena(struct cuda *cuda, struct cuda_arena *arena, size_t by
 static cn_err reserve_arena(struct cuda *cuda, enum cn_arena which, size_t words)
 {
     struct cuda_arena *arena = &cuda->arenas[which];
-    bool pinned = which == CN_ARENA_BATCH || which == CN_ARENA_OUTPUTS;
+    bool pinned = which == CN_ARENA_BATCH || which == CN_ARENA_OUTPUTS ||
+                  (which == CN_ARENA_GRADIENTS && cuda->apart);
     size_t bytes;
     cn_err err;
 
@@ -134,12 +137,10 @@ void cuda_memory_release(struct cuda *cuda)
 
     for (int i = 0; i < CN_ARENA_COUNT; i++) {
         struct cuda_arena *arena = &cuda->arenas[i];
-        bool managed = arena->same && arena->host == (void *)(uintptr_t)arena->device &&
-                       cuda->managed && i != CN_ARENA_BATCH && i != CN_ARENA_OUTPUTS;
 
-        if (arena->device && (!arena->same || managed))
+        if (arena->device && (!arena->same || arena->managed))
             driver->release(arena->device);
-        if (arena->host && !managed)
+        if (arena->host && !arena->managed)
             driver->release_host(arena->host);
     }
     for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++)
@@ -263,10 +264,7 @@ cn_err cuda_memory_shown(struct cuda *cuda, bool wait)
     CUresult result;
 
     assert(cuda->seen < cuda->show_count);
-    if (cuda->apart)
-        result = wait ? driver->stream_wait(cuda->stream) : CUDA_ERROR_NOT_READY;
-    else
-        result = wait ? driver->event_wait(event) : driver->event_query(event);
+    result = wait ? driver->event_wait(event) : driver->event_query(event);
     if (result == CUDA_ERROR_NOT_READY)
         return CN_EAGAIN;
     cuda->seen++;

@@ -114,13 +114,13 @@ static cn_err pair_bias_grad(struct cuda *cuda, const struct cn_call *bias,
 
     // With 16 bits the library would add rounded numbers.
     if (cuda->precision != CN_PRECISION_FLOAT32 || !is_weight_grad(bias, product, &right) ||
-        channels > CUDA_PRODUCT_WORDS / 2)
+        channels > cuda->product_words / 2)
         return CN_ENOTSUP;
     cuda_args_of(cuda, bias, &of_bias);
     cuda_args_of(cuda, product, &args);
     p = cuda_products_describe(&args);
     p.reserved = (channels + 63) / 64 * 64;
-    sums = args.workspace + (CUDA_PRODUCT_WORDS - p.reserved);
+    sums = args.workspace + (cuda->product_words - p.reserved);
     p.vector = bias->write == CN_WRITE_SET ? of_bias.out[0] : sums;
     p.end = right ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
     if (product->write == CN_WRITE_STEP)

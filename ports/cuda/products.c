@@ -102,17 +102,17 @@ static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leadi
     return (uint32_t)(bits & -bits);
 }
 
-// Bytes that the library may use.
-static size_t room_of(const struct cuda_product *p)
+// Bytes that the library may use, wherever between two units the workspace begins.
+static size_t room_of(const struct cuda *cuda, const struct cuda_product *p)
 {
-    return (CUDA_PRODUCT_WORDS - p->reserved) * sizeof(float);
+    return (cuda->product_words - p->reserved) * sizeof(float) - CUDA_WORKSPACE_UNIT;
 }
 
 static cublasStatus_t describe_wish(struct cuda *cuda, const struct cuda_product *p,
                                     struct description *d)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
-    size_t workspace = room_of(p);
+    uint64_t workspace = room_of(cuda, p);
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // through the workspace, in order
     uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
     uint32_t of_b = alignment_of(p->b, p->stride_b, p->leading_b);
@@ -163,6 +163,21 @@ static cublasStatus_t describe(struct cuda *cuda, const struct cuda_product *p,
     return status;
 }
 
+// What the library turns down only now, nothing of it queued, is done in another way.
+static cn_err outcome_of(cublasStatus_t status)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return CN_OK;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+        status == CUBLAS_STATUS_ARCH_MISMATCH) {
+        cn_log(CN_LOG_WARN, "cuda", "cublasLtMatmul does not take what it proposed (status %d)",
+               (int)status);
+        return CN_ENOTSUP;
+    }
+    cn_log(CN_LOG_ERROR, "cuda", "cublasLtMatmul: status %d", (int)status);
+    return CN_EIO;
+}
+
 cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
@@ -177,19 +192,15 @@ cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, f
     status = describe(cuda, p, &d);
     if (!status)
         status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, 1, &found, &count);
-    if (status || !count || found.state || found.workspaceSize > room_of(p)) {
+    if (status || !count || found.state || found.workspaceSize > room_of(cuda, p)) {
         forget(cuda, &d);
         return CN_ENOTSUP;
     }
-    status =
-        blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c, d.c,
-                       p->c, d.c, &found.algo, workspace, found.workspaceSize, cuda->stream);
+    status = blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c,
+                            d.c, p->c, d.c, &found.algo, cuda_align_workspace(workspace),
+                            found.workspaceSize, cuda->stream);
     forget(cuda, &d);
-    if (status) {
-        cn_log(CN_LOG_ERROR, "cuda", "cublasLtMatmul: status %d", (int)status);
-        return CN_EIO;
-    }
-    return CN_OK;
+    return outcome_of(status);
 }
 
 cn_err cuda_products_clear(struct cuda *cuda, const struct cuda_args *args, size_t words)
@@ -317,6 +328,20 @@ static bool batches_of(const struct cuda_args *args, struct cuda_product *p, siz
     return p->count <= INT32_MAX;
 }
 
+// Matrix number i of each sample.
+static cn_err own_matrix(struct cuda *cuda, const struct cuda_args *args, size_t i,
+                         const size_t next[3])
+{
+    struct cn_products one = args->call.products;
+    struct cuda_args moved = *args;
+
+    one.count = 1;
+    moved.in[0] += i * next[0];
+    moved.in[1] += i * next[1];
+    moved.out[0] += i * next[2];
+    return own_product(cuda, &moved, &one);
+}
+
 cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_products *op = &args->call.products;
@@ -344,8 +369,8 @@ cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
         return own_product(cuda, args, op);
     for (size_t i = 0; i < calls && !err; i++) {
         err = cuda_products_multiply(cuda, &p, args->workspace);
-        if (err == CN_ENOTSUP && i == 0)
-            return own_product(cuda, args, op);
+        if (err == CN_ENOTSUP)
+            err = calls == 1 ? own_product(cuda, args, op) : own_matrix(cuda, args, i, next);
         p.a += next[0];
         p.b += next[1];
         p.c += next[2];

@@ -189,6 +189,16 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
             program);
 }
 
+// What was printed has to be there: a full disk would otherwise leave half an answer and exit code
+// 0.
+static int end_output(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "error: standard output could not be written\n");
+    return code == CN_EXIT_DONE ? CN_EXIT_FAILED : code;
+}
+
 static int run_command(const char *program, const struct cn_command *command,
                        const struct cn_ports *ports, int argc, char **argv)
 {
@@ -199,10 +209,10 @@ static int run_command(const char *program, const struct cn_command *command,
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             fputs(command->help, stdout);
-            return CN_EXIT_DONE;
+            return end_output(CN_EXIT_DONE);
         }
     }
-    return command->run(ports, argc, argv);
+    return end_output(command->run(ports, argc, argv));
 }
 
 // Takes "--log-level LEVEL" or "--log-level=LEVEL" out of the arguments, wherever it stands.

@@ -59,14 +59,29 @@ static cn_err define_name(struct cn_importer *importer, struct cn_text text, uin
     return CN_OK;
 }
 
+// Also of what is in branches.
+static size_t count_outputs(const struct cn_onnx_node *nodes, size_t node_count)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < node_count; i++) {
+        count += nodes[i].output_count;
+        for (size_t j = 0; j < nodes[i].attribute_count; j++) {
+            const struct cn_onnx_branch *branch = nodes[i].attributes[j].branch;
+
+            count += branch ? count_outputs(branch->nodes, branch->node_count) : 0;
+        }
+    }
+    return count;
+}
+
 static cn_err init_names(struct cn_importer *importer)
 {
     const struct cn_onnx *onnx = importer->onnx;
     size_t count = onnx->initializer_count + onnx->input_count;
     size_t size = 64;
 
-    for (size_t i = 0; i < onnx->node_count; i++)
-        count += onnx->nodes[i].output_count;
+    count += count_outputs(onnx->nodes, onnx->node_count);
     while (size < 2 * count)
         size *= 2;
     importer->names = calloc(size, sizeof(*importer->names));
@@ -419,6 +434,43 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
             node.more[i] = CN_GRAPH_NONE;
     }
     return define_outputs(&node);
+}
+
+// The branch's outputs become the node's.
+static cn_err take_outputs(struct cn_import_node *node, const struct cn_onnx_branch *branch)
+{
+    for (size_t i = 0; i < branch->output_count && i < CN_IMPORT_OUTPUTS; i++) {
+        const struct name *name = find_name(node->importer, branch->outputs[i]);
+
+        if (!name->text.data)
+            return cn_import_refuse(node, "no node makes the output '%.*s'",
+                                    (int)branch->outputs[i].size,
+                                    branch->outputs[i].size ? branch->outputs[i].data : "");
+        *(i ? &node->more[i - 1] : &node->out) = name->value;
+    }
+    return CN_OK;
+}
+
+// Exporters write it for a squeeze where they do not know the size.
+cn_err cn_import_if(struct cn_import_node *node)
+{
+    const struct cn_value *condition = cn_import_value(node, 0);
+    const struct cn_onnx_attribute *chosen;
+    const struct cn_onnx_branch *branch;
+    cn_err err = CN_OK;
+
+    if (!cn_import_is_known(condition) || condition->integers || condition->words != 1)
+        return cn_import_refuse(node, "the condition must be known before training");
+    chosen = cn_onnx_attribute_find(
+        node->node,
+        cn_import_known_float(node->graph, condition, 0) != 0 ? "then_branch" : "else_branch");
+    branch = chosen ? chosen->branch : NULL;
+    if (!branch || branch->initializer_count || branch->output_count != node->node->output_count)
+        return cn_import_refuse(node, "its branch is missing, has initializers or %zu outputs",
+                                branch ? branch->output_count : 0);
+    for (size_t i = 0; !err && i < branch->node_count; i++)
+        err = import_node(node->importer, &branch->nodes[i]);
+    return err ? err : take_outputs(node, branch);
 }
 
 // The output of the graph: the only one, or that of the loss.

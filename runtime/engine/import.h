@@ -67,6 +67,9 @@ cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size
 cn_err cn_import_materialise(struct cn_import_node *node, size_t input);
 cn_err cn_import_make_pads(struct cn_import_node *node, size_t input);
 
+// Takes the nodes of the branch that a known condition chooses.
+cn_err cn_import_if(struct cn_import_node *node);
+
 // A function for each ONNX op, in the files named for them.
 typedef cn_err cn_import_fn(struct cn_import_node *node);
 

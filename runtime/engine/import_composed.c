@@ -89,7 +89,8 @@ static cn_err add_triangle(struct cn_import_node *node, uint64_t size, bool excl
         size_t from = i / size, to = i % size;
         bool before = reverse ? from > to : from < to;
 
-        node->graph->constants[known.offset + i] = before || (from == to && !exclusive);
+        node->graph->constants[known.offset + i] =
+            before || (from == to && !exclusive) ? 1.0f : 0.0f;
     }
     return err ? err : cn_graph_add_value(node->graph, &known, out);
 }

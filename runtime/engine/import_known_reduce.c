@@ -116,10 +116,12 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
                   is_first(dims, x.rank, marked, i)))
             return cn_import_refuse(node, "the integers overflow");
     for (size_t i = 0; kind == MEAN && i < y.words; i++) {
+        size_t share = x.words / y.words;
+
         if (y.kind == CN_VALUE_SHAPE)
-            node->graph->numbers[y.offset + i] /= (int64_t)(x.words / y.words);
+            node->graph->numbers[y.offset + i] /= (int64_t)share;
         else
-            node->graph->constants[y.offset + i] /= (float)(x.words / y.words);
+            node->graph->constants[y.offset + i] /= (float)share;
     }
     return cn_graph_add_value(node->graph, &y, &node->out);
 }

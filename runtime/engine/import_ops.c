@@ -47,6 +47,7 @@ static const struct cn_import_op ops[] = {
     {"HardSwish", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Identity", 1, 1, cn_import_identity,
      CN_TAKES_ANY_BATCH | CN_TAKES_PADDED | CN_TAKES_TRANSPOSED},
+    {"If", 1, 1, cn_import_if, CN_TAKES_ANY_BATCH},
     {"InstanceNormalization", 3, 3, cn_import_instance_norm, CN_WANTS_SAMPLES},
     {"IsNaN", 1, 1, cn_import_is_nan, CN_TAKES_ANY_BATCH},
     {"LayerNormalization", 2, 3, cn_import_layer_norm, CN_TAKES_ANY_BATCH},

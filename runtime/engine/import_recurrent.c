@@ -352,15 +352,22 @@ static cn_err define_last_cell(struct cn_import_node *node, const struct layer *
 }
 
 // The last cell state is written by every exporter, so it is made only when something reads it.
-static bool is_read(const struct cn_onnx *onnx, struct cn_text name)
+static bool is_read(const struct cn_onnx_node *nodes, size_t count, struct cn_text name)
 {
-    for (size_t i = 0; i < onnx->node_count; i++)
-        for (size_t j = 0; j < onnx->nodes[i].input_count; j++) {
-            struct cn_text input = onnx->nodes[i].inputs[j];
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < nodes[i].input_count; j++) {
+            struct cn_text input = nodes[i].inputs[j];
 
             if (input.size == name.size && !memcmp(input.data, name.data, name.size))
                 return true;
         }
+        for (size_t j = 0; j < nodes[i].attribute_count; j++) {
+            const struct cn_onnx_branch *branch = nodes[i].attributes[j].branch;
+
+            if (branch && is_read(branch->nodes, branch->node_count, name))
+                return true;
+        }
+    }
     return false;
 }
 
@@ -383,7 +390,7 @@ cn_err cn_import_recurrent(struct cn_import_node *node)
     if (err)
         return err;
     layer.wants_cell = source->output_count > 2 && source->outputs[2].size &&
-                       is_read(node->onnx, source->outputs[2]);
+                       is_read(node->onnx->nodes, node->onnx->node_count, source->outputs[2]);
     for (size_t d = 0; !err && d < layer.directions; d++)
         err = emit_direction(node, &layer, d);
     if (!err && source->output_count && source->outputs[0].size)

@@ -246,9 +246,23 @@ cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, stru
     return CN_OK;
 }
 
+static void free_node(struct cn_onnx_node *node);
+
+static void free_branch(struct cn_onnx_branch *branch)
+{
+    if (!branch)
+        return;
+    for (size_t i = 0; i < branch->node_count; i++)
+        free_node(&branch->nodes[i]);
+    free(branch->nodes);
+    free(branch->outputs);
+    free(branch);
+}
+
 static void free_node(struct cn_onnx_node *node)
 {
     for (size_t i = 0; i < node->attribute_count; i++) {
+        free_branch(node->attributes[i].branch);
         free(node->attributes[i].ints);
         free(node->attributes[i].floats);
         free(node->attributes[i].texts);

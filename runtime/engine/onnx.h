@@ -55,6 +55,17 @@ struct cn_onnx_role {
     struct cn_text folded; // names that an optimizer worked it out from
 };
 
+struct cn_onnx_node;
+
+// What a node runs under a condition.
+struct cn_onnx_branch {
+    struct cn_onnx_node *nodes; // owned
+    size_t node_count;
+    struct cn_text *outputs; // owned; names that nodes give
+    size_t output_count;
+    size_t initializer_count; // they are not read
+};
+
 struct cn_onnx_attribute {
     struct cn_text name;
     int32_t
@@ -68,6 +79,7 @@ struct cn_onnx_attribute {
     struct cn_text *texts; // owned; of a list of strings, any bytes
     size_t text_count;
     struct cn_onnx_tensor tensor;
+    struct cn_onnx_branch *branch; // owned, NULL for none
 };
 
 struct cn_onnx_node {

@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+#define BRANCHES_MAX 8 // one in the other
+
+static cn_err decode_branch(struct cn_onnx_decoder *decoder, struct cn_wire message,
+                            struct cn_onnx_branch **branch);
+
 // AttributeProto
 
 static cn_err add_floats(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
@@ -57,6 +62,8 @@ static cn_err attribute_take(struct cn_onnx_decoder *decoder, const struct cn_wi
         return CN_OK;
     case 5:
         return cn_onnx_decode_tensor(decoder, field->bytes, &attribute->tensor);
+    case 6:
+        return decode_branch(decoder, field->bytes, &attribute->branch);
     case 7:
         return add_floats(decoder, field, attribute);
     case 8:
@@ -67,7 +74,7 @@ static cn_err attribute_take(struct cn_onnx_decoder *decoder, const struct cn_wi
     case 20:
         attribute->type = cn_onnx_walk_int32(field);
         return CN_OK;
-    default: // subgraphs and lists of tensors: the type tells that they are there
+    default: // lists of graphs and tensors: the type tells that they are there
         return CN_OK;
     }
 }
@@ -78,6 +85,7 @@ static const struct cn_onnx_rule attribute_rules[] = {
     {3, CN_ONNX_VARINT, true},
     {4, CN_ONNX_BYTES, true},
     {5, CN_ONNX_BYTES, true},
+    {6, CN_ONNX_BYTES, true},
     {7, CN_ONNX_FIXED32 | CN_ONNX_BYTES, false},
     {8, CN_ONNX_VARINT | CN_ONNX_BYTES, false},
     {9, CN_ONNX_BYTES, false},
@@ -232,6 +240,51 @@ static cn_err value_take(struct cn_onnx_decoder *decoder, const struct cn_wire_f
 static const struct cn_onnx_rule value_rules[] = {{1, CN_ONNX_BYTES, true},
                                                   {2, CN_ONNX_BYTES, true}};
 static const struct cn_onnx_kind value_kind = CN_ONNX_KIND("value", value_rules, value_take);
+
+// GraphProto inside an attribute
+
+static cn_err branch_take(struct cn_onnx_decoder *decoder, const struct cn_wire_field *field,
+                          void *object)
+{
+    struct cn_onnx_branch *branch = object;
+    struct cn_onnx_value output = {.type = 0};
+    cn_err err = CN_OK;
+
+    if (field->number == 1)
+        return decode_node(decoder, field->bytes, &branch->nodes[branch->node_count++]);
+    branch->initializer_count += field->number == 5;
+    if (field->number == 12) {
+        err = cn_onnx_walk(decoder, field->bytes, &value_kind, &output);
+        branch->outputs[branch->output_count++] = output.name;
+    }
+    return err;
+}
+
+static const struct cn_onnx_rule branch_rules[] = {
+    {1, CN_ONNX_BYTES, false}, {5, CN_ONNX_BYTES, false}, {12, CN_ONNX_BYTES, false}};
+static const struct cn_onnx_kind branch_kind = CN_ONNX_KIND("branch", branch_rules, branch_take);
+
+static cn_err decode_branch(struct cn_onnx_decoder *decoder, struct cn_wire message,
+                            struct cn_onnx_branch **branch)
+{
+    cn_err err;
+
+    if (decoder->branches == BRANCHES_MAX)
+        return cn_onnx_walk_malformed(decoder, message.at, "branch", "it is in too many others");
+    err = cn_onnx_walk_table(decoder, 1, sizeof(**branch), branch);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 1), sizeof(*(*branch)->nodes),
+                                 &(*branch)->nodes);
+    if (!err)
+        err = cn_onnx_walk_table(decoder, cn_wire_count(message, 12), sizeof(*(*branch)->outputs),
+                                 &(*branch)->outputs);
+    if (err)
+        return err;
+    decoder->branches++;
+    err = cn_onnx_walk(decoder, message, &branch_kind, *branch);
+    decoder->branches--;
+    return err;
+}
 
 // What PyTorch's newer exporter says about a value: metadata_props of its ValueInfoProto.
 

@@ -17,6 +17,7 @@ struct cn_onnx_decoder {
     struct cn_onnx *onnx;
     struct cn_diag *diag;
     size_t tables;    // bytes taken so far
+    int branches;     // that the node is in, one in the other
     bool unsupported; // something well-formed was found that is not supported
 };
 

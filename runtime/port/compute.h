@@ -78,7 +78,7 @@ enum cn_op {
     CN_OP_NORM,             // x, [gamma, beta]   y, saved  struct cn_norm; saved: mean and 1 /
                             //                              deviation of each row
     CN_OP_NORM_GRAD,        // dy, x, saved, [gamma]  dx
-    CN_OP_NORM_GRAD_AFFINE, // dy, x, saved       dgamma, dbeta
+    CN_OP_NORM_GRAD_AFFINE, // dy, x, saved       [dgamma], [dbeta]
     CN_OP_BATCH_NORM,       // x, gamma, beta, mean, variance, [residual]
                             //                    y, saved, [dmean, dvariance]
                             //                              struct cn_batch_norm

@@ -131,6 +131,16 @@ void trial_run_flat(const struct cn_compute_ops *ops, struct cn_compute *device,
     ops->release(device, program);
 }
 
+// Whether the first output is one that all samples share.
+static bool is_shared(const struct trial *trial)
+{
+    int first = CN_CALL_INPUTS;
+
+    while (first < OPERANDS - 1 && !trial->extent[first].words)
+        first++;
+    return trial->extent[first].words && !trial->extent[first].batched;
+}
+
 // Runs the call as often as times says; with CN_WRITE_STEP the later runs add.
 static void run_trial(const struct cn_compute_ops *ops, uint32_t threads, struct trial *trial,
                       unsigned times, struct cn_compute_result *result)
@@ -157,7 +167,7 @@ static void run_trial(const struct cn_compute_ops *ops, uint32_t threads, struct
         hyper.first = false;
     }
     assert_int_equal(ops->wait(device, result), CN_OK);
-    if (call.out[0].arena == CN_ARENA_GRADIENTS)
+    if (is_shared(trial))
         trial_run_flat(ops, device, CN_OP_SUM_LANES, &hyper);
     copy_operands(ops, device, trial, &call, false);
     ops->release(device, program);
@@ -198,7 +208,7 @@ static void compare_outputs(const struct cn_compute_ops *ops, const struct trial
 // On every port and thread count: the reference's numbers, and twice the same bits.
 void trial_check(struct trial *trial, const char *name)
 {
-    bool shared = trial->extent[CN_CALL_INPUTS].words && !trial->extent[CN_CALL_INPUTS].batched;
+    bool shared = is_shared(trial);
     unsigned times = shared ? 2 : 1;
     size_t size = words_of(trial, CN_CALL_INPUTS) * sizeof(float);
     float *before = malloc(size + 1);

@@ -413,12 +413,14 @@ static void check_norm_gradient(struct cn_norm op, bool affine)
     trial_deinit(&trial);
 }
 
-static void check_affine_gradient(struct cn_norm op)
+// Without one of both where that is not trained.
+static void check_affine_gradient(struct cn_norm op, bool gamma, bool beta)
 {
     struct trial trial = {.call = {.op = CN_OP_NORM_GRAD_AFFINE}, .samples = 4};
     size_t numbers = op.groups * (op.cols / op.inner);
 
-    trial.extent[OUT] = trial.extent[OUT + 1] = (struct extent){numbers, false};
+    trial.extent[OUT] = (struct extent){gamma ? numbers : 0, false};
+    trial.extent[OUT + 1] = (struct extent){beta ? numbers : 0, false};
     init_norm_gradient(&trial, &op);
     for (size_t r = 0; r < 4 * op.rows; r++) {
         struct row row = row_of(trial.data[1] + r * op.cols, &op);
@@ -427,9 +429,11 @@ static void check_affine_gradient(struct cn_norm op)
             size_t at = affine_of(&op, r % op.rows, c);
             double dy = (double)trial.data[0][r * op.cols + c];
 
-            trial.wanted[OUT][at] +=
-                dy * ((double)trial.data[1][r * op.cols + c] - row.mean) * row.scale;
-            trial.wanted[OUT + 1][at] += dy;
+            if (gamma)
+                trial.wanted[OUT][at] +=
+                    dy * ((double)trial.data[1][r * op.cols + c] - row.mean) * row.scale;
+            if (beta)
+                trial.wanted[OUT + 1][at] += dy;
         }
     }
     trial_check(&trial, "affine gradient");
@@ -450,7 +454,8 @@ static void layer_instance_and_group_normalization_are_right(void **state)
             check_norm(ops[i], affine);
             check_norm_gradient(ops[i], affine);
         }
-        check_affine_gradient(ops[i]);
+        for (int frozen = 0; frozen < 3; frozen++)
+            check_affine_gradient(ops[i], frozen != 1, frozen != 2);
     }
 }
 

@@ -168,8 +168,13 @@ static void every_failure_of_the_driver_is_reported_and_leaves_nothing(void **st
 static void all_ways_to_run_a_program_give_one_result(void **state)
 {
     static const struct cuda_host_settings ways[] = {
-        {.no_capture = true}, {.unified = true}, {.unified = true, .managed = true},
-        {.block = 256},       {.late = true},    {.unified = true, .late = true}};
+        {.no_capture = true},
+        {.unified = true},
+        {.unified = true, .managed = true},
+        {.block = 256},
+        {.late = true},
+        {.unified = true, .late = true},
+        {.unified = true, .managed = true, .apart = true, .late = true}};
     float wanted[COUNT * OUT] = {0}, weights[COUNT * OUT] = {0};
 
     (void)state;

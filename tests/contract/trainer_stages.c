@@ -16,9 +16,20 @@
 #define SAMPLES 12
 #define WORDS 32 // of a sample of the text: characters, each with a label
 #define WORDS_MAX DEEP_INPUTS
-#define STEPS 3
 #define SUMS 1 // fingerprints
 #define GATHERS 1000
+
+// On a GPU there is less of everything, and it has no threads to choose: the emulated one takes its
+// time.
+static bool on_cpu(void)
+{
+    return strcmp(trial_ports[0]->name, "cpu") == 0;
+}
+
+static uint32_t steps(void)
+{
+    return on_cpu() ? 3 : 2;
+}
 
 // What all ranks of a case do.
 static struct stage_case {
@@ -308,7 +319,7 @@ static void train(struct rank *rank)
         take_pieces(worker);
     else
         assert_int_equal(cn_trainer_set_buckets(worker->trainer, 8192), CN_OK);
-    for (uint32_t i = 0; i < STEPS; i++) {
+    for (uint32_t i = 0; i < steps(); i++) {
         step(worker, i);
         if (trial.stage == 1 || trial.stage == 2)
             bring_weights(worker);
@@ -358,15 +369,17 @@ static double difference(uint32_t size, struct stage_case wanted)
 
 static void compare_all(uint32_t largest, bool deep)
 {
-    for (uint32_t size = 2; size <= largest; size++)
+    bool cpu = on_cpu();
+
+    for (uint32_t size = 2; size <= (cpu ? largest : 2); size++)
         for (uint32_t stage = 1; stage <= 3; stage++)
-            for (uint32_t threads = 1; threads <= 2; threads++) {
+            for (uint32_t threads = 1; threads <= (cpu ? 2u : 1u); threads++) {
                 const struct stage_case wanted = {.deep = deep,
                                                   .shards = size,
                                                   .stage = stage,
                                                   .threads = threads,
                                                   .passes = 1,
-                                                  .adam = threads == 1};
+                                                  .adam = cpu ? threads == 1 : stage != 2};
 
                 assert_true(difference(size, wanted) <= 0);
             }
@@ -382,7 +395,7 @@ static void shards_of_every_member_give_the_bits_of_a_whole_reduction(void **sta
 static void replicas_of_shards_give_a_whole_reduction_within_a_millionth(void **state)
 {
     (void)state;
-    for (uint32_t stage = 2; stage <= 3; stage++) {
+    for (uint32_t stage = on_cpu() ? 2 : 3; stage <= 3; stage++) {
         const struct stage_case wanted = {.shards = 2, .stage = stage, .threads = 1, .passes = 1};
 
         assert_true(difference(4, wanted) < 1e-6);
@@ -397,6 +410,8 @@ static void micro_batches_are_added_up_in_the_share(void **state)
             const struct stage_case wanted = {
                 .shards = 2, .stage = stage, .threads = 1, .passes = 3, .idle = idle};
 
+            if (!on_cpu() && idle != stage - 2)
+                continue;
             assert_true(difference(2, wanted) < 1e-6);
         }
 }

@@ -247,7 +247,16 @@ def gateway_state(cluster):
     expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, update)
 
 
-CASES = (models, data, checkpoint, keys, absent, full_disk, full_gateway, gateway_state)
+def full_output(cluster):
+    """What is printed to a full disk is an error, not half an answer."""
+    for command in ([cluster.node, "check", "board-1.yaml"], [cluster.node, "init", "--help"],
+                    [cluster.aggregator, "status", "--json", "gateway.yaml"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(command, cwd=cluster.directory, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert result.returncode == 1 and "standard output" in result.stderr, f"{command}: {result}"
+
+
+CASES = (models, data, checkpoint, keys, absent, full_disk, full_gateway, gateway_state, full_output)
 
 
 def main(build, *names):

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Everything that wants a GPU, in one command: tests, compute-sanitizer, benches. Leaves a folder of results.
 
-    run.py BUILD FOLDER [--quick]       on a machine with a GPU; BUILD is build/release, or a folder that --pack made
+    run.py BUILD FOLDER [--part PART]... [--seconds N]
+                                        on a machine with a GPU; BUILD is build/release, or a folder that --pack made
     run.py BUILD --pack FILE.tar.gz     the tests with what they need, for a machine without compilers or cmocka
 
-FOLDER gets summary.md, a log for each test and sanitizer, and the tables of tests/peers/torch/gpu.py. A test that is
-skipped counts as failed: here is a GPU. Those that want several (label gpus) are left out where there is one. Ends
-with 0 when all passed, 1 when something failed, 77 and a line that says why where nothing can be run. What is not
-installed (compute-sanitizer, PyTorch) is named in the summary and left out. --quick leaves out the sanitizers and
-benches. Needs Python 3.
+PART is tests, sanitizers or benches; all three without it. FOLDER gets summary.md, logs.tar.gz with the output of each
+test and sanitizer, and the tables of tests/peers/torch/gpu.py: five files at most. They are written anew after each
+step, so that a run which is cut off leaves what it had. With --seconds nothing runs longer than that in all; what did
+not begin in time is named. A test that is skipped counts as failed: here is a GPU. Those that want several (label
+gpus) are left out where there is one. Ends with 0 when all passed, 1 when something failed, 77 and a line that says
+why where nothing can be run. What is not installed (compute-sanitizer, PyTorch) is named in the summary and left out.
+NVIDIA's libraries are found as any program finds them, or else beside PyTorch in this Python's packages. Needs
+Python 3.
 """
 import argparse
 import ctypes
@@ -29,6 +33,23 @@ LIST = "gpu-tests.json"  # of a pack: the tests as ctest has them
 CARRIED = ("tests/gpu", "tests/end_to_end", "tests/data/digits", "tests/peers", "boards")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 SANITIZED = "port_compute"  # how the names begin of the tests that the sanitizers run
+LIBRARIES = {  # what the port opens, and the function that tells its version
+    "cuBLASLt": (("libcublasLt.so.13", "libcublasLt.so.12"), "cublasLtGetVersion"),
+    "cuDNN": (("libcudnn.so.9",), "cudnnGetVersion"),
+    "NCCL": (("libnccl.so.2",), "ncclGetVersion"),
+}
+TELL = """
+import ctypes, sys
+for name in sys.argv[2:]:
+    try:
+        tell, version = getattr(ctypes.CDLL(name), sys.argv[1]), ctypes.c_int(0)
+    except (OSError, AttributeError):
+        continue
+    tell.restype = ctypes.c_size_t
+    done = tell(ctypes.byref(version)) if sys.argv[1].startswith("nccl") else tell()
+    print(name, version.value or done)
+    break
+"""
 
 
 def refuse(why):
@@ -48,6 +69,8 @@ def ask_ctest(build):
                           stdout=subprocess.PIPE, text=True, check=True)
     tests = []
     for entry in json.loads(done.stdout)["tests"]:
+        if "command" not in entry:
+            refuse(f"{build} has not all of its tests: {entry['name']} is not built")
         properties = {each["name"]: each["value"] for each in entry["properties"]}
         tests.append({"name": entry["name"], "command": entry["command"],
                       "environment": properties.get("ENVIRONMENT", []), "timeout": properties.get("TIMEOUT", 300),
@@ -108,7 +131,7 @@ def libraries_of(programs):
 
 
 def find_gpu():
-    """(name, capability, driver) of the first GPU, asked of the driver itself."""
+    """(name, capability, driver) of the first GPU and how many there are, asked of the driver itself."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -123,23 +146,65 @@ def find_gpu():
     for part, attribute in zip(parts, (75, 76)):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
         driver.cuDeviceGetAttribute(ctypes.byref(part), attribute, device)
     return (name.value.decode(), f"{parts[0].value}.{parts[1].value}",
-            f"{version.value // 1000}.{version.value % 1000 // 10}")
+            f"{version.value // 1000}.{version.value % 1000 // 10}"), count.value
+
+
+def packaged_libraries():
+    """Folders of NVIDIA's libraries that came with PyTorch."""
+    places = [pathlib.Path(place) / "nvidia" for place in sys.path if place]
+    return [str(folder) for place in places if place.is_dir() for folder in sorted(place.glob("*/lib"))]
 
 
 def environment_of(build, test=None):
-    values = dict(os.environ)
-    own = build / "build" / "lib"
-    if own.is_dir():
-        values["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(own), values.get("LD_LIBRARY_PATH")]))
+    values, own = dict(os.environ), build / "build" / "lib"
+    folders = [str(own) if own.is_dir() else "", values.get("LD_LIBRARY_PATH", ""), *packaged_libraries()]
+    values["LD_LIBRARY_PATH"] = ":".join(filter(None, folders))
     values.update(entry.split("=", 1) for entry in (test or {}).get("environment", []))
     return values
+
+
+def find_libraries(build):
+    """A line for each library: what was found is what the tests used."""
+    lines = []
+    for name, (files, function) in LIBRARIES.items():
+        told = subprocess.run([sys.executable, "-c", TELL, function, *files], stdout=subprocess.PIPE, text=True,
+                              env=environment_of(build), check=False).stdout.split()
+        lines.append(f"{name}: {told[0]}, version {told[1]}" if len(told) == 2 else
+                     f"{name}: **not found**: nothing below is about it")
+    return lines
 
 
 # Running
 
 
+class Run:
+    """What a run has come to, and how long it may go on."""
+
+    def __init__(self, build, folder, logs, seconds):
+        self.build, self.folder, self.logs, self.rows = build, folder, logs, []
+        self.end = time.monotonic() + seconds if seconds else float("inf")
+        self.gpu, self.gpus = find_gpu()
+        self.libraries = find_libraries(build)
+
+    def add(self, what, result, seconds=0.0):
+        self.rows.append((what, result, seconds))
+        print(f"{what}: {result}, {seconds:.0f} s", flush=True)
+        self.write()
+
+    def execute(self, command, log, environment, timeout):
+        """(exit code, seconds); 124 for what did not end in time, None for what did not begin."""
+        left = self.end - time.monotonic()
+        if left < 1:
+            return None, 0.0
+        return execute(command, log, environment, min(timeout, left))
+
+    def write(self):
+        write_summary(self)
+        with tarfile.open(self.folder / "logs.tar.gz", "w:gz") as archive:
+            archive.add(self.logs, "logs")
+
+
 def execute(command, log, environment, timeout):
-    """(exit code, seconds); 124 for what did not end in time."""
     begun = time.monotonic()
     with open(log, "wb") as out:
         try:
@@ -154,55 +219,60 @@ def execute(command, log, environment, timeout):
 
 
 def verdict(code):
-    return {0: "passed", 77: "skipped: not seen on this GPU", 124: "did not end"}.get(code, f"failed ({code})")
+    return {None: "did not begin in time", 0: "passed", 77: "skipped: not seen on this GPU", 124: "did not end"}.get(code, f"failed ({code})")
 
 
-def run_tests(tests, build, folder, rows):
+def run_tests(run, tests):
     for test in tests:
-        code, seconds = execute(test["command"], folder / f"{test['name']}.log", environment_of(build, test),
-                                test["timeout"])
+        if test.get("several") and run.gpus < 2:
+            run.add(test["name"], "left out: wants two GPUs")
+            continue
+        code, seconds = run.execute(test["command"], run.logs / f"{test['name']}.log", environment_of(run.build, test),
+                                    test["timeout"])
         alone = test.get("several") and code == 77
-        rows.append((test["name"], "left out: wants NCCL and two GPUs" if alone else verdict(code), seconds))
-        print(f"{test['name']}: {rows[-1][1]}, {seconds:.0f} s", flush=True)
+        run.add(test["name"], "left out: wants NCCL" if alone else verdict(code), seconds)
 
 
-def run_sanitizers(tests, build, folder, rows):
+def run_sanitizers(run, tests):
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    chosen = [test for test in tests if test["name"].startswith(SANITIZED)]
     if not program:
-        rows.append(("compute-sanitizer", "left out: not installed", 0))
+        run.add("compute-sanitizer", "left out: not installed")
         return
     for tool in TOOLS:
-        for test in chosen:
-            name = f"{tool} {test['name']}"
+        for test in [test for test in tests if test["name"].startswith(SANITIZED)]:
             command = [program, "--tool", tool, "--error-exitcode", "99", "--print-limit", "20", *test["command"]]
-            code, seconds = execute(command, folder / f"{tool}-{test['name']}.log", environment_of(build, test), 1800)
-            rows.append((name, verdict(code), seconds))
-            print(f"{name}: {rows[-1][1]}, {seconds:.0f} s", flush=True)
+            code, seconds = run.execute(command, run.logs / f"{tool}-{test['name']}.log",
+                                        environment_of(run.build, test), 1800)
+            run.add(f"{tool} {test['name']}", verdict(code), seconds)
 
 
-def run_benches(build, folder, rows):
-    node = next((path for path in (build / "bin/cairn-node", build / "build/bin/cairn-node") if path.exists()), None)
-    top = SOURCE if (SOURCE / "tests/peers/torch/gpu.py").exists() else build
+def run_benches(run, _tests):
+    places = (run.build / "bin/cairn-node", run.build / "build/bin/cairn-node")
+    node = next((path for path in places if path.exists()), None)
+    top = SOURCE if (SOURCE / "tests/peers/torch/gpu.py").exists() else run.build
     for precision in ("float32", "bfloat16", "float16"):
-        log = folder / f"bench-{precision}.md"
+        log = run.folder / f"bench-{precision}.md"
         command = [sys.executable, str(top / "tests/peers/torch/gpu.py"), str(node), "--precision", precision]
-        code, seconds = execute(command, log, environment_of(build), 7200)
+        code, seconds = run.execute(command, log, environment_of(run.build), 7200)
         left_out = log.read_text().strip().splitlines()[-1:] if code == 77 else []
-        rows.append((f"bench {precision}", f"left out: {left_out[0]}" if left_out else verdict(code), seconds))
-        print(f"bench {precision}: {rows[-1][1]}", flush=True)
+        run.add(f"bench {precision}", f"left out: {left_out[0]}" if left_out else verdict(code), seconds)
 
 
-def write_summary(folder, gpu, rows):
-    name, capability, driver = gpu
-    bad = [row for row in rows if not row[1].startswith(("passed", "left out"))]
+RUNNERS = {"tests": run_tests, "sanitizers": run_sanitizers, "benches": run_benches}
+
+
+def failures(run):
+    return [row for row in run.rows if not row[1].startswith(("passed", "left out"))]
+
+
+def write_summary(run):
+    name, capability, driver = run.gpu
     lines = [f"# {name}, compute capability {capability}, driver for CUDA {driver}", "",
              f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {platform.machine()}, {platform.release()}. "
-             f"{len(rows) - len(bad)} of {len(rows)} passed or left out.", "", "| what | result | s |", "|---|---|---|"]
-    lines += [f"| {what} | {result} | {seconds:.1f} |" for what, result, seconds in rows]
-    (folder / "summary.md").write_text("\n".join(lines) + "\n")
-    print(f"{folder / 'summary.md'}: {len(bad)} of {len(rows)} failed")
-    return 1 if bad else 0
+             f"{len(run.rows) - len(failures(run))} of {len(run.rows)} passed or left out.", "",
+             *[f"- {line}" for line in run.libraries], "", "| what | result | s |", "|---|---|---|"]
+    lines += [f"| {what} | {result} | {seconds:.1f} |" for what, result, seconds in run.rows]
+    (run.folder / "summary.md").write_text("\n".join(lines) + "\n")
 
 
 def main():
@@ -210,7 +280,8 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path, nargs="?")
     parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar.gz")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--part", choices=RUNNERS, action="append")
+    parser.add_argument("--seconds", type=float)
     options = parser.parse_args()
     build = options.build.resolve()
     if options.pack:
@@ -218,14 +289,14 @@ def main():
         return 0
     if not options.folder:
         parser.error("FOLDER or --pack is needed")
-    gpu, tests, rows = find_gpu(), list_tests(build), []
-    options.folder.mkdir(parents=True, exist_ok=True)
-    folder = options.folder.resolve()
-    run_tests(tests, build, folder, rows)
-    if not options.quick:
-        run_sanitizers(tests, build, folder, rows)
-        run_benches(build, folder, rows)
-    return write_summary(folder, gpu, rows)
+    with tempfile.TemporaryDirectory() as logs:
+        run, tests = Run(build, options.folder.resolve(), pathlib.Path(logs), options.seconds), list_tests(build)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        for part in options.part or RUNNERS:
+            RUNNERS[part](run, tests)
+        run.write()
+    print(f"{run.folder / 'summary.md'}: {len(failures(run))} of {len(run.rows)} failed")
+    return 1 if failures(run) else 0
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def train(node, directory, model, case, inputs, labels):
     (directory / "site.yaml").write_text(profile)
     for path in ("saved.onnx", "saved.safetensors"):  # the second time nothing is left to train
         done = subprocess.run([node, "train", "--json", "--save", path, "site.yaml"], cwd=directory, text=True,
-                              capture_output=True, timeout=60)
+                              capture_output=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         if path == "saved.onnx":
             said = json.loads(done.stdout.splitlines()[-1])

@@ -9,8 +9,8 @@
 //
 // The doubles have the names of what they stand for. Tests of the port link them; as shared
 // libraries in build/NAME/tests/support/cuda_host they are what a program finds that is started
-// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed late two" in the environment names
-// settings.
+// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed apart late backwards two" in the
+// environment names settings.
 #pragma once
 
 #include <stdbool.h>
@@ -31,7 +31,9 @@ const struct cn_compute_ops *cuda_host_or_real(void);
 struct cuda_host_settings {
     bool unified;          // it shares the host's memory
     bool managed;          // and has managed memory
+    bool apart;            // which the host must not touch while the GPU works; shows on a late one
     bool late;             // nothing is done before somebody waits for it
+    bool backwards;        // of a launch the last block and thread is the first
     bool no_blas, no_dnn;  // libraries that are missing
     bool no_capture;       // a graph cannot be captured
     bool no_device;        // the driver is there, the GPU is not
@@ -42,7 +44,9 @@ struct cuda_host_settings {
     uint64_t fail_at;      // the call of the driver that fails, counted from 1; 0: none
     bool fail_on;          // and all after it
     bool refuse_libraries; // the libraries have no way for any product or convolution
+    bool turn_down;        // or turn it down when it is to be done
     bool greedy;           // cuBLASLt wants all the workspace that it may have
+    uint32_t alignment;    // bytes: what cuBLASLt has a way for; 0: any
 };
 
 extern struct cuda_host_settings cuda_host_settings;
@@ -59,6 +63,9 @@ struct cuda_host_counts {
 };
 
 extern struct cuda_host_counts cuda_host_counts;
+
+// Bytes: what the libraries' workspaces begin at a multiple of (cublasLtMatmul).
+#define CUDA_HOST_WORKSPACE_UNIT 256
 
 // For the doubles: a function in the table of cuda_library.h.
 #define CUDA_HOST_ENTRY(member, function) .member = (function),

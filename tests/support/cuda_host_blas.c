@@ -182,7 +182,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t m
     }
 }
 
-// The algorithm that is found carries the alignments it was found for.
+// The algorithm that is found carries the alignments it was found for, and its workspace.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -198,6 +198,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     (void)c;
     (void)d;
     *count = wanted > 0 && !cuda_host_settings.refuse_libraries;
+    for (int i = 0; i < 4; i++)
+        *count = *count && wish->alignment[i] >= cuda_host_settings.alignment;
     if (!*count)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(results, 0, sizeof(*results));
@@ -205,6 +207,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         wish->workspace < 4096 || cuda_host_settings.greedy ? wish->workspace : 4096;
     for (int i = 0; i < 4; i++)
         results->algo.data[i] = wish->alignment[i];
+    results->algo.data[4] = results->workspaceSize;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -336,7 +339,7 @@ static void count_product(cublasLtEpilogue_t end)
     cuda_host_counts.bias_grads += (end & (GRAD_A | GRAD_B)) != 0;
 }
 
-// Shapes that belong together, and addresses as aligned as was said.
+// Shapes that belong together, addresses as aligned as was said, the workspace that was wanted.
 static bool fits(const struct multiplication *m, const cublasLtMatmulAlgo_t *algo)
 {
     bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
@@ -345,6 +348,8 @@ static bool fits(const struct multiplication *m, const cublasLtMatmulAlgo_t *alg
     for (int i = 0; i < 4; i++)
         if ((uintptr_t)places[i] % algo->data[i])
             return false;
+    if (m->size < algo->data[4] || (uintptr_t)m->workspace % CUDA_HOST_WORKSPACE_UNIT)
+        return false;
     return (of_a ? m->a.cols : m->a.rows) == m->c.rows &&
            (of_b ? m->b.rows : m->b.cols) == m->c.cols &&
            (of_a ? m->a.rows : m->a.cols) == (of_b ? m->b.cols : m->b.rows) &&
@@ -373,6 +378,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     };
 
     (void)handle;
+    if (cuda_host_settings.turn_down)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (c != d || of_c != of_d || !fits(&m, algo) || !can_end(&m) || (size && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
     count_product(m.product.end);

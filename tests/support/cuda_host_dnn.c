@@ -270,6 +270,20 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t made)
     return good ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
+// Most of the library's engines want it so; here all.
+static bool has_equal_pads(const struct descriptor *advice)
+{
+    const struct descriptor *operation =
+        operation_of(part_of(advice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+    const struct descriptor *window = part_of(operation, names_of(operation->type)->window);
+
+    for (int i = 0; i < 2; i++)
+        if (number(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, i) !=
+            number(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, i))
+            return false;
+    return true;
+}
+
 static void give_choice(struct descriptor *to, const struct descriptor *graph, int engine)
 {
     to->engine = engine;
@@ -294,7 +308,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const made,
     (void)type;
     switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-        *count = cuda_host_settings.refuse_libraries ? 0 : wanted < ENGINES ? wanted : ENGINES;
+        *count = cuda_host_settings.refuse_libraries || !has_equal_pads(d) ? 0
+                 : wanted < ENGINES                                        ? wanted
+                                                                           : ENGINES;
         for (int i = 0; i < (int)*count; i++)
             give_choice(parts[i], part_of(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), i);
         return CUDNN_STATUS_SUCCESS;
@@ -469,8 +485,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     c.workspace = (void *)(uintptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
     if (!read_tensor(part_of(operation, names->x), pack, &c.x) ||
         !read_tensor(part_of(operation, names->weight), pack, &c.weight) ||
-        !read_tensor(part_of(operation, names->y), pack, &c.y) || !c.workspace)
+        !read_tensor(part_of(operation, names->y), pack, &c.y) || !c.workspace ||
+        (uintptr_t)c.workspace % CUDA_HOST_WORKSPACE_UNIT)
         return CUDNN_STATUS_BAD_PARAM;
+    if (cuda_host_settings.turn_down)
+        return CUDNN_STATUS_NOT_SUPPORTED;
     for (int i = 0; i < 2; i++) {
         c.pad[i] = number(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, i);
         c.stride[i] = number(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, i);

@@ -1,4 +1,5 @@
 // The driver's double.
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "ports/cuda/compute_cuda_private.h"
 #include "ports/cuda/cuda_library.h"
 #include "tests/support/cuda_host.h"
+#include "tests/support/cuda_host_memory.h"
 
 struct cuda_host_settings cuda_host_settings;
 struct cuda_host_counts cuda_host_counts;
@@ -20,6 +22,8 @@ __attribute__((constructor)) static void read_settings(void)
     cuda_host_settings.unified = strstr(names, "unified") != NULL;
     cuda_host_settings.managed = strstr(names, "managed") != NULL;
     cuda_host_settings.late = strstr(names, "late") != NULL;
+    cuda_host_settings.backwards = strstr(names, "backwards") != NULL;
+    cuda_host_settings.apart = strstr(names, "apart") != NULL;
     cuda_host_settings.devices = strstr(names, "two") ? 2 : 1;
 }
 
@@ -31,19 +35,28 @@ struct work {
 
 struct graph {
     struct work *first, **end;
+    uint64_t waiting; // launches that are not done
 };
 
 struct cuda_host_stream {
     struct graph *capturing;
+    bool spoiled;              // what is captured: by a call that cannot be
     struct work *first, **end; // what a late GPU has not done
     uint64_t submitted, done;
+    uint32_t number;
+    struct cuda_host_clock clock;
 };
 
 // A moment of a stream: all that was submitted until then.
 struct moment {
     struct cuda_host_stream *stream;
     uint64_t submitted;
+    struct cuda_host_clock clock;
 };
+
+static _Thread_local struct cuda_host_clock host_clock;
+static atomic_uint_least64_t waiting;          // work of all streams that is not done
+static atomic_bool numbers[CUDA_HOST_STREAMS]; // of streams, that are taken
 
 // Does the next work of a stream.
 static void step(struct cuda_host_stream *stream)
@@ -53,9 +66,12 @@ static void step(struct cuda_host_stream *stream)
     stream->first = work->next;
     if (!stream->first)
         stream->end = &stream->first;
+    cuda_host_guard(false);
     work->run(work->context);
     free(work);
     stream->done++;
+    if (--waiting)
+        cuda_host_guard(true);
 }
 
 static void reach(struct moment moment)
@@ -69,8 +85,7 @@ static void run_wait(const void *context)
     reach(*(const struct moment *)context);
 }
 
-// Every function starts with it: the call that is to fail does nothing.
-static bool fails(void)
+bool cuda_host_fails(void)
 {
     uint64_t number = ++cuda_host_counts.driver_calls;
     uint64_t at = cuda_host_settings.fail_at;
@@ -81,13 +96,13 @@ static bool fails(void)
 CUresult cuInit(unsigned flags)
 {
     (void)flags;
-    return fails() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *version)
 {
     *version = cuda_host_settings.driver_version ? cuda_host_settings.driver_version : 13000;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *count)
@@ -95,20 +110,20 @@ CUresult cuDeviceGetCount(int *count)
     *count = cuda_host_settings.no_device ? 0
              : cuda_host_settings.devices ? cuda_host_settings.devices
                                           : 1;
-    return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int number)
 {
     *device = number;
-    return fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 {
     (void)device;
     strncpy(name, "a GPU on the host", (size_t)size);
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
@@ -133,10 +148,13 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice dev
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
         *value = s->managed;
         break;
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+        *value = !s->apart;
+        break;
     default:
         *value = 1;
     }
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -145,19 +163,19 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 
     (void)device;
     *context = (CUcontext)&dummy;
-    return fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     (void)device;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     (void)context;
-    return fails() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -166,13 +184,13 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
     (void)image;
     *module = (CUmodule)&dummy;
-    return fails() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 
 CUresult cuModuleUnload(CUmodule module)
 {
     (void)module;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
@@ -181,7 +199,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 
     (void)module;
     *function = (CUfunction)(uintptr_t)(kernel + 1);
-    return fails() || kernel < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+    return cuda_host_fails() || kernel < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags)
@@ -189,12 +207,15 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     struct cuda_host_stream *made;
 
     (void)flags;
-    if (fails())
+    if (cuda_host_fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
     made = calloc(1, sizeof(*made));
     if (!made)
         abort();
     made->end = &made->first;
+    while (atomic_exchange(&numbers[made->number], true))
+        if (++made->number == CUDA_HOST_STREAMS)
+            abort();
     *stream = (CUstream)(void *)made;
     cuda_host_counts.allocations++;
     return CUDA_SUCCESS;
@@ -204,28 +225,48 @@ static struct moment now_of(CUstream stream)
 {
     struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
 
-    return (struct moment){queue, queue->submitted};
+    return (struct moment){queue, queue->submitted, queue->clock};
+}
+
+// Calls that a capture does not take spoil it.
+static bool spoils(CUstream stream)
+{
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
+
+    queue->spoiled = queue->capturing != NULL;
+    return queue->spoiled;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     reach(now_of(stream));
+    numbers[((struct cuda_host_stream *)(void *)stream)->number] = false;
     free(stream);
     cuda_host_counts.allocations--;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    reach(now_of(stream));
-    return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+    struct moment now = now_of(stream);
+
+    if (spoils(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    reach(now);
+    cuda_host_learn(&host_clock, &now.clock);
+    return cuda_host_fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-    (void)flags;
-    if (fails())
-        return CUDA_ERROR_UNKNOWN;
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
+    const struct moment *moment = (const struct moment *)(const void *)event;
+
+    if (cuda_host_fails() || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (spoils(stream)) // the event is none of the capture
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    cuda_host_learn(&queue->clock, &moment->clock);
     cuda_host_submit(stream, run_wait, event, sizeof(struct moment));
     return CUDA_SUCCESS;
 }
@@ -235,7 +276,7 @@ CUresult cuEventCreate(CUevent *event, unsigned flags)
     struct moment *moment;
 
     (void)flags;
-    if (fails())
+    if (cuda_host_fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
     moment = calloc(1, sizeof(*moment));
     *event = (CUevent)moment;
@@ -247,13 +288,15 @@ CUresult cuEventDestroy_v2(CUevent event)
 {
     free(event);
     cuda_host_counts.allocations--;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-    if (fails())
+    if (cuda_host_fails())
         return CUDA_ERROR_UNKNOWN;
+    if (spoils(stream)) // an event of a capture is none for the host
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     *(struct moment *)(void *)event = now_of(stream);
     return CUDA_SUCCESS;
 }
@@ -265,73 +308,24 @@ CUresult cuEventQuery(CUevent event)
     static bool behind;
 
     behind = !behind;
-    if (fails())
+    if (cuda_host_fails())
         return CUDA_ERROR_LAUNCH_FAILED;
-    if (!moment->stream || moment->stream->done >= moment->submitted)
+    if (!moment->stream || moment->stream->done >= moment->submitted) {
+        if (!behind)
+            cuda_host_learn(&host_clock, &moment->clock);
         return behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    }
     step(moment->stream);
     return CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    reach(*(const struct moment *)(const void *)event);
-    return fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
-}
+    const struct moment *moment = (const struct moment *)(const void *)event;
 
-static void *take(size_t size)
-{
-    void *memory = size ? aligned_alloc(256, (size + 255) / 256 * 256) : NULL;
-
-    if (memory) {
-        memset(memory, 0xcd, size); // whoever needs zeros must ask
-        cuda_host_counts.allocations++;
-    }
-    return memory;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t size)
-{
-    if (fails())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *memory = (CUdeviceptr)(uintptr_t)take(size);
-    return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemAllocManaged(CUdeviceptr *memory, size_t size, unsigned flags)
-{
-    (void)flags;
-    return cuMemAlloc_v2(memory, size);
-}
-
-CUresult cuMemFree_v2(CUdeviceptr memory)
-{
-    free((void *)(uintptr_t)memory);
-    cuda_host_counts.allocations--;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-CUresult cuMemHostAlloc(void **memory, size_t size, unsigned flags)
-{
-    (void)flags;
-    if (fails())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *memory = take(size);
-    return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemFreeHost(void *memory)
-{
-    free(memory);
-    cuda_host_counts.allocations--;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned flags)
-{
-    (void)flags;
-    *device = (CUdeviceptr)(uintptr_t)host;
-    return fails() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    reach(*moment);
+    cuda_host_learn(&host_clock, &moment->clock);
+    return cuda_host_fails() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
 void cuda_host_submit(void *stream, void (*run)(const void *context), const void *context,
@@ -340,6 +334,7 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
     struct cuda_host_stream *queue = stream;
     struct work *work, ***end = queue->capturing ? &queue->capturing->end : &queue->end;
 
+    cuda_host_learn(&queue->clock, &host_clock);
     if (!queue->capturing && !cuda_host_settings.late) {
         run(context);
         return;
@@ -352,7 +347,11 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
     memcpy(work->context, context, size);
     **end = work;
     *end = &work->next;
-    queue->submitted += !queue->capturing;
+    if (queue->capturing)
+        return;
+    queue->submitted++;
+    waiting++;
+    cuda_host_guard(true);
 }
 
 struct copy {
@@ -365,15 +364,24 @@ static void run_copy(const void *context)
 {
     const struct copy *copy = context;
 
+    // Nothing of it may have been given back meanwhile.
+    if (!cuda_host_pinned(copy->to, copy->size))
+        cuda_host_expect(copy->to, copy->size, "a copy to no memory of the device");
+    if (!cuda_host_pinned(copy->from, copy->size))
+        cuda_host_expect(copy->from, copy->size, "a copy from no memory of the device");
     memmove(copy->to, copy->from, copy->size);
 }
 
 static CUresult submit_copy(void *to, const void *from, size_t size, CUstream stream)
 {
+    struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
     struct copy copy = {to, from, size};
 
-    if (fails())
+    if (cuda_host_fails())
         return CUDA_ERROR_INVALID_VALUE;
+    cuda_host_learn(&queue->clock, &host_clock);
+    cuda_host_access(&queue->clock, queue->number, from, size, false);
+    cuda_host_access(&queue->clock, queue->number, to, size, true);
     cuda_host_submit(stream, run_copy, &copy, sizeof(copy));
     return CUDA_SUCCESS;
 }
@@ -381,17 +389,24 @@ static CUresult submit_copy(void *to, const void *from, size_t size, CUstream st
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream)
 {
     cuda_host_counts.copied_in += size;
+    if (!cuda_host_on_device((void *)(uintptr_t)to, size) || !cuda_host_pinned(from, size))
+        return CUDA_ERROR_INVALID_VALUE; // the driver takes other host memory, but then waits
     return submit_copy((void *)(uintptr_t)to, from, size, stream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream)
 {
     cuda_host_counts.copied_out += size;
+    if (!cuda_host_on_device((void *)(uintptr_t)from, size) || !cuda_host_pinned(to, size))
+        return CUDA_ERROR_INVALID_VALUE;
     return submit_copy(to, (const void *)(uintptr_t)from, size, stream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
 {
+    if (!cuda_host_on_device((void *)(uintptr_t)to, size) ||
+        !cuda_host_on_device((void *)(uintptr_t)from, size))
+        return CUDA_ERROR_INVALID_VALUE;
     return submit_copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size, stream);
 }
 
@@ -412,7 +427,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t size, CUstre
 {
     struct fill fill = {(void *)(uintptr_t)to, byte, size};
 
-    if (fails())
+    if (cuda_host_fails() || !cuda_host_on_device(fill.to, size))
         return CUDA_ERROR_INVALID_VALUE;
     cuda_host_submit(stream, run_fill, &fill, sizeof(fill));
     return CUDA_SUCCESS;
@@ -424,10 +439,28 @@ struct launch {
     struct cuda_args args;
 };
 
+// An optimizer's state of a part of the model is counted from the model's first word: its address
+// may lie before all memory.
+static void expect_operands(const struct cuda_args *args)
+{
+    static const char what[] = "an operand in no memory of the device";
+    bool moved = args->call.op >= CN_OP_SGD;
+
+    for (int i = 0; i < CN_CALL_INPUTS; i++)
+        if (args->in[i] && !(moved && (i == 2 || i == 3)))
+            cuda_host_expect(args->in[i], sizeof(float), what);
+    for (int i = 0; i < CN_CALL_OUTPUTS; i++)
+        if (args->out[i])
+            cuda_host_expect(args->out[i], sizeof(float), what);
+    cuda_host_expect(args->hyper, sizeof(*args->hyper), what);
+    cuda_host_expect(args->state, sizeof(*args->state), what);
+}
+
 static void run_launch(const void *context)
 {
     const struct launch *launch = context;
 
+    expect_operands(&launch->args);
     cuda_host_run(launch->kernel, launch->blocks, launch->threads, &launch->args);
 }
 
@@ -441,8 +474,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks_x, unsigned blocks_
                             .threads = threads_x,
                             .args = *(const struct cuda_args *)parameters[0]};
 
-    if (fails() || blocks_y != 1 || blocks_z != 1 || threads_y != 1 || threads_z != 1 || shared ||
-        extra || !blocks_x || !threads_x || threads_x > 1024)
+    if (cuda_host_fails() || blocks_y != 1 || blocks_z != 1 || threads_y != 1 || threads_z != 1 ||
+        shared || extra || !blocks_x || !threads_x || threads_x > 1024)
         return CUDA_ERROR_INVALID_VALUE;
     cuda_host_counts.launches++;
     cuda_host_submit(stream, run_launch, &launch, sizeof(launch));
@@ -454,8 +487,9 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
     struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
 
     (void)mode;
-    if (fails())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (cuda_host_fails() || queue->capturing)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    queue->spoiled = false;
     queue->capturing = calloc(1, sizeof(*queue->capturing));
     queue->capturing->end = &queue->capturing->first;
     cuda_host_counts.allocations++;
@@ -467,6 +501,8 @@ CUresult cuGraphDestroy(CUgraph opened)
 {
     struct graph *graph = (struct graph *)(void *)opened;
 
+    if (graph->waiting)
+        abort(); // work that is queued uses it
     while (graph->first) {
         struct work *next = graph->first->next;
 
@@ -475,7 +511,7 @@ CUresult cuGraphDestroy(CUgraph opened)
     }
     free(graph);
     cuda_host_counts.allocations--;
-    return fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
@@ -483,9 +519,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
     struct graph *captured = queue->capturing;
 
+    if (!captured)
+        return CUDA_ERROR_ILLEGAL_STATE;
     queue->capturing = NULL;
     *graph = (CUgraph)(void *)captured;
-    if (!fails() && !cuda_host_settings.no_capture)
+    if (!cuda_host_fails() && !cuda_host_settings.no_capture && !queue->spoiled)
         return CUDA_SUCCESS;
     cuGraphDestroy(*graph);
     *graph = NULL;
@@ -499,7 +537,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *prepared, CUgraph opened,
     struct graph *graph = (struct graph *)(void *)opened, *taken;
 
     (void)flags;
-    if (fails())
+    if (cuda_host_fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
     taken = malloc(sizeof(*taken));
     *taken = *graph;
@@ -511,18 +549,20 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *prepared, CUgraph opened,
 
 static void run_graph(const void *context)
 {
-    const struct graph *const *graph = context;
+    struct graph *const *graph = context;
 
     for (struct work *work = (*graph)->first; work; work = work->next)
         work->run(work->context);
+    (*graph)->waiting--;
     cuda_host_counts.launches_done++;
 }
 
 CUresult cuGraphLaunch(CUgraphExec prepared, CUstream stream)
 {
-    if (fails())
+    if (cuda_host_fails() || spoils(stream))
         return CUDA_ERROR_LAUNCH_FAILED;
     cuda_host_counts.graph_launches++;
+    ((struct graph *)(void *)prepared)->waiting++;
     cuda_host_submit(stream, run_graph, &prepared, sizeof(CUgraphExec));
     return CUDA_SUCCESS;
 }

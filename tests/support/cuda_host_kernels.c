@@ -1,23 +1,28 @@
 // The kernels of ports/cuda on the host: the same text compiled as C, a block's threads as fibers.
 //
-// A thread runs until it waits for its warp or its block; the next one follows. A kernel whose
-// first thread never waits has no need of fibers: the other threads run one after the other.
+// A thread runs until it waits for its warp or its block; the next one follows. A warp goes on
+// until it waits for its block, while the others have not begun. A kernel whose first thread never
+// waits has no need of fibers: the other threads run one after the other. On a GPU that works
+// backwards the last block, warp and thread is the first: a wait that is missing shows in one of
+// both orders. There all threads are fibers, for the last may have less to do than the first.
 #include "ports/cuda/kernels.cu"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
 #include "tests/support/cuda_host.h"
+#include "tests/support/fiber.h"
 
-#define STACK_SIZE (16 * 1024) // a sanitizer looks at all of it at each change of fibers
+#define STACK_SIZE (16 * 1024)
+#define STACK_STEP (STACK_SIZE + 7 * 64) // at multiples of a page they share few lines of a cache
 
 _Thread_local struct cuda_host_place cuda_host_place;
 
 enum waiting { RUNS, FOR_BLOCK, FOR_WARP, DONE };
 
-struct fiber {
-    ucontext_t context;
+struct thread {
+    struct fiber fiber; // from its first block on it never ends, but waits for the next
+    bool begun;
     enum waiting waiting;
     uint64_t value; // what a warp operation gives
     uint32_t from;  // the lane it takes from
@@ -28,8 +33,8 @@ struct fiber {
 struct block {
     void (*kernel)(const struct cuda_args a);
     const struct cuda_args *args;
-    struct fiber fibers[CUDA_THREADS];
-    ucontext_t scheduler;
+    struct thread all[CUDA_THREADS];
+    struct fiber scheduler;
     char *stacks;
     bool loose; // threads run without fibers
     uint32_t running;
@@ -43,15 +48,37 @@ static void stop(const char *why)
     abort();
 }
 
+// The number of what comes as number i of count.
+static uint32_t turn(uint32_t i, uint32_t count)
+{
+    return cuda_host_settings.backwards ? count - 1 - i : i;
+}
+
+// The fiber of the next thread of this warp that can go on, from its turn on; else the scheduler's.
+static const struct fiber *next_fiber(struct block *block, uint32_t warp, uint32_t from)
+{
+    for (uint32_t i = from; i < CUDA_WARP; i++) {
+        uint32_t number = warp + turn(i, CUDA_WARP);
+
+        if (block->all[number].waiting == RUNS) {
+            block->running = cuda_host_place.thread = number;
+            return &block->all[number].fiber;
+        }
+    }
+    return &block->scheduler;
+}
+
 static void wait_for(enum waiting what)
 {
     struct block *block = current;
-    struct fiber *fiber = &block->fibers[block->running];
+    struct thread *thread = &block->all[block->running];
+    uint32_t lane = block->running % CUDA_WARP;
 
     if (block->loose)
         stop("threads of a block do not all wait");
-    fiber->waiting = what;
-    swapcontext(&fiber->context, &block->scheduler);
+    thread->waiting = what;
+    fiber_change(&thread->fiber,
+                 next_fiber(block, block->running - lane, turn(lane, CUDA_WARP) + 1));
 }
 
 void cuda_host_block_sync(void)
@@ -61,56 +88,49 @@ void cuda_host_block_sync(void)
 
 void cuda_host_warp_swap(void *value, size_t size, uint32_t from)
 {
-    struct fiber *fiber = &current->fibers[cuda_host_place.thread];
+    struct thread *thread = &current->all[cuda_host_place.thread];
 
-    memcpy(&fiber->value, value, size);
-    fiber->from = from;
+    memcpy(&thread->value, value, size);
+    thread->from = from;
     wait_for(FOR_WARP);
-    memcpy(value, &fiber->value, size);
+    memcpy(value, &thread->value, size);
 }
 
 uint32_t cuda_host_warp_ballot(bool vote)
 {
-    struct fiber *fiber = &current->fibers[cuda_host_place.thread];
+    struct thread *thread = &current->all[cuda_host_place.thread];
 
-    fiber->vote = vote;
-    fiber->from = cuda_host_place.thread % CUDA_WARP;
+    thread->vote = vote;
+    thread->from = cuda_host_place.thread % CUDA_WARP;
     wait_for(FOR_WARP);
-    return fiber->ballot;
+    return thread->ballot;
 }
 
-static void run_fiber(void)
+static void run_thread(void)
 {
     struct block *block = current;
 
-    block->kernel(*block->args);
-    block->fibers[block->running].waiting = DONE;
-    swapcontext(&block->fibers[block->running].context, &block->scheduler);
+    for (;;) {
+        block->kernel(*block->args);
+        wait_for(DONE);
+    }
 }
 
-static void start_fiber(struct block *block, uint32_t thread)
+static void start(struct block *block, uint32_t number)
 {
-    struct fiber *fiber = &block->fibers[thread];
+    struct thread *thread = &block->all[number];
 
-    fiber->waiting = RUNS;
-    fiber->vote = false;
-    fiber->value = 0;
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = block->stacks + (size_t)thread * STACK_SIZE;
-    fiber->context.uc_stack.ss_size = STACK_SIZE;
-    fiber->context.uc_link = NULL;
-    makecontext(&fiber->context, run_fiber, 0);
-}
-
-static void resume(struct block *block, uint32_t thread)
-{
-    block->running = thread;
-    cuda_host_place.thread = thread;
-    swapcontext(&block->scheduler, &block->fibers[thread].context);
+    thread->waiting = RUNS;
+    thread->vote = false;
+    thread->value = 0;
+    if (!thread->begun)
+        fiber_begin(&thread->fiber, block->stacks + (size_t)number * STACK_STEP, STACK_SIZE,
+                    run_thread);
+    thread->begun = true;
 }
 
 // Lets a warp go on once all its threads are there; what they give is exchanged.
-static bool release_warp(struct fiber *warp)
+static bool release_warp(struct thread *warp)
 {
     uint64_t values[CUDA_WARP];
     uint32_t ballot = 0;
@@ -129,55 +149,72 @@ static bool release_warp(struct fiber *warp)
     return true;
 }
 
+// false: a thread waits for something else, or all are done.
 static bool release_block(struct block *block, uint32_t threads)
 {
+    bool released = false;
+
     for (uint32_t i = 0; i < threads; i++)
-        if (block->fibers[i].waiting != FOR_BLOCK && block->fibers[i].waiting != DONE)
+        if (block->all[i].waiting != FOR_BLOCK && block->all[i].waiting != DONE)
             return false;
     for (uint32_t i = 0; i < threads; i++)
-        if (block->fibers[i].waiting == FOR_BLOCK)
-            block->fibers[i].waiting = RUNS;
-    return true;
+        if (block->all[i].waiting == FOR_BLOCK) {
+            block->all[i].waiting = RUNS;
+            released = true;
+        }
+    return released;
 }
 
 static bool all_done(const struct block *block, uint32_t threads)
 {
     for (uint32_t i = 0; i < threads; i++)
-        if (block->fibers[i].waiting != DONE)
+        if (block->all[i].waiting != DONE)
             return false;
     return true;
 }
 
+// Until all of its threads wait for the block or are done.
+static void run_warp(struct block *block, uint32_t warp)
+{
+    do {
+        const struct fiber *next = next_fiber(block, warp, 0);
+
+        if (next != &block->scheduler)
+            fiber_change(&block->scheduler, next);
+    } while (release_warp(&block->all[warp]));
+}
+
+// Runs thread 0 and, where that never waits, the others. true: all are done.
+static bool run_loose(struct block *block, uint32_t threads)
+{
+    start(block, 0);
+    fiber_change(&block->scheduler, next_fiber(block, 0, 0));
+    block->loose = block->all[0].waiting == DONE;
+    for (uint32_t i = 1; i < threads && block->loose; i++) {
+        block->running = cuda_host_place.thread = i;
+        block->kernel(*block->args);
+    }
+    return block->loose;
+}
+
 static void run_block(struct block *block, uint32_t threads)
 {
-    block->loose = false;
-    start_fiber(block, 0);
-    resume(block, 0);
-    if (block->fibers[0].waiting == DONE) {
-        block->loose = true;
-        for (uint32_t i = 1; i < threads; i++) {
-            cuda_host_place.thread = i;
-            block->running = i;
-            block->kernel(*block->args);
-        }
-        return;
-    }
-    for (uint32_t i = 1; i < threads; i++)
-        start_fiber(block, i);
-    while (!all_done(block, threads)) {
-        bool moved = false;
+    bool begun = !cuda_host_settings.backwards;
+    uint32_t warps = threads / CUDA_WARP;
 
-        for (uint32_t i = 0; i < threads; i++)
-            if (block->fibers[i].waiting == RUNS) {
-                resume(block, i);
-                moved = true;
-            }
-        for (uint32_t warp = 0; warp < threads; warp += CUDA_WARP)
-            moved = release_warp(&block->fibers[warp]) || moved;
-        moved = release_block(block, threads) || moved;
-        if (!moved)
-            stop("threads wait for each other for ever");
-    }
+    block->loose = false;
+    for (uint32_t i = 0; i < threads; i++)
+        block->all[i].waiting = DONE;
+    if (begun && run_loose(block, threads))
+        return;
+    for (uint32_t i = begun; i < threads; i++)
+        start(block, i);
+    do
+        for (uint32_t i = 0; i < warps; i++)
+            run_warp(block, turn(i, warps) * CUDA_WARP);
+    while (release_block(block, threads));
+    if (!all_done(block, threads))
+        stop("threads wait for each other for ever");
 }
 
 static void (*const kernels[CUDA_KERNEL_COUNT])(const struct cuda_args a) = {
@@ -202,11 +239,11 @@ int cuda_host_kernel(const char *name)
 
 void cuda_host_run(int kernel, uint32_t blocks, uint32_t threads, const struct cuda_args *args)
 {
-    struct block *block = malloc(sizeof(*block));
+    struct block *block = calloc(1, sizeof(*block));
 
     if (!block || threads % CUDA_WARP || threads > CUDA_THREADS)
         stop("a block of this size cannot run");
-    block->stacks = malloc((size_t)threads * STACK_SIZE);
+    block->stacks = malloc((size_t)threads * STACK_STEP);
     if (!block->stacks)
         stop("no memory for stacks");
     block->kernel = kernels[kernel];
@@ -215,7 +252,7 @@ void cuda_host_run(int kernel, uint32_t blocks, uint32_t threads, const struct c
     cuda_host_place.threads = threads;
     cuda_host_place.blocks = blocks;
     for (uint32_t i = 0; i < blocks; i++) {
-        cuda_host_place.block = i;
+        cuda_host_place.block = turn(i, blocks);
         run_block(block, threads);
     }
     current = NULL;

@@ -609,6 +609,47 @@ static void a_file_that_says_nothing_has_no_constants(void **state)
     assert_int_equal(fixture->layout.tensor_count, 7);
 }
 
+// An If in the branch of an If, and so on.
+static struct message nested_if(size_t depth)
+{
+    struct message node = {.size = 0}, attribute = {.size = 0}, branch = {.size = 0};
+
+    put_text(&node, 4, "If");
+    put_text(&node, 1, "x");
+    put_text(&node, 2, "y");
+    if (!depth)
+        return node;
+    node = nested_if(depth - 1);
+    put_message(&branch, 1, &node);
+    put_text(&attribute, 1, "then_branch");
+    put_message(&attribute, 6, &branch);
+    node = (struct message){.size = 0};
+    put_text(&node, 4, "If");
+    put_message(&node, 5, &attribute);
+    return node;
+}
+
+static void branches_are_read_to_a_depth(void **state)
+{
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0}, node = nested_if(8);
+    const struct cn_onnx_branch *branch;
+
+    put_role(&graph, "w", 4, 0.5f, NULL);
+    put_message(&graph, 1, &node);
+    assert_int_equal(open_graph(fixture, &graph), CN_OK);
+    branch = fixture->onnx->nodes[0].attributes[0].branch;
+    for (size_t i = 1; i < 8; i++)
+        branch = branch->nodes[0].attributes[0].branch;
+    assert_int_equal(branch->node_count, 1);
+    assert_true(cn_text_equal(branch->nodes[0].outputs[0], "y"));
+    graph.size = 0;
+    node = nested_if(9);
+    put_message(&graph, 1, &node);
+    assert_int_equal(open_graph(fixture, &graph), CN_EFORMAT);
+    assert_non_null(strstr(fixture->diag.lines[0], "in too many others"));
+}
+
 // What an optimizer worked out is a weight where a parameter of the module went into it.
 static void put_folded(struct message *graph, const char *signature)
 {
@@ -651,8 +692,6 @@ static void without_a_signature_what_was_folded_is_a_weight(void **state)
         assert_int_equal(open_graph(fixture, &graph), CN_OK);
         assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
         assert_int_equal(fixture->layout.tensor_count, 4); // "single" is a number
-        tear_down(state);
-        set_up(state);
     }
 }
 
@@ -679,6 +718,7 @@ int main(void)
         TEST(a_copy_of_a_layout_stands_alone),
         TEST(what_an_exporter_says_is_no_parameter_is_a_constant),
         TEST(a_file_that_says_nothing_has_no_constants),
+        TEST(branches_are_read_to_a_depth),
         TEST(what_was_folded_from_no_parameter_is_a_constant),
         TEST(without_a_signature_what_was_folded_is_a_weight),
     };

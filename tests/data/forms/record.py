@@ -47,6 +47,19 @@ class Series(nn.Module):
         return self.head(self.layers(x)[0][:, -1])
 
 
+class Lengths(nn.Module):
+    """A class from the state after each text's last word; the exporter writes an If for the squeeze."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer, self.head = nn.Embedding(11, 4), nn.GRU(4, 4, batch_first=True), nn.Linear(4, 5)
+
+    def forward(self, x):
+        last = ((x > 2).sum(1) - 1).clamp(min=0)
+        y, _ = self.layer(self.words(x))
+        return self.head(y.gather(1, last.view(-1, 1, 1).expand(-1, 1, 4)).squeeze(1))
+
+
 class Grouped(nn.Module):
     """The exporter works out turned weights, ones and zeros for a group normalization, and a table of cosines."""
 
@@ -107,6 +120,7 @@ CASES = {
     "half": (Family(mlp, images(6, 3), classes(5), batch=4), forms.Form("", "EVAL", 17, data="half")),
     "einsum": (Family(Contracted, images(6, 7), classes(5), batch=4, rate=0.01), forms.Form("", "TRAINING", 17)),
     "gru-reset-before": (Family(ResetBefore, images(7, 3), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
+    "if": (Family(Lengths, tokens(11, 6), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
     "lstm-cell": (Family(Handed, images(7, 3), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
 }
 

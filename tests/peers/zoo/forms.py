@@ -143,31 +143,33 @@ def spread(family, model, inputs, labels, training):
     return apart
 
 
-def export_script(model, sample, path, form):
+def export_script(model, samples, path, form, names):
     mode = getattr(TrainingMode, form.mode)
     more = {"dynamo": False} if HAS_DYNAMO else {}
-    axes = {"input": {0: "batch"}, "output": {0: "batch"}} if form.dynamic else None
-    torch.onnx.export(model.train(form.mode == "TRAINING"), sample, str(path), training=mode, opset_version=form.opset,
-                      do_constant_folding=form.mode == "EVAL", input_names=["input"], output_names=["output"],
+    axes = {name: {0: "batch"} for name in names} if form.dynamic else None
+    torch.onnx.export(model.train(form.mode == "TRAINING"), samples, str(path), training=mode, opset_version=form.opset,
+                      do_constant_folding=form.mode == "EVAL", input_names=list(names), output_names=["output"],
                       dynamic_axes=axes, **more)
 
 
-def export_dynamo(model, sample, path, form):
-    shapes = ({0: torch.export.Dim("batch", min=2)},) if form.dynamic else None
-    torch.onnx.export(model.eval(), (sample,), str(path), dynamo=True, opset_version=form.opset, dynamic_shapes=shapes,
-                      input_names=["input"], output_names=["output"], external_data=form.data == "external",
+def export_dynamo(model, samples, path, form, names):
+    batch = torch.export.Dim("batch", min=2)
+    shapes = tuple({0: batch} for _ in names) if form.dynamic else None
+    torch.onnx.export(model.eval(), samples, str(path), dynamo=True, opset_version=form.opset, dynamic_shapes=shapes,
+                      input_names=list(names), output_names=["output"], external_data=form.data == "external",
                       verbose=False)
 
 
-def export(model, sample, path, form):
-    """The exported file as a module of onnx."""
+def export(model, samples, path, form, names=("input",)):
+    """The exported file as a module of onnx; samples is a tensor, or a tuple of one for each name."""
     model = copy.deepcopy(model)
     state = {name: value.clone() for name, value in model.state_dict().items()}
+    samples = samples if isinstance(samples, tuple) else (samples,)
     if form.data == "half":
-        model, sample = model.half(), sample.half() if sample.is_floating_point() else sample
+        model, samples = model.half(), tuple(x.half() if x.is_floating_point() else x for x in samples)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (export_dynamo if form.mode == "DYNAMO" else export_script)(model, sample, path, form)
+        (export_dynamo if form.mode == "DYNAMO" else export_script)(model, samples, path, form, names)
     file = onnx.load(str(path))
     for tensor in file.graph.initializer:
         # Tracing a module in training mode moves its statistics once.

@@ -15,7 +15,7 @@ job:
   model: {model}
   loss: {loss}
   data: {{set: samples, held_out: 0 %}}
-  train: {{batch: {batch}, local_steps: {steps}, learning_rate: {rate}, momentum: {momentum}, bn: {bn}}}
+  train: {{batch: {batch}, local_steps: {steps}, learning_rate: {rate}, momentum: {momentum}, bn: {bn}, freeze: {freeze}}}
   rounds: {{count: 1}}
 """
 
@@ -32,7 +32,8 @@ def first_error(text):
     return lines[0].split("error: ")[-1].strip()
 
 
-def losses(node, model, data, loss, batch, rate, momentum=0.9, bn="model", steps=3):
+def losses(node, model, data, loss, batch, rate, momentum=0.9, bn="model", steps=3,
+           freeze=()):
     """The losses of the first steps on samples in file order, or a line that says why there are none.
 
     data and loss are what the profile says of them.
@@ -40,7 +41,8 @@ def losses(node, model, data, loss, batch, rate, momentum=0.9, bn="model", steps
     with tempfile.TemporaryDirectory(prefix="cairn-forms-") as folder:
         site, trace = pathlib.Path(folder, "site.yaml"), pathlib.Path(folder, "trace.csv")
         site.write_text(PROFILE.format(model=model, data=data, loss=loss, batch=batch, rate=rate,
-                                       momentum=momentum, bn=bn, steps=steps))
+                                       momentum=momentum, bn=bn, steps=steps,
+                                       freeze=list(freeze) or "none"))
         status, text = command(node, "check", model)
         if status:
             return None, "check: " + first_error(text)

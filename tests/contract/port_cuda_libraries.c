@@ -1,0 +1,192 @@
+// What cuBLASLt and cuDNN ask of the port, on their doubles (cuda_host.h), and what it does where
+// they have no way.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/cuda_host.h"
+
+#define SAMPLES 3
+#define WORDS 4096 // room for an operand
+
+static const struct cn_compute_ops *const ops = &cn_compute_cuda_host;
+
+static void fill(struct cn_compute *device, enum cn_arena arena)
+{
+    void *host;
+
+    assert_int_equal(ops->map(device, arena, &host), CN_OK);
+    for (size_t i = 0; i < WORDS; i++)
+        ((float *)host)[i] = 0.125f * (float)((i * 5 + arena) % 17) - 1;
+    assert_int_equal(ops->unmap(device, arena), CN_OK);
+}
+
+// One call, its operands in the batch and the weights, its result in the outputs. So many words lie
+// before the workspace.
+static void run(struct cn_call call, size_t before_workspace, float *result, size_t words)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_hyper hyper = {.samples = SAMPLES, .first = true};
+    struct cn_compute_sizes sizes = {
+        .words = {
+            [CN_ARENA_WEIGHTS] = WORDS, [CN_ARENA_BATCH] = WORDS, [CN_ARENA_OUTPUTS] = WORDS}};
+    struct cn_compute_program *program;
+    struct cn_compute_result ignored;
+    struct cn_compute *device;
+    size_t workspace;
+    void *host;
+
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    assert_int_equal(ops->query(device, &call, SAMPLES, &workspace), CN_OK);
+    call.workspace = (struct cn_operand){.arena = CN_ARENA_ACTIVATIONS, .offset = before_workspace};
+    sizes.words[CN_ARENA_ACTIVATIONS] = before_workspace + workspace;
+    assert_int_equal(ops->reserve(device, &sizes, SAMPLES), CN_OK);
+    assert_int_equal(ops->prepare(device, &call, 1, &program), CN_OK);
+    fill(device, CN_ARENA_WEIGHTS);
+    fill(device, CN_ARENA_BATCH);
+    assert_int_equal(ops->run(device, program, &hyper), CN_OK);
+    assert_int_equal(ops->wait(device, &ignored), CN_OK);
+    assert_int_equal(ops->map(device, CN_ARENA_OUTPUTS, &host), CN_OK);
+    memcpy(result, host, words * sizeof(*result));
+    ops->release(device, program);
+    ops->close(device);
+}
+
+// Compares it with the port's own kernels. done: how many the libraries do of it.
+static void run_both(struct cn_call call, size_t before_workspace, size_t words, uint64_t done)
+{
+    const struct cuda_host_settings settings = cuda_host_settings;
+    float result[WORDS], wanted[WORDS];
+
+    run(call, before_workspace, result, words);
+    assert_int_equal(cuda_host_counts.products + cuda_host_counts.convolutions, done);
+    cuda_host_settings = (struct cuda_host_settings){.no_blas = true, .no_dnn = true};
+    run(call, before_workspace, wanted, words);
+    cuda_host_settings = settings;
+    for (size_t i = 0; i < words; i++)
+        assert_float_equal(result[i], wanted[i], 1e-4f);
+}
+
+static struct cn_call product(void)
+{
+    return (struct cn_call){
+        .op = CN_OP_MATMUL,
+        .matmul = {.rows = 2, .inner = 8, .cols = 8, .alpha = 1, .relu = true},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 16}, {.arena = CN_ARENA_WEIGHTS}},
+        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = 16}},
+    };
+}
+
+static struct cn_call convolution(uint32_t stride, uint32_t pad, uint32_t out)
+{
+    uint32_t plane = 8 * 8;
+
+    return (struct cn_call){
+        .op = CN_OP_CONV,
+        .window = {.channels_in = 2,
+                   .channels_out = 4,
+                   .groups = 1,
+                   .in = {8, 8},
+                   .out = {out, out},
+                   .kernel = {3, 3},
+                   .stride = {stride, stride},
+                   .pad = {pad, pad},
+                   .dilation = {1, 1}},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 2 * plane}, {.arena = CN_ARENA_WEIGHTS}},
+        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = (size_t)4 * out * out}},
+    };
+}
+
+static int start_anew(void **state)
+{
+    (void)state;
+    cuda_host_settings = (struct cuda_host_settings){0};
+    cuda_host_counts = (struct cuda_host_counts){0};
+    return 0;
+}
+
+static void a_workspace_begins_where_the_library_wants_it(void **state)
+{
+    (void)state;
+    for (size_t before = 0; before < 64; before += 16) {
+        start_anew(NULL);
+        cuda_host_settings.greedy = true;
+        run_both(product(), before, SAMPLES * 16, 1);
+        start_anew(NULL);
+        run_both(convolution(1, 1, 8), before, SAMPLES * 4 * 64, 1);
+    }
+}
+
+// Of stride 2 from an even plane the last row of pads is not reached: still both ends are equal.
+static void a_convolution_has_equal_pads_where_it_can(void **state)
+{
+    (void)state;
+    run_both(convolution(2, 1, 4), 0, SAMPLES * 4 * 16, 1);
+    start_anew(NULL);
+    run_both(convolution(1, 0, 6), 0, SAMPLES * 4 * 36, 1);
+    start_anew(NULL);
+    run_both(convolution(1, 2, 8), 0, SAMPLES * 4 * 64, 0); // no pad at the end
+}
+
+static void what_the_library_turns_down_in_the_end_is_done_without_it(void **state)
+{
+    (void)state;
+    cuda_host_settings.turn_down = true;
+    run_both(product(), 0, SAMPLES * 16, 0);
+    run_both(convolution(1, 1, 8), 0, SAMPLES * 4 * 64, 0);
+}
+
+// Two matrices for each sample, of which the library has a way for the first only.
+static void a_matrix_without_a_way_does_not_keep_the_others_from_theirs(void **state)
+{
+    const struct cn_call call = {
+        .op = CN_OP_PRODUCTS,
+        .products = {.count = 2,
+                     .rows = 4,
+                     .inner = 4,
+                     .cols = 4,
+                     .alpha = 1,
+                     .leading_a = 4,
+                     .leading_b = 4,
+                     .leading_c = 4,
+                     .stride_a = 16,
+                     .stride_b = 17,
+                     .stride_c = 16},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 64}, {.arena = CN_ARENA_WEIGHTS, .stride = 64}},
+        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = 64}},
+    };
+
+    (void)state;
+    cuda_host_settings.alignment = 16;
+    run_both(call, 0, (SAMPLES - 1) * 64 + 32, 1);
+    start_anew(NULL);
+    run_both(call, 0, (SAMPLES - 1) * 64 + 32, 2);
+}
+
+// The plan of a batch is no plan of one sample, which all samples share.
+static void a_convolution_that_samples_share_needs_no_plan(void **state)
+{
+    struct cn_call call = convolution(1, 1, 8);
+
+    (void)state;
+    call.in[0].stride = call.out[0].stride = 0;
+    run_both(call, 0, 4 * 64, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_workspace_begins_where_the_library_wants_it, start_anew),
+        cmocka_unit_test_setup(a_convolution_has_equal_pads_where_it_can, start_anew),
+        cmocka_unit_test_setup(what_the_library_turns_down_in_the_end_is_done_without_it,
+                               start_anew),
+        cmocka_unit_test_setup(a_matrix_without_a_way_does_not_keep_the_others_from_theirs,
+                               start_anew),
+        cmocka_unit_test_setup(a_convolution_that_samples_share_needs_no_plan, start_anew),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
