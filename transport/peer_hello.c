@@ -1,10 +1,10 @@
 #include "transport/peer_hello.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
@@ -15,6 +15,7 @@
 #define CALLS 10       // so many,
 #define REST_MS 10000  // and between later ones: a board that is off does not hear
 #define BURST 16       // calls that are read at a time
+#define INTERFACES 32  // that are called from, at most
 
 #define KIND "cairn-hello-1 "
 #define TAG_SIZE 32 // digits
@@ -155,20 +156,20 @@ void cn_peer_hello_deinit(struct cn_peer_hello *hello)
     hello->socket = -1;
 }
 
-static void call_on(const struct cn_peer_hello *hello, const struct ifaddrs *interface)
+static void call_on(const struct cn_peer_hello *hello, const struct ifreq *interface)
 {
-    unsigned wanted = IFF_UP | IFF_BROADCAST;
+    int wanted = IFF_UP | IFF_BROADCAST;
+    struct ifreq flags = *interface, netmask = *interface;
     struct sockaddr_in to, mask;
     char host[INET_ADDRSTRLEN], text[CN_PEER_HELLO_MAX];
     size_t size;
 
-    if ((interface->ifa_flags & wanted) != wanted || !interface->ifa_addr ||
-        !interface->ifa_netmask || interface->ifa_addr->sa_family != AF_INET)
+    memcpy(&to, &interface->ifr_addr, sizeof(to));
+    if (to.sin_family != AF_INET || ioctl(hello->socket, SIOCGIFFLAGS, &flags) ||
+        (flags.ifr_flags & wanted) != wanted || ioctl(hello->socket, SIOCGIFNETMASK, &netmask) ||
+        !inet_ntop(AF_INET, &to.sin_addr, host, sizeof(host)))
         return;
-    memcpy(&to, interface->ifa_addr, sizeof(to));
-    memcpy(&mask, interface->ifa_netmask, sizeof(mask));
-    if (!inet_ntop(AF_INET, &to.sin_addr, host, sizeof(host)))
-        return;
+    memcpy(&mask, &netmask.ifr_netmask, sizeof(mask));
     size = cn_peer_hello_encode(hello, host, text);
     to.sin_addr.s_addr |= ~mask.sin_addr.s_addr; // the broadcast of its network
     to.sin_port = htons(CN_PEER_HELLO_PORT);
@@ -177,15 +178,16 @@ static void call_on(const struct cn_peer_hello *hello, const struct ifaddrs *int
         cn_log(CN_LOG_DEBUG, "peer", "a call to the members from %s could not be sent", host);
 }
 
+// getifaddrs would need AF_NETLINK, which the unit file of the package denies.
 static void call_everywhere(const struct cn_peer_hello *hello)
 {
-    struct ifaddrs *interfaces;
+    struct ifreq interfaces[INTERFACES];
+    struct ifconf list = {.ifc_len = sizeof(interfaces), .ifc_req = interfaces};
 
-    if (getifaddrs(&interfaces))
-        return; // no memory: the next call
-    for (const struct ifaddrs *i = interfaces; i; i = i->ifa_next)
-        call_on(hello, i);
-    freeifaddrs(interfaces);
+    if (ioctl(hello->socket, SIOCGIFCONF, &list))
+        return; // the next call
+    for (size_t i = 0; i < (size_t)list.ifc_len / sizeof(interfaces[0]); i++)
+        call_on(hello, &interfaces[i]);
 }
 
 void cn_peer_hello_step(struct cn_peer_hello *hello, bool missing, uint64_t now_ms)

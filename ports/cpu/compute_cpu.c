@@ -13,6 +13,7 @@
 #define ALIGNMENT 64 // bytes: a cache line
 #define LINE_WORDS 16
 #define HUGE_PAGE ((size_t)2 << 20) // bytes
+#define PAGE ((size_t)64 << 10)     // a multiple of every system's
 
 struct cn_compute_program {
     size_t count;
@@ -165,20 +166,22 @@ static void *map_pages(size_t size)
     if (before)
         munmap(from, before);
     munmap(from + before + size, behind);
-    madvise(from + before, size, MADV_HUGEPAGE); // an advice: it may fail
+    // An advice, so it may fail. The end stays in small pages: a large one would be taken whole.
+    madvise(from + before, size - size % HUGE_PAGE, MADV_HUGEPAGE);
     return from + before;
 }
 
 static void *allocate(size_t size, size_t *mapped)
 {
-    size_t alignment = size < 2 * HUGE_PAGE ? ALIGNMENT : HUGE_PAGE, whole;
+    bool large = size >= 2 * HUGE_PAGE;
+    size_t alignment = large ? PAGE : ALIGNMENT, whole;
     void *words;
 
     *mapped = 0;
     if (__builtin_add_overflow(size, alignment - 1, &whole) || whole > SIZE_MAX - HUGE_PAGE)
         return NULL;
     whole -= whole % alignment;
-    if (alignment == HUGE_PAGE) {
+    if (large) {
         *mapped = whole;
         return map_pages(whole);
     }

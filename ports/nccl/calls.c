@@ -7,6 +7,7 @@
 // rounds, which halves what is copied to the device, each place gets its share from all others by
 // send and receive, the host adds in the order of places and rounds once, and the sums are
 // gathered. Bytes on the wire and bits of the result are those of ports/tcp.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,9 @@
 struct job {
     const struct cn_collective_call *call;
     const struct nccl_member *comm;
-    size_t element; // bytes
-    int type;       // enum nccl_type
+    uint32_t size, place; // of it
+    size_t element;       // bytes
+    int type;             // enum nccl_type
 };
 
 bool nccl_takes_call(const struct cn_collective_call *call)
@@ -44,6 +46,8 @@ static struct job job_of(const struct cn_collective_call *call, const struct ncc
 
     return (struct job){.call = call,
                         .comm = comm,
+                        .size = comm->size,
+                        .place = comm->place,
                         .element = cn_number_size(call->type),
                         .type = types[call->type]};
 }
@@ -112,7 +116,7 @@ static cn_err run_all_reduce(struct nccl *nccl, const struct job *job)
 static size_t part_of_share(const struct job *job, uint32_t share, size_t offset, size_t room,
                             size_t *first)
 {
-    size_t count = cn_reduce_share(job->call->count, job->comm->size, share, first);
+    size_t count = cn_reduce_share(job->call->count, job->size, share, first);
 
     *first += offset;
     if (offset >= count)
@@ -123,7 +127,7 @@ static size_t part_of_share(const struct job *job, uint32_t share, size_t offset
 // The largest share, or a little more.
 static size_t largest_share(const struct job *job)
 {
-    return job->call->count / job->comm->size + 1;
+    return job->call->count / job->size + 1;
 }
 
 // A part of each share, on the device one after the other, to its owner or from it to all.
@@ -132,7 +136,7 @@ static bool issue_shares(struct nccl *nccl, const struct job *job, size_t offset
     const struct nccl_library *library = nccl->library;
     bool good = nccl_started(library->group_start());
 
-    for (uint32_t s = 0; s < job->comm->size && good; s++) {
+    for (uint32_t s = 0; s < job->size && good; s++) {
         size_t first, count = part_of_share(job, s, offset, room, &first);
         void *device = device_at(nccl, job, s * room);
 
@@ -151,19 +155,19 @@ static cn_err pass_shares(struct nccl *nccl, const struct job *job, size_t offse
     bool scatters = job->call->kind == CN_COLLECTIVE_REDUCE_SCATTER, good = true;
     cn_err err;
 
-    for (uint32_t s = 0; s < job->comm->size && good; s++) {
+    for (uint32_t s = 0; s < job->size && good; s++) {
         size_t first, count = part_of_share(job, s, offset, room, &first);
 
-        if (count && (scatters || s == job->comm->place))
+        if (count && (scatters || s == job->place))
             good = copy_in(nccl, job, s * room, host_at(job, first), count);
     }
     if (!good)
         return CN_EIO;
     err = finish(nccl, job, issue_shares(nccl, job, offset, room));
-    for (uint32_t s = 0; s < job->comm->size && !err; s++) {
+    for (uint32_t s = 0; s < job->size && !err; s++) {
         size_t first, count = part_of_share(job, s, offset, room, &first);
 
-        if (count && scatters == (s == job->comm->place) &&
+        if (count && scatters == (s == job->place) &&
             !copy_out(nccl, job, host_at(job, first), s * room, count))
             err = CN_EIO;
     }
@@ -172,7 +176,7 @@ static cn_err pass_shares(struct nccl *nccl, const struct job *job, size_t offse
 
 static cn_err run_shares(struct nccl *nccl, const struct job *job)
 {
-    size_t room = NCCL_STAGING_SIZE / job->element / job->comm->size;
+    size_t room = NCCL_STAGING_SIZE / job->element / job->size;
     cn_err err = CN_OK;
 
     for (size_t offset = 0; !err && offset < largest_share(job); offset += room)
@@ -186,14 +190,14 @@ static cn_err run_shares(struct nccl *nccl, const struct job *job)
 static bool issue_halves(struct nccl *nccl, const struct job *job, size_t offset, size_t room)
 {
     const struct nccl_library *library = nccl->library;
-    uint32_t size = job->comm->size;
-    size_t first, own = part_of_share(job, job->comm->place, offset, room, &first);
+    uint32_t size = job->size;
+    size_t first, own = part_of_share(job, job->place, offset, room, &first);
     bool good = nccl_started(library->group_start());
 
     for (uint32_t p = 0; p < size && good; p++) {
         size_t count = part_of_share(job, p, offset, room, &first);
 
-        if (p == job->comm->place)
+        if (p == job->place)
             continue;
         if (count)
             good = nccl_started(library->send(device_at(nccl, job, p * room), count, job->type,
@@ -210,7 +214,7 @@ static bool issue_halves(struct nccl *nccl, const struct job *job, size_t offset
 static cn_err pass_halves(struct nccl *nccl, const struct job *job, size_t offset, size_t room,
                           uint16_t *parts, size_t share)
 {
-    uint32_t size = job->comm->size, place = job->comm->place;
+    uint32_t size = job->size, place = job->place;
     size_t first, own = part_of_share(job, place, offset, room, &first);
     bool good = true;
     cn_err err;
@@ -253,16 +257,16 @@ static cn_err run_narrow(struct nccl *nccl, const struct nccl_member *comm,
     const struct job job = job_of(&gather, comm);
     size_t first, own = cn_reduce_share(call->count, comm->size, comm->place, &first);
     size_t room = NCCL_STAGING_SIZE / job.element / (2 * comm->size);
-    size_t largest = largest_share(&job);
     cn_err err = reserve_halves(nccl, call->count + (comm->size - 1) * own);
     uint16_t *sums = nccl->halves, *parts = sums + call->count;
     float *data = call->data;
 
+    assert(job.size > 1); // see nccl_takes_call
     if (err)
         return err;
     gather.data = sums;
     cn_reduce_narrow(sums, data, call->count);
-    for (size_t offset = 0; !err && offset < largest; offset += room)
+    for (size_t offset = 0; !err && offset < largest_share(&job); offset += room)
         err = pass_halves(nccl, &job, offset, room, parts, own);
     if (err)
         return err;
@@ -285,8 +289,8 @@ static void average(const struct job *job)
     if (job->call->kind == CN_COLLECTIVE_ALL_GATHER)
         return;
     if (job->call->kind == CN_COLLECTIVE_REDUCE_SCATTER)
-        count = cn_reduce_share(count, job->comm->size, job->comm->place, &first);
-    cn_reduce_finish(job->call->type, job->call->how, host_at(job, first), count, job->comm->size);
+        count = cn_reduce_share(count, job->size, job->place, &first);
+    cn_reduce_finish(job->call->type, job->call->how, host_at(job, first), count, job->size);
 }
 
 cn_err nccl_run_call(struct nccl *nccl, const struct nccl_member *comm,

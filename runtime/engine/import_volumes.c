@@ -88,7 +88,7 @@ static bool make_piece(const struct extent *window, int64_t channels, int64_t de
 {
     const struct extent *d = &window[DEPTH], *h = &window[HEIGHT];
     const int64_t row = window[WIDTH].in, rows = d->out * h->out;
-    int64_t first[2], end[2];
+    int64_t first[2] = {0}, end[2] = {0};
 
     windows_at(d, depth_tap, &first[0], &end[0]);
     windows_at(h, height_tap, &first[1], &end[1]);
@@ -128,7 +128,7 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
     size_t count = 0;
     cn_err err;
 
-    if (taps > TAPS_MAX || x.dims[1] > EXTENT_MAX)
+    if (taps < 1 || taps > TAPS_MAX || x.dims[1] > EXTENT_MAX)
         return cn_import_refuse(node, "the filter has too many elements");
     pieces = calloc((size_t)taps, sizeof(*pieces));
     if (!pieces)
@@ -162,7 +162,7 @@ cn_err cn_import_conv_volume(struct cn_import_node *node)
 {
     const struct cn_value filter = *cn_import_value(node, 1);
     const struct cn_onnx_attribute *group = cn_onnx_attribute_find(node->node, "group");
-    struct extent window[AXES];
+    struct extent window[AXES] = {{0}};
     struct cn_onnx_node source = *node->node;
     struct cn_import_node part = *node;
     cn_err err = CN_OK;

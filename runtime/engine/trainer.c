@@ -376,10 +376,10 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {
         describe_sample(trainer, onnx, &graph);
-        err = count_classes(trainer);
-    }
-    if (!err)
         err = set_up(trainer, onnx, config, &graph, diag);
+    }
+    if (!err) // within the limit: there may be any number of them
+        err = count_classes(trainer);
     cn_graph_deinit(&graph);
     return err;
 }

@@ -73,11 +73,14 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
     if (!err)
         err = cn_program_memory(&attempt->program, trainer->ops->lanes(trainer->device),
                                 &attempt->plan.bytes);
-    if (err)
+    if (err) {
         drop(attempt);
-    else
-        attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
-    return err;
+        return err;
+    }
+    attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
+    if (trainer->loss == CN_LOSS_CROSS_ENTROPY)
+        attempt->plan.bytes += trainer->shape.outputs * sizeof(struct class_counts);
+    return CN_OK;
 }
 
 // What each stage needs, whichever is taken.

@@ -194,30 +194,50 @@ static bool is_same_state(const struct cn_checkpoint *a, const struct cn_checkpo
            a->total == b->total;
 }
 
-static cn_err load_stored(struct cn_session *session)
+// The parts that were let go, to memory of their own.
+static cn_err read_parts(struct cn_session *session, float *fresh[CN_PART_COUNT])
 {
+    static const enum cn_checkpoint_part parts[] = {CN_PART_WEIGHTS, CN_PART_OPTIMIZER,
+                                                    CN_PART_SECOND};
+    struct cn_checkpoint_file *file = NULL;
     struct cn_checkpoint stored = {0};
+    void *places[CN_PART_COUNT] = {0};
     struct cn_diag diag;
     cn_err err;
 
     cn_diag_init(&diag);
-    err = cn_checkpoint_load(session->config.store, session->layout->total,
-                             cn_update_size_max(session->layout), &diag, &stored);
+    err = cn_checkpoint_open(session->config.store, session->layout->total,
+                             cn_update_size_max(session->layout), &diag, &file, &stored);
     if (!err && !is_same_state(&stored, &session->held))
         err = CN_ESTALE;
+    for (uint32_t i = 0; !err && i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (cn_checkpoint_has(file, parts[i])) {
+            err = cn_session_allocate(&fresh[parts[i]], session->layout->total);
+            places[parts[i]] = fresh[parts[i]];
+        }
+    if (!err)
+        err = cn_checkpoint_read(file, places);
+    cn_checkpoint_close(file);
+    return err;
+}
+
+static cn_err load_stored(struct cn_session *session)
+{
+    float *fresh[CN_PART_COUNT] = {0};
+    cn_err err = read_parts(session, fresh);
+
     if (err) {
         cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u %s: %s",
                session->held.round, session->held.step,
                err == CN_ENOMEM ? "stays on the disk, it cannot be read now" : "cannot be used",
                cn_err_text(err));
-        cn_checkpoint_deinit(&stored);
+        for (uint32_t i = 0; i < CN_PART_COUNT; i++)
+            free(fresh[i]);
         return err;
     }
-    replace(&session->held.optimizer, stored.optimizer);
-    replace(&session->held.second, stored.second);
-    replace(&session->held.weights, stored.weights);
-    stored.optimizer = stored.second = stored.weights = NULL;
-    cn_checkpoint_deinit(&stored);
+    replace(&session->held.optimizer, fresh[CN_PART_OPTIMIZER]);
+    replace(&session->held.second, fresh[CN_PART_SECOND]);
+    replace(&session->held.weights, fresh[CN_PART_WEIGHTS]);
     return CN_OK;
 }
 

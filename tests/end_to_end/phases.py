@@ -21,7 +21,7 @@ from cluster import Cluster, same_model_everywhere
 
 GROUP = {"lab": ["board-1", "board-2", "board-3"]}
 # Ten buckets a step; long enough that nobody is left out.
-SETTINGS = {"rounds": 8, "local_steps": 40, "quorum": 1, "rejoin": "60 s", "form": "60 s", "timeout": "60 s",
+SETTINGS = {"rounds": 8, "local_steps": 40, "quorum": 1, "rejoin": "300 s", "form": "300 s", "timeout": "60 s",
             "mixed": True, "group": ", bucket: 16 KiB"}
 A_RUN = 12  # deaths in one run
 # A call and the most that is drawn: the first is for opening and healing, the others reach some steps further.

@@ -152,12 +152,12 @@ def complaint(cluster):
 def trains(build, limit, shards, stage, model):
     """Whether a group with that limit ends a round of three steps; the peak of its members, or why it does not."""
     Limited.limit = limit
-    most = 0
-    with Limited(build, **settings_of(max(shards, 2), shards, stage, local_steps=3)) as cluster:
+    most, seconds = 0, 300 + limit // MIB  # members wait for each other as long: a large model on a busy machine
+    with Limited(build, **settings_of(max(shards, 2), shards, stage, local_steps=3, timeout=f"{seconds} s")) as cluster:
         os.symlink(model, cluster.path("wide.onnx"))
         cluster.set_model("wide.onnx")
         cluster.start_all()
-        deadline = time.monotonic() + 60 + limit / MIB
+        deadline = time.monotonic() + seconds
         running = list(cluster.processes.values())
         while any(process.poll() is None for process in running):
             most = max(most, *(peak(cluster.processes[board].pid) for board in cluster.boards))
