@@ -219,7 +219,8 @@ def execute(command, log, environment, timeout):
 
 
 def verdict(code):
-    return {None: "did not begin in time", 0: "passed", 77: "skipped: not seen on this GPU", 124: "did not end"}.get(code, f"failed ({code})")
+    known = {None: "did not begin in time", 0: "passed", 77: "skipped: not seen on this GPU", 124: "did not end"}
+    return known.get(code, f"failed ({code})")
 
 
 def run_tests(run, tests):

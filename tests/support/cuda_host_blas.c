@@ -44,6 +44,11 @@ static void drop(const void *object)
     free((void *)(uintptr_t)object);
 }
 
+size_t cublasLtGetVersion(void)
+{
+    return CUBLAS_VERSION;
+}
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
     char dummy = 0;
