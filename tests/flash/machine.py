@@ -1,7 +1,9 @@
 """Another machine, as far as ssh can tell: this one's root under an overlay, with an OpenSSH server of its own on
 a port of the loopback. What is done there stays in a folder in memory that is thrown away.
+Its mounts are this process's own: however the process ends, nobody finds the machine's /dev under a test's folder.
 """
 
+import ctypes
 import glob
 import os
 import shutil
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import time
 
+CLONE_NEWNS = 0x20000  # linux/sched.h: mounts of one's own
 SERVER = "/usr/sbin/sshd"
 USER = "sshd:x:974:65534::/run/sshd:/usr/sbin/nologin\n"
 
@@ -27,6 +30,13 @@ def why_not(source):
 
 def packages(source):
     return glob.glob(os.path.join(source, "build/deps/ssh/*.deb"))
+
+
+def own_mounts():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "no mounts of one's own")
+    run("mount", "--make-rprivate", "/")
 
 
 class Machine:
@@ -56,11 +66,11 @@ class Machine:
         subprocess.run(["umount", "-R", os.path.join(self.folder, "memory")], capture_output=True)
 
     def mount(self):
+        own_mounts()
         memory = os.path.join(self.folder, "memory")
         os.makedirs(memory)
         os.makedirs(self.tools)
         run("mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", memory)
-        run("mount", "--make-private", memory)
         for part in ("upper", "work", "root"):
             os.mkdir(os.path.join(memory, part))
         run("mount", "-t", "overlay", "overlay", "-o",
@@ -111,7 +121,8 @@ class Machine:
 
     def start(self):
         with open(os.path.join(self.folder, "sshd.log"), "ab") as log:
-            self.server = subprocess.Popen(["chroot", self.root, SERVER, "-D", "-e", "-f", "/etc/sshd_test"],
+            self.server = subprocess.Popen(["setpriv", "--pdeathsig", "TERM",  # it ends with this process
+                                            "chroot", self.root, SERVER, "-D", "-e", "-f", "/etc/sshd_test"],
                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         for _ in range(100):
             with socket.socket() as probe:
