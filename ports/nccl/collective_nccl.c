@@ -3,19 +3,36 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "ports/nccl/failures.h"
 #include "ports/nccl/nccl_private.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-// NCCL may see a member that is gone as an error of its own.
+// NCCL may see a member that is gone as an error of its own, and a moment before its connections
+// with this one are closed.
+static bool member_is_lost(const struct nccl *nccl)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+
+    for (int i = 0; i < 10; i++) {
+        if (nccl->control->ops->check(nccl->control) == CN_EPEER)
+            return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
 static cn_err fail(struct nccl *nccl, cn_err err)
 {
     cn_err aborted = nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
 
     nccl->dead = true;
-    if (err == CN_EIO && nccl->control->ops->check(nccl->control) == CN_EPEER)
+    if (err == CN_EIO && member_is_lost(nccl))
         err = CN_EPEER;
+    if (err == CN_EIO)
+        nccl_note_failure();
     if (err == CN_EPEER)
         nccl->lost = nccl->control->ops->lost(nccl->control);
     return aborted ? aborted : err;
@@ -75,7 +92,7 @@ static cn_err agree_to_try(struct nccl *nccl, bool able)
     err = hear_all(nccl, version, versions);
     for (uint32_t r = 0; !err && r < nccl->view.size; r++) {
         if (!versions[r] && r != nccl->view.rank)
-            cn_log(CN_LOG_INFO, "nccl", "not used: %s has no library or device for it",
+            cn_log(CN_LOG_INFO, "nccl", "not used: %s has no library or device that works",
                    name_of(nccl, r));
         else if (versions[r] && versions[0] && versions[r] != versions[0])
             cn_log(CN_LOG_WARN, "nccl", "not used: %s has version %d, %s %d, and all need the same",
@@ -228,7 +245,8 @@ cn_err cn_nccl_open_with(const struct nccl_library *library,
     nccl->timeout_ms = config->progress_timeout_ms;
     nccl->stop_fd = config->cancel_fd;
     nccl->lost = UINT32_MAX;
-    err = agree_to_try(nccl, !cn_nccl_wedged() && take_device(nccl) == CN_OK);
+    err =
+        agree_to_try(nccl, !cn_nccl_wedged() && !nccl_is_given_up() && take_device(nccl) == CN_OK);
     if (err == CN_ENOTSUP && cn_nccl_wedged())
         err = CN_EWEDGED;
     if (!err)

@@ -11,7 +11,8 @@
 // epoch, which is a secret, and it notices a member that is gone.
 //
 // open returns CN_ENOTSUP, on all members, when one of them cannot do it, has another version or
-// did not get ready in config.open_timeout_ms. It can be opened for another epoch then. When the
+// did not get ready in config.open_timeout_ms. It can be opened for another epoch then; a member on
+// which three epochs in a row ended by an error of NCCL or of its device cannot any more. When the
 // communicators of sets do not get ready in that time, the epoch goes on over config.control.
 //
 // Only large sums and averages travel over NCCL: all-reduce, reduce-scatter and all-gather of at

@@ -512,6 +512,34 @@ static void an_abort_that_hangs_is_told(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+// In a process of its own, as above.
+static void a_device_that_always_fails_is_given_up(void **state)
+{
+    struct fake_nccl_plan plan = {.copies_fail = true, .newer_version_rank = -1};
+    int status = 0;
+    pid_t pid = fork();
+
+    (void)state;
+    if (!pid) {
+        bool kept = true;
+        int epochs = 0;
+
+        while (kept && epochs < 4) {
+            struct fixture fixture;
+
+            group_of(&fixture, &plan);
+            group_run(&fixture, open_and_reduce_once);
+            for (uint32_t r = 0; r < RANKS; r++)
+                kept = kept && fixture.ranks[r].err == CN_EIO;
+            group_tear_down(&fixture);
+            epochs += kept;
+        }
+        _exit(kept || epochs < 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 // The backend's view: what the members want decides.
 
 static void open_backend(struct rank *rank)
@@ -572,6 +600,7 @@ int main(void)
         cmocka_unit_test(a_sum_that_stands_still_is_a_timeout),
         cmocka_unit_test(two_hundred_epochs_leave_nothing_behind),
         cmocka_unit_test(an_abort_that_hangs_is_told),
+        cmocka_unit_test(a_device_that_always_fails_is_given_up),
         cmocka_unit_test(the_fast_one_is_used_when_all_want_it),
     };
 

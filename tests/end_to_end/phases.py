@@ -78,6 +78,7 @@ class Falls:
         self.build = build
         self.random = random.Random(seed)
         self.shim = os.path.join(build, "..", "tests", "support", "fall.so")
+        assert os.path.exists(self.shim), f"{self.shim} is not built"
         self.symbols = Symbols(os.path.join(build, "cairn-node"))
         self.phases = collections.Counter()
         self.ranks = collections.Counter()

@@ -28,6 +28,7 @@ def carried(cluster):
 
 def doubles_of(cluster):
     os.environ["CAIRN_NCCL_HOST"] = cluster.path("nccl")
+    os.environ["CAIRN_CUDA_HOST"] = "pageable"  # the sums are in memory of the host
     os.environ["TMPDIR"] = cluster.directory
 
 

@@ -9,7 +9,7 @@
 //
 // The doubles have the names of what they stand for. Tests of the port link them; as shared
 // libraries in build/NAME/tests/support/cuda_host they are what a program finds that is started
-// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed apart late backwards two" in the
+// with LD_LIBRARY_PATH. CAIRN_CUDA_HOST="unified managed apart pageable late backwards two" in the
 // environment names settings.
 #pragma once
 
@@ -31,6 +31,7 @@ const struct cn_compute_ops *cuda_host_or_real(void);
 struct cuda_host_settings {
     bool unified;          // it shares the host's memory
     bool managed;          // and has managed memory
+    bool pageable;         // copies of any host memory, as the real one does, but then waits
     bool apart;            // which the host must not touch while the GPU works; shows on a late one
     bool late;             // nothing is done before somebody waits for it
     bool backwards;        // of a launch the last block and thread is the first

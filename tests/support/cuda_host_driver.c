@@ -24,6 +24,7 @@ __attribute__((constructor)) static void read_settings(void)
     cuda_host_settings.late = strstr(names, "late") != NULL;
     cuda_host_settings.backwards = strstr(names, "backwards") != NULL;
     cuda_host_settings.apart = strstr(names, "apart") != NULL;
+    cuda_host_settings.pageable = strstr(names, "pageable") != NULL;
     cuda_host_settings.devices = strstr(names, "two") ? 2 : 1;
 }
 
@@ -354,6 +355,12 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
     cuda_host_guard(true);
 }
 
+// Of the host's memory.
+static bool takes(const void *at, size_t size)
+{
+    return cuda_host_settings.pageable || cuda_host_pinned(at, size);
+}
+
 struct copy {
     void *to;
     const void *from;
@@ -365,9 +372,9 @@ static void run_copy(const void *context)
     const struct copy *copy = context;
 
     // Nothing of it may have been given back meanwhile.
-    if (!cuda_host_pinned(copy->to, copy->size))
+    if (!takes(copy->to, copy->size))
         cuda_host_expect(copy->to, copy->size, "a copy to no memory of the device");
-    if (!cuda_host_pinned(copy->from, copy->size))
+    if (!takes(copy->from, copy->size))
         cuda_host_expect(copy->from, copy->size, "a copy from no memory of the device");
     memmove(copy->to, copy->from, copy->size);
 }
@@ -389,15 +396,15 @@ static CUresult submit_copy(void *to, const void *from, size_t size, CUstream st
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream)
 {
     cuda_host_counts.copied_in += size;
-    if (!cuda_host_on_device((void *)(uintptr_t)to, size) || !cuda_host_pinned(from, size))
-        return CUDA_ERROR_INVALID_VALUE; // the driver takes other host memory, but then waits
+    if (!cuda_host_on_device((void *)(uintptr_t)to, size) || !takes(from, size))
+        return CUDA_ERROR_INVALID_VALUE;
     return submit_copy((void *)(uintptr_t)to, from, size, stream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream)
 {
     cuda_host_counts.copied_out += size;
-    if (!cuda_host_on_device((void *)(uintptr_t)from, size) || !cuda_host_pinned(to, size))
+    if (!cuda_host_on_device((void *)(uintptr_t)from, size) || !takes(to, size))
         return CUDA_ERROR_INVALID_VALUE;
     return submit_copy(to, (const void *)(uintptr_t)from, size, stream);
 }

@@ -579,6 +579,8 @@ static int memory_free(cuda_pointer memory)
 
 static int copy_in(cuda_pointer to, const void *from, size_t size, cuda_stream stream)
 {
+    if (plan.copies_fail)
+        return 1;
     return enqueue(
         stream, (struct work){
                     .kind = WORK_COPY_IN, .from = from, .to = (void *)(uintptr_t)to, .size = size});

@@ -15,6 +15,7 @@ struct fake_nccl_plan {
     uint32_t form_ms;       // or each so long after it was made
     int remote_error_at;    // collective number that ends in a remote error on all; 0 for none
     int stands_still_at;    // collective number that never ends; 0 for none
+    bool copies_fail;       // to the device
     uint32_t abort_ms;      // how long an abort takes
     int newer_version_rank; // has another version; -1 for none
 };
