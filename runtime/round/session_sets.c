@@ -443,13 +443,11 @@ static cn_err prepare_sets(const struct cn_session *session, struct cn_collectiv
 // and is to train takes one.
 static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
 {
-    cn_err err = CN_OK;
-
-    if (cn_session_is_sharded(session) && session->plan.trains)
-        err = cn_session_gather(session, collective);
-    if (!err && train & ~session->sets->current)
-        err = cn_session_catch_up(session, collective);
-    return err;
+    if (train & ~session->sets->current) // it gathers, too
+        return cn_session_catch_up(session, collective);
+    return cn_session_is_sharded(session) && session->plan.trains
+               ? cn_session_gather(session, collective)
+               : CN_OK;
 }
 
 static cn_err decide(struct cn_session *session, struct cn_collective *collective)
