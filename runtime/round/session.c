@@ -208,7 +208,8 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
     err = cn_checkpoint_open(session->config.store, total, frame, diag, &file, &session->held);
     if (!err && fits_run(session, &session->held)) {
         err = cn_session_take_rows(session, file);
-        err = err == CN_EDIGEST ? CN_EIO : err; // it was right when it was opened
+        if (err == CN_EDIGEST || err == CN_ERANGE) // it was right when it was opened
+            err = CN_EIO;
     }
     cn_checkpoint_close(file);
     return err;
