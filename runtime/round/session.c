@@ -280,6 +280,15 @@ void cn_session_close(struct cn_session *session)
     free(session);
 }
 
+uint64_t cn_session_memory(const struct cn_session *session)
+{
+    struct cn_sample_shape shape;
+
+    cn_trainer_sample_shape(session->trainer, &shape);
+    return cn_trainer_memory(session->trainer) +
+           CN_SESSION_BATCHES * cn_batch_memory(&shape, session->config.job->batch);
+}
+
 bool cn_session_round_done(const struct cn_session *session)
 {
     return cn_session_position(session) >= session->held.steps;
