@@ -326,14 +326,16 @@ static bool misses_members(const struct peer_link *link)
     return false;
 }
 
-// Those that have all moved find each other by what they call on their LAN.
+// Those that have all moved find each other by what they call on their LAN. Anybody can send a call
+// again that he heard: the rest of a flood waits.
 static void find_moved(struct peer_link *link)
 {
     char address[CN_ADDRESS_SIZE];
     uint32_t member;
 
     cn_peer_hello_step(&link->hello, misses_members(link), cn_platform_now_ms());
-    while (cn_peer_hello_hear(&link->hello, &member, address)) {
+    for (uint32_t i = 0; i < link->count && cn_peer_hello_hear(&link->hello, &member, address);
+         i++) {
         note_address(link, member, address);
         link->peers[member].hinted = true;
     }

@@ -10,7 +10,7 @@
 #include "runtime/base/log.h"
 #include "transport/address.h"
 
-#define MISSED_MS 2000 // for a session to come about by itself
+#define MISSED_MS 2000 // for a session to come about again by itself
 #define CALL_MS 1000   // between the first calls,
 #define CALLS 10       // so many,
 #define REST_MS 10000  // and between later ones: a board that is off does not hear

@@ -23,7 +23,7 @@ static const char *const texts[] = {
     [-CN_EAGAIN] = "not ready",
     [-CN_ECANCELED] = "stopped on request",
     [-CN_EDIVERGED] = "a number is not finite",
-    [-CN_EWEDGED] = "a library hangs",
+    [-CN_EWEDGED] = "this process cannot go on",
 };
 
 const char *cn_err_text(cn_err err)

@@ -29,8 +29,7 @@ typedef enum CN_CHECKED cn_err {
     CN_EAGAIN = -16,    // not ready yet: call again
     CN_ECANCELED = -17, // stopped on request
     CN_EDIVERGED = -18, // the loss or a gradient is not finite: the weights are unchanged
-    CN_EWEDGED =
-        -19, // a library hangs and cannot be stopped: end the process, it heals at its start
+    CN_EWEDGED = -19,   // a library hangs or a state is lost: end the process, its start heals it
 } cn_err;
 
 // A short English sentence without a full stop, for example "the disk is full". Never NULL.

@@ -1,8 +1,9 @@
 // store.h - named files that are always whole: the contract between crash-safe state and a disk.
 //
 // A file is written aside and becomes visible with commit, all of it or nothing, also across a
-// power cut. A failed call leaves the visible files as they were. Names are [a-zA-Z0-9._-], at most
-// 100 bytes, and name one file of the store's directory; "." and ".." do not exist.
+// power cut. A failed call leaves the visible files as they were, but see commit. Names are
+// [a-zA-Z0-9._-], at most 100 bytes, and name one file of the store's directory; "." and ".." do
+// not exist.
 //
 // Errors: CN_ENOSPC when the disk is full, CN_EIO for the rest of what disks do, CN_EINVAL for a
 // name. Threading: any threads; one at a time for each name and each open file, and for close.
@@ -33,7 +34,8 @@ struct cn_store_ops {
     // Reads back what was written, or shown. CN_ERANGE beyond the end.
     cn_err (*read)(struct cn_store_file *file, uint64_t offset, void *data, size_t size);
 
-    // Makes the file durable and visible under its name, replacing an older one. Takes file.
+    // Makes the file durable and visible under its name, replacing an older one. Takes file. After
+    // an error either of the two may be visible.
     cn_err (*commit)(struct cn_store_file *file);
 
     // Drops the file aside, or ends reading. Takes file; NULL is fine.

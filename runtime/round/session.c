@@ -208,7 +208,8 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
     err = cn_checkpoint_open(session->config.store, total, frame, diag, &file, &session->held);
     if (!err && fits_run(session, &session->held)) {
         err = cn_session_take_rows(session, file);
-        err = err == CN_EDIGEST ? CN_EIO : err; // it was right when it was opened
+        if (err == CN_EDIGEST || err == CN_ERANGE) // it was right when it was opened
+            err = CN_EIO;
     }
     cn_checkpoint_close(file);
     return err;
@@ -277,6 +278,15 @@ void cn_session_close(struct cn_session *session)
     cn_onnx_close(session->onnx);
     cn_layout_deinit(&session->layout_own);
     free(session);
+}
+
+uint64_t cn_session_memory(const struct cn_session *session)
+{
+    struct cn_sample_shape shape;
+
+    cn_trainer_sample_shape(session->trainer, &shape);
+    return cn_trainer_memory(session->trainer) +
+           CN_SESSION_BATCHES * cn_batch_memory(&shape, session->config.job->batch);
 }
 
 bool cn_session_round_done(const struct cn_session *session)

@@ -159,12 +159,3 @@ cn_err cn_session_go_on(struct cn_session *session)
     cn_trainer_set_loss_scale(session->trainer, held->loss_scale);
     return CN_OK;
 }
-
-uint64_t cn_session_memory(const struct cn_session *session)
-{
-    struct cn_sample_shape shape;
-
-    cn_trainer_sample_shape(session->trainer, &shape);
-    return cn_trainer_memory(session->trainer) +
-           CN_SESSION_BATCHES * cn_batch_memory(&shape, session->config.job->batch);
-}

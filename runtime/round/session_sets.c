@@ -443,13 +443,11 @@ static cn_err prepare_sets(const struct cn_session *session, struct cn_collectiv
 // and is to train takes one.
 static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
 {
-    cn_err err = CN_OK;
-
-    if (cn_session_is_sharded(session) && session->plan.trains)
-        err = cn_session_gather(session, collective);
-    if (!err && train & ~session->sets->current)
-        err = cn_session_catch_up(session, collective);
-    return err;
+    if (train & ~session->sets->current) // it gathers, too
+        return cn_session_catch_up(session, collective);
+    return cn_session_is_sharded(session) && session->plan.trains
+               ? cn_session_gather(session, collective)
+               : CN_OK;
 }
 
 static cn_err decide(struct cn_session *session, struct cn_collective *collective)
@@ -530,10 +528,12 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
     bool sharded = cn_session_is_sharded(session) && session->held.phase == CN_PHASE_TRAIN;
     cn_err err = sharded ? cn_session_recall(session) : CN_OK;
 
+    if (err)
+        return err; // with the plan as it is: by it the next epoch knows what is on the disk
     cn_session_plan_alike(session);
     cn_session_alike(session);
     cn_trainer_scale_rate(session->trainer, 1);
-    if (!err && sharded) // its steps since the held state are not those of all
+    if (sharded) // its steps since the held state are not those of all
         err = cn_session_load_trainer(session);
     if (err)
         return err;

@@ -233,7 +233,9 @@ static cn_err load_stored(struct cn_session *session)
                cn_err_text(err));
         for (uint32_t i = 0; i < CN_PART_COUNT; i++)
             free(fresh[i]);
-        return err;
+        // What the disk has instead is taken up at a start; until then this board would offer its
+        // group a state that it does not have.
+        return err == CN_ENOMEM ? err : CN_EWEDGED;
     }
     replace(&session->held.optimizer, fresh[CN_PART_OPTIMIZER]);
     replace(&session->held.second, fresh[CN_PART_SECOND]);

@@ -285,10 +285,12 @@ static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGES
 
 static cn_err publish_weights(struct cn_session *session)
 {
-    cn_err err = cn_trainer_share_weights(session->trainer, &session->held.base), returned;
+    float *weights;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
 
     if (err)
         return err;
+    session->held.base = weights;
     err = publish_model(session);
     session->held.base = NULL;
     returned = cn_trainer_return_weights(session->trainer);

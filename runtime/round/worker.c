@@ -143,7 +143,8 @@ static void *worker_main(void *argument)
     worked = cn_round_file_resume(session);
     if (!worked)
         worked = work(worker, session);
-    err = cn_session_save(session, 0);
+    // After an error what is in memory may be half changed: what is stored goes on.
+    err = worked ? CN_OK : cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
     cn_session_close(session);

@@ -23,7 +23,7 @@ struct cn_worker {
 
 // Starts the thread. It says "left" in the mailbox when its session is open and wants a view, and
 // after each epoch. It ends on stop, when another run is wanted, or after saying that it failed:
-// the session cannot be opened, or a library hangs and only a new process helps.
+// the session cannot be opened, or only a new process helps (CN_EWEDGED).
 cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker);
 
 // Waits for the end; call cn_mailbox_stop first unless the worker ended by itself.
