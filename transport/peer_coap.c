@@ -194,6 +194,17 @@ static void hurry(struct peer_link *link, uint32_t index)
         cn_log(CN_LOG_WARN, "peer", "%s: no memory for a session", link->members[index].name);
 }
 
+// A handshake that is under way has its time: hints may be old ones that somebody sends again.
+static void follow_hint(struct peer_link *link, uint32_t index)
+{
+    struct peer *peer = &link->peers[index];
+
+    if (!peer->hinted || (!is_up(peer) && cn_platform_now_ms() - peer->opened_ms < HANDSHAKE_MS))
+        return;
+    hurry(link, index);
+    peer->hinted = false;
+}
+
 static void put_message(struct peer_link *link, uint32_t member, const uint8_t *bytes, size_t size)
 {
     struct message *message;
@@ -352,9 +363,7 @@ static void step_all(struct peer_link *link)
         link->peers[i].exchange->ops->step(link->peers[i].exchange);
         note_place(link, i);
         tell_refusal(link, i);
-        if (link->peers[i].hinted)
-            hurry(link, i);
-        link->peers[i].hinted = false;
+        follow_hint(link, i);
     }
     tell_moved(link);
 }

@@ -23,6 +23,7 @@
 #define POLL_MS 50
 #define FEED_MS 1000    // between two signs to the manager, at least
 #define SILENT_MS 10000 // of a child: said in the log
+#define NOTES_MAX 16    // that are read of a child at a time
 #define AGAIN_MS 1000   // before a child is started again, the first time
 #define AGAIN_MOST_MS 30000
 #define STEADY_MS 10000 // a child that lived so long is started again as the first time
@@ -59,6 +60,7 @@ static void ear_name(pid_t parent, uint32_t place, char name[64])
 static void open_ear(struct child *child, uint32_t place)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int yes = 1; // the kernel says who sends
     char name[64];
     socklen_t size;
 
@@ -66,7 +68,8 @@ static void open_ear(struct child *child, uint32_t place)
     size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
     memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
     child->ear = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (child->ear >= 0 && !bind(child->ear, (const struct sockaddr *)(const void *)&address, size))
+    if (child->ear >= 0 && !setsockopt(child->ear, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) &&
+        !bind(child->ear, (const struct sockaddr *)(const void *)&address, size))
         return;
     cn_log(CN_LOG_WARN, "node", "the watchdog does not cover GPU member %u: %s", place,
            strerror(errno));
@@ -75,12 +78,38 @@ static void open_ear(struct child *child, uint32_t place)
     child->ear = -1;
 }
 
+// Reads a note, if there is one. Anybody on the machine can write here: is_sign for this child.
+static bool hear(const struct child *child, bool *is_sign)
+{
+    union {
+        struct cmsghdr first;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    char note[256];
+    struct iovec part = {.iov_base = note, .iov_len = sizeof(note)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    ssize_t size = child->ear < 0 ? -1 : recvmsg(child->ear, &message, 0);
+    const struct cmsghdr *said = size < 0 ? NULL : CMSG_FIRSTHDR(&message);
+    struct ucred sender = {0};
+
+    if (said && said->cmsg_level == SOL_SOCKET && said->cmsg_type == SCM_CREDENTIALS)
+        memcpy(&sender, CMSG_DATA(said), sizeof(sender));
+    *is_sign = child->pid && sender.pid == child->pid;
+    return size >= 0;
+}
+
 static void listen_to(struct family *family, uint32_t place, uint64_t now_ms)
 {
     struct child *child = &family->children[place];
-    char bytes[256], name[2 * CN_NAME_SIZE];
+    char name[2 * CN_NAME_SIZE];
+    bool is_sign;
 
-    while (child->ear >= 0 && recv(child->ear, bytes, sizeof(bytes), 0) >= 0) {
+    for (int i = 0; i < NOTES_MAX && hear(child, &is_sign); i++) {
+        if (!is_sign)
+            continue;
         child->heard = true;
         child->heard_ms = now_ms;
         child->silence_told = false;
