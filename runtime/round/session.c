@@ -503,7 +503,7 @@ void cn_session_note_saved(struct cn_session *session, cn_err saved)
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
 {
     uint64_t now = cn_platform_now_ms();
-    cn_err err;
+    cn_err err, saved;
 
     if (session->let_go || (interval_ms && cn_session_is_sharded(session)))
         return CN_OK; // it is on the disk; the members store the next one together
@@ -514,13 +514,14 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     if (err)
         return err;
     if (!cn_session_has_room(session))
-        err = CN_ENOSPC;
+        saved = CN_ENOSPC;
+    else if (cn_session_is_alone(session))
+        err = cn_session_save_rows(session, &saved);
     else
-        err = cn_session_is_alone(session)
-                  ? cn_session_save_rows(session)
-                  : cn_checkpoint_save(session->config.store, &session->held);
-    cn_session_note_saved(session, err);
-    return CN_OK;
+        saved = cn_checkpoint_save(session->config.store, &session->held);
+    if (!err)
+        cn_session_note_saved(session, saved);
+    return err;
 }
 
 cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size)

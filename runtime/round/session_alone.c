@@ -90,18 +90,17 @@ static cn_err show(struct cn_session *session, struct shown *shown)
     return err;
 }
 
-cn_err cn_session_save_rows(struct cn_session *session)
+cn_err cn_session_save_rows(struct cn_session *session, cn_err *saved)
 {
     struct shown shown;
     struct cn_checkpoint_source source = {.bring = bring, .context = &shown};
-    cn_err err = show(session, &shown), hidden;
+    cn_err err = show(session, &shown);
 
     if (err)
         return err;
     source.arrays = shown.parts;
-    err = cn_checkpoint_save_from(session->config.store, &session->held, &source);
-    hidden = hide(&shown);
-    return err ? err : hidden;
+    *saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
+    return hide(&shown);
 }
 
 cn_err cn_session_take_rows(struct cn_session *session, const struct cn_checkpoint_file *file)

@@ -11,8 +11,9 @@
 
 bool cn_session_is_alone(const struct cn_session *session);
 
-// Saves the held state with the trainer's rows.
-cn_err cn_session_save_rows(struct cn_session *session);
+// Saves the held state with the trainer's rows. saved: what the disk said, which is no error here;
+// errors are the device's, and the only copy of its rows may be torn then.
+cn_err cn_session_save_rows(struct cn_session *session, cn_err *saved);
 
 // The rows of a stored state that is the held one; what it does not have stays as it is.
 cn_err cn_session_take_rows(struct cn_session *session, const struct cn_checkpoint_file *file);

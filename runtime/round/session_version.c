@@ -283,18 +283,21 @@ static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGES
     return cn_trainer_return_weights(session->trainer);
 }
 
+// The training needs no published model; its errors are the device's.
 static cn_err publish_weights(struct cn_session *session)
 {
     float *weights;
-    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights), published;
 
     if (err)
         return err;
     session->held.base = weights;
-    err = publish_model(session);
+    published = publish_model(session);
     session->held.base = NULL;
-    returned = cn_trainer_return_weights(session->trainer);
-    return err ? err : returned;
+    if (published)
+        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE,
+               cn_err_text(published));
+    return cn_trainer_return_weights(session->trainer);
 }
 
 cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
@@ -315,7 +318,5 @@ cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collec
     if (err)
         return err;
     err = publish_weights(session);
-    if (err)
-        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
-    return cn_session_save(session, 0);
+    return err ? err : cn_session_save(session, 0);
 }
