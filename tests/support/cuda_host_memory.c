@@ -220,7 +220,7 @@ void cuda_host_access(struct cuda_host_clock *clock, uint32_t stream, const void
     for (size_t i = 0; i < ACCESSES; i++) {
         const struct access *other = &accesses[i];
 
-        if (first < other->at + other->size && other->at < first + size &&
+        if (other->size && first < other->at + other->size && other->at < first + size &&
             (write || other->write) && other->stream != stream &&
             clock->seen[other->stream] < other->when) {
             fprintf(stderr, "cuda_host: stream %u %s it at %llu, stream %u knows of %llu\n",
