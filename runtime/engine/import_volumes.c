@@ -116,6 +116,15 @@ static bool make_piece(const struct extent *window, int64_t channels, int64_t de
     return true;
 }
 
+// True when the rows of a sample, with a channel for each tap, have more elements than are counted.
+static bool is_too_large(const struct extent *window, uint64_t channels)
+{
+    int64_t words = window[DEPTH].out * window[HEIGHT].out;
+
+    return __builtin_mul_overflow(words, window[WIDTH].in, &words) ||
+           __builtin_mul_overflow(words, channels, &words);
+}
+
 // Input 0 as planes: a row for each window along depth and height, a channel for each of the
 // elements that it reads there.
 static cn_err emit_rows(struct cn_import_node *node, const struct extent *window, uint32_t *out)
@@ -130,6 +139,8 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
 
     if (taps < 1 || taps > TAPS_MAX || x.dims[1] > EXTENT_MAX)
         return cn_import_refuse(node, "the filter has too many elements");
+    if (is_too_large(window, x.dims[1] * (uint64_t)taps))
+        return cn_import_refuse(node, "the result is too large");
     pieces = calloc((size_t)taps, sizeof(*pieces));
     if (!pieces)
         return CN_ENOMEM;
