@@ -116,15 +116,6 @@ static bool make_piece(const struct extent *window, int64_t channels, int64_t de
     return true;
 }
 
-// True when the rows of a sample, with a channel for each tap, have more elements than are counted.
-static bool is_too_large(const struct extent *window, uint64_t channels)
-{
-    int64_t words = window[DEPTH].out * window[HEIGHT].out;
-
-    return __builtin_mul_overflow(words, window[WIDTH].in, &words) ||
-           __builtin_mul_overflow(words, channels, &words);
-}
-
 // Input 0 as planes: a row for each window along depth and height, a channel for each of the
 // elements that it reads there.
 static cn_err emit_rows(struct cn_import_node *node, const struct extent *window, uint32_t *out)
@@ -139,8 +130,13 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
 
     if (taps < 1 || taps > TAPS_MAX || x.dims[1] > EXTENT_MAX)
         return cn_import_refuse(node, "the filter has too many elements");
-    if (is_too_large(window, x.dims[1] * (uint64_t)taps))
-        return cn_import_refuse(node, "the result is too large");
+    like.rank = 4;
+    like.dims[1] = x.dims[1] * (uint64_t)taps;
+    like.dims[2] = (uint64_t)(window[DEPTH].out * window[HEIGHT].out);
+    like.dims[3] = x.dims[4];
+    err = cn_import_countable(node, 3, like.dims + 1);
+    if (err)
+        return err;
     pieces = calloc((size_t)taps, sizeof(*pieces));
     if (!pieces)
         return CN_ENOMEM;
@@ -149,10 +145,6 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
         count += make_piece(window, (int64_t)x.dims[1], tap / window[HEIGHT].kernel,
                             tap % window[HEIGHT].kernel, &pieces[count].copy);
     }
-    like.rank = 4;
-    like.dims[1] = x.dims[1] * (uint64_t)taps;
-    like.dims[2] = (uint64_t)(window[DEPTH].out * window[HEIGHT].out);
-    like.dims[3] = x.dims[4];
     err = cn_import_assemble(node, &like, &zero, pieces, count, out);
     free(pieces);
     return err;
