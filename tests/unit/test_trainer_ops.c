@@ -345,6 +345,39 @@ static void ops_make_what_others_make_of_the_same(void **state)
     }
 }
 
+// The rows of an output may be behind the samples, among them or in front.
+static void labels_belong_to_the_rows_of_their_sample(void **state)
+{
+    static const struct net nets_of_rows[] = {
+        {"3,4", {"weight w 4,5", "MatMul x w -> y"}},
+        {"3,4", {"weight w 4,5", "MatMul x w -> h", "numbers s -1,5", "Reshape h s -> y"}},
+        {"3,4", {"weight w 4,5", "MatMul x w -> h", "Transpose h -> y perm=1,0,2"}},
+    };
+    static struct bench bench;
+    float weights[20], inputs[SAMPLES * 12];
+    int32_t labels[SAMPLES * 3];
+    double losses[3];
+
+    (void)state;
+    for (size_t i = 0; i < SAMPLES * 12; i++)
+        inputs[i] = net_random();
+    for (size_t i = 0; i < 20; i++)
+        weights[i] = net_random();
+    for (size_t i = 0; i < SAMPLES * 3; i++)
+        labels[i] = (int32_t)(i * i % 5);
+    for (size_t i = 0; i < 3; i++) {
+        struct cn_metrics metrics = {0};
+        struct cn_batch batch = {.inputs = inputs, .labels = labels, .count = SAMPLES};
+
+        assert_int_equal(open_net(&bench, &nets_of_rows[i], CN_LOSS_CROSS_ENTROPY, 2), CN_OK);
+        assert_int_equal(cn_trainer_set_weights(bench.trainer, weights), CN_OK);
+        assert_int_equal(cn_trainer_evaluate(bench.trainer, &batch, &metrics), CN_OK);
+        losses[i] = metrics.loss;
+        assert_true(fabs(losses[i] - losses[0]) < 1e-5 * losses[0]);
+        close_net(&bench);
+    }
+}
+
 // One sample as onnx.ai writes it: in each group (x - mean) / sqrt(variance + epsilon), then scale
 // and bias, of the group (opset 18) or of the channel (21). Returns the mean squared error.
 static double group_norm_loss(const float *x, const float *scale, const float *bias,
@@ -405,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_finite_differences),
         cmocka_unit_test(ops_make_what_others_make_of_the_same),
+        cmocka_unit_test(labels_belong_to_the_rows_of_their_sample),
         cmocka_unit_test(group_normalization_is_that_of_the_standard),
     };
 
