@@ -32,15 +32,18 @@ static size_t hash_of(struct cn_text text)
     return (size_t)(hash ^ hash >> 29);
 }
 
+static bool same_text(struct cn_text a, struct cn_text b)
+{
+    return a.size == b.size && (!a.size || memcmp(a.data, b.data, a.size) == 0);
+}
+
 // The slot of a name: its own, or the free one where it belongs.
 static struct name *find_name(const struct cn_importer *importer, struct cn_text text)
 {
     size_t at = hash_of(text) & importer->name_mask;
 
     while (importer->names[at].text.data) {
-        const struct cn_text *other = &importer->names[at].text;
-
-        if (other->size == text.size && !memcmp(other->data, text.data, text.size))
+        if (same_text(importer->names[at].text, text))
             break;
         at = (at + 1) & importer->name_mask;
     }
@@ -207,11 +210,6 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
     }
     err = cn_graph_add_value(importer->graph, &value, &index);
     return err ? err : define_name(importer, tensor->name, index);
-}
-
-static bool same_text(struct cn_text a, struct cn_text b)
-{
-    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
 }
 
 // Whether a recurrent layer reads the samples as they are: [steps, batch, inputs].

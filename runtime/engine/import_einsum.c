@@ -73,8 +73,7 @@ static bool next_term(struct cn_text *text, const char *separator, struct cn_tex
             text->size -= i + length;
             return true;
         }
-    text->data += text->size;
-    text->size = 0;
+    *text = (struct cn_text){0};
     return false;
 }
 

@@ -29,6 +29,16 @@ cn_err cn_import_add(struct cn_import_node *node, const struct cn_value *like, u
     return CN_OK;
 }
 
+cn_err cn_import_countable(const struct cn_import_node *node, uint32_t rank, const uint64_t *dims)
+{
+    ptrdiff_t count = 1;
+
+    for (uint32_t d = rank; d-- > 0;) // as strides are made
+        if (__builtin_mul_overflow(count, dims[d], &count))
+            return cn_import_refuse(node, "the result is too large");
+    return CN_OK;
+}
+
 cn_err cn_import_as_floats(struct cn_import_node *node, uint32_t value, uint32_t *floats)
 {
     const struct cn_map from_int = {.kind = CN_MAP_FROM_INT};

@@ -35,6 +35,9 @@ struct cn_import_piece {
     struct cn_copy copy; // the scale is 1
 };
 
+// CN_ENOTSUP with a line when strides, which have a sign, cannot count the elements of these dims.
+cn_err cn_import_countable(const struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
+
 // A result of the dims and batch of like, put together from pieces; fill is what lies between them,
 // NULL when nothing does.
 cn_err cn_import_assemble(struct cn_import_node *node, const struct cn_value *like,

@@ -11,14 +11,18 @@ enum kind {
     SMALLEST,
 };
 
+// Norms and the like are made of sums.
 static enum kind kind_of(const struct cn_onnx_node *node)
 {
-    static const char *const names[] = {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax"};
+    static const char *const names[] = {[MEAN] = "ReduceMean",
+                                        [PRODUCT] = "ReduceProd",
+                                        [LARGEST] = "ReduceMax",
+                                        [SMALLEST] = "ReduceMin"};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (size_t i = MEAN; i < sizeof(names) / sizeof(names[0]); i++)
         if (cn_text_equal(node->op, names[i]))
             return (enum kind)i;
-    return SMALLEST;
+    return SUM;
 }
 
 static double join_floats(enum kind kind, double a, double b)

@@ -4,15 +4,21 @@
 
 #include "runtime/engine/import_emit.h"
 
-// Strides of dense dims, innermost last.
+// Strides of dense dims, innermost last. Where they overflow no result is made of the dims.
 static void dense_strides(uint32_t rank, const uint64_t *dims, ptrdiff_t *strides)
 {
     ptrdiff_t stride = 1;
 
     for (uint32_t d = rank; d-- > 0;) {
         strides[d] = stride;
-        stride *= (ptrdiff_t)dims[d];
+        (void)__builtin_mul_overflow(stride, dims[d], &stride);
     }
+}
+
+// Whether the next dimension, of that size, goes on where this one ends.
+static bool runs_on(ptrdiff_t stride, ptrdiff_t next, ptrdiff_t size)
+{
+    return !__builtin_mul_overflow(next, size, &next) && stride == next;
 }
 
 // Drops dims of 1 and merges neighbours along which both sides run on.
@@ -25,8 +31,8 @@ static void fold_copy(struct cn_copy *copy)
 
         if (size == 1)
             continue;
-        if (rank && copy->x[rank - 1] == copy->x[d] * size &&
-            copy->y[rank - 1] == copy->y[d] * size) {
+        if (rank && runs_on(copy->x[rank - 1], copy->x[d], size) &&
+            runs_on(copy->y[rank - 1], copy->y[d], size)) {
             copy->dims[rank - 1] *= (size_t)size;
             copy->x[rank - 1] = copy->x[d];
             copy->y[rank - 1] = copy->y[d];
@@ -471,6 +477,9 @@ cn_err cn_import_tile(struct cn_import_node *node)
     }
     cn_graph_sample_dims(node->graph, &x, dims);
     cn_graph_sample_dims(node->graph, &result, whole);
+    err = cn_import_countable(node, x.rank, whole);
+    if (err)
+        return err;
     dense_strides(x.rank, dims, from);
     dense_strides(x.rank, whole, to);
     for (uint32_t d = 0; d < x.rank; d++) {

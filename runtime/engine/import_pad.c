@@ -157,11 +157,11 @@ static cn_err emit_padding(struct cn_import_node *node, struct padding *padding,
     uint64_t dims[CN_GRAPH_RANK_MAX], whole[CN_GRAPH_RANK_MAX];
     uint32_t cut = 0;
     size_t count;
+    cn_err err;
 
     result.padded = false;
     for (uint32_t d = 0; d < x.rank; d++) {
         bool batch = x.batched && d == x.batch_axis;
-        cn_err err;
 
         cn_graph_sample_dims(node->graph, &x, dims);
         err = cut_axis(node, padding, d, (int64_t)dims[d]);
@@ -176,6 +176,9 @@ static cn_err emit_padding(struct cn_import_node *node, struct padding *padding,
         return cn_import_refuse(node, "%u dimensions are padded; at most %d are supported", cut,
                                 AXES_MAX);
     cn_graph_sample_dims(node->graph, &result, whole);
+    err = cn_import_countable(node, result.rank, whole);
+    if (err)
+        return err;
     count = make_pieces(padding, from, dims, whole, pieces);
     return cn_import_assemble(node, &result, padding->source == FILL ? &padding->fill : NULL,
                               pieces, count, out);

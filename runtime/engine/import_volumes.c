@@ -130,6 +130,13 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
 
     if (taps < 1 || taps > TAPS_MAX || x.dims[1] > EXTENT_MAX)
         return cn_import_refuse(node, "the filter has too many elements");
+    like.rank = 4;
+    like.dims[1] = x.dims[1] * (uint64_t)taps;
+    like.dims[2] = (uint64_t)(window[DEPTH].out * window[HEIGHT].out);
+    like.dims[3] = x.dims[4];
+    err = cn_import_countable(node, 3, like.dims + 1);
+    if (err)
+        return err;
     pieces = calloc((size_t)taps, sizeof(*pieces));
     if (!pieces)
         return CN_ENOMEM;
@@ -138,10 +145,6 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
         count += make_piece(window, (int64_t)x.dims[1], tap / window[HEIGHT].kernel,
                             tap % window[HEIGHT].kernel, &pieces[count].copy);
     }
-    like.rank = 4;
-    like.dims[1] = x.dims[1] * (uint64_t)taps;
-    like.dims[2] = (uint64_t)(window[DEPTH].out * window[HEIGHT].out);
-    like.dims[3] = x.dims[4];
     err = cn_import_assemble(node, &like, &zero, pieces, count, out);
     free(pieces);
     return err;

@@ -49,7 +49,8 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
     size_t outputs;
 
     if (output->rank < 2 || output->words > INT32_MAX || output->batch_axis == axis ||
-        (rules->classes_first && output->batch_axis)) {
+        (rules->classes_first &&
+         (output->batch_axis || (output->rank > 2 && cn_graph_batch_repeats(output) > 1)))) {
         cn_diag_add(diag,
                     "cross-entropy needs an output of [batch, classes] or more dimensions; it has "
                     "rank %u and %zu values for each sample",
@@ -66,7 +67,10 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
     };
     if (labels->kind == CN_VALUE_LABELS) {
         labels->rank = 2;
+        labels->dims[0] = graph->batch;
         labels->dims[1] = node->call.loss.rows;
+        labels->batch_axis = 0;
+        labels->batch_repeats = 1;
     }
     return add_weights(graph, rules->weights, outputs, diag, &node->in[2]);
 }

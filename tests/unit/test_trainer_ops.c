@@ -1,4 +1,5 @@
-// The ops that move, combine and reduce: gradients of small models against finite differences.
+// The ops that move, combine and reduce: gradients of small models against finite differences, and
+// their numbers against what other ops make of the same.
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 
@@ -264,6 +265,119 @@ static void gradients_agree_with_finite_differences(void **state)
             check_gradients(&nets[i], CN_LOSS_MSE, threads, BY_EVALUATION);
 }
 
+// Ends with the difference of what an op makes and what others make of the same.
+#define DIFFERENCE "Sub a b -> y"
+
+static const struct net same[] = {
+    // Of what is known: 3 and 4, so 5, 7, 25, log(exp(3) + exp(4)); 12, 4, 3, 7 and 3.5.
+    {"3,4",
+     {IN3, "numbers n 3,4", "Cast n -> f to=1", "ReduceL2 f -> l keepdims=0", "numbers k 5",
+      "Mul h l -> a", "Mul h k -> b", DIFFERENCE}},
+    {"3,4",
+     {IN3, "numbers n -3,4", "ReduceL1 n -> l keepdims=0", "ReduceSumSquare n -> s", "numbers k 7",
+      "numbers q 25", "Mul h l -> c", "Mul c s -> a", "Mul h k -> d", "Mul d q -> b", DIFFERENCE}},
+    {"3,4",
+     {IN3, "numbers n 3,4", "Cast n -> f to=1", "ReduceLogSumExp f -> l keepdims=0", "Exp f -> e",
+      "ReduceSum e -> s", "Log s -> k", "Mul h l -> a", "Mul h k -> b", DIFFERENCE}},
+    {"3,4",
+     {IN3, "numbers n 3,4", "ReduceProd n -> p", "ReduceMax n -> m", "ReduceMin n -> i",
+      "ReduceSum n -> s", "Cast n -> f to=1", "ReduceMean f -> v", "Mul h p -> c", "Div c m -> d",
+      "Sub d i -> e", "Mul e s -> g", "Div g v -> a", "numbers t 3", "numbers q 2", "Mul h t -> j",
+      "Sub j t -> k", "Mul k q -> b", DIFFERENCE}},
+    // The first sum is the first element, and the others grow by the next; backwards they complete
+    // the whole.
+    {"3,4",
+     {IN3, "Constant -> d value_int=1", "CumSum h d -> c", "Constant -> i value_int=0",
+      "Gather c i -> a axis=1", "Gather h i -> b axis=1", DIFFERENCE}},
+    {"3,4",
+     {IN3, "Constant -> d value_int=1", "CumSum h d -> c", "CumSum h d -> e exclusive=1",
+      "Sub c e -> a", "Identity h -> b", DIFFERENCE}},
+    {"3,4",
+     {IN3, "Constant -> d value_int=-1", "CumSum h d -> c", "CumSum h d -> e exclusive=1 reverse=1",
+      "Add c e -> a", "ReduceSum h d -> b", DIFFERENCE}},
+    {"3,4",
+     {IN3, "ReduceLogSumExp h -> a axes=1 keepdims=0", "Exp h -> e",
+      "ReduceSum e -> s axes=1 keepdims=0", "Log s -> b", DIFFERENCE}},
+    {"6",
+     {"Abs x -> p", "Constant -> k value_float=2.9", "Mul p k -> s", "Cast s -> t to=7",
+      "numbers d 3", "numbers v 0,1", "OneHot t d v -> o", "weight w 3,4", "MatMul o w -> a",
+      "Gather w t -> b", DIFFERENCE}},
+    {"3,4",
+     {IN3, "Transpose h -> t perm=2,1,0", "numbers n 1,2,-1,0", "numbers s 2,2", "Reshape n s -> i",
+      "GatherND t i -> g", "Transpose g -> a perm=1,0", "numbers r -1,12", "Reshape h r -> f",
+      "numbers j 9,3", "Gather f j -> b axis=1", DIFFERENCE}},
+    {"3,4",
+     {IN3, "numbers p 0,1,2,0,0,3", "Pad h p -> a mode=wrap", "numbers i 2,3,0,1,2,3,0,1,2",
+      "Gather h i -> g axis=2", "numbers j 2,0,1,2", "Gather g j -> b axis=1", DIFFERENCE}},
+    // A filter as large as the volume is a product; pads are zeros, and a stride leaves some out.
+    {"2,3,4,5",
+     {"weight w 4,2,3,4,5", "Conv x w -> a", "numbers r -1,120", "Reshape x r -> f",
+      "numbers s 4,120", "Reshape w s -> v", "Transpose v -> t", "MatMul f t -> m",
+      "numbers q -1,4,1,1,1", "Reshape m q -> b", DIFFERENCE}},
+    {"2,3,4,5",
+     {"weight w 2,2,2,3,2", "weight c 2", "Conv x w c -> a strides=1,2,1 pads=1,1,0,0,2,1",
+      "numbers p 0,0,1,1,0,0,0,0,2,1", "Pad x p -> q", "Conv q w c -> d", "numbers i 0,2,4",
+      "Gather d i -> b axis=3", DIFFERENCE}},
+    {"2,3,4,5",
+     {"weight w 1", "Mul x w -> h", "AveragePool h -> a kernel_shape=3,4,5",
+      "GlobalAveragePool h -> b", DIFFERENCE}},
+    {"2,3,4,4",
+     {"weight w 1", "Mul x w -> h", "MaxPool h -> a kernel_shape=3,2,4 strides=1,2,1",
+      "numbers s -1,2,3,2,8", "Reshape h s -> r", "ReduceMax r -> m axes=2,4",
+      "numbers z -1,2,1,2,1", "Reshape m z -> b", DIFFERENCE}},
+};
+
+static void ops_make_what_others_make_of_the_same(void **state)
+{
+    static struct bench bench;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        struct cn_metrics metrics = {0};
+
+        if (open_net(&bench, &same[i], CN_LOSS_MSE, 2))
+            fail_msg("case %zu: %s", i, cn_diag_first(&bench.diag));
+        memset(bench.targets, 0, sizeof(bench.targets));
+        assert_int_equal(cn_trainer_evaluate(bench.trainer, &bench.batch, &metrics), CN_OK);
+        if (!(metrics.loss < 1e-10))
+            fail_msg("case %zu: off by %g", i, sqrt(metrics.loss));
+        close_net(&bench);
+    }
+}
+
+// The rows of an output may be behind the samples, among them or in front.
+static void labels_belong_to_the_rows_of_their_sample(void **state)
+{
+    static const struct net nets_of_rows[] = {
+        {"3,4", {"weight w 4,5", "MatMul x w -> y"}},
+        {"3,4", {"weight w 4,5", "MatMul x w -> h", "numbers s -1,5", "Reshape h s -> y"}},
+        {"3,4", {"weight w 4,5", "MatMul x w -> h", "Transpose h -> y perm=1,0,2"}},
+    };
+    static struct bench bench;
+    float weights[20], inputs[SAMPLES * 12];
+    int32_t labels[SAMPLES * 3];
+    double losses[3];
+
+    (void)state;
+    for (size_t i = 0; i < SAMPLES * 12; i++)
+        inputs[i] = net_random();
+    for (size_t i = 0; i < 20; i++)
+        weights[i] = net_random();
+    for (size_t i = 0; i < SAMPLES * 3; i++)
+        labels[i] = (int32_t)(i * i % 5);
+    for (size_t i = 0; i < 3; i++) {
+        struct cn_metrics metrics = {0};
+        struct cn_batch batch = {.inputs = inputs, .labels = labels, .count = SAMPLES};
+
+        assert_int_equal(open_net(&bench, &nets_of_rows[i], CN_LOSS_CROSS_ENTROPY, 2), CN_OK);
+        assert_int_equal(cn_trainer_set_weights(bench.trainer, weights), CN_OK);
+        assert_int_equal(cn_trainer_evaluate(bench.trainer, &batch, &metrics), CN_OK);
+        losses[i] = metrics.loss;
+        assert_true(fabs(losses[i] - losses[0]) < 1e-5 * losses[0]);
+        close_net(&bench);
+    }
+}
+
 // One sample as onnx.ai writes it: in each group (x - mean) / sqrt(variance + epsilon), then scale
 // and bias, of the group (opset 18) or of the channel (21). Returns the mean squared error.
 static double group_norm_loss(const float *x, const float *scale, const float *bias,
@@ -323,6 +437,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_finite_differences),
+        cmocka_unit_test(ops_make_what_others_make_of_the_same),
+        cmocka_unit_test(labels_belong_to_the_rows_of_their_sample),
         cmocka_unit_test(group_normalization_is_that_of_the_standard),
     };
 
