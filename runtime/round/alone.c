@@ -96,6 +96,7 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
     };
     struct cn_onnx *onnx = NULL;
     struct cn_layout layout = {0};
+    uint64_t planned;
     cn_err err;
 
     err = cn_onnx_open(config->model->data, config->model->size, diag, &onnx);
@@ -109,11 +110,11 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         return err;
     session.run = run_of(session.job, session.graph) + config->sequential;
     err = cn_session_open(&session, diag, &alone->session);
-    if (!err)
-        cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned",
-               (unsigned long long)(cn_session_memory(alone->session) +
-                                    cn_onnx_file_memory(config->model)));
-    return err;
+    if (err)
+        return err;
+    planned = cn_session_memory(alone->session) + cn_onnx_file_memory(config->model);
+    cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned", (unsigned long long)planned);
+    return CN_OK;
 }
 
 // Steps of the run that are done.

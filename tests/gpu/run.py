@@ -22,6 +22,7 @@ import pathlib
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -208,9 +209,12 @@ def execute(command, log, environment, timeout):
     begun = time.monotonic()
     with open(log, "wb") as out:
         try:
-            code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=environment, timeout=timeout,
-                                  check=False).returncode
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment,
+                                       start_new_session=True)
+            code = process.wait(timeout)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it started
+            process.wait()
             code = 124
         except OSError as error:
             out.write(f"{error}\n".encode())
