@@ -67,8 +67,9 @@ def run_killed(build, generator, took, expected):
 
 
 def run_lost(build, generator, took, accuracy):
+    """Not in the last rounds: what is left has to settle."""
     victim = generator.choice(NAMES[1:])
-    moment = generator.uniform(0.05, took)
+    moment = generator.uniform(0.05, 0.7 * took)
     with Cluster(build, **LOST) as cluster:
         cluster.start_all()
         time.sleep(moment)
@@ -84,13 +85,12 @@ def run_lost(build, generator, took, accuracy):
 def main(build, runs, seed):
     digest, accuracy, took = undisturbed(build, {**KILLED, "group": ""})
     print(f"undisturbed: {took:.1f} s, accuracy {accuracy}, digest {digest[:16]}", flush=True)
-    lost_accuracy = None
+    lost = None
     for number in range(runs):
         generator = random.Random(seed + number)
         if number % 4 == 2:
-            if lost_accuracy is None:
-                lost_accuracy = undisturbed(build, LOST)[1]
-            line = run_lost(build, generator, took, lost_accuracy)
+            lost = lost or undisturbed(build, LOST)
+            line = run_lost(build, generator, lost[2], lost[1])
         else:
             line = run_killed(build, generator, took, digest)
         print(f"{number + 1}/{runs} seed {seed + number}: {line}", flush=True)
