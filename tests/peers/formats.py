@@ -135,7 +135,7 @@ def without_constants(data, tensors, ranks, statistics, roles, nodes, parameters
         entries, tensor = roles.get(name, {}), named[name]
         if ROLE in entries:
             return entries[ROLE] != "PARAMETER"
-        if FOLDED in entries and parameters:
+        if entries.get(FOLDED) and parameters:
             return not parameters.intersection(entries[FOLDED].split("'")[1::2])
         if name in resized or not says:
             return name in resized
@@ -189,7 +189,8 @@ def read_model(data):
                 nodes.append(node_of(data, at, at + length))
             elif part == 13:
                 name, entries = role_of(data, at, at + length)
-                roles.setdefault(name, entries)
+                if ROLE in entries or entries.get(FOLDED):
+                    roles.setdefault(name, entries)
             elif part == 16:
                 key, text = entry_of(data, at, at + length)
                 parameters = parameters_of(text) if key == SIGNATURE else parameters
