@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-// A call of NCCL, or of the device for it, failed without a member being lost. The third one with
-// less than a minute between each two is told and is the last: see below.
+// A call of NCCL, or of the device for it, failed while all members were there. After three, each
+// within a minute of the one before, NCCL is given up, and the log says so.
 void nccl_note_failure(void);
 
 // True until the process ends; this board keeps its groups from NCCL then.
