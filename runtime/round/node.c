@@ -395,6 +395,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
     if (!node->working)
         return CN_OK;
     cn_mailbox_drain(&node->box);
+    node->status.progress = cn_mailbox_progress(&node->box);
     err = cn_mailbox_failed(&node->box);
     if (err) {
         worker_failed(node, err);
@@ -411,7 +412,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
         err = worker_left(node, &left, now);
     if (!err && cn_mailbox_take_request(&node->box, &request))
         err = run_errand(node, &request);
-    if (node->config.until_end && cn_mailbox_progress(&node->box).ended)
+    if (node->config.until_end && node->status.progress.ended)
         node->result = CN_OK;
     return err;
 }
@@ -479,8 +480,6 @@ static void poll_traffic(struct node *node, uint64_t now)
 static cn_err poll_care(struct node *node, uint64_t now)
 {
     poll_traffic(node, now);
-    if (node->working)
-        node->status.progress = cn_mailbox_progress(&node->box);
     if (!cn_node_care_poll(&node->care, &node->status.progress, now)) {
         if (node->working)
             cn_mailbox_put_slow(&node->box, cn_slow_judge(&node->care.reading));
@@ -547,9 +546,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (!err)
         err = run_loop(node);
     cn_platform_notify("STOPPING=1");
-    if (node->link) {
-        if (node->working)
-            node->status.progress = cn_mailbox_progress(&node->box);
+    if (node->link) { // as of when the loop was left: the worker may be in another epoch by now
         write_status(node, cn_platform_now_ms());
         stop_worker(node);
     }
