@@ -93,7 +93,8 @@ enum cn_split {
 struct cn_dataset;
 
 // Checks everything once: shapes against shape, labels in range, no NaN or infinity. A sample whose
-// dims differ from the shape but have the same element count is accepted (8x8 for 1x8x8).
+// dims differ from the shape is accepted where they only join or split its neighbours (8x8 or 64
+// for 1x8x8), and refused where its values are in another order (8x8x3 for 3x8x8).
 cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_sample_shape *shape,
                        struct cn_diag *diag, struct cn_dataset **dataset);
 void cn_dataset_close(struct cn_dataset *dataset);

@@ -257,6 +257,42 @@ static void arrays_that_do_not_fit_the_model_are_refused_by_name(void **state)
     assert_refused(fixture, "inputs.npy: cannot be read");
 }
 
+static void samples_in_another_order_of_dimensions_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    static const float inputs[COUNT * 24];
+    static const char *const fitting[] = {"50, 24", "50, 2, 3, 4", "50, 6, 4", "50, 1, 2, 3, 4, 1"};
+
+    fixture->shape.rank = 3;
+    memcpy(fixture->shape.dims, (uint64_t[]){2, 3, 4}, 3 * sizeof(uint64_t));
+    for (size_t i = 0; i < sizeof(fitting) / sizeof(fitting[0]); i++) {
+        write_array(fixture->inputs, "<f4", fitting[i], inputs, sizeof(inputs));
+        assert_int_equal(open_set(fixture), CN_OK);
+    }
+    write_array(fixture->inputs, "<f4", "50, 3, 4, 2", inputs, sizeof(inputs));
+    assert_refused(fixture, "inputs.npy: a sample has the shape (3, 4, 2); the model wants (2, 3, "
+                            "4): transpose the array, with numpy.transpose(array, (0, 3, 1, 2))");
+    write_array(fixture->inputs, "<f4", "50, 4, 6", inputs, sizeof(inputs));
+    assert_refused(fixture, "(4, 6); the model wants (2, 3, 4): save the array in this shape");
+    fixture->shape.rank = 1;
+    fixture->shape.dims[0] = 24;
+    assert_int_equal(open_set(fixture), CN_OK);
+}
+
+static void the_rows_of_a_window_are_its_first_dimension(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct cn_rules rules = {.window = 6, .stride = 1};
+
+    fixture->config.rules = &rules;
+    fixture->shape.rank = 2;
+    memcpy(fixture->shape.dims, (uint64_t[]){6, 2}, 2 * sizeof(uint64_t));
+    assert_int_equal(open_set(fixture), CN_OK);
+    memcpy(fixture->shape.dims, (uint64_t[]){2, 6}, 2 * sizeof(uint64_t));
+    assert_refused(fixture,
+                   "a window has the shape (6, 2), its rows first; the model wants (2, 6)");
+}
+
 static void mistakes_in_both_files_are_told_at_once(void **state)
 {
     struct fixture *fixture = *state;
@@ -313,6 +349,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(arrays_that_do_not_fit_the_model_are_refused_by_name,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(samples_in_another_order_of_dimensions_are_refused, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_rows_of_a_window_are_its_first_dimension, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(mistakes_in_both_files_are_told_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(settings_outside_their_limits_are_refused, set_up,
                                         tear_down),
