@@ -86,6 +86,8 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
         opened->rules = *config->rules;
     opened->scale = (float)config->scale;
     opened->mean = (float)config->mean;
+    cn_dataset_warn_unused(opened, &config->files);
+    cn_dataset_warn_unused(opened, &config->apart);
     err = count_words(opened);
     if (!err)
         err = cn_dataset_gather(opened, config->shards, diag, &changed);

@@ -25,14 +25,15 @@
 
 #define CN_INPUT_MAX 8
 
-// The file of an input of the model, by the input's name.
+// The file of an input of the model, by the input's name. A name that the model does not have is
+// logged and its file left alone.
 struct cn_dataset_file {
     const char *name;
     const char *path;
 };
 
 struct cn_dataset_files {
-    const char *inputs;                          // path; of the first input
+    const char *inputs;                          // path; of the first input, where none is named
     const char *labels;                          // NULL where the model computes its loss itself
     struct cn_dataset_file others[CN_INPUT_MAX]; // of inputs by name
     size_t other_count;

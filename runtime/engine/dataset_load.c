@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
 #include "runtime/base/words.h"
 #include "runtime/engine/dataset_private.h"
 
@@ -364,9 +365,10 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     bool series = labels->source.array.dims[0] == shard->inputs[0].source.array.dims[0];
     cn_err err;
 
-    if (!series && labels->source.array.dims[0] != shard->count) {
+    if (!series && shard->count && labels->source.array.dims[0] != shard->count) {
         cn_diag_add(diag, "%s has %llu labels, but %s has %llu samples", files->labels,
-                    (unsigned long long)labels->source.array.dims[0], files->inputs,
+                    (unsigned long long)labels->source.array.dims[0],
+                    files->other_count ? files->others[0].path : files->inputs,
                     (unsigned long long)shard->count);
         return CN_EFORMAT;
     }
@@ -378,14 +380,70 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     return err ? err : check_classes(dataset, labels, files->labels, diag);
 }
 
-// The file of an input: by its name, or the only one.
+// The file of an input: by its name; the only one is of the first input.
 static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                            uint32_t index)
 {
     for (size_t i = 0; i < files->other_count; i++)
         if (strcmp(files->others[i].name, dataset->shape.inputs[index].name) == 0)
             return files->others[i].path;
-    return index == 0 && files->inputs && files->inputs[0] ? files->inputs : NULL;
+    if (files->other_count || index > 0 || !files->inputs || !files->inputs[0])
+        return NULL;
+    return files->inputs;
+}
+
+// "'a', 'b'"
+static void add_name(char text[SHAPE_TEXT_SIZE], const char *name)
+{
+    size_t at = strlen(text);
+
+    snprintf(text + at, SHAPE_TEXT_SIZE - at, "%s'%s'", at ? ", " : "", name);
+}
+
+static cn_err refuse_missing(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
+                             uint32_t index, struct cn_diag *diag)
+{
+    const char *wanted = dataset->shape.inputs[index].name;
+    char given[SHAPE_TEXT_SIZE] = "";
+
+    for (size_t i = 0; i < files->other_count; i++)
+        add_name(given, files->others[i].name);
+    cn_diag_add(diag, "no file for the input '%s' of the model; wanted inputs: {%s: FILE}%s%s",
+                wanted, wanted, given[0] ? "; there are " : "", given);
+    return CN_EFORMAT;
+}
+
+void cn_dataset_warn_unused(const struct cn_dataset *dataset, const struct cn_dataset_files *files)
+{
+    char wanted[SHAPE_TEXT_SIZE] = "";
+
+    for (uint32_t i = 0; i < dataset->shape.input_count; i++)
+        add_name(wanted, dataset->shape.inputs[i].name);
+    for (size_t i = 0; i < files->other_count; i++) {
+        uint32_t at = 0;
+
+        while (at < dataset->shape.input_count &&
+               strcmp(files->others[i].name, dataset->shape.inputs[at].name) != 0)
+            at++;
+        if (at == dataset->shape.input_count)
+            cn_log(CN_LOG_WARN, "data", "%s is not used: the model has no input '%s', but %s",
+                   files->others[i].path, files->others[i].name, wanted);
+    }
+}
+
+// All inputs have as many samples as the first that could be read.
+static cn_err check_count(const struct cn_dataset *dataset, uint32_t index, const char *path,
+                          struct cn_diag *diag, struct shard *shard)
+{
+    uint64_t count = samples_of(dataset, &shard->inputs[index]);
+
+    if (!shard->count)
+        shard->count = count;
+    if (count == shard->count)
+        return CN_OK;
+    cn_diag_add(diag, "%s has %llu samples, but the inputs before it have %llu", path,
+                (unsigned long long)count, (unsigned long long)shard->count);
+    return CN_EFORMAT;
 }
 
 static cn_err load_inputs(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
@@ -395,20 +453,13 @@ static cn_err load_inputs(const struct cn_dataset *dataset, const struct cn_data
 
     for (uint32_t i = 0; i < dataset->shape.input_count; i++) {
         const char *path = path_of(dataset, files, i);
-        cn_err one = CN_EFORMAT;
+        cn_err one;
 
         shard->input_count = i + 1;
-        if (path)
-            one = load_input(dataset, i, path, diag, shard);
-        else
-            cn_diag_add(diag, "no file for the input '%s' of the model; wanted inputs: {%s: FILE}",
-                        dataset->shape.inputs[i].name, dataset->shape.inputs[i].name);
-        if (!one && i > 0 && samples_of(dataset, &shard->inputs[i]) != shard->count) {
-            cn_diag_add(diag, "%s has another number of samples than the first input", path);
-            one = CN_EFORMAT;
-        }
-        if (i == 0 && !one)
-            shard->count = samples_of(dataset, &shard->inputs[0]);
+        one = path ? load_input(dataset, i, path, diag, shard)
+                   : refuse_missing(dataset, files, i, diag);
+        if (!one)
+            one = check_count(dataset, i, path, diag, shard);
         err = err ? err : one;
     }
     return err;

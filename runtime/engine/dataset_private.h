@@ -56,6 +56,9 @@ uint64_t cn_dataset_key(uint64_t seed, uint64_t stream, uint64_t number);
 cn_err cn_dataset_load(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                        struct cn_diag *diag, struct shard *shard);
 
+// Logs the files of a map of inputs whose names the model does not have.
+void cn_dataset_warn_unused(const struct cn_dataset *dataset, const struct cn_dataset_files *files);
+
 // Opens what is there instead of what was, or the list of the config. On an error nothing changes:
 // a mistake in a plain file is a line in diag, one in a shard is logged and the shard left out.
 cn_err cn_dataset_gather(struct cn_dataset *dataset, const struct cn_shards *given,

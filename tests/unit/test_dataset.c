@@ -293,6 +293,27 @@ static void the_rows_of_a_window_are_its_first_dimension(void **state)
                    "a window has the shape (6, 2), its rows first; the model wants (2, 6)");
 }
 
+static void a_file_goes_to_the_input_of_its_name_only(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_dataset_files *files = &fixture->config.files;
+    const char *path = fixture->inputs;
+
+    fixture->shape.input_count = 2;
+    fixture->shape.inputs[0] = (struct cn_input_shape){.name = "sensor", .rank = 1, .dims = {2}};
+    fixture->shape.inputs[1] = (struct cn_input_shape){.name = "meta", .rank = 1, .dims = {2}};
+    files->other_count = 2;
+    files->others[0] = (struct cn_dataset_file){"sensr", path};
+    files->others[1] = (struct cn_dataset_file){"meta", path};
+    assert_refused(fixture, "no file for the input 'sensor' of the model; wanted inputs: {sensor: "
+                            "FILE}; there are 'sensr', 'meta'");
+    files->others[0].name = "sensor";
+    assert_int_equal(open_set(fixture), CN_OK);
+    fixture->shape.inputs[0].dims[0] = 3;
+    assert_refused(fixture, "(2); the model wants (3)");
+    assert_int_equal(fixture->diag.count, 1); // that it has no samples is not the mistake
+}
+
 static void mistakes_in_both_files_are_told_at_once(void **state)
 {
     struct fixture *fixture = *state;
@@ -352,6 +373,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(samples_in_another_order_of_dimensions_are_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_rows_of_a_window_are_its_first_dimension, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_file_goes_to_the_input_of_its_name_only, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(mistakes_in_both_files_are_told_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(settings_outside_their_limits_are_refused, set_up,
