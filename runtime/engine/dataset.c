@@ -157,7 +157,8 @@ static const struct shard *find_shard(const struct cn_dataset *dataset, enum cn_
     return dataset->shards[low];
 }
 
-// The permutation puts the held-out samples first; in file order they are the last ones.
+// The permutation puts the held-out samples first; in file order they are the last ones, and of
+// windows they have to be, since neighbours share rows.
 struct place cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split split,
                                uint64_t index)
 {
@@ -166,7 +167,7 @@ struct place cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split s
     index -= shard->before[split];
     if (split == CN_SPLIT_ALL || shard->held_out == 0 || shard->held_out == shard->count)
         return (struct place){shard, index};
-    if (dataset->config.sequential)
+    if (dataset->config.sequential || dataset->rules.window)
         return (struct place){
             shard, split == CN_SPLIT_TRAIN ? index : shard->count - shard->held_out + index};
     if (split == CN_SPLIT_TRAIN)

@@ -4,9 +4,10 @@
 // dimension = samples; labels are integers of any NumPy
 // width or float32 targets. Format: NEP 1 (numpy.org/neps/nep-0001-npy-format.html). A sample is
 // (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
-// trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
-// number n is the same in every run, so the cursor is one integer.
-// The files must not change while the data set is open: replace them by renaming.
+// trained on; of the windows of a series they are the last ones, and those that share rows with
+// them are left out. Training order is a permutation for each epoch, computed from (seed, epoch):
+// batch number n is the same in every run, so the cursor is one integer. The files must not change
+// while the data set is open: replace them by renaming.
 //
 // A path with a * in its last part stands for many files, shards, which may come while the data set
 // is in use (shards.h). Each shard is split by itself, so that a sample stays on its side when
@@ -88,7 +89,7 @@ uint64_t cn_batch_memory(const struct cn_sample_shape *shape, uint32_t size);
 enum cn_split {
     CN_SPLIT_TRAIN,
     CN_SPLIT_HELD_OUT,
-    CN_SPLIT_ALL, // both, in file order: for a set that is only evaluated
+    CN_SPLIT_ALL, // every sample, in file order: for a set that is only evaluated
 };
 
 struct cn_dataset;

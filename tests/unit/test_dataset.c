@@ -257,6 +257,66 @@ static void arrays_that_do_not_fit_the_model_are_refused_by_name(void **state)
     assert_refused(fixture, "inputs.npy: cannot be read");
 }
 
+// Rows whose first values are i in train (+1) and held_out (+2).
+static void mark_rows(const struct fixture *fixture, size_t window, int rows[COUNT])
+{
+    float inputs[COUNT * 20];
+    int32_t labels[COUNT];
+    struct cn_batch batch = {.inputs = inputs, .labels = labels};
+    uint64_t held_out = cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT);
+    uint64_t trained = cn_dataset_count(fixture->dataset, CN_SPLIT_TRAIN);
+
+    memset(rows, 0, COUNT * sizeof(rows[0]));
+    for (uint64_t n = 0; n < held_out; n++) {
+        cn_dataset_range(fixture->dataset, CN_SPLIT_HELD_OUT, n, 1, &batch);
+        for (size_t i = 0; i < window; i++)
+            rows[(int)inputs[2 * i]] |= 2;
+    }
+    for (uint64_t n = 0; n < trained; n++) {
+        cn_dataset_train_batch(fixture->dataset, n, 1, &batch);
+        for (size_t i = 0; i < window; i++)
+            rows[(int)inputs[2 * i]] |= 1;
+    }
+}
+
+static void held_out_windows_share_no_row_with_those_trained_on(void **state)
+{
+    struct fixture *fixture = *state;
+    int rows[COUNT];
+
+    fixture->config.held_out = 0.2;
+    fixture->shape.rank = 2;
+    for (uint32_t stride = 1; stride <= 12; stride++) {
+        struct cn_rules rules = {.window = 10, .stride = stride};
+
+        fixture->config.rules = &rules;
+        memcpy(fixture->shape.dims, (uint64_t[]){10, 2}, 2 * sizeof(uint64_t));
+        assert_int_equal(open_set(fixture), CN_OK);
+        assert_true(cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT) > 0);
+        mark_rows(fixture, 10, rows);
+        assert_int_equal(rows[0], 1); // the end is held out
+        for (int i = 0; i < COUNT; i++)
+            assert_int_not_equal(rows[i], 3);
+        // The last window that is trained on may not be earlier than it must.
+        for (int i = 1; stride == 1 && i < COUNT; i++)
+            assert_int_not_equal(rows[i], 0);
+    }
+}
+
+static void a_series_too_short_for_two_sides_is_trained_on(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct cn_rules rules = {.window = 26, .stride = 1};
+
+    fixture->config.rules = &rules;
+    fixture->config.held_out = 0.9;
+    fixture->shape.rank = 1;
+    fixture->shape.dims[0] = 52;
+    assert_int_equal(open_set(fixture), CN_OK); // 25 windows, which share rows
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT), 0);
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_TRAIN), 25);
+}
+
 static void samples_in_another_order_of_dimensions_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -370,6 +430,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(arrays_that_do_not_fit_the_model_are_refused_by_name,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(held_out_windows_share_no_row_with_those_trained_on, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_series_too_short_for_two_sides_is_trained_on, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(samples_in_another_order_of_dimensions_are_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_rows_of_a_window_are_its_first_dimension, set_up,
