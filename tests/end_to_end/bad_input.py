@@ -273,7 +273,21 @@ def full_output(cluster):
         assert result.returncode == 1 and "standard output" in result.stderr, f"{command}: {result}"
 
 
-CASES = (models, data, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, full_output)
+def small_norm(cluster):
+    """A limit of updates that cuts honest ones is named, with the group and the norm."""
+    job = open(cluster.path("job.yaml")).read()
+    cluster.write("job.yaml", job.replace("count: 2", "count: 500") + "limits: {max_norm: 0.01}\n")
+    cluster.start_all()
+    wait_until("cut", cluster, "scaled down to limits.max_norm 0.01", 60)
+    status = [cluster.aggregator, "status", "gateway.yaml"]
+    end = time.monotonic() + 20
+    while "limits.max_norm 0.01 scaled down" not in cluster.command(*status).stdout:
+        assert time.monotonic() < end, cluster.command(*status).stdout
+        time.sleep(0.3)
+    cluster.stop_all()
+
+
+CASES = (models, data, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):
