@@ -85,6 +85,25 @@ class Scaled(nn.Module):
         return self.body(x * 1.5 + self.places)
 
 
+class Chosen(nn.Module):
+    """Branches in a branch, chosen by buffers: statistics that only nodes in branches read."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("yes", torch.tensor(True))
+        self.register_buffer("no", torch.tensor(False))
+        self.norm, self.body, self.more = nn.BatchNorm1d(6), nn.Linear(3, 4), nn.Linear(3, 4)
+        self.head = nn.Linear(24, 5)
+
+    def chosen(self, x):
+        return torch.cond(self.no, lambda x: torch.tanh(self.body(x)), lambda x: self.more(self.norm(x)), (x,))
+
+    def forward(self, x):
+        y = torch.cond(self.yes, self.chosen, lambda x: torch.relu(self.body(x)), (x,))
+        y = torch.cond(self.no, lambda y: torch.exp(y), lambda y: torch.tanh(y) * 2.0, (y,))
+        return self.head(y.flatten(1))
+
+
 class ResetBefore(nn.Module):
     """GRU with linear_before_reset=0, which PyTorch does not have: the reset gate comes before the product."""
 
@@ -117,6 +136,8 @@ CASES = {
     "dynamo-lstm": (Family(Series, images(7, 3), classes(5), batch=4), forms.Form("", "DYNAMO", 18, dynamic=False)),
     "dynamo-buffer": (Family(Scaled, images(6, 3), classes(5), batch=4), forms.Form("", "DYNAMO", 20)),
     "dynamo-folded": (Family(Grouped, images(6, 3), classes(5), batch=4, rate=0.1), forms.Form("", "DYNAMO", 18)),
+    "dynamo-if": (Family(Chosen, images(6, 3), classes(5), batch=4, rate=0.1),
+                  forms.Form("", "DYNAMO", 18, optimize=False)),
     "half": (Family(mlp, images(6, 3), classes(5), batch=4), forms.Form("", "EVAL", 17, data="half")),
     "einsum": (Family(Contracted, images(6, 7), classes(5), batch=4, rate=0.01), forms.Form("", "TRAINING", 17)),
     "gru-reset-before": (Family(ResetBefore, images(7, 3), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
@@ -125,11 +146,17 @@ CASES = {
 }
 
 
-def without_stories(name, file):
-    """Nodes without what they were made from, which is larger than they are. One file keeps the module's signature."""
-    for node in file.graph.node:
+def strip(graph):
+    for node in graph.node:
         del node.metadata_props[:]
         node.doc_string = ""
+        for attribute in node.attribute:
+            strip(attribute.g)
+
+
+def without_stories(name, file):
+    """Nodes without what they were made from, which is larger than they are. One file keeps the module's signature."""
+    strip(file.graph)
     if name != "dynamo-folded":
         del file.graph.metadata_props[:]
     return file
