@@ -9,12 +9,14 @@
 
 #define OPSET_MIN 13
 #define OPSET_MAX 21
+#define WORK_MAX ((size_t)1 << 27) // about a second
 
 struct cn_importer {
     const struct cn_onnx *onnx;
     struct cn_graph *graph;
     struct cn_diag *diag;
     struct cn_onnx_names names; // of the values made so far
+    size_t work;                // so far, at most WORK_MAX
     bool refused;
 };
 
@@ -67,6 +69,16 @@ cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, .
                 name.size ? name.data : "", (int)node->node->op.size,
                 node->node->op.size ? node->node->op.data : "", message);
     return CN_ENOTSUP;
+}
+
+cn_err cn_import_work(const struct cn_import_node *node, size_t elements)
+{
+    struct cn_importer *importer = node->importer;
+
+    if (elements > WORK_MAX - importer->work)
+        return cn_import_refuse(node, "what is known before training takes too long to work out");
+    importer->work += elements;
+    return CN_OK;
 }
 
 const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t input)

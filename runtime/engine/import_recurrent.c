@@ -166,7 +166,8 @@ static cn_err read_first(struct cn_import_node *node, const struct layer *layer,
         (batched && (value->rank != 3 || value->batch_axis != 1)))
         return cn_import_refuse(node, "the first state must be [directions, batch, %zu] floats",
                                 hidden);
-    for (size_t i = 0; zeros && i < value->words; i++)
+    err = cn_import_work(node, value->words);
+    for (size_t i = 0; !err && zeros && i < value->words; i++)
         zeros = cn_import_is_known(value) && cn_import_known_float(node->graph, value, i) == 0;
     for (size_t d = 0; !err && !zeros && d < layer->directions; d++)
         err = batched ? take_state(node, input, d, hidden, &first[d])
