@@ -133,9 +133,11 @@ static inline void check_gradients(const struct net *net, enum cn_loss loss, uin
     assert_int_equal(cn_trainer_discard(bench.trainer), CN_OK);
     base = loss_with(&bench, by, weights, 0, 0);
     assert_true(base == metrics.loss);
-    for (size_t i = 0; i < bench.total; i++)
+    for (size_t i = 0; i < bench.total; i++) {
+        assert_true(isfinite(gradients[i]));
         if (!is_statistic(&bench, i))
             largest = fmax(largest, fabs((double)gradients[i]));
+    }
     for (size_t i = 0; i < bench.total; i++) {
         if (is_statistic(&bench, i))
             continue;

@@ -231,9 +231,9 @@ static void assert_statistics(const struct message *model)
     assert_int_equal(cn_onnx_layout(onnx, &diag, &layout), CN_OK);
     assert_int_equal(layout.tensor_count, 6);
     for (size_t i = 0; i < layout.tensor_count; i++)
-        assert_int_equal(layout.tensors[i].class,
-                         strchr("md", layout.tensors[i].name[0]) ? CN_TENSOR_STAT
-                                                                 : CN_TENSOR_PARAM);
+        assert_int_equal(layout.tensors[i].class, strchr("md", layout.tensors[i].name[0])
+                                                      ? CN_TENSOR_STAT
+                                                      : CN_TENSOR_PARAM);
     cn_layout_deinit(&layout);
     cn_onnx_close(onnx);
 }
@@ -243,8 +243,9 @@ static void statistics_that_a_branch_reads_are_statistics(void **state)
     static const struct part parts[] = {
         {{"h"}, {"BatchNormalization x g b m d -> h n e training_mode=1"}},
         {{"h"},
-         {"Identity m -> n", "Identity n -> k", "BatchNormalization x g b k d -> h i e "
-                                                "training_mode=1"}},
+         {"Identity m -> n", "Identity n -> k",
+          "BatchNormalization x g b k d -> h i e "
+          "training_mode=1"}},
     };
 
     (void)state;
@@ -326,8 +327,8 @@ static void a_cell_that_only_a_branch_reads_is_made(void **state)
         put_line(&graph, "weight r 1,8,2");
         put_line(&graph, "numbers yes 1");
         put_line(&graph, "Transpose x -> t perm=1,0,2");
-        put_line(&graph, i < 2 ? "LSTM t i r -> _ _ c hidden_size=2"
-                               : "LSTM t i r -> _ _ y hidden_size=2");
+        put_line(&graph,
+                 i < 2 ? "LSTM t i r -> _ _ c hidden_size=2" : "LSTM t i r -> _ _ y hidden_size=2");
         if (i < 2)
             put_if(&graph, "yes", i ? "a" : "y", &branch, &other);
         if (i == 1)
