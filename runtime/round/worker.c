@@ -54,9 +54,11 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
 {
     const struct cn_worker_config *config = &worker->config;
     const struct cn_backend_ports alone = {.secure = &cn_collective_solo};
+    const struct cn_group_settings *group = &session->config.settings->group;
     struct cn_collective_config collective = {
         .members = worker->members,
         .member_count = config->member_count,
+        .listen = group->mapped ? group->listen : NULL,
         .view = view->view,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
         .progress_timeout_ms = config->timeout_ms,
