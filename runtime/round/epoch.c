@@ -181,14 +181,12 @@ static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *new
     struct cn_round_fetch fetch;
 
     cn_round_choose_fetch(held, news, epoch->avoid_delta, &fetch);
-    // The aggregator names a snapshot until it has handed it out: news of a version that was made
-    // meanwhile may be here before the snapshot is taken from the mailbox.
+    // A snapshot that is handed out is not named any more, and may not be in the mailbox yet.
     if (asked && !fetch.delta && cn_round_leads_on(held, news, &epoch->asked)) {
         fetch = epoch->asked;
         fetch.last = false;
     }
-    asked = asked && memcmp(epoch->asked.digest, fetch.digest, CN_DIGEST_SIZE) == 0;
-    if (!asked)
+    if (!asked || memcmp(epoch->asked.digest, fetch.digest, CN_DIGEST_SIZE) != 0)
         return want_version(epoch, &fetch); // in place of one that is no longer wanted
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
         plan_fetched(epoch, news, &fetch, &answer, command);
@@ -390,7 +388,6 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 
     if (!err)
         err = run_steps(epoch);
-
     epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
