@@ -28,8 +28,8 @@ def run(build, name, pause, rounds, link):
         cluster.start("gateway")
         begun = time.monotonic()
         moves = 0
-        while cluster.processes["gateway"].poll() is None and time.monotonic() < begun + 100:
-            time.sleep(pause if time.monotonic() < begun + 60 else 2 * pause)
+        while cluster.processes["gateway"].poll() is None and time.monotonic() < begun + 150:
+            time.sleep(pause if time.monotonic() < begun + 60 else 3 * pause)
             if all("registered" in cluster.log(board) for board in cluster.boards):
                 for process in cluster.links.values():
                     process.send_signal(signal.SIGUSR1)

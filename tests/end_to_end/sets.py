@@ -112,8 +112,8 @@ def boards_that_run_take_what_a_restarted_gateway_says_of_the_job(build):
         cluster.write("job.yaml", text.replace("{replicate: 2}", "{shard: 2}"))
         cluster.start("gateway")
         for index, board in enumerate(cluster.boards):
-            cluster.wait_for_line(board, "the aggregator has other settings for job 'digits'", timeout=20)
-            cluster.wait_for_line(board, f"shard {index + 1} of 2", timeout=20)
+            cluster.wait_for_line(board, "the aggregator has other settings for job 'digits'", timeout=60)
+            cluster.wait_for_line(board, f"shard {index + 1} of 2", timeout=60)
         finish(cluster, 0.75)  # what it learns is not what is asked here
 
 
