@@ -13,6 +13,7 @@
 #include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/layers.h"
 #include "runtime/update/update.h"
