@@ -132,6 +132,9 @@ const struct cn_schema_row cn_schema[] = {
     {"group.members", CN_VALUE_MEMBERS, SITE, AT(group.members),
      .example = "{board-1: \"192.168.1.11:7101\", board-2: \"192.168.1.12:7101\"}", .uses = NODE,
      .about = "name and host:port of all members, this board included; the same on each of them"},
+    {"group.mapped", CN_VALUE_BOOL, SITE, AT(group.mapped), .initial = "false", .uses = NODE,
+     .about = "true: a router or container maps the port of this board in group.members, TCP and "
+              "UDP, to that of group.listen"},
     {"group.form", CN_VALUE_DURATION, BOARD | SITE, AT(group.form_ms), 100, DAY, .initial = "10 s",
      .uses = NODE, .about = "how long a start waits for all members"},
     {"group.rejoin", CN_VALUE_DURATION, BOARD | SITE, AT(group.rejoin_ms), 100, DAY,
