@@ -37,6 +37,14 @@ void cn_command_print_diag(const struct cn_diag *diag)
         fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
 }
 
+void cn_command_print_errors(const struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        fprintf(stderr, "error: %s\n", diag->lines[i]);
+    if (diag->count > CN_DIAG_LINES)
+        fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
+}
+
 // A line that says of which file it is begins with that.
 static const char *without_path(const char *line, const char *path)
 {
@@ -102,7 +110,7 @@ cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store
 
     if (err)
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,
-                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_reason(err));
     return err;
 }
 
@@ -248,7 +256,7 @@ cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline)
     cn_err err = path ? cn_timeline_open(path, timeline) : CN_OK;
 
     if (err)
-        fprintf(stderr, "error: --timeline %s: cannot be written\n", path);
+        fprintf(stderr, "error: --timeline %s: cannot be written: %s\n", path, cn_err_reason(err));
     return err;
 }
 

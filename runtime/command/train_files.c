@@ -1,5 +1,6 @@
 #include "runtime/command/train_files.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,32 +26,41 @@ static cn_err write_piece(void *context, const void *piece, size_t size)
     return fwrite(piece, 1, size, context) == size ? CN_OK : CN_EIO;
 }
 
-static cn_err write_weights(const struct cn_session *session, const float *weights,
-                            const char *path)
+static FILE *open_file(const char *path, struct cn_diag *diag)
 {
     FILE *file = fopen(path, "wb");
+
+    if (!file)
+        cn_diag_add(diag, "%s: cannot be written: %s", path, strerror(errno));
+    return file;
+}
+
+static cn_err write_weights(const struct cn_session *session, const float *weights,
+                            const char *path, struct cn_diag *diag)
+{
+    FILE *file = open_file(path, diag);
     cn_err err;
 
-    if (!file) {
-        fprintf(stderr, "error: %s cannot be written\n", path);
+    if (!file)
         return CN_EIO;
-    }
     err = ends_with(path, ".onnx")
               ? cn_export_onnx_pieces(session->onnx, session->layout, weights, write_piece, file)
               : cn_export_safetensors_pieces(session->layout, weights, write_piece, file);
     if (fclose(file) && !err)
         err = CN_EIO;
+    if (err)
+        cn_diag_add(diag, "%s: is not complete: %s", path, cn_err_text(err));
     return err;
 }
 
-cn_err cn_train_files_save(struct cn_session *session, const char *path)
+cn_err cn_train_files_save(struct cn_session *session, const char *path, struct cn_diag *diag)
 {
     float *weights;
     cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
 
     if (err)
         return err;
-    err = write_weights(session, weights, path);
+    err = write_weights(session, weights, path, diag);
     returned = cn_trainer_return_weights(session->trainer);
     return err ? err : returned;
 }
@@ -73,15 +83,13 @@ static void write_op(void *context, const struct cn_trainer_op *op)
     trace->count++;
 }
 
-cn_err cn_train_files_ops(struct cn_session *session, const char *path)
+cn_err cn_train_files_ops(struct cn_session *session, const char *path, struct cn_diag *diag)
 {
-    struct trace trace = {.file = fopen(path, "w")};
+    struct trace trace = {.file = open_file(path, diag)};
     cn_err err, discarded;
 
-    if (!trace.file) {
-        fprintf(stderr, "error: %s cannot be written\n", path);
+    if (!trace.file)
         return CN_EIO;
-    }
     cn_dataset_train_batch(session->dataset, 0, session->config.job->batch, &session->batch);
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace.file);
     err = cn_trainer_time_ops(session->trainer, &session->batch, write_op, &trace);
@@ -89,5 +97,7 @@ cn_err cn_train_files_ops(struct cn_session *session, const char *path)
     fputs("\n]}\n", trace.file);
     if (fclose(trace.file) && !err)
         err = CN_EIO;
+    if (err)
+        cn_diag_add(diag, "%s: is not complete: %s", path, cn_err_text(err));
     return err ? err : discarded;
 }

@@ -72,7 +72,9 @@ def data(cluster):
 
     def refuse(*words, **files):
         write_train(cluster, "state/data", **files)
-        expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, *words)
+        result = cluster.command(cluster.node, "train", "alone.yaml", check=False)
+        expect(result, 1, "error: ", *words)
+        assert "digits-cnn" not in result.stderr, f"the model is blamed:\n{result.stderr}"
 
     good = (cluster.path("x.npy"), cluster.path("y.npy"))
     npy(good[0], "|u1", (20, 8, 8), bytes(20 * 64))
@@ -86,7 +88,19 @@ def data(cluster):
     values = struct.pack("<1280f", *[0.0] * 1279, float("nan"))
     npy(cluster.path("nan.npy"), "<f4", (20, 8, 8), values)
     refuse("nan.npy", inputs=cluster.path("nan.npy"), labels=good[1])
-    refuse("missing.npy", inputs=cluster.path("missing.npy"), labels=good[1])
+    refuse("error: " + cluster.path("missing.npy"), inputs=cluster.path("missing.npy"), labels=good[1])
+
+
+def places(cluster):
+    """Files and folders that cannot be written are named with the reason."""
+    write_train(cluster, "train.yaml/state")
+    expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, "train.yaml/state", "not a directory")
+    write_train(cluster, "state/places")
+    for option in ("--trace", "--timeline", "--ops"):
+        path = cluster.path("absent", "file")
+        result = cluster.command(cluster.node, "train", option, path, "alone.yaml", check=False)
+        expect(result, 1, "error: ", path)
+        assert "model" not in result.stderr.splitlines()[-1], result.stderr
 
 
 def checkpoint(cluster):
@@ -287,7 +301,7 @@ def small_norm(cluster):
     cluster.stop_all()
 
 
-CASES = (models, data, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
+CASES = (models, data, places, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):
