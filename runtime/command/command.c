@@ -126,9 +126,9 @@ bool cn_command_is_sysroot(const char *directory)
     return false;
 }
 
-bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
+static bool opens(const struct cn_compute_ops *ops, uint32_t number, bool wanted)
 {
-    const struct cn_compute_config config = {.threads = 1, .number = number};
+    const struct cn_compute_config config = {.threads = 1, .number = number, .wanted = wanted};
     struct cn_compute *device;
 
     if (ops->open(&config, &device))
@@ -137,20 +137,22 @@ bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
     return true;
 }
 
+bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
+{
+    return opens(ops, number, false);
+}
+
 // The first that is there. The last one is the processor, which always is, but is no GPU.
 static const struct cn_compute_ops *find_device(const struct cn_compute_ops *const *ops,
                                                 const struct cn_settings *settings)
 {
     uint32_t number = cn_gpus_first(settings);
 
-    while (ops[1] && !cn_command_has_device(*ops, number))
+    while (ops[1] && !opens(*ops, number, settings->gpus[0] != '\0'))
         ops++;
     if (ops[1] || !settings->gpus[0])
         return *ops;
-    fprintf(stderr,
-            "error: gpus: %u does not work here (the line above says why; if there is none, use "
-            "'--log-level debug')\n",
-            number);
+    fprintf(stderr, "error: gpus: %u does not work here\n", number);
     return NULL;
 }
 
@@ -165,11 +167,10 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
     for (; *ops; ops++) {
         if (strcmp((*ops)->name, wanted) != 0)
             continue;
-        if (!ops[1] || cn_command_has_device(*ops, cn_gpus_first(settings)))
+        if (!ops[1] || opens(*ops, cn_gpus_first(settings), true))
             return *ops;
         fprintf(stderr,
-                "error: device: %s does not work here (the line above says why; if there "
-                "is none, use '--log-level debug'); 'auto' takes the processor instead\n",
+                "error: device: %s does not work here; 'auto' takes the processor instead\n",
                 wanted);
         return NULL;
     }

@@ -1,8 +1,8 @@
 #include "runtime/round/timeline.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

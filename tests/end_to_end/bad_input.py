@@ -96,6 +96,10 @@ def places(cluster):
     write_train(cluster, "train.yaml/state")
     expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, "train.yaml/state", "not a directory")
     write_train(cluster, "state/places")
+    profile = open(cluster.path("alone.yaml")).read()
+    cluster.write("alone.yaml", profile + "storage: {reserve: 60 TiB}\n")
+    expect(cluster.command(cluster.node, "train", "alone.yaml"), 0, "less free than storage.reserve")
+    cluster.write("alone.yaml", profile)
     for option in ("--trace", "--timeline", "--ops"):
         path = cluster.path("absent", "file")
         result = cluster.command(cluster.node, "train", option, path, "alone.yaml", check=False)
