@@ -26,7 +26,7 @@ def expect(result, code, *words):
     assert result.returncode == code, f"exit {result.returncode}, wanted {code}:\n{text}"
     for word in words:
         assert word in text, f"'{word}' is not in:\n{text}"
-    assert len(text.splitlines()) <= 16, f"too many lines:\n{text}"
+    assert len(result.stderr.splitlines()) <= 16, f"too many lines:\n{text}"
     assert "Traceback" not in text and "Assertion" not in text, text
 
 
@@ -88,6 +88,11 @@ def data(cluster):
     values = struct.pack("<1280f", *[0.0] * 1279, float("nan"))
     npy(cluster.path("nan.npy"), "<f4", (20, 8, 8), values)
     refuse("nan.npy", inputs=cluster.path("nan.npy"), labels=good[1])
+    write_train(cluster, "state/data", inputs=cluster.path("missing.npy"), labels=good[1])
+    expect(cluster.command(cluster.node, "check", "alone.yaml"), 0, "warning: data: " + cluster.path("missing.npy"))
+    profile = open(cluster.path("alone.yaml")).read()
+    cluster.write("alone.yaml", profile.replace("  digits: ", "  letters: "))
+    expect(cluster.command(cluster.node, "check", "alone.yaml", check=False), 3, "'digits' is not among the data sets")
     refuse("error: " + cluster.path("missing.npy"), inputs=cluster.path("missing.npy"), labels=good[1])
 
 
