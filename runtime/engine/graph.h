@@ -29,6 +29,7 @@ enum cn_value_kind {
     CN_VALUE_PARAM,      // a tensor of the layout
     CN_VALUE_CONST,      // float32 that is not trained
     CN_VALUE_SHAPE,      // integers or booleans known at load, no memory at run time
+    CN_VALUE_UNIFORM,    // while a file is imported: random numbers in [low, low + 1)
     CN_VALUE_ACTIVATION, // made by a node, gradients of activations too
     CN_VALUE_GRADIENT,   // of a parameter, at the parameter's offset
 };
@@ -58,6 +59,7 @@ struct cn_value {
     bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
     size_t parameter; // gradient: the offset of its parameter
     float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
+    float low;        // CN_VALUE_UNIFORM
     enum cn_over_batch over_batch; // while a file is imported
 };
 

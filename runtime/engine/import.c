@@ -404,6 +404,14 @@ static cn_err define_outputs(struct cn_import_node *node)
     return CN_OK;
 }
 
+static bool reads_random(const struct cn_import_node *node)
+{
+    for (size_t i = 0; i < node->in_count; i++)
+        if (cn_import_has(node, i) && cn_import_value(node, i)->kind == CN_VALUE_UNIFORM)
+            return true;
+    return false;
+}
+
 static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_node *source)
 {
     struct cn_import_node node = {.importer = importer,
@@ -422,7 +430,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
-        err = cn_import_whole_batch(&node, op->import);
+        err = cn_import_whole_batch(&node, reads_random(&node) ? cn_import_of_random : op->import);
     if (err && err != CN_ENOTSUP)
         return err;
     if (err) {

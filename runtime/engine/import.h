@@ -115,8 +115,12 @@ cn_import_fn cn_import_squeeze, cn_import_identity;
 cn_import_fn cn_import_batch_norm, cn_import_dropout;                        // _norm
 cn_import_fn cn_import_resize, cn_import_extreme, cn_import_global_max_pool; // _planes
 cn_import_fn cn_import_instance_norm, cn_import_group_norm, cn_import_depth_to_space;
-cn_import_fn cn_import_recurrent; // _recurrent
+cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
+cn_import_fn cn_import_recurrent;                           // _recurrent
 cn_import_fn cn_import_entropy;   // _loss
+
+// Imports a node that reads random numbers.
+cn_err cn_import_of_random(struct cn_import_node *node);
 
 // Imports a node of a model that computes its loss itself, where the node makes something of the
 // whole batch or reads what was made so; any other by import.
