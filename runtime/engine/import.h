@@ -117,7 +117,7 @@ cn_import_fn cn_import_resize, cn_import_extreme, cn_import_global_max_pool; // 
 cn_import_fn cn_import_instance_norm, cn_import_group_norm, cn_import_depth_to_space;
 cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
 cn_import_fn cn_import_recurrent;                           // _recurrent
-cn_import_fn cn_import_entropy;   // _loss
+cn_import_fn cn_import_entropy;                             // _loss
 
 // Imports a node that reads random numbers.
 cn_err cn_import_of_random(struct cn_import_node *node);

@@ -130,8 +130,8 @@ cn_err cn_import_of_random(struct cn_import_node *node)
     }
     if (cn_text_equal(op, "Floor") && uniform.low >= 0 && uniform.low <= 1)
         return choose(node, &uniform, (double)uniform.low);
-    if (node->in_count == 2 && (less || more || cn_text_equal(op, "Add") ||
-                                (cn_text_equal(op, "Sub") && !second))) {
+    if (node->in_count == 2 &&
+        (less || more || cn_text_equal(op, "Add") || (cn_text_equal(op, "Sub") && !second))) {
         other = cn_import_value(node, !second);
         if (!cn_import_is_known(other) || other->words != 1 || other->rank > uniform.rank)
             return cn_import_refuse(node, "random numbers beside other than one known number");
