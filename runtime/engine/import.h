@@ -94,7 +94,7 @@ const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node);
 cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_size_of; // _shapes
 cn_import_fn cn_import_constant_of_shape, cn_import_range, cn_import_trilu, cn_import_mod;
 cn_import_fn cn_import_gather, cn_import_gather_elements; // _gather
-cn_import_fn cn_import_gather_nd;
+cn_import_fn cn_import_gather_nd, cn_import_scatter_nd;
 cn_import_fn cn_import_transpose, cn_import_slice, cn_import_split; // _moves
 cn_import_fn cn_import_concat, cn_import_expand, cn_import_tile;
 cn_import_fn cn_import_pad;                                             // _pad

@@ -91,6 +91,7 @@ static const struct cn_import_op ops[] = {
     {"Resize", 1, 4, cn_import_resize, CN_WANTS_SAMPLES},
     {"RNN", 3, 6, cn_import_recurrent, CN_TAKES_ANY_BATCH | CN_WANTS_SAMPLES},
     {"Round", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
+    {"ScatterND", 3, 3, cn_import_scatter_nd, CN_TAKES_ANY_BATCH},
     {"Selu", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Shape", 1, 1, cn_import_shape_of, CN_TAKES_ANY_BATCH | CN_TAKES_TRANSPOSED},
     {"Sigmoid", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
