@@ -119,8 +119,15 @@ cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
 cn_import_fn cn_import_recurrent;                           // _recurrent
 cn_import_fn cn_import_entropy;                             // _loss
 
-// Imports a node that reads random numbers.
+// Import nodes that read random numbers, and numbers of the samples.
 cn_err cn_import_of_random(struct cn_import_node *node);
+cn_err cn_import_of_numbered(struct cn_import_node *node);
+
+// 0, 1, 2 ... along the batch, as the node's output.
+cn_err cn_import_number_samples(struct cn_import_node *node);
+
+// Gather where the samples' rows, so many of each, lie behind each other, by an index within each.
+cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows);
 
 // Imports a node of a model that computes its loss itself, where the node makes something of the
 // whole batch or reads what was made so; any other by import.

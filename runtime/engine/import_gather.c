@@ -124,6 +124,34 @@ cn_err cn_import_gather(struct cn_import_node *node)
     return emit_gather(node, gather, &result);
 }
 
+cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows)
+{
+    const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
+    struct cn_gather gather = {.count = index.words};
+    struct cn_value within = x, result = {0};
+    uint32_t axis;
+    cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
+
+    if (err)
+        return err;
+    if (!x.batched || axis != x.batch_axis || cn_graph_batch_repeats(&x) != 1 ||
+        x.dims[axis] / node->graph->batch != (uint64_t)rows)
+        return cn_import_refuse(
+            node, "the numbers of the samples times %lld do not find their rows", (long long)rows);
+    within.batched = false;
+    err = gather_dims(node, &within, &index, axis, &result);
+    if (err)
+        return err;
+    result.shared = x.shared && cn_graph_is_shared(&index);
+    gather_geometry(node->graph, &x, axis, &gather);
+    if (cn_import_is_known(&index)) {
+        err = check_indices(node, &index, gather.rows);
+        if (err)
+            return err;
+    }
+    return emit_gather(node, gather, &result);
+}
+
 cn_err cn_import_gather_elements(struct cn_import_node *node)
 {
     const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);

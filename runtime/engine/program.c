@@ -152,6 +152,7 @@ static struct cn_operand operand_of(const struct builder *builder, uint32_t valu
         break;
     case CN_VALUE_UNKNOWN:
     case CN_VALUE_UNIFORM:
+    case CN_VALUE_NUMBERED:
     case CN_VALUE_SHAPE:
         break;
     }
