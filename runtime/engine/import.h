@@ -129,6 +129,9 @@ cn_err cn_import_number_samples(struct cn_import_node *node);
 // Gather where the samples' rows, so many of each, lie behind each other, by an index within each.
 cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows);
 
+// GatherND in each sample: the indices lack its number, which comes before them.
+cn_err cn_import_gather_places(struct cn_import_node *node);
+
 // Imports a node of a model that computes its loss itself, where the node makes something of the
 // whole batch or reads what was made so; any other by import.
 cn_err cn_import_whole_batch(struct cn_import_node *node, cn_import_fn *import);

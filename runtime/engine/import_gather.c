@@ -183,7 +183,11 @@ cn_err cn_import_gather_elements(struct cn_import_node *node)
 static cn_err flatten_places(struct cn_import_node *node, const struct cn_value *x, uint32_t count,
                              const struct cn_value *index, uint32_t *out)
 {
-    struct cn_value like = {.rank = index->rank - 1}, flat;
+    struct cn_value like = {.rank = index->rank - 1,
+                            .batched = index->batched,
+                            .batch_axis = index->batch_axis,
+                            .batch_repeats = index->batch_repeats};
+    struct cn_value flat;
     cn_err err;
 
     memcpy(like.dims, index->dims, like.rank * sizeof(*like.dims));
@@ -227,6 +231,45 @@ cn_err cn_import_gather_nd(struct cn_import_node *node)
     if (!err)
         err = cn_graph_add_value(node->graph, &x, &node->in[0]);
     return err ? err : cn_import_gather(node);
+}
+
+// The places of each sample as one number, and its rows behind those of the others.
+cn_err cn_import_gather_places(struct cn_import_node *node)
+{
+    const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
+    uint64_t count = index.dims[index.rank - 1];
+    const int64_t last = (int64_t)index.rank - 1;
+    struct cn_value places = x;
+    int64_t dims[CN_GRAPH_RANK_MAX] = {-1}, rows = 1;
+    uint32_t shape, rank = 1;
+    cn_err err;
+
+    if (!x.batched || x.batch_axis || x.dims[0] != node->graph->batch || count >= x.rank ||
+        cn_import_int(node, "batch_dims", 0))
+        return cn_import_refuse(node, "the samples come first, and so do their numbers");
+    for (uint32_t d = 1; d < x.rank; d++)
+        if (d <= count)
+            rows *= (int64_t)x.dims[d];
+        else
+            dims[rank++] = (int64_t)x.dims[d];
+    memcpy(places.dims, x.dims + 1, count * sizeof(*x.dims));
+    if (cn_import_is_known(&index)) {
+        err = flatten_places(node, &places, (uint32_t)count, &index, &node->in[1]);
+    } else if (count == 1) {
+        err = cn_import_shape(node, &last, 1, 1);
+        if (!err)
+            err = cn_import_apply(node, "Squeeze", NULL, NULL, 0,
+                                  (uint32_t[]){node->in[1], node->out}, 2, &node->in[1]);
+    } else {
+        return cn_import_refuse(node, "several computed places in each sample");
+    }
+    if (!err)
+        err = cn_import_shape(node, dims, rank, 1);
+    shape = node->out;
+    if (!err)
+        err = cn_import_apply(node, "Reshape", NULL, NULL, 0, (uint32_t[]){node->in[0], shape}, 2,
+                              &node->in[0]);
+    return err ? err : cn_import_gather_rows(node, rows);
 }
 
 // The first element of the slice that a row of indices names, or a refusal.
