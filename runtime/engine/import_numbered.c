@@ -63,8 +63,12 @@ static cn_err join_places(struct cn_import_node *node)
     const struct cn_value first = *cn_import_value(node, 0);
     int64_t last = (int64_t)first.rank - 1, axis = cn_import_int(node, "axis", 0);
     uint32_t base;
-    cn_err err = CN_OK;
+    cn_err err = first.kind == CN_VALUE_NUMBERED
+                     ? cn_import_work(node, node->graph->values[first.base].words)
+                     : CN_OK;
 
+    if (err)
+        return err;
     if (!is_number_itself(node, &first) || node->in_count < 2 || (axis != last && axis != -1))
         return cn_import_refuse(node, "the numbers of the samples come first in indices");
     for (size_t i = 1; i < node->in_count; i++)

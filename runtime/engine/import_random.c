@@ -93,9 +93,13 @@ cn_err cn_import_bernoulli(struct cn_import_node *node)
 {
     const struct cn_value p = *cn_import_value(node, 0);
     double first;
+    cn_err err;
 
     if (!cn_import_is_known(&p) || !p.batched || !p.words)
         return cn_import_refuse(node, "probabilities must be known and drawn for each sample");
+    err = cn_import_work(node, p.words);
+    if (err)
+        return err;
     first = cn_import_known_float(node->graph, &p, 0);
     for (size_t i = 1; i < p.words; i++)
         if (cn_import_known_float(node->graph, &p, i) != first)

@@ -122,6 +122,7 @@ void cn_onnx_close(struct cn_onnx *onnx);
 const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
                                                        const char *name);
 bool cn_text_equal(struct cn_text text, const char *string);
+bool cn_text_same(struct cn_text a, struct cn_text b);
 
 // The initializer of that name, or NULL.
 const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
