@@ -308,8 +308,11 @@ static cn_err check_attributes(const struct cn_import_node *node)
 // Brings an input into a form that the op takes.
 static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned takes)
 {
+    enum cn_value_kind kind = cn_import_value(node, input)->kind;
     cn_err err = CN_OK;
 
+    if (kind == CN_VALUE_UNIFORM || kind == CN_VALUE_NUMBERED)
+        return CN_OK; // nothing to read yet
     if (cn_import_value(node, input)->padded && !(takes & CN_TAKES_PADDED))
         err = cn_import_make_pads(node, input);
     if (!err && cn_import_value(node, input)->transposed && !(takes & CN_TAKES_TRANSPOSED))
@@ -388,11 +391,13 @@ static bool reads(const struct cn_import_node *node, enum cn_value_kind kind)
 }
 
 // What is not yet numbers that a call could read is followed by functions of its own.
-static cn_import_fn *choose_import(const struct cn_import_node *node, const struct cn_import_op *op)
+static cn_err import_by(struct cn_import_node *node, const struct cn_import_op *op)
 {
     if (reads(node, CN_VALUE_UNIFORM))
-        return cn_import_of_random;
-    return reads(node, CN_VALUE_NUMBERED) ? cn_import_of_numbered : op->import;
+        return cn_import_of_random(node);
+    if (reads(node, CN_VALUE_NUMBERED))
+        return cn_import_of_numbered(node);
+    return cn_import_whole_batch(node, op->import);
 }
 
 static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_node *source)
@@ -413,7 +418,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
-        err = cn_import_whole_batch(&node, choose_import(&node, op));
+        err = import_by(&node, op);
     if (err && err != CN_ENOTSUP)
         return err;
     if (err) {

@@ -72,14 +72,16 @@ static cn_err join_places(struct cn_import_node *node)
     if (!is_number_itself(node, &first) || node->in_count < 2 || (axis != last && axis != -1))
         return cn_import_refuse(node, "the numbers of the samples come first in indices");
     for (size_t i = 1; i < node->in_count; i++)
-        if (cn_import_value(node, i)->kind == CN_VALUE_NUMBERED)
-            return cn_import_refuse(node, "the numbers of the samples twice in indices");
+        if (!cn_import_has(node, i) || cn_import_value(node, i)->kind == CN_VALUE_NUMBERED)
+            return cn_import_refuse(node, "only places come behind the numbers of the samples");
     base = node->in[1];
     if (node->in_count > 2)
         err = cn_import_apply(node, "Concat", "axis", &last, 1, node->in + 1, node->in_count - 1,
                               &base);
     return err ? err : number(node, base, PLACES);
 }
+
+#define STEP_MAX ((int64_t)1 << 40)
 
 // The step of a sum, a difference or a product with one known number; false for what has none.
 static bool find_step(const struct cn_import_node *node, const int64_t steps[2], int64_t *step)
@@ -91,16 +93,17 @@ static bool find_step(const struct cn_import_node *node, const int64_t steps[2],
         if (steps[i] == SHAPE_ONLY || steps[i] == PLACES)
             return false;
     if (cn_text_equal(op, "Add"))
-        return !__builtin_add_overflow(steps[0], steps[1], step);
-    if (cn_text_equal(op, "Sub"))
-        return !__builtin_sub_overflow(steps[0], steps[1], step);
-    if (!cn_text_equal(op, "Mul") || steps[factor])
+        *step = steps[0] + steps[1];
+    else if (cn_text_equal(op, "Sub"))
+        *step = steps[0] - steps[1];
+    else if (!cn_text_equal(op, "Mul") || steps[factor] ||
+             !cn_import_is_known(cn_import_value(node, (size_t)factor)) ||
+             cn_import_value(node, (size_t)factor)->words != 1 ||
+             __builtin_mul_overflow(
+                 steps[!factor],
+                 cn_import_known_int(node->graph, cn_import_value(node, (size_t)factor), 0), step))
         return false;
-    return cn_import_is_known(cn_import_value(node, (size_t)factor)) &&
-           cn_import_value(node, (size_t)factor)->words == 1 &&
-           !__builtin_mul_overflow(
-               steps[!factor],
-               cn_import_known_int(node->graph, cn_import_value(node, (size_t)factor), 0), step);
+    return *step > -STEP_MAX && *step < STEP_MAX;
 }
 
 static bool keeps_step(const struct cn_import_node *node)
@@ -138,10 +141,11 @@ static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
 cn_err cn_import_of_numbered(struct cn_import_node *node)
 {
     int64_t steps[2] = {0};
+    cn_err err = CN_OK;
 
     if (cn_text_equal(node->node->op, "Concat"))
         return join_places(node);
-    for (size_t i = 0; i < node->in_count; i++) {
+    for (size_t i = 0; !err && i < node->in_count; i++) {
         const struct cn_value *value = cn_import_has(node, i) ? cn_import_value(node, i) : NULL;
 
         if (!value || value->kind != CN_VALUE_NUMBERED)
@@ -150,6 +154,10 @@ cn_err cn_import_of_numbered(struct cn_import_node *node)
             return cn_import_refuse(node, "the numbers of the samples as input %zu", i);
         steps[i] = value->step;
         node->in[i] = value->base;
+        if (cn_import_value(node, i)->padded)
+            err = cn_import_make_pads(node, i);
+        if (!err && cn_import_value(node, i)->transposed)
+            err = cn_import_materialise(node, i);
     }
-    return follow(node, steps);
+    return err ? err : follow(node, steps);
 }
