@@ -93,9 +93,8 @@ static bool is_same(struct cn_text a, struct cn_text b)
     return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
 }
 
-// The initializer that a name stands for, also by way of Identity nodes: exporters write those
-// where two tensors hold the same. The nodes are in an order in which they can run.
-static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struct cn_text name)
+// The nodes are in an order in which they can run.
+const struct cn_onnx_tensor *cn_onnx_stands_for(const struct cn_onnx *onnx, struct cn_text name)
 {
     for (size_t i = onnx->node_count; i-- > 0;) {
         const struct cn_onnx_node *node = &onnx->nodes[i];
@@ -117,7 +116,7 @@ static void mark_inputs(const struct cn_onnx *onnx, const char *op, size_t first
         if (!cn_text_equal(node->op, op))
             continue;
         for (size_t j = first; j < end && j < node->input_count; j++) {
-            const struct cn_onnx_tensor *tensor = stands_for(onnx, node->inputs[j]);
+            const struct cn_onnx_tensor *tensor = cn_onnx_stands_for(onnx, node->inputs[j]);
 
             if (tensor)
                 marks[tensor - onnx->initializers] = true;

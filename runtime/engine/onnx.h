@@ -127,6 +127,10 @@ bool cn_text_equal(struct cn_text text, const char *string);
 const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
                                                       struct cn_text name);
 
+// The initializer that a name stands for, also by way of Identity nodes: exporters write those
+// where two tensors hold the same. NULL for none.
+const struct cn_onnx_tensor *cn_onnx_stands_for(const struct cn_onnx *onnx, struct cn_text name);
+
 // All elements of a tensor, tensor->count of them. CN_EINVAL for an element type that is not
 // float32, respectively not an integer or a boolean.
 cn_err cn_onnx_tensor_floats(const struct cn_onnx_tensor *tensor, float *values);
