@@ -1,4 +1,5 @@
-// onnx_edit.h - changes to a file of protobuf messages, kept as a list and made while it is written.
+// onnx_edit.h - changes to a file of protobuf messages, kept as a list and made while it is
+// written.
 //
 // An edit takes bytes of the file away and puts others in their place. What is inside a message
 // changes its length, which stands before it: a message is opened, its inside is edited, and at its

@@ -46,8 +46,8 @@ static bool is_weight(const struct cn_onnx_tensor *tensor)
     return tensor && tensor->type == CN_ONNX_FLOAT && tensor->count && !tensor->constant;
 }
 
-// "bn.bias" as a mean is "bn.running_mean", "bn.weight" as a variance "bn.running_var", and anything
-// else gets the role behind its name. False when the name is taken or too long.
+// "bn.bias" as a mean is "bn.running_mean", "bn.weight" as a variance "bn.running_var", and
+// anything else gets the role behind its name. False when the name is taken or too long.
 static bool name_copy(const struct splitter *splitter, const struct cn_onnx_tensor *tensor,
                       enum role role, char name[NAME_SIZE])
 {
@@ -61,8 +61,8 @@ static bool name_copy(const struct splitter *splitter, const struct cn_onnx_tens
         return false;
     length = snprintf(name, NAME_SIZE, "%.*s.%s", (int)size, size ? tensor->name.data : "",
                       role_names[role]);
-    return length < NAME_SIZE && !cn_onnx_initializer_find(
-                                     splitter->onnx, (struct cn_text){name, (size_t)length});
+    return length < NAME_SIZE &&
+           !cn_onnx_initializer_find(splitter->onnx, (struct cn_text){name, (size_t)length});
 }
 
 // Marks what else than a statistic an initializer is: any node reads it by its name, or a
@@ -272,9 +272,9 @@ static bool has_batch_norm(struct cn_wire model)
         while (graph.number == MODEL_GRAPH && !cn_wire_next(&graph.bytes, &node) && node.number)
             while (node.number == GRAPH_NODE && !cn_wire_next(&node.bytes, &field) && field.number)
                 if (field.number == NODE_OP &&
-                    cn_text_equal((struct cn_text){(const char *)field.bytes.at,
-                                                   cn_wire_size(field.bytes)},
-                                  "BatchNormalization"))
+                    cn_text_equal(
+                        (struct cn_text){(const char *)field.bytes.at, cn_wire_size(field.bytes)},
+                        "BatchNormalization"))
                     return true;
     return false;
 }
