@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "runtime/command/check_export.h"
 #include "runtime/engine/onnx_tensor.h"
 
 // Tensors beyond that are not compared: each is with all before it.
@@ -89,10 +90,10 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
             named = i;
         }
     }
-    if (copies)
+    if (copies && onnx->signature.size) // the older exporter ties what is one weight
         cn_diag_add(diag,
                     "%zu weights are copies of others ('%s' of '%s') and will be trained apart; "
-                    "export from the module with dynamo=False if they are one weight there",
+                    "export with dynamo=False if they are one weight in the module",
                     copies, layout->tensors[copy].name,
                     layout->tensors[first_of(onnx, layout, copy)].name);
     if (made_up)
@@ -101,5 +102,6 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
                     "and turns them; export with training=TrainingMode.TRAINING and "
                     "do_constant_folding=False to keep names and batch normalization",
                     made_up, layout->tensors[named].name);
-    check_merged(onnx, layout, diag);
+    if (!cn_check_export_is_whole(onnx)) // one that is shares what the module shares
+        check_merged(onnx, layout, diag);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/command/check_export.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
 #include "runtime/engine/onnx_file.h"
@@ -117,6 +118,16 @@ static void trace_step(void *context, const struct cn_alone_step *step)
                 step->rate, step->ms);
 }
 
+static void warn_of_export(void *context, const struct cn_session *session)
+{
+    static struct cn_diag diag;
+
+    (void)context;
+    cn_diag_init(&diag);
+    cn_check_export(session->onnx, session->config.job->rules.batch_norm, &diag);
+    cn_command_print_about(session->config.settings->model, CN_OK, &diag);
+}
+
 static cn_err write_files(void *context, struct cn_session *session)
 {
     const struct options *options = ((struct printer *)context)->options;
@@ -175,6 +186,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .sysroot = options->sysroot ? options->sysroot : "",
         .report = print_round,
         .on_step = trace_step,
+        .at_start = warn_of_export,
         .at_end = write_files,
         .context = &printer,
         .steps = options->steps,

@@ -164,7 +164,7 @@ cn_err cn_onnx_inference(const struct cn_onnx *onnx, struct cn_onnx_edits *edits
 
 const struct cn_onnx_node *cn_onnx_inference_random(const struct cn_onnx *onnx)
 {
-    static const char *const ops[] = {"Bernoulli",     "Multinomial",       "RandomNormal",
+    static const char *const ops[] = {"Bernoulli",     "Multinomial",      "RandomNormal",
                                       "RandomUniform", "RandomNormalLike", "RandomUniformLike"};
 
     for (size_t i = 0; i < onnx->node_count; i++)

@@ -377,6 +377,8 @@ static cn_err run_session(struct alone *alone, struct cn_diag *diag)
 
     if (!err) {
         alone->status.run = alone->session->config.run;
+        if (alone->config->at_start)
+            alone->config->at_start(alone->config->context, alone->session);
         err = run_rounds(alone);
         alone->status.progress.ended = err == CN_OK && !is_enough(alone);
         tend(alone);
