@@ -3,17 +3,17 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "ports/cpu/flat_program.h"
 #include "ports/cpu/isa.h"
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/lanes.h"
+#include "ports/cpu/pages.h"
 
 #define ALIGNMENT 64 // bytes: a cache line
 #define LINE_WORDS 16
-#define HUGE_PAGE ((size_t)2 << 20) // bytes
-#define PAGE ((size_t)64 << 10)     // a multiple of every system's
+#define LARGE ((size_t)4 << 20) // bytes of an arena that has pages of its own
+#define PAGE ((size_t)64 << 10) // a multiple of every system's
 
 struct cn_compute_program {
     size_t count;
@@ -36,6 +36,7 @@ struct cpu {
     size_t mapped[CN_ARENA_COUNT];     // bytes, of those that are not from the heap
     size_t words[CN_ARENA_COUNT];      // as planned
     size_t lane_words[CN_ARENA_COUNT]; // from one lane's to the next's; 0 for what they share
+    struct cpu_pages pages;            // of the arenas that are mapped
     struct lane_result *results;       // owned
     struct cn_compute_result flat;     // of flat calls
     double *shown;                     // owned; what lanes show each other, two turns of it
@@ -59,9 +60,10 @@ static void cpu_close(struct cn_compute *device)
     if (!cpu)
         return;
     cpu_lanes_close(cpu->threads);
+    cpu_pages_stop(&cpu->pages);
     for (int i = 0; i < CN_ARENA_COUNT; i++)
         if (cpu->arena[i] && cpu->mapped[i])
-            munmap(cpu->arena[i], cpu->mapped[i]);
+            cpu_pages_unmap(cpu->arena[i], cpu->mapped[i]);
         else
             free(cpu->arena[i]);
     free(cpu->results);
@@ -151,44 +153,41 @@ static bool per_lane(enum cn_arena arena)
     return arena == CN_ARENA_GRADIENTS || arena == CN_ARENA_ACTIVATIONS;
 }
 
-// Zeroed pages of their own, in large ones if the system has them. Who touches one first gets it: a
-// lane has its share of an arena near itself, and what no step touches is not taken.
-static void *map_pages(size_t size)
-{
-    uint8_t *from =
-        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    size_t before, behind;
-
-    if (from == MAP_FAILED)
-        return NULL;
-    before = -(uintptr_t)from % HUGE_PAGE;
-    behind = HUGE_PAGE - before;
-    if (before)
-        munmap(from, before);
-    munmap(from + before + size, behind);
-    // An advice, so it may fail. The end stays in small pages: a large one would be taken whole.
-    madvise(from + before, size - size % HUGE_PAGE, MADV_HUGEPAGE);
-    return from + before;
-}
-
 static void *allocate(size_t size, size_t *mapped)
 {
-    bool large = size >= 2 * HUGE_PAGE;
+    bool large = size >= LARGE;
     size_t alignment = large ? PAGE : ALIGNMENT, whole;
     void *words;
 
     *mapped = 0;
-    if (__builtin_add_overflow(size, alignment - 1, &whole) || whole > SIZE_MAX - HUGE_PAGE)
+    if (__builtin_add_overflow(size, alignment - 1, &whole) || whole > SIZE_MAX - LARGE)
         return NULL;
     whole -= whole % alignment;
     if (large) {
         *mapped = whole;
-        return map_pages(whole);
+        return cpu_pages_map(whole);
     }
     words = aligned_alloc(alignment, whole);
     if (words)
         memset(words, 0, size);
     return words;
+}
+
+// Until the first run the file of the weights is in memory, too, so that much is left. With weights
+// of others (CN_ARENA_OWN) more than the plan is in memory while they are read.
+static void take_pages(struct cpu *cpu)
+{
+    static const enum cn_arena order[] = {CN_ARENA_WEIGHTS, CN_ARENA_ACTIVATIONS,
+                                          CN_ARENA_GRADIENTS, CN_ARENA_OPTIMIZER, CN_ARENA_SECOND};
+    size_t total = 0, file = cpu->mapped[CN_ARENA_WEIGHTS];
+
+    for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++)
+        if (cpu->mapped[order[i]]) {
+            cpu_pages_add(&cpu->pages, cpu->arena[order[i]], cpu->mapped[order[i]]);
+            total += cpu->mapped[order[i]];
+        }
+    if (total > file && !cpu->words[CN_ARENA_OWN])
+        cpu_pages_start(&cpu->pages, total - file);
 }
 
 static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_sizes *sizes,
@@ -213,6 +212,7 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
         if (!cpu->arena[i])
             return CN_ENOMEM;
     }
+    take_pages(cpu);
     return CN_OK;
 }
 
@@ -378,6 +378,7 @@ static cn_err cpu_run(struct cn_compute *device, struct cn_compute_program *prog
 
     if (!program->count)
         return CN_OK;
+    cpu_pages_run(&cpu->pages, cpu->lanes);
     cpu->program = program;
     cpu->hyper = hyper;
     if (program->calls[0].op < CN_OP_BATCH_COUNT)

@@ -346,6 +346,7 @@ static void configure(struct cn_tcp *tcp, const struct cn_collective_config *con
         .members = config->members,
         .count = config->member_count,
         .self = config->view.ranks[config->view.rank],
+        .listen = config->listen,
         .purpose = CN_PAIR_DATA,
         .epoch = config->view.epoch,
         .handshake_ms = HANDSHAKE_MS,

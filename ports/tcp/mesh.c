@@ -280,7 +280,8 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
     note_missing_keys(&meeting);
     for (uint32_t r = 0; r < view->rank; r++)
         meeting.calls[r].retry_ms = RETRY_MS;
-    err = cn_pair_listen(config->members[config->self].address, &meeting.listener);
+    err = cn_pair_listen(config->listen ? config->listen : config->members[config->self].address,
+                         &meeting.listener);
     if (err)
         return err;
     err = meet(&meeting, &rank);

@@ -32,6 +32,7 @@ enum cn_pair_purpose {
 struct cn_pair_config {
     const struct cn_member *members;
     uint32_t count, self;
+    const char *listen; // NULL: at this member's address
     enum cn_pair_purpose purpose;
     uint64_t epoch;        // both sides must agree
     uint32_t handshake_ms; // from connect or accept to the end of the hellos

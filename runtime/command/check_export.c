@@ -64,10 +64,11 @@ static void check_parameters(const struct cn_onnx *onnx, const struct cn_onnx_si
                     "found them unused. Unless they are tied, export with " EXPORT_WHOLE,
                     missing.count, shown(missing.first), missing.first.data);
     if (worked_in.count)
-        cn_diag_add(diag,
-                    "%zu parameters of the module train as what the exporter made of them ('%.*s'), "
-                    "under other names; export with " EXPORT_WHOLE " to train them themselves",
-                    worked_in.count, shown(worked_in.first), worked_in.first.data);
+        cn_diag_add(
+            diag,
+            "%zu parameters of the module train as what the exporter made of them ('%.*s'), "
+            "under other names; export with " EXPORT_WHOLE " to train them themselves",
+            worked_in.count, shown(worked_in.first), worked_in.first.data);
 }
 
 static void check_statistics(const struct cn_onnx *onnx, const struct cn_onnx_signature *signature,

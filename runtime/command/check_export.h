@@ -1,4 +1,5 @@
-// check_export.h - what PyTorch's newer exporter left out of a file, by the signature that is in it.
+// check_export.h - what PyTorch's newer exporter left out of a file, by the signature that is in
+// it.
 #pragma once
 
 #include "runtime/base/diag.h"

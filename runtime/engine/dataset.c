@@ -86,6 +86,8 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
         opened->rules = *config->rules;
     opened->scale = (float)config->scale;
     opened->mean = (float)config->mean;
+    cn_dataset_warn_unused(opened, &config->files);
+    cn_dataset_warn_unused(opened, &config->apart);
     err = count_words(opened);
     if (!err)
         err = cn_dataset_gather(opened, config->shards, diag, &changed);
@@ -155,7 +157,8 @@ static const struct shard *find_shard(const struct cn_dataset *dataset, enum cn_
     return dataset->shards[low];
 }
 
-// The permutation puts the held-out samples first; in file order they are the last ones.
+// The permutation puts the held-out samples first; in file order they are the last ones, and of
+// windows they have to be, since neighbours share rows.
 struct place cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split split,
                                uint64_t index)
 {
@@ -164,7 +167,7 @@ struct place cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split s
     index -= shard->before[split];
     if (split == CN_SPLIT_ALL || shard->held_out == 0 || shard->held_out == shard->count)
         return (struct place){shard, index};
-    if (dataset->config.sequential)
+    if (dataset->config.sequential || dataset->rules.window)
         return (struct place){
             shard, split == CN_SPLIT_TRAIN ? index : shard->count - shard->held_out + index};
     if (split == CN_SPLIT_TRAIN)

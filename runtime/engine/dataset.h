@@ -4,9 +4,10 @@
 // dimension = samples; labels are integers of any NumPy
 // width or float32 targets. Format: NEP 1 (numpy.org/neps/nep-0001-npy-format.html). A sample is
 // (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
-// trained on. Training order is a permutation for each epoch, computed from (seed, epoch): batch
-// number n is the same in every run, so the cursor is one integer.
-// The files must not change while the data set is open: replace them by renaming.
+// trained on; of the windows of a series they are the last ones, and those that share rows with
+// them are left out. Training order is a permutation for each epoch, computed from (seed, epoch):
+// batch number n is the same in every run, so the cursor is one integer. The files must not change
+// while the data set is open: replace them by renaming.
 //
 // A path with a * in its last part stands for many files, shards, which may come while the data set
 // is in use (shards.h). Each shard is split by itself, so that a sample stays on its side when
@@ -25,14 +26,15 @@
 
 #define CN_INPUT_MAX 8
 
-// The file of an input of the model, by the input's name.
+// The file of an input of the model, by the input's name. A name that the model does not have is
+// logged and its file left alone.
 struct cn_dataset_file {
     const char *name;
     const char *path;
 };
 
 struct cn_dataset_files {
-    const char *inputs;                          // path; of the first input
+    const char *inputs;                          // path; of the first input, where none is named
     const char *labels;                          // NULL where the model computes its loss itself
     struct cn_dataset_file others[CN_INPUT_MAX]; // of inputs by name
     size_t other_count;
@@ -87,13 +89,14 @@ uint64_t cn_batch_memory(const struct cn_sample_shape *shape, uint32_t size);
 enum cn_split {
     CN_SPLIT_TRAIN,
     CN_SPLIT_HELD_OUT,
-    CN_SPLIT_ALL, // both, in file order: for a set that is only evaluated
+    CN_SPLIT_ALL, // every sample, in file order: for a set that is only evaluated
 };
 
 struct cn_dataset;
 
 // Checks everything once: shapes against shape, labels in range, no NaN or infinity. A sample whose
-// dims differ from the shape but have the same element count is accepted (8x8 for 1x8x8).
+// dims differ from the shape is accepted where they only join or split its neighbours (8x8 or 64
+// for 1x8x8), and refused where its values are in another order (8x8x3 for 3x8x8).
 cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_sample_shape *shape,
                        struct cn_diag *diag, struct cn_dataset **dataset);
 void cn_dataset_close(struct cn_dataset *dataset);

@@ -5,10 +5,16 @@
 #include <string.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
 #include "runtime/base/words.h"
 #include "runtime/engine/dataset_private.h"
 
 #define SHAPE_TEXT_SIZE 128
+
+struct sample { // of a file, in the order of its values
+    uint32_t rank;
+    uint64_t dims[CN_NPY_RANK_MAX + 1];
+};
 
 // "(1, 8, 8)"
 static void shape_text(const uint64_t *dims, uint32_t rank, char text[SHAPE_TEXT_SIZE])
@@ -97,13 +103,119 @@ static uint64_t samples_of(const struct cn_dataset *dataset, const struct column
     return rows < window ? 0 : (rows - window) / column->stride + 1;
 }
 
+// What a file has of a sample; the rows of a window come first.
+static void sample_shape(const struct cn_dataset *dataset, const struct column *column,
+                         struct sample *sample)
+{
+    const struct cn_npy *npy = &column->source.array;
+
+    *sample = (struct sample){0};
+    if (dataset->rules.window)
+        sample->dims[sample->rank++] = dataset->rules.window;
+    for (uint32_t d = 1; d < npy->rank; d++)
+        sample->dims[sample->rank++] = npy->dims[d];
+}
+
+// Whether dims only joins neighbours of parts, which have the same product.
+static bool joins(const uint64_t *dims, uint32_t rank, const uint64_t *parts, uint32_t part_count)
+{
+    uint32_t at = 0;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        uint64_t words = 1;
+
+        while (words < dims[d] && at < part_count)
+            words *= parts[at++];
+        if (words != dims[d])
+            return false;
+    }
+    return true;
+}
+
+// (192) and (3, 8, 8), or (8, 8) and (1, 8, 8), have their values in the same order; (8, 8, 3) has
+// the same count of them in another one.
+static bool same_order(const struct sample *found, const struct cn_input_shape *wanted)
+{
+    return joins(found->dims, found->rank, wanted->dims, wanted->rank) ||
+           joins(wanted->dims, wanted->rank, found->dims, found->rank);
+}
+
+// "0, 3, 1, 2": the axes of the file in the order that the model wants. False when there is none.
+static bool axes_text(const struct sample *found, const struct cn_input_shape *wanted,
+                      char text[SHAPE_TEXT_SIZE])
+{
+    bool taken[CN_NPY_RANK_MAX + 1] = {false};
+    int at = snprintf(text, SHAPE_TEXT_SIZE, "0");
+
+    if (found->rank != wanted->rank)
+        return false;
+    for (uint32_t d = 0; d < wanted->rank; d++) {
+        uint32_t axis = 0;
+
+        while (axis < found->rank && (taken[axis] || found->dims[axis] != wanted->dims[d]))
+            axis++;
+        if (axis == found->rank)
+            return false;
+        taken[axis] = true;
+        at += snprintf(text + at, (size_t)(SHAPE_TEXT_SIZE - at), ", %u", axis + 1);
+    }
+    return true;
+}
+
+static cn_err refuse_order(const struct cn_dataset *dataset, const struct sample *found,
+                           const struct cn_input_shape *wanted, const char *path,
+                           struct cn_diag *diag)
+{
+    char found_text[SHAPE_TEXT_SIZE], wanted_text[SHAPE_TEXT_SIZE], axes[SHAPE_TEXT_SIZE];
+
+    shape_text(found->dims, found->rank, found_text);
+    shape_text(wanted->dims, wanted->rank, wanted_text);
+    if (dataset->rules.window)
+        cn_diag_add(diag,
+                    "%s: a window has the shape %s, its rows first; the model wants %s, the same "
+                    "values in another order: let the model transpose them",
+                    path, found_text, wanted_text);
+    else if (axes_text(found, wanted, axes))
+        cn_diag_add(diag,
+                    "%s: a sample has the shape %s; the model wants %s: transpose the array, with "
+                    "numpy.transpose(array, (%s))",
+                    path, found_text, wanted_text, axes);
+    else
+        cn_diag_add(diag,
+                    "%s: a sample has the shape %s; the model wants %s: save the array in this "
+                    "shape, or with flat samples",
+                    path, found_text, wanted_text);
+    return CN_EFORMAT;
+}
+
+static cn_err check_shape(const struct cn_dataset *dataset, const struct column *column,
+                          const struct cn_input_shape *wanted, const char *path,
+                          struct cn_diag *diag)
+{
+    size_t window = dataset->rules.window ? dataset->rules.window : 1;
+    char found_text[SHAPE_TEXT_SIZE], wanted_text[SHAPE_TEXT_SIZE];
+    struct sample found;
+
+    sample_shape(dataset, column, &found);
+    if (column->row * window == column->words)
+        return same_order(&found, wanted) ? CN_OK
+                                          : refuse_order(dataset, &found, wanted, path, diag);
+    shape_text(column->source.array.dims + 1, column->source.array.rank - 1, found_text);
+    shape_text(wanted->dims, wanted->rank, wanted_text);
+    if (dataset->rules.window)
+        cn_diag_add(diag, "%s: a window of %zu rows of the shape %s; the model wants %s", path,
+                    window, found_text, wanted_text);
+    else
+        cn_diag_add(diag, "%s: a sample has the shape %s; the model wants %s", path, found_text,
+                    wanted_text);
+    return CN_EFORMAT;
+}
+
 static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const char *path,
                          struct cn_diag *diag, struct shard *shard)
 {
     const struct cn_input_shape *shape = &dataset->shape.inputs[index];
     struct column *column = &shard->inputs[index];
-    size_t window = dataset->rules.window ? dataset->rules.window : 1;
-    char found[SHAPE_TEXT_SIZE], wanted[SHAPE_TEXT_SIZE];
     cn_err err = open_column(path, shape->integers, diag, column);
 
     if (err)
@@ -114,17 +226,9 @@ static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const
     err = check_type(column, path, diag);
     if (err)
         return err;
-    if (column->row * window != column->words) {
-        shape_text(column->source.array.dims + 1, column->source.array.rank - 1, found);
-        shape_text(shape->dims, shape->rank, wanted);
-        if (dataset->rules.window)
-            cn_diag_add(diag, "%s: a window of %zu rows of the shape %s; the model wants %s", path,
-                        window, found, wanted);
-        else
-            cn_diag_add(diag, "%s: a sample has the shape %s; the model wants %s", path, found,
-                        wanted);
-        return CN_EFORMAT;
-    }
+    err = check_shape(dataset, column, shape, path, diag);
+    if (err)
+        return err;
     if (samples_of(dataset, column) == 0) {
         cn_diag_add(diag, "%s: %llu rows are less than a window", path,
                     (unsigned long long)column->source.array.dims[0]);
@@ -261,9 +365,10 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     bool series = labels->source.array.dims[0] == shard->inputs[0].source.array.dims[0];
     cn_err err;
 
-    if (!series && labels->source.array.dims[0] != shard->count) {
+    if (!series && shard->count && labels->source.array.dims[0] != shard->count) {
         cn_diag_add(diag, "%s has %llu labels, but %s has %llu samples", files->labels,
-                    (unsigned long long)labels->source.array.dims[0], files->inputs,
+                    (unsigned long long)labels->source.array.dims[0],
+                    files->other_count ? files->others[0].path : files->inputs,
                     (unsigned long long)shard->count);
         return CN_EFORMAT;
     }
@@ -275,14 +380,70 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     return err ? err : check_classes(dataset, labels, files->labels, diag);
 }
 
-// The file of an input: by its name, or the only one.
+// The file of an input: by its name; the only one is of the first input.
 static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                            uint32_t index)
 {
     for (size_t i = 0; i < files->other_count; i++)
         if (strcmp(files->others[i].name, dataset->shape.inputs[index].name) == 0)
             return files->others[i].path;
-    return index == 0 && files->inputs && files->inputs[0] ? files->inputs : NULL;
+    if (files->other_count || index > 0 || !files->inputs || !files->inputs[0])
+        return NULL;
+    return files->inputs;
+}
+
+// "'a', 'b'"
+static void add_name(char text[SHAPE_TEXT_SIZE], const char *name)
+{
+    size_t at = strlen(text);
+
+    snprintf(text + at, SHAPE_TEXT_SIZE - at, "%s'%s'", at ? ", " : "", name);
+}
+
+static cn_err refuse_missing(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
+                             uint32_t index, struct cn_diag *diag)
+{
+    const char *wanted = dataset->shape.inputs[index].name;
+    char given[SHAPE_TEXT_SIZE] = "";
+
+    for (size_t i = 0; i < files->other_count; i++)
+        add_name(given, files->others[i].name);
+    cn_diag_add(diag, "no file for the input '%s' of the model; wanted inputs: {%s: FILE}%s%s",
+                wanted, wanted, given[0] ? "; there are " : "", given);
+    return CN_EFORMAT;
+}
+
+void cn_dataset_warn_unused(const struct cn_dataset *dataset, const struct cn_dataset_files *files)
+{
+    char wanted[SHAPE_TEXT_SIZE] = "";
+
+    for (uint32_t i = 0; i < dataset->shape.input_count; i++)
+        add_name(wanted, dataset->shape.inputs[i].name);
+    for (size_t i = 0; i < files->other_count; i++) {
+        uint32_t at = 0;
+
+        while (at < dataset->shape.input_count &&
+               strcmp(files->others[i].name, dataset->shape.inputs[at].name) != 0)
+            at++;
+        if (at == dataset->shape.input_count)
+            cn_log(CN_LOG_WARN, "data", "%s is not used: the model has no input '%s', but %s",
+                   files->others[i].path, files->others[i].name, wanted);
+    }
+}
+
+// All inputs have as many samples as the first that could be read.
+static cn_err check_count(const struct cn_dataset *dataset, uint32_t index, const char *path,
+                          struct cn_diag *diag, struct shard *shard)
+{
+    uint64_t count = samples_of(dataset, &shard->inputs[index]);
+
+    if (!shard->count)
+        shard->count = count;
+    if (count == shard->count)
+        return CN_OK;
+    cn_diag_add(diag, "%s has %llu samples, but the inputs before it have %llu", path,
+                (unsigned long long)count, (unsigned long long)shard->count);
+    return CN_EFORMAT;
 }
 
 static cn_err load_inputs(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
@@ -292,20 +453,13 @@ static cn_err load_inputs(const struct cn_dataset *dataset, const struct cn_data
 
     for (uint32_t i = 0; i < dataset->shape.input_count; i++) {
         const char *path = path_of(dataset, files, i);
-        cn_err one = CN_EFORMAT;
+        cn_err one;
 
         shard->input_count = i + 1;
-        if (path)
-            one = load_input(dataset, i, path, diag, shard);
-        else
-            cn_diag_add(diag, "no file for the input '%s' of the model; wanted inputs: {%s: FILE}",
-                        dataset->shape.inputs[i].name, dataset->shape.inputs[i].name);
-        if (!one && i > 0 && samples_of(dataset, &shard->inputs[i]) != shard->count) {
-            cn_diag_add(diag, "%s has another number of samples than the first input", path);
-            one = CN_EFORMAT;
-        }
-        if (i == 0 && !one)
-            shard->count = samples_of(dataset, &shard->inputs[0]);
+        one = path ? load_input(dataset, i, path, diag, shard)
+                   : refuse_missing(dataset, files, i, diag);
+        if (!one)
+            one = check_count(dataset, i, path, diag, shard);
         err = err ? err : one;
     }
     return err;

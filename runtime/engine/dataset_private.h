@@ -23,6 +23,7 @@ struct shard {
     uint64_t split_key;
     uint64_t count;     // samples
     uint64_t held_out;  // of them
+    uint64_t gap;       // of them: windows with rows of both sides
     uint64_t before[3]; // samples of the shards before this one, for each enum cn_split
 };
 
@@ -51,10 +52,16 @@ enum { STREAM_SPLIT = 1, STREAM_EPOCH = 2, STREAM_AUGMENT = 3 };
 
 uint64_t cn_dataset_key(uint64_t seed, uint64_t stream, uint64_t number);
 
+// Samples of a shard that are trained on.
+uint64_t cn_dataset_trained(const struct shard *shard);
+
 // Opens and checks all files of a shard; dataset->shape and rules are set. Fills in columns and
 // count. On an error the shard is to be closed as well.
 cn_err cn_dataset_load(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                        struct cn_diag *diag, struct shard *shard);
+
+// Logs the files of a map of inputs whose names the model does not have.
+void cn_dataset_warn_unused(const struct cn_dataset *dataset, const struct cn_dataset_files *files);
 
 // Opens what is there instead of what was, or the list of the config. On an error nothing changes:
 // a mistake in a plain file is a line in diag, one in a shard is logged and the shard left out.

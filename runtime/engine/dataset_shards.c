@@ -90,6 +90,25 @@ static void close_shard(struct shard *shard)
     free(shard);
 }
 
+uint64_t cn_dataset_trained(const struct shard *shard)
+{
+    return shard->count - shard->held_out - shard->gap;
+}
+
+// The last windows are held out; those before them that share a row with the first one are on
+// neither side. A series that is too short for both sides is all trained on.
+static void leave_gap(const struct cn_rules *rules, struct shard *shard)
+{
+    uint64_t stride = rules->stride ? rules->stride : 1;
+    uint64_t gap = (rules->window + stride - 1) / stride - 1;
+
+    if (shard->count <= gap + 1)
+        shard->held_out = 0;
+    else if (shard->held_out > shard->count - gap - 1)
+        shard->held_out = shard->count - gap - 1;
+    shard->gap = shard->held_out ? gap : 0;
+}
+
 // A share above 0 holds out at least one sample where there are two, and never the last one. The
 // key follows from the name, so that a sample stays on its side whatever else comes.
 static void set_split(const struct cn_dataset *dataset, struct shard *shard)
@@ -102,6 +121,8 @@ static void set_split(const struct cn_dataset *dataset, struct shard *shard)
     shard->held_out = (uint64_t)((double)shard->count * share);
     if (share > 0 && shard->held_out == 0 && shard->count > 1)
         shard->held_out = 1;
+    if (dataset->rules.window)
+        leave_gap(&dataset->rules, shard);
     if (shard->entry.apart)
         shard->held_out = shard->count;
 }
@@ -254,7 +275,7 @@ static cn_err take_group(struct gathering *work, const struct cn_shards *given, 
 static cn_err check_training(const struct gathering *work)
 {
     for (size_t i = 0; i < work->shard_count; i++)
-        if (work->shards[i]->held_out < work->shards[i]->count)
+        if (cn_dataset_trained(work->shards[i]))
             return CN_OK;
     cn_diag_add(work->diag, "%s: no samples to train on", first_path(&work->dataset->config.files));
     return CN_EFORMAT;
@@ -282,10 +303,20 @@ static void add_up(struct cn_dataset *dataset)
         struct shard *shard = dataset->shards[i];
 
         memcpy(shard->before, dataset->counts, sizeof(shard->before));
-        dataset->counts[CN_SPLIT_TRAIN] += shard->count - shard->held_out;
+        dataset->counts[CN_SPLIT_TRAIN] += cn_dataset_trained(shard);
         dataset->counts[CN_SPLIT_HELD_OUT] += shard->held_out;
         dataset->counts[CN_SPLIT_ALL] += shard->count;
     }
+}
+
+static void warn_short(const struct cn_dataset *dataset)
+{
+    bool wanted = dataset->config.held_out > 0 && !dataset->config.apart.inputs;
+
+    if (wanted && dataset->rules.window && !dataset->counts[CN_SPLIT_HELD_OUT])
+        cn_log(CN_LOG_WARN, "data",
+               "nothing is held out: no file has rows enough for windows on both sides that share "
+               "none");
 }
 
 static bool same_list(const struct cn_shards *a, const struct cn_shards *b)
@@ -323,6 +354,7 @@ cn_err cn_dataset_gather(struct cn_dataset *dataset, const struct cn_shards *giv
     dataset->shard_count = work.shard_count;
     dataset->list = work.list;
     add_up(dataset);
+    warn_short(dataset);
     return CN_OK;
 }
 

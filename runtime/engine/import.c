@@ -5,61 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/onnx_names.h"
+
 #define OPSET_MIN 13
 #define OPSET_MAX 21
-
-struct name {
-    struct cn_text text;
-    uint32_t value;
-};
+#define WORK_MAX ((size_t)1 << 27) // about a second
 
 struct cn_importer {
     const struct cn_onnx *onnx;
     struct cn_graph *graph;
     struct cn_diag *diag;
-    struct name *names; // owned; open addressing
-    size_t name_mask;
+    struct cn_onnx_names names; // of the values made so far
+    size_t work;                // so far, at most WORK_MAX
     bool refused;
 };
 
-// FNV-1a.
-static size_t hash_of(struct cn_text text)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (size_t i = 0; i < text.size; i++)
-        hash = (hash ^ (uint8_t)text.data[i]) * 0x100000001b3ull;
-    return (size_t)(hash ^ hash >> 29);
-}
-
-static bool same_text(struct cn_text a, struct cn_text b)
-{
-    return a.size == b.size && (!a.size || memcmp(a.data, b.data, a.size) == 0);
-}
-
-// The slot of a name: its own, or the free one where it belongs.
-static struct name *find_name(const struct cn_importer *importer, struct cn_text text)
-{
-    size_t at = hash_of(text) & importer->name_mask;
-
-    while (importer->names[at].text.data) {
-        if (same_text(importer->names[at].text, text))
-            break;
-        at = (at + 1) & importer->name_mask;
-    }
-    return &importer->names[at];
-}
-
 static cn_err define_name(struct cn_importer *importer, struct cn_text text, uint32_t value)
 {
-    struct name *name = find_name(importer, text);
-
-    if (name->text.data) {
-        cn_diag_add(importer->diag, "the name '%.*s' is defined twice", (int)text.size, text.data);
-        return CN_EFORMAT;
-    }
-    *name = (struct name){text, value};
-    return CN_OK;
+    if (cn_onnx_names_add(&importer->names, text, value))
+        return CN_OK;
+    cn_diag_add(importer->diag, "the name '%.*s' is defined twice", (int)text.size, text.data);
+    return CN_EFORMAT;
 }
 
 // Also of what is in branches.
@@ -82,14 +48,9 @@ static cn_err init_names(struct cn_importer *importer)
 {
     const struct cn_onnx *onnx = importer->onnx;
     size_t count = onnx->initializer_count + onnx->input_count;
-    size_t size = 64;
 
     count += count_outputs(onnx->nodes, onnx->node_count);
-    while (size < 2 * count)
-        size *= 2;
-    importer->names = calloc(size, sizeof(*importer->names));
-    importer->name_mask = size - 1;
-    return importer->names ? CN_OK : CN_ENOMEM;
+    return cn_onnx_names_init(count, &importer->names);
 }
 
 cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, ...)
@@ -108,6 +69,16 @@ cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, .
                 name.size ? name.data : "", (int)node->node->op.size,
                 node->node->op.size ? node->node->op.data : "", message);
     return CN_ENOTSUP;
+}
+
+cn_err cn_import_work(const struct cn_import_node *node, size_t elements)
+{
+    struct cn_importer *importer = node->importer;
+
+    if (elements > WORK_MAX - importer->work)
+        return cn_import_refuse(node, "what is known before training takes too long to work out");
+    importer->work += elements;
+    return CN_OK;
 }
 
 const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t input)
@@ -213,15 +184,21 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
 }
 
 // Whether a recurrent layer reads the samples as they are: [steps, batch, inputs].
-static bool is_steps_first(const struct cn_onnx *onnx, struct cn_text name)
+static bool is_steps_first(const struct cn_onnx_node *nodes, size_t count, struct cn_text name)
 {
-    for (size_t i = 0; i < onnx->node_count; i++) {
-        const struct cn_onnx_node *node = &onnx->nodes[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_onnx_node *node = &nodes[i];
 
-        if (node->input_count && same_text(node->inputs[0], name) &&
+        if (node->input_count && cn_text_same(node->inputs[0], name) &&
             (cn_text_equal(node->op, "LSTM") || cn_text_equal(node->op, "GRU") ||
              cn_text_equal(node->op, "RNN")))
             return true;
+        for (size_t j = 0; j < node->attribute_count; j++) {
+            const struct cn_onnx_branch *branch = node->attributes[j].branch;
+
+            if (branch && is_steps_first(branch->nodes, branch->node_count, name))
+                return true;
+        }
     }
     return false;
 }
@@ -231,9 +208,10 @@ static bool is_steps_first(const struct cn_onnx *onnx, struct cn_text name)
 static cn_err find_batch(struct cn_importer *importer, const struct cn_onnx_value *input,
                          uint32_t *axis)
 {
+    const struct cn_onnx *onnx = importer->onnx;
     uint32_t open = 0;
 
-    *axis = input->rank == 3 && is_steps_first(importer->onnx, input->name) ? 1 : 0;
+    *axis = input->rank == 3 && is_steps_first(onnx->nodes, onnx->node_count, input->name);
     for (uint32_t d = 0; d < input->rank; d++) {
         if (input->dims[d] > 0)
             continue;
@@ -363,20 +341,17 @@ static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *
     node->in_count = count;
     for (size_t i = 0; i < count; i++) {
         struct cn_text text = node->node->inputs[i];
-        struct name *name;
 
         node->in[i] = CN_GRAPH_NONE;
         if (!text.size && i >= op->inputs_min)
             continue;
-        name = find_name(node->importer, text);
-        if (!name->text.data)
+        if (!cn_onnx_names_find(&node->importer->names, text, &node->in[i]))
             return cn_import_refuse(
                 node,
                 "input '%.*s' is made by no earlier node: it is missing, or the "
                 "graph has a cycle",
                 (int)text.size, text.size ? text.data : "");
-        node->in[i] = name->value;
-        *known = *known && node->graph->values[name->value].kind != CN_VALUE_UNKNOWN;
+        *known = *known && cn_import_value(node, i)->kind != CN_VALUE_UNKNOWN;
     }
     for (size_t i = 0; !err && *known && i < count; i++)
         if (node->in[i] != CN_GRAPH_NONE)
@@ -438,13 +413,11 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
 static cn_err take_outputs(struct cn_import_node *node, const struct cn_onnx_branch *branch)
 {
     for (size_t i = 0; i < branch->output_count && i < CN_IMPORT_OUTPUTS; i++) {
-        const struct name *name = find_name(node->importer, branch->outputs[i]);
+        struct cn_text text = branch->outputs[i];
 
-        if (!name->text.data)
-            return cn_import_refuse(node, "no node makes the output '%.*s'",
-                                    (int)branch->outputs[i].size,
-                                    branch->outputs[i].size ? branch->outputs[i].data : "");
-        *(i ? &node->more[i - 1] : &node->out) = name->value;
+        if (!cn_onnx_names_find(&node->importer->names, text, i ? &node->more[i - 1] : &node->out))
+            return cn_import_refuse(node, "no node makes the output '%.*s'", (int)text.size,
+                                    text.size ? text.data : "");
     }
     return CN_OK;
 }
@@ -453,8 +426,10 @@ static cn_err take_outputs(struct cn_import_node *node, const struct cn_onnx_bra
 cn_err cn_import_if(struct cn_import_node *node)
 {
     const struct cn_value *condition = cn_import_value(node, 0);
+    struct cn_onnx_names *names = &node->importer->names;
     const struct cn_onnx_attribute *chosen;
     const struct cn_onnx_branch *branch;
+    size_t outside = names->count;
     cn_err err = CN_OK;
 
     if (!cn_import_is_known(condition) || condition->integers || condition->words != 1)
@@ -468,7 +443,10 @@ cn_err cn_import_if(struct cn_import_node *node)
                                 branch ? branch->output_count : 0);
     for (size_t i = 0; !err && i < branch->node_count; i++)
         err = import_node(node->importer, &branch->nodes[i]);
-    return err ? err : take_outputs(node, branch);
+    if (!err)
+        err = take_outputs(node, branch);
+    cn_onnx_names_forget(names, outside);
+    return err;
 }
 
 // The output of the graph: the only one, or that of the loss.
@@ -482,14 +460,14 @@ static struct cn_text output_name(const struct cn_importer *importer)
 static cn_err import_output(struct cn_importer *importer)
 {
     const struct cn_text text = output_name(importer);
-    struct name *name = find_name(importer, text);
     const struct cn_value *value;
+    uint32_t index;
 
-    if (!name->text.data) {
+    if (!cn_onnx_names_find(&importer->names, text, &index)) {
         cn_diag_add(importer->diag, "no node makes the output '%.*s'", (int)text.size, text.data);
         return CN_EFORMAT;
     }
-    value = &importer->graph->values[name->value];
+    value = &importer->graph->values[index];
     if (value->kind != CN_VALUE_ACTIVATION || value->padded || cn_graph_is_shared(value) ||
         value->integers) {
         cn_diag_add(importer->diag, "the output '%.*s' is not computed from the input",
@@ -504,7 +482,7 @@ static cn_err import_output(struct cn_importer *importer)
                     (int)text.size, text.data, value->words);
         return CN_ENOTSUP;
     }
-    importer->graph->output = name->value;
+    importer->graph->output = index;
     return CN_OK;
 }
 
@@ -544,6 +522,6 @@ cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, str
     struct cn_importer importer = {.onnx = onnx, .graph = graph, .diag = diag};
     cn_err err = import_all(&importer, layout);
 
-    free(importer.names);
+    cn_onnx_names_deinit(&importer.names);
     return err;
 }

@@ -1,4 +1,5 @@
 // Ops that are made of others.
+#include <math.h>
 #include <string.h>
 
 #include "runtime/engine/import_known.h"
@@ -34,6 +35,13 @@ cn_err cn_import_tan(struct cn_import_node *node)
     return err ? err : cn_import_emit_combine(node, CN_COMBINE_DIV, above, below, &node->out);
 }
 
+static cn_err add_number(struct cn_import_node *node, float number, uint32_t *out)
+{
+    const struct cn_value like = {0};
+
+    return cn_import_add_known(node, &like, NULL, &number, out);
+}
+
 // 0 to count - 1 along one dimension, which has so many others behind it.
 static cn_err add_numbers(struct cn_import_node *node, uint64_t count, uint32_t behind,
                           uint32_t *out)
@@ -47,6 +55,23 @@ static cn_err add_numbers(struct cn_import_node *node, uint64_t count, uint32_t 
     for (size_t i = 0; !err && i < known.words; i++)
         node->graph->numbers[known.offset + i] = (int64_t)i;
     return err ? err : cn_graph_add_value(node->graph, &known, out);
+}
+
+// Indices below 0 count from the end; those that are still below 0 then are none.
+static cn_err count_from_end(struct cn_import_node *node, int64_t count, uint32_t *indices)
+{
+    const struct cn_value like = {0};
+    const int64_t none = 0;
+    uint32_t zero, size, below;
+    cn_err err = cn_import_add_known(node, &like, &none, NULL, &zero);
+
+    if (!err)
+        err = cn_import_add_known(node, &like, &count, NULL, &size);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_LESS, *indices, zero, &below);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_MUL, below, size, &below);
+    return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, *indices, below, indices);
 }
 
 // Inputs: indices, how many places there are, the numbers for the others and for the one.
@@ -73,6 +98,8 @@ cn_err cn_import_one_hot(struct cn_import_node *node)
     err = add_numbers(node, (uint64_t)count, rank - 1 - axis, &numbers);
     if (!err)
         err = cn_import_apply(node, "Unsqueeze", "axes", &place, 1, node->in, 1, &indices);
+    if (!err)
+        err = count_from_end(node, count, &indices);
     if (!err)
         err = cn_import_emit_combine(node, CN_COMBINE_EQUAL, indices, numbers, &node->out);
     return err ? err : cn_import_emit_map(node, map, node->out, &node->out);
@@ -149,22 +176,63 @@ static cn_err largest(const struct cn_import_node *node, bool keep, uint32_t *ou
     return err;
 }
 
-// log(sum(exp(x - m))) + m, where m is the largest element: no exponential is above 1.
+// 0 in place of what is infinite.
+static cn_err make_finite(struct cn_import_node *node, uint32_t *value)
+{
+    const struct cn_map absolute = {.kind = CN_MAP_ABS};
+    uint32_t size, infinity, zero, far;
+    cn_err err = cn_import_emit_map(node, absolute, *value, &size);
+
+    if (!err)
+        err = add_number(node, INFINITY, &infinity);
+    if (!err)
+        err = add_number(node, 0, &zero);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_EQUAL, size, infinity, &far);
+    return err ? err : cn_import_emit_where(node, far, zero, *value, value);
+}
+
+// log(sum) + top; minus infinity, with a gradient of 0, where the sum is 0.
+static cn_err emit_log(struct cn_import_node *node, uint32_t sum, uint32_t top, uint32_t *out)
+{
+    const struct cn_map log = {.kind = CN_MAP_LOG};
+    uint32_t zero, one, lowest, empty, result;
+    cn_err err = add_number(node, 0, &zero);
+
+    if (!err)
+        err = add_number(node, 1, &one);
+    if (!err)
+        err = add_number(node, -INFINITY, &lowest);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_EQUAL, sum, zero, &empty);
+    if (!err)
+        err = cn_import_emit_where(node, empty, one, sum, &result);
+    if (!err)
+        err = cn_import_emit_map(node, log, result, &result);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_ADD, result, top, &result);
+    return err ? err : cn_import_emit_where(node, empty, lowest, result, out);
+}
+
+// log(sum(exp(x - m))) + m, where m is the largest element: no exponential is above 1. Where that
+// is infinite, m is 0: a row of minus infinity has an empty sum.
 cn_err cn_import_log_sum_exp(struct cn_import_node *node)
 {
-    const struct cn_map exp = {.kind = CN_MAP_EXP}, log = {.kind = CN_MAP_LOG};
+    const struct cn_map exp = {.kind = CN_MAP_EXP};
     uint32_t kept, top;
     cn_err err = largest(node, true, &kept);
 
     if (!err)
         err = largest(node, false, &top);
     if (!err)
+        err = make_finite(node, &kept);
+    if (!err)
+        err = make_finite(node, &top);
+    if (!err)
         err = cn_import_emit_combine(node, CN_COMBINE_SUB, node->in[0], kept, &node->in[0]);
     if (!err)
         err = cn_import_emit_map(node, exp, node->in[0], &node->in[0]);
     if (!err)
         err = cn_import_reduce(node);
-    if (!err)
-        err = cn_import_emit_map(node, log, node->out, &node->out);
-    return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, node->out, top, &node->out);
+    return err ? err : emit_log(node, node->out, top, &node->out);
 }

@@ -223,6 +223,9 @@ cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t
     if (!cn_import_is_known(&x) || x.integers || x.batched || axis >= x.rank || graph->batch == 1 ||
         x.dims[axis] != graph->batch || !x.words)
         return CN_OK;
+    err = cn_import_work(node, x.words);
+    if (err)
+        return err;
     for (uint32_t d = 0; d < x.rank; d++)
         if (d != axis)
             copy.dims[d > axis] *= (size_t)x.dims[d];

@@ -12,6 +12,11 @@ static inline bool cn_import_is_known(const struct cn_value *value)
     return value->kind == CN_VALUE_SHAPE || value->kind == CN_VALUE_CONST;
 }
 
+// Counts what reading the model takes: elements that are worked out or looked through, by
+// everything whose time does not follow from the size of the file. CN_ENOTSUP with a line when it
+// is too much.
+cn_err cn_import_work(const struct cn_import_node *node, size_t elements);
+
 // Elements of a known value.
 int64_t cn_import_known_int(const struct cn_graph *graph, const struct cn_value *value, size_t i);
 double cn_import_known_float(const struct cn_graph *graph, const struct cn_value *value, size_t i);

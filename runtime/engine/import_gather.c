@@ -1,5 +1,4 @@
 // Gather, GatherElements, GatherND: embeddings, and elements at known places.
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/import_known.h"
@@ -48,24 +47,23 @@ static void gather_geometry(const struct cn_graph *graph, const struct cn_value 
 static cn_err check_indices(const struct cn_import_node *node, const struct cn_value *index,
                             size_t rows)
 {
-    for (size_t i = 0; i < index->words; i++) {
+    cn_err err = cn_import_work(node, index->words);
+
+    for (size_t i = 0; !err && i < index->words; i++) {
         int64_t at = cn_import_known_int(node->graph, index, i);
 
         if (at < -(int64_t)rows || at >= (int64_t)rows)
             return cn_import_refuse(node, "index %lld of %zu elements", (long long)at, rows);
     }
-    return CN_OK;
+    return err;
 }
 
-// Rows of known or computed values at known places, as strided copies.
+// Rows of computed values at a few known places, as strided copies.
 static cn_err gather_pieces(struct cn_import_node *node, const struct cn_value *index,
                             const struct cn_gather *gather, const struct cn_value *result)
 {
-    struct cn_import_piece *pieces = calloc(index->words + 1, sizeof(*pieces));
-    cn_err err;
+    struct cn_import_piece pieces[COPIES_MAX] = {{0}};
 
-    if (!pieces)
-        return CN_ENOMEM;
     for (size_t i = 0; i < index->words; i++) {
         int64_t at = cn_import_known_int(node->graph, index, i);
         struct cn_copy *copy = &pieces[i].copy;
@@ -78,9 +76,7 @@ static cn_err gather_pieces(struct cn_import_node *node, const struct cn_value *
         copy->x_offset = (size_t)(at < 0 ? at + (int64_t)gather->rows : at) * gather->inner;
         copy->y_offset = i * gather->inner;
     }
-    err = cn_import_assemble(node, result, NULL, pieces, index->words, &node->out);
-    free(pieces);
-    return err;
+    return cn_import_assemble(node, result, NULL, pieces, index->words, &node->out);
 }
 
 static cn_err emit_gather(struct cn_import_node *node, struct cn_gather gather,
@@ -119,7 +115,9 @@ cn_err cn_import_gather(struct cn_import_node *node)
     err = check_indices(node, &index, gather.rows);
     if (err)
         return err;
-    if (cn_import_is_known(&x) || index.words <= COPIES_MAX)
+    if (cn_import_is_known(&x) && !x.integers)
+        return cn_import_known_gather(node, &gather, &index, &result);
+    if (index.words <= COPIES_MAX)
         return gather_pieces(node, &index, &gather, &result);
     return emit_gather(node, gather, &result);
 }
@@ -160,6 +158,8 @@ static cn_err flatten_places(struct cn_import_node *node, const struct cn_value 
 
     memcpy(like.dims, index->dims, like.rank * sizeof(*like.dims));
     err = cn_import_known_room(node, &like, true, &flat);
+    if (!err)
+        err = cn_import_work(node, index->words);
     for (size_t i = 0; !err && i < flat.words; i++) {
         int64_t place = 0;
 

@@ -6,6 +6,7 @@
 #include "runtime/engine/import_known.h"
 
 #define KNOWN_MAX ((size_t)1 << 25) // elements of all known values of a model
+#define FUNCTION_WORK 16            // of an exponential and the like, over that of an element
 
 int64_t cn_import_known_int(const struct cn_graph *graph, const struct cn_value *value, size_t i)
 {
@@ -49,6 +50,9 @@ cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *
     if (words > KNOWN_MAX - (integers ? graph->number_count : graph->constant_count))
         return cn_import_refuse(node, "the model's constants have more than %zu elements",
                                 KNOWN_MAX);
+    err = cn_import_work(node, words);
+    if (err)
+        return err;
     value->words = words;
     err = integers ? cn_graph_add_numbers(graph, NULL, words, &value->offset)
                    : cn_graph_add_constants(graph, NULL, words, &value->offset);
@@ -70,14 +74,8 @@ cn_err cn_import_add_known(struct cn_import_node *node, const struct cn_value *l
     return cn_graph_add_value(node->graph, &value, out);
 }
 
-// Walks over dims with up to three operands.
-struct walk {
-    size_t index[CN_COMBINE_RANK_MAX];
-    ptrdiff_t at[3];
-};
-
-static void walk_next(struct walk *walk, uint32_t rank, const size_t *dims,
-                      const ptrdiff_t *const strides[3])
+void cn_import_walk_next(struct cn_import_walk *walk, uint32_t rank, const size_t *dims,
+                         const ptrdiff_t *const strides[3])
 {
     for (uint32_t d = rank; d-- > 0;) {
         bool more = ++walk->index[d] < dims[d];
@@ -105,9 +103,10 @@ void cn_import_known_copy(const struct cn_graph *graph, const struct cn_value *f
 {
     const ptrdiff_t *const strides[3] = {copy->x, copy->y, NULL};
     size_t count = count_of(copy->rank, copy->dims);
-    struct walk walk = {.at = {(ptrdiff_t)copy->x_offset, (ptrdiff_t)copy->y_offset}};
+    struct cn_import_walk walk = {.at = {(ptrdiff_t)copy->x_offset, (ptrdiff_t)copy->y_offset}};
 
-    for (size_t i = 0; i < count; i++, walk_next(&walk, copy->rank, copy->dims, strides)) {
+    for (size_t i = 0; i < count;
+         i++, cn_import_walk_next(&walk, copy->rank, copy->dims, strides)) {
         size_t x = (size_t)walk.at[0], y = (size_t)walk.at[1];
 
         if (to->kind == CN_VALUE_SHAPE)
@@ -115,6 +114,27 @@ void cn_import_known_copy(const struct cn_graph *graph, const struct cn_value *f
         else
             graph->constants[to->offset + y] = (float)cn_import_known_float(graph, from, x);
     }
+}
+
+cn_err cn_import_known_gather(struct cn_import_node *node, const struct cn_gather *gather,
+                              const struct cn_value *index, const struct cn_value *result)
+{
+    const struct cn_value x = *cn_import_value(node, 0);
+    struct cn_copy copy = {.rank = 2,
+                           .dims = {gather->outer, gather->inner},
+                           .x = {(ptrdiff_t)(gather->rows * gather->inner), 1},
+                           .y = {(ptrdiff_t)(index->words * gather->inner), 1}};
+    struct cn_value y;
+    cn_err err = cn_import_known_room(node, result, x.kind == CN_VALUE_SHAPE, &y);
+
+    for (size_t i = 0; !err && i < index->words; i++) {
+        int64_t at = cn_import_known_int(node->graph, index, i);
+
+        copy.x_offset = (size_t)(at < 0 ? at + (int64_t)gather->rows : at) * gather->inner;
+        copy.y_offset = i * gather->inner;
+        cn_import_known_copy(node->graph, &x, &copy, &y);
+    }
+    return err ? err : cn_graph_add_value(node->graph, &y, &node->out);
 }
 
 static double softplus(double x)
@@ -204,6 +224,8 @@ cn_err cn_import_known_map(struct cn_import_node *node, const struct cn_map *op,
     bool integers = map_gives_integers(&x, op);
     cn_err err = cn_import_known_room(node, &x, integers, &y);
 
+    if (!err && !integers)
+        err = cn_import_work(node, FUNCTION_WORK * y.words);
     for (size_t i = 0; !err && i < y.words; i++) {
         const struct cn_graph *graph = node->graph;
 
@@ -319,14 +341,16 @@ cn_err cn_import_known_combine(struct cn_import_node *node, const struct cn_comb
                                          where ? (const ptrdiff_t *)op->condition : NULL};
     bool integers = (values[0].kind == CN_VALUE_SHAPE && values[1].kind == CN_VALUE_SHAPE) ||
                     (!where && op->kind >= CN_COMBINE_EQUAL);
-    struct walk walk = {0};
+    struct cn_import_walk walk = {0};
     cn_err err = cn_import_known_room(node, like, integers, &c);
 
+    if (!err && op->kind == CN_COMBINE_POWER)
+        err = cn_import_work(node, FUNCTION_WORK * c.words);
     if (err)
         return err;
     if (where)
         values[2] = graph->values[in[2]];
-    for (size_t i = 0; i < c.words; i++, walk_next(&walk, op->rank, op->dims, strides))
+    for (size_t i = 0; i < c.words; i++, cn_import_walk_next(&walk, op->rank, op->dims, strides))
         if (!combine_one(graph, op, where, values, walk.at, &c, i))
             return cn_import_refuse(node, "the integers overflow");
     return cn_graph_add_value(graph, &c, out);

@@ -3,6 +3,16 @@
 
 #include "runtime/engine/import_emit.h"
 
+// Goes through dims in the order of memory; at are the places of up to three operands, by strides
+// that are NULL for none.
+struct cn_import_walk {
+    size_t index[CN_COMBINE_RANK_MAX];
+    ptrdiff_t at[3];
+};
+
+void cn_import_walk_next(struct cn_import_walk *walk, uint32_t rank, const size_t *dims,
+                         const ptrdiff_t *const strides[3]);
+
 // A known value of the dims and batch of like, still without elements and not yet in the graph.
 cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *like, bool integers,
                             struct cn_value *value);
@@ -13,6 +23,10 @@ void cn_import_known_copy(const struct cn_graph *graph, const struct cn_value *f
 
 cn_err cn_import_known_map(struct cn_import_node *node, const struct cn_map *op, uint32_t in,
                            uint32_t *out);
+
+// Elements of the known x at these places of one of its dimensions, which are inside it.
+cn_err cn_import_known_gather(struct cn_import_node *node, const struct cn_gather *gather,
+                              const struct cn_value *index, const struct cn_value *result);
 
 // Sum, mean, product or extreme of the known input 0 along the marked dims, by the node's op;
 // result has the dims and batch of the output.

@@ -57,20 +57,6 @@ static bool join_ints(enum kind kind, int64_t *a, int64_t b)
     }
 }
 
-// Where element i of x belongs in the result: its place along the dims that are not marked.
-static size_t place_of(const uint64_t *dims, uint32_t rank, const bool *marked, size_t i)
-{
-    size_t place = 0, stride = 1;
-
-    for (uint32_t d = rank; d-- > 0; i /= dims[d]) {
-        if (marked[d])
-            continue;
-        place += i % dims[d] * stride;
-        stride *= dims[d];
-    }
-    return place;
-}
-
 // Joins element i of x to its place; the first that comes there is the start.
 static bool join(const struct cn_graph *graph, enum kind kind, const struct cn_value *x, size_t i,
                  const struct cn_value *y, size_t place, bool first)
@@ -92,13 +78,29 @@ static bool join(const struct cn_graph *graph, enum kind kind, const struct cn_v
     return true;
 }
 
-// True for the element of a place that has the lowest index.
-static bool is_first(const uint64_t *dims, uint32_t rank, const bool *marked, size_t i)
+// Joins all of x to y. The first element of a place has index 0 along all marked dims, so the sum
+// of these is 0.
+static cn_err join_all(struct cn_import_node *node, enum kind kind, const struct cn_value *x,
+                       const bool *marked, const struct cn_value *y)
 {
-    for (uint32_t d = rank; d-- > 0; i /= dims[d])
-        if (marked[d] && i % dims[d])
-            return false;
-    return true;
+    ptrdiff_t places[CN_GRAPH_RANK_MAX], sums[CN_GRAPH_RANK_MAX];
+    const ptrdiff_t *const strides[3] = {places, sums};
+    struct cn_import_walk walk = {.at = {0}};
+    uint64_t sizes[CN_GRAPH_RANK_MAX];
+    size_t dims[CN_GRAPH_RANK_MAX];
+    ptrdiff_t stride = 1;
+
+    cn_graph_sample_dims(node->graph, x, sizes);
+    for (uint32_t d = x->rank; d-- > 0;) {
+        dims[d] = (size_t)sizes[d];
+        places[d] = marked[d] ? 0 : stride;
+        sums[d] = marked[d];
+        stride *= marked[d] ? 1 : (ptrdiff_t)dims[d];
+    }
+    for (size_t i = 0; i < x->words; i++, cn_import_walk_next(&walk, x->rank, dims, strides))
+        if (!join(node->graph, kind, x, i, y, (size_t)walk.at[0], !walk.at[1]))
+            return cn_import_refuse(node, "the integers overflow");
+    return CN_OK;
 }
 
 cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
@@ -106,20 +108,17 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
 {
     const struct cn_value x = *cn_import_value(node, 0);
     enum kind kind = kind_of(node->node);
-    uint64_t dims[CN_GRAPH_RANK_MAX];
     struct cn_value y;
     cn_err err = cn_import_known_room(node, result, x.kind == CN_VALUE_SHAPE, &y);
 
+    if (!err)
+        err = cn_import_work(node, x.words);
     if (err)
         return err;
     if (!x.words)
         return cn_import_refuse(node, "the input is empty");
-    cn_graph_sample_dims(node->graph, &x, dims);
-    for (size_t i = 0; i < x.words; i++)
-        if (!join(node->graph, kind, &x, i, &y, place_of(dims, x.rank, marked, i),
-                  is_first(dims, x.rank, marked, i)))
-            return cn_import_refuse(node, "the integers overflow");
-    for (size_t i = 0; kind == MEAN && i < y.words; i++) {
+    err = join_all(node, kind, &x, marked, &y);
+    for (size_t i = 0; !err && kind == MEAN && i < y.words; i++) {
         size_t share = x.words / y.words;
 
         if (y.kind == CN_VALUE_SHAPE)
@@ -127,7 +126,7 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
         else
             node->graph->constants[y.offset + i] /= (float)share;
     }
-    return cn_graph_add_value(node->graph, &y, &node->out);
+    return err ? err : cn_graph_add_value(node->graph, &y, &node->out);
 }
 
 // Only of what is known: PyTorch multiplies sizes so.

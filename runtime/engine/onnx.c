@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/engine/onnx_decode.h"
+#include "runtime/engine/onnx_reads.h"
 #include "runtime/engine/onnx_signature.h"
 #include "runtime/engine/onnx_tensor.h"
 
@@ -19,6 +20,11 @@ static int text_compare(struct cn_text a, struct cn_text b)
     if (order)
         return order;
     return (a.size > b.size) - (a.size < b.size);
+}
+
+bool cn_text_same(struct cn_text a, struct cn_text b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
 bool cn_text_equal(struct cn_text text, const char *string)
@@ -88,55 +94,6 @@ static void drop_initialized_inputs(struct cn_onnx *onnx)
     onnx->input_count = kept;
 }
 
-static bool is_same(struct cn_text a, struct cn_text b)
-{
-    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
-}
-
-// The nodes are in an order in which they can run.
-const struct cn_onnx_tensor *cn_onnx_stands_for(const struct cn_onnx *onnx, struct cn_text name)
-{
-    for (size_t i = onnx->node_count; i-- > 0;) {
-        const struct cn_onnx_node *node = &onnx->nodes[i];
-
-        if (cn_text_equal(node->op, "Identity") && node->output_count && node->input_count &&
-            is_same(node->outputs[0], name))
-            name = node->inputs[0];
-    }
-    return cn_onnx_initializer_find(onnx, name);
-}
-
-// Sets marks[i] for each initializer that an op of that name reads as one of these inputs.
-static void mark_inputs(const struct cn_onnx *onnx, const char *op, size_t first, size_t end,
-                        bool *marks)
-{
-    for (size_t i = 0; i < onnx->node_count; i++) {
-        const struct cn_onnx_node *node = &onnx->nodes[i];
-
-        if (!cn_text_equal(node->op, op))
-            continue;
-        for (size_t j = first; j < end && j < node->input_count; j++) {
-            const struct cn_onnx_tensor *tensor = cn_onnx_stands_for(onnx, node->inputs[j]);
-
-            if (tensor)
-                marks[tensor - onnx->initializers] = true;
-        }
-    }
-}
-
-// Running means and variances.
-static void find_statistics(const struct cn_onnx *onnx, bool *statistics)
-{
-    mark_inputs(onnx, "BatchNormalization", 3, 5, statistics);
-}
-
-static void find_first_states(const struct cn_onnx *onnx, bool *states)
-{
-    mark_inputs(onnx, "LSTM", 5, 7, states);
-    mark_inputs(onnx, "GRU", 5, 6, states);
-    mark_inputs(onnx, "RNN", 5, 6, states);
-}
-
 // Whether it has a number that no weight has, as the masks of attention do.
 static bool has_extreme(const struct cn_onnx_tensor *tensor)
 {
@@ -177,40 +134,42 @@ static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *sig
 // from what, single numbers, first states and masks are constants; others are weights that it
 // turned around. What zeros take the place of, as in a graph blob, stays what it is.
 static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature *signature,
-                           bool *told, const bool *states, const bool *scales)
+                           const uint8_t *reads, bool *told)
 {
-    bool says = take_roles(onnx, signature, told);
+    bool says;
 
+    for (size_t i = 0; i < onnx->initializer_count; i++)
+        told[i] = reads[i] & CN_ONNX_READ_STATISTIC; // are no constants
+    says = take_roles(onnx, signature, told);
     for (size_t i = 0; i < onnx->initializer_count; i++) {
         struct cn_onnx_tensor *tensor = &onnx->initializers[i];
+        bool single = tensor->rank < 2 && tensor->count == 1;
 
         if (!told[i] && tensor->type == CN_ONNX_FLOAT)
-            tensor->constant = scales[i] || (says && ((tensor->rank < 2 && tensor->count == 1) ||
-                                                      states[i] || has_extreme(tensor)));
+            tensor->constant =
+                reads[i] & CN_ONNX_READ_SIZE ||
+                (says && (single || reads[i] & CN_ONNX_READ_FIRST_STATE || has_extreme(tensor)));
     }
 }
 
 static cn_err find_constants(struct cn_onnx *onnx)
 {
     size_t count = onnx->initializer_count + 1;
-    bool *marks = calloc(3 * count, sizeof(*marks));
-    bool *statistics = marks, *states = marks + count, *scales = marks + 2 * count;
-    struct cn_onnx_signature signature;
+    bool *told = calloc(count, sizeof(*told));
+    uint8_t *reads = calloc(count, sizeof(*reads));
+    struct cn_onnx_signature signature = {0};
     cn_err err = CN_ENOMEM;
 
-    if (marks)
+    if (told && reads)
+        err = cn_onnx_reads(onnx, reads);
+    if (!err)
         err = cn_onnx_signature_init(onnx->signature, &signature);
-    if (err) {
-        free(marks);
-        return err;
-    }
-    find_statistics(onnx, statistics); // are told: no constants
-    find_first_states(onnx, states);
-    mark_inputs(onnx, "Resize", 1, 3, scales);
-    mark_constants(onnx, &signature, statistics, states, scales);
+    if (!err)
+        mark_constants(onnx, &signature, reads, told);
     cn_onnx_signature_deinit(&signature);
-    free(marks);
-    return CN_OK;
+    free(reads);
+    free(told);
+    return err;
 }
 
 cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx)
@@ -316,7 +275,7 @@ static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struc
     return info->name ? CN_OK : CN_ENOMEM;
 }
 
-static cn_err fill_layout(const struct cn_onnx *onnx, const bool *statistics, struct cn_diag *diag,
+static cn_err fill_layout(const struct cn_onnx *onnx, const uint8_t *reads, struct cn_diag *diag,
                           struct cn_layout *layout)
 {
     for (size_t i = 0; i < onnx->initializer_count; i++) {
@@ -329,7 +288,7 @@ static cn_err fill_layout(const struct cn_onnx *onnx, const bool *statistics, st
         err = describe(tensor, layout->total, diag, info);
         if (err)
             return err;
-        if (statistics[i])
+        if (reads[i] & CN_ONNX_READ_STATISTIC)
             info->class = CN_TENSOR_STAT;
         layout->tensor_count++;
         layout->total += tensor->count; // no overflow: each element has its bytes in the file
@@ -341,7 +300,7 @@ cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct c
 {
     cn_err err = CN_ENOMEM;
     size_t count = 0;
-    bool *statistics;
+    uint8_t *reads;
 
     *layout = (struct cn_layout){0};
     for (size_t i = 0; i < onnx->initializer_count; i++)
@@ -351,12 +310,12 @@ cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct c
         return CN_EFORMAT;
     }
     layout->tensors = calloc(count, sizeof(*layout->tensors));
-    statistics = calloc(onnx->initializer_count, sizeof(*statistics));
-    if (layout->tensors && statistics) {
-        find_statistics(onnx, statistics);
-        err = fill_layout(onnx, statistics, diag, layout);
-    }
-    free(statistics);
+    reads = calloc(onnx->initializer_count, sizeof(*reads));
+    if (layout->tensors && reads)
+        err = cn_onnx_reads(onnx, reads);
+    if (!err)
+        err = fill_layout(onnx, reads, diag, layout);
+    free(reads);
     if (err)
         cn_layout_deinit(layout);
     return err;

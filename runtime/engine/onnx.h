@@ -122,14 +122,11 @@ void cn_onnx_close(struct cn_onnx *onnx);
 const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
                                                        const char *name);
 bool cn_text_equal(struct cn_text text, const char *string);
+bool cn_text_same(struct cn_text a, struct cn_text b);
 
 // The initializer of that name, or NULL.
 const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
                                                       struct cn_text name);
-
-// The initializer that a name stands for, also by way of Identity nodes: exporters write those
-// where two tensors hold the same. NULL for none.
-const struct cn_onnx_tensor *cn_onnx_stands_for(const struct cn_onnx *onnx, struct cn_text name);
 
 // All elements of a tensor, tensor->count of them. CN_EINVAL for an element type that is not
 // float32, respectively not an integer or a boolean.

@@ -1,7 +1,5 @@
 #include "runtime/engine/onnx_inference.h"
 
-#include <string.h>
-
 // Fields of ModelProto, GraphProto, NodeProto and AttributeProto.
 enum {
     MODEL_GRAPH = 7,
@@ -35,19 +33,14 @@ static struct cn_text text_in(struct cn_wire message, uint32_t number)
     return (struct cn_text){0};
 }
 
-static bool same(struct cn_text a, struct cn_text b)
-{
-    return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
-}
-
 static bool is_read(const struct cn_onnx *onnx, struct cn_text name)
 {
     for (size_t i = 0; i < onnx->output_count; i++)
-        if (same(onnx->outputs[i].name, name))
+        if (cn_text_same(onnx->outputs[i].name, name))
             return true;
     for (size_t i = 0; i < onnx->node_count; i++)
         for (size_t j = 0; j < onnx->nodes[i].input_count; j++)
-            if (same(onnx->nodes[i].inputs[j], name))
+            if (cn_text_same(onnx->nodes[i].inputs[j], name))
                 return true;
     return false;
 }

@@ -30,6 +30,20 @@ struct splitter {
     struct cn_onnx_edits edits;
 };
 
+// The initializer that a name stands for, also by way of Identity nodes. They are in an order in
+// which they can run.
+static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struct cn_text name)
+{
+    for (size_t i = onnx->node_count; i-- > 0;) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        if (cn_text_equal(node->op, "Identity") && node->output_count && node->input_count &&
+            cn_text_same(node->outputs[0], name))
+            name = node->inputs[0];
+    }
+    return cn_onnx_initializer_find(onnx, name);
+}
+
 // The initializer that a node has in a role, NULL for none.
 static const struct cn_onnx_tensor *tensor_in(const struct splitter *splitter,
                                               const struct cn_onnx_node *node, enum role role)
@@ -38,7 +52,7 @@ static const struct cn_onnx_tensor *tensor_in(const struct splitter *splitter,
 
     if (!cn_text_equal(node->op, "BatchNormalization") || node->input_count <= input)
         return NULL;
-    return cn_onnx_stands_for(splitter->onnx, node->inputs[input]);
+    return stands_for(splitter->onnx, node->inputs[input]);
 }
 
 static bool is_weight(const struct cn_onnx_tensor *tensor)

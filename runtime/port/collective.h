@@ -45,6 +45,7 @@ struct cn_collective;
 struct cn_collective_config {
     const struct cn_member *members; // the profile's list; borrowed until close
     uint32_t member_count;
+    const char *listen; // where this member is called, if not at its address; NULL: there
     struct cn_view view;
     uint32_t open_timeout_ms;
     uint32_t progress_timeout_ms; // without a byte from a peer

@@ -46,6 +46,7 @@ struct cn_data_paths {
 
 struct cn_group_settings {
     char listen[CN_ADDRESS_SIZE]; // TCP for data, UDP for control
+    bool mapped;                  // the others reach it by another port
     // Ordered by name, so that an index means the same on each of them. Pair keys are zero; the
     // aggregator hands them out.
     struct cn_member members[CN_GROUP_MAX];

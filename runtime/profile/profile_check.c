@@ -49,7 +49,7 @@ static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
         }
 }
 
-// The others look for this member where group.members says. With several GPUs each has a port.
+// The others look for this member where group.members says. With several GPUs each listens there.
 static void check_listen(const struct cn_profile *profile, struct cn_report *report)
 {
     const struct cn_settings *settings = &profile->settings;
@@ -58,7 +58,13 @@ static void check_listen(const struct cn_profile *profile, struct cn_report *rep
     size_t length;
     struct cn_mark mark;
 
-    if (!group->listen[0] || cn_gpus_list(settings, gpus) > 1)
+    if (group->mapped && cn_gpus_list(settings, gpus) > 1) {
+        mark = place(profile, "group.mapped", report);
+        cn_report_error(report, mark,
+                        "group.mapped: true, but each of several GPUs listens at its own port in "
+                        "group.members; expected false");
+    }
+    if (!group->listen[0] || group->mapped || cn_gpus_list(settings, gpus) > 1)
         return;
     for (uint32_t i = 0; i < group->member_count; i++) {
         const struct cn_member *member = &group->members[i];
@@ -69,7 +75,8 @@ static void check_listen(const struct cn_profile *profile, struct cn_report *rep
         mark = place(profile, "group.listen", report);
         cn_report_error(report, mark,
                         "group.listen: '%s' has another port than group.members says of '%s', "
-                        "%s; expected the same",
+                        "%s; expected the same, or group.mapped: true where a router or container "
+                        "maps it",
                         group->listen, member->name, member->address);
     }
 }

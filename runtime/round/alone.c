@@ -46,7 +46,7 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
     return err;
 }
 
-// A cosine depends on the length of the run.
+// A cosine depends on the length of the run. Windows were once held out at random.
 static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
 {
     char text[CN_RULES_TEXT_SIZE];
@@ -55,6 +55,8 @@ static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
     cn_sha256_add(sha, text, strlen(text));
     if (job->rules.schedule == CN_SCHEDULE_COSINE)
         cn_sha256_add(sha, &job->rounds, sizeof(job->rounds));
+    if (job->rules.window && job->held_out > 0)
+        cn_sha256_add(sha, "last", 4);
 }
 
 // What would give other results is another run; paths and thread counts are not.

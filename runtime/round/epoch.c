@@ -130,7 +130,7 @@ static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_fetch *
     if (cn_platform_now_ms() < epoch->fetch_at_ms)
         return CN_OK;
     memcpy(request.digest, fetch->digest, CN_DIGEST_SIZE);
-    memcpy(epoch->asked, fetch->digest, CN_DIGEST_SIZE);
+    epoch->asked = *fetch;
     return cn_mailbox_request(epoch->box, &request);
 }
 
@@ -175,14 +175,18 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
 static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *news,
                          struct command *command)
 {
+    const struct cn_checkpoint *held = &epoch->session->held;
+    bool asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH);
     struct cn_errand_answer answer;
     struct cn_round_fetch fetch;
-    bool asked;
 
-    cn_round_choose_fetch(&epoch->session->held, news, epoch->avoid_delta, &fetch);
-    asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH) &&
-            memcmp(epoch->asked, fetch.digest, CN_DIGEST_SIZE) == 0;
-    if (!asked)
+    cn_round_choose_fetch(held, news, epoch->avoid_delta, &fetch);
+    // A snapshot that is handed out is not named any more, and may not be in the mailbox yet.
+    if (asked && !fetch.delta && cn_round_leads_on(held, news, &epoch->asked)) {
+        fetch = epoch->asked;
+        fetch.last = false;
+    }
+    if (!asked || memcmp(epoch->asked.digest, fetch.digest, CN_DIGEST_SIZE) != 0)
         return want_version(epoch, &fetch); // in place of one that is no longer wanted
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
         plan_fetched(epoch, news, &fetch, &answer, command);
@@ -384,7 +388,6 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 
     if (!err)
         err = run_steps(epoch);
-
     epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;

@@ -193,21 +193,46 @@ static cn_err allocate(struct transfer *transfer)
     return transfer->digests && transfer->wanted ? CN_OK : CN_ENOMEM;
 }
 
+static const char *name_of(const struct cn_epoch *epoch, uint32_t rank)
+{
+    return epoch->session->config.settings->group.members[epoch->view.view.ranks[rank]].name;
+}
+
+// Whose state all take, and its size: of those that hold the newest one, the first that could
+// encode it. own is what this member's encoding came to.
+static cn_err find_source(struct cn_epoch *epoch, struct table *table, const struct transfer *own,
+                          cn_err encoded, uint64_t *size)
+{
+    uint32_t count = epoch->view.view.size, rank = epoch->view.view.rank;
+
+    for (;;) {
+        uint8_t header[8];
+        cn_err err;
+
+        cn_put_u64(header, encoded ? 0 : own->state.size);
+        err = broadcast(epoch, NULL, table->source, header, sizeof(header), SIZE);
+        *size = cn_get_u64(header);
+        if (err || *size)
+            return err;
+        cn_log(CN_LOG_WARN, "epoch", "%s cannot give its state%s%s", name_of(epoch, table->source),
+               rank == table->source ? ": " : "",
+               rank == table->source ? cn_err_text(encoded) : "");
+        table->rows[table->source].unable = true;
+        table->source = cn_recovery_source(table->rows, count, table->source);
+        if (table->source == count)
+            return encoded ? encoded : CN_EAGAIN;
+    }
+}
+
 // The size and the digests of the source's pieces, for all. What a member lacks counts as zeros, of
 // which a state often has many.
-static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, struct transfer *transfer)
+static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, uint64_t size,
+                          struct transfer *transfer)
 {
     bool gives = epoch->view.view.rank == source;
-    uint8_t header[8];
-    uint64_t size;
-    cn_err err;
+    cn_err err =
+        size > transfer->state.limit ? CN_ERANGE : cn_buffer_resize(&transfer->state, (size_t)size);
 
-    cn_put_u64(header, transfer->state.size);
-    err = broadcast(epoch, NULL, source, header, sizeof(header), SIZE);
-    size = cn_get_u64(header);
-    if (!err)
-        err = size > transfer->state.limit ? CN_ERANGE
-                                           : cn_buffer_resize(&transfer->state, (size_t)size);
     if (!err)
         err = allocate(transfer);
     if (err)
@@ -274,12 +299,11 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
                    struct transfer *transfer)
 {
     struct cn_session *session = epoch->session;
-    const char *name = session->config.settings->group.members[epoch->view.view.ranks[source]].name;
     cn_err err;
 
     if (transfer->lacks)
         cn_log(CN_LOG_INFO, "epoch", "takes %zu of %zu pieces of the state of %s", transfer->lacks,
-               transfer->count, name);
+               transfer->count, name_of(epoch, source));
     err = move_pieces(epoch, source, set, transfer);
     if (epoch->view.view.rank == source)
         return err;
@@ -293,16 +317,17 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
     return err;
 }
 
-static cn_err level(struct cn_epoch *epoch, uint32_t source, struct transfer *transfer)
+static cn_err level(struct cn_epoch *epoch, struct table *table, struct transfer *transfer)
 {
-    cn_err err = encode_shared(epoch->session, &transfer->state);
-    uint32_t ranks;
+    cn_err encoded = encode_shared(epoch->session, &transfer->state); // who cannot takes all of it
+    uint32_t ranks, source;
     struct cn_set set;
+    uint64_t size;
+    cn_err err = find_source(epoch, table, transfer, encoded, &size);
 
-    if (err && epoch->view.view.rank != source)
-        err = CN_OK; // who cannot encode its own takes all of it
+    source = table->source;
     if (!err)
-        err = tell_pieces(epoch, source, transfer);
+        err = tell_pieces(epoch, source, size, transfer);
     if (!err)
         err = tell_wanted(epoch, source, transfer);
     if (err)
@@ -327,7 +352,7 @@ cn_err cn_epoch_heal(struct cn_epoch *epoch)
     if (!err)
         err = complete_step(epoch, &table);
     if (!err)
-        err = level(epoch, table.source, &transfer);
+        err = level(epoch, &table, &transfer);
     cn_buffer_deinit(&transfer.state);
     free(transfer.digests);
     free(transfer.wanted);

@@ -21,11 +21,11 @@ enum cn_recovery_action cn_recovery_decide(const struct cn_recovery_row *own,
 
 uint32_t cn_recovery_source(const struct cn_recovery_row *rows, uint32_t count, uint32_t newest)
 {
-    uint32_t source = newest;
+    uint32_t source = rows[newest].unable ? count : newest;
 
     for (uint32_t r = 0; r < count; r++)
-        if (cn_state_tag_same(&rows[r].tag, &rows[newest].tag) &&
-            rows[r].busy_us <= rows[source].busy_us)
+        if (!rows[r].unable && cn_state_tag_same(&rows[r].tag, &rows[newest].tag) &&
+            (source == count || rows[r].busy_us <= rows[source].busy_us))
             source = r;
     return source;
 }

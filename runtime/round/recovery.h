@@ -22,6 +22,7 @@ struct cn_recovery_row {
     uint64_t holds;   // epoch whose sums of the step after the state are held; 0: none
     uint64_t applied; // epoch whose sums made the last step of the state; 0: not known
     uint64_t busy_us; // that a step takes to compute: who has less to do gives its state
+    bool unable;      // has no memory to give its state
 };
 
 enum cn_recovery_action {
@@ -34,6 +35,6 @@ enum cn_recovery_action {
 enum cn_recovery_action cn_recovery_decide(const struct cn_recovery_row *own,
                                            const struct cn_recovery_row *newest);
 
-// Of the members that say the same of their state as the newest, the one that is least busy; of
-// equal ones the last, as the first one leads.
+// Of the members that say the same of their state as the newest and can give it, the one that is
+// least busy; of equal ones the last, as the first one leads. count: none can.
 uint32_t cn_recovery_source(const struct cn_recovery_row *rows, uint32_t count, uint32_t newest);

@@ -177,3 +177,13 @@ void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_rou
         add_chain(news, snapshot->number, &size) && size < least)
         fetch_snapshot(news, fetch);
 }
+
+bool cn_round_leads_on(const struct cn_checkpoint *held, const struct cn_round_info *news,
+                       const struct cn_round_fetch *begun)
+{
+    uint64_t size = 0;
+
+    return begun->delta && begun->number < news->version &&
+           (held->phase != CN_PHASE_BASE || begun->number > held->version) &&
+           add_chain(news, begun->number, &size) && size < news->version_size;
+}

@@ -59,6 +59,11 @@ struct cn_round_fetch {
 void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_round_info *news,
                            bool avoid_delta, struct cn_round_fetch *fetch);
 
+// Whether a delta or snapshot whose fetch was begun by older news leads on: the deltas after it are
+// there.
+bool cn_round_leads_on(const struct cn_checkpoint *held, const struct cn_round_info *news,
+                       const struct cn_round_fetch *begun);
+
 // What the decision on a round means to a board whose frame of it has that digest.
 enum cn_outcome cn_round_outcome(const struct cn_decision *decision, uint32_t round,
                                  const uint8_t frame_digest[CN_DIGEST_SIZE]);

@@ -13,6 +13,7 @@
 #include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 #include "runtime/round/session_update.h"
 #include "runtime/update/layers.h"
 #include "runtime/update/update.h"
@@ -217,6 +218,7 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
 
 static cn_err resume(struct cn_session *session, struct cn_diag *diag)
 {
+    uint64_t counter;
     cn_err err;
 
     err = load_held(session, diag);
@@ -228,10 +230,13 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         cn_log(CN_LOG_WARN, "session",
                "no stored state can be used: starting anew, the residual is lost unless another "
                "member has it");
-    } else if (err || !fits_run(session, &session->held)) {
-        if (!err)
-            cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
+    } else if (err) {
         start_empty(session);
+    } else if (!fits_run(session, &session->held)) {
+        cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
+        counter = session->held.counter;
+        start_empty(session);
+        session->held.counter = counter; // known: the first save need not look through the slots
     } else {
         cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",
                session->held.round, session->held.step, session->held.version);

@@ -5,7 +5,7 @@
 #include "runtime/engine/bucket_plan.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session_sets.h"
-#include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 
 #define FINGERPRINT 0x73617501
 #define TIMED 3 // evaluations, of which the quickest counts

@@ -4,6 +4,7 @@
 #include "runtime/group/ranks.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 #include "runtime/round/session_update.h"
 
 enum fingerprint { COUNTERS = 0x73636101, STATE };

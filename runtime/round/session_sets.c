@@ -10,6 +10,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 #include "runtime/round/session_update.h"
 
 #define FACT_WORDS 3           // int64 that a member tells

@@ -1,4 +1,5 @@
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -40,31 +40,8 @@ enum cn_session_row { CN_ROW_WEIGHTS, CN_ROW_OPTIMIZER, CN_ROW_SECOND };
 cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
                              enum cn_session_row what, float *row);
 
-// All shares become the held state of every member that trains, in its memory.
-cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective);
-
 // With stage 3, at the end of a round: held.weights become those that were trained.
 cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective *collective);
 
 // The weights as trained, whatever the stage: in stage 3 after they were brought.
 cn_err cn_session_get_weights(struct cn_session *session, float *to);
-
-// The held state, gathered or taken, goes to the disk; what the trainer has of it leaves memory.
-cn_err cn_session_store_held(struct cn_session *session);
-
-// All shares go to the disk of every member that trains, a row at a time, and become the held
-// state. due says whether this board thinks that it is time for it, and is told to all by the vote.
-bool cn_session_store_due(const struct cn_session *session);
-cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective);
-
-// Before a round's first step, where no optimizer's state is kept: the weights of the held state;
-// and, of a member with a share, that they need not be in memory.
-cn_err cn_session_first_weights(struct cn_session *session);
-void cn_session_let_go_first(struct cn_session *session);
-
-// The held state is complete again: its arrays come back from the disk, at a first step from the
-// base.
-cn_err cn_session_recall(struct cn_session *session);
-
-// What was counted since the held state becomes a part of it.
-void cn_session_fold(struct cn_session *session);

@@ -6,6 +6,7 @@
 #include "runtime/round/session_reduce.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 #include "runtime/round/session_update.h"
 
 // The batches of a step follow from the state alone, so a repeated step draws them again: of own

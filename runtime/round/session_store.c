@@ -1,4 +1,5 @@
-// session_store.c - the held state of members with shares: gathered, stored, left to the disk.
+#include "runtime/round/session_store.h"
+
 #include <stdlib.h>
 #include <string.h>
 

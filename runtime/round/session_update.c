@@ -10,6 +10,7 @@
 #include "runtime/round/session_alone.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/round/session_shards.h"
+#include "runtime/round/session_store.h"
 #include "runtime/update/residual.h"
 
 // --- the order ---

@@ -11,7 +11,8 @@
 
 #define NOBODY UINT32_MAX
 #define OPEN_TIMEOUT_MS 3000
-#define PAUSE_MS 300 // after an error of this board's own
+#define PAUSE_MS 300  // after an error of this board's own
+#define STARVED_MAX 5 // epochs in a row
 
 static void leave(struct cn_worker *worker, const struct cn_session *session, struct cn_left *left)
 {
@@ -53,9 +54,11 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
 {
     const struct cn_worker_config *config = &worker->config;
     const struct cn_backend_ports alone = {.secure = &cn_collective_solo};
+    const struct cn_group_settings *group = &session->config.settings->group;
     struct cn_collective_config collective = {
         .members = worker->members,
         .member_count = config->member_count,
+        .listen = group->mapped ? group->listen : NULL,
         .view = view->view,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
         .progress_timeout_ms = config->timeout_ms,
@@ -92,10 +95,25 @@ static bool own_fault(cn_err err)
     return err && err != CN_EPEER && err != CN_ETIMEOUT && err != CN_ECANCELED;
 }
 
+// A process that gets no memory epoch after epoch keeps its group from working. One that is started
+// anew has its memory in one piece, and meanwhile the others go on without it.
+static cn_err count_starved(cn_err err, uint32_t *starved)
+{
+    *starved = err == CN_ENOMEM ? *starved + 1 : 0;
+    if (*starved < STARVED_MAX)
+        return err;
+    cn_log(CN_LOG_ERROR, "group",
+           "no memory to take part in %u epochs in a row: this process ends, to be started anew "
+           "with what is stored",
+           *starved);
+    return CN_EWEDGED;
+}
+
 // CN_OK when it was stopped or another run is wanted.
 static cn_err work(struct cn_worker *worker, struct cn_session *session)
 {
     struct cn_mailbox *box = worker->config.box;
+    uint32_t starved = 0;
 
     cn_mailbox_put_progress(box, &(struct cn_progress){.epoch = session->held.epoch});
     leave(worker, session, &(struct cn_left){.lost = NOBODY});
@@ -110,6 +128,7 @@ static cn_err work(struct cn_worker *worker, struct cn_session *session)
         }
         err = run_epoch(worker, session, &view, &left);
         log_end(worker, err, &left);
+        err = count_starved(err, &starved);
         if (err == CN_ESTALE)
             return CN_OK;
         if (err == CN_EWEDGED)

@@ -1,8 +1,9 @@
 // Times a training step. usage: bench_step MODEL.onnx BATCH THREADS [SECONDS [mse]]
 //
 // Prints one JSON line: the 10th percentile and the median of accumulate + apply in microseconds,
-// the median of the processor time of all threads, when the first step ended (CLOCK_MONOTONIC,
-// microseconds), planned and peak resident memory.
+// the median of the processor time of all threads, when the trainer was open and when the first
+// step ended (CLOCK_MONOTONIC, and the processor time until then; microseconds), planned and peak
+// resident memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +59,18 @@ static void fill_batch(struct cn_batch *batch, const struct cn_sample_shape *sha
         batch->targets[i] = (float)(i % 7) / 7;
 }
 
+// A moment, in microseconds of the clock and of this process's processor time.
+struct moment {
+    double at, used;
+};
+
+static struct moment moment_now(void)
+{
+    return (struct moment){now_us(), clock_us(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
 static size_t measure(struct cn_trainer *trainer, const struct cn_batch *batch, double seconds,
-                      double *times, double *used, double *first_us)
+                      double *times, double *used, struct moment *first)
 {
     double end = now_us() + seconds * 1e6;
     size_t count = 0;
@@ -75,7 +86,7 @@ static size_t measure(struct cn_trainer *trainer, const struct cn_batch *batch, 
         times[count] = now_us() - start;
         used[count++] = clock_us(CLOCK_PROCESS_CPUTIME_ID) - used_before;
         if (count == 1)
-            *first_us = now_us();
+            *first = moment_now();
     }
     return count;
 }
@@ -93,7 +104,7 @@ int main(int argument_count, char **arguments)
     struct cn_onnx *onnx;
     struct cn_diag diag;
     struct cn_onnx_file file;
-    double first_us = 0;
+    struct moment opened, first = {0};
     size_t count;
 
     if (argument_count < 4) {
@@ -111,20 +122,23 @@ int main(int argument_count, char **arguments)
         fprintf(stderr, "%s: %s\n", arguments[1], cn_diag_first(&diag));
         return 1;
     }
+    opened = moment_now();
     cn_onnx_file_forget(&file);
     cn_trainer_sample_shape(trainer, &shape);
     fill_batch(&batch, &shape, config.batch);
     count = measure(trainer, &batch, argument_count > 4 ? strtod(arguments[4], NULL) : 2, times,
-                    used, &first_us);
+                    used, &first);
     qsort(times, count, sizeof(*times), by_value);
     qsort(used, count, sizeof(*used), by_value);
-    printf("{\"model\": \"%s\", \"batch\": %u, \"threads\": %u, \"steps\": %zu, \"p10_us\": %.1f, "
-           "\"median_us\": %.1f, \"cpu_us\": %.1f, \"first_step_at_us\": %.0f, \"planned_bytes\": "
-           "%llu, "
-           "\"peak_resident_bytes\": %llu}\n",
-           arguments[1], config.batch, config.threads, count, times[count / 10], times[count / 2],
-           used[count / 2], first_us, (unsigned long long)cn_trainer_memory(trainer),
-           (unsigned long long)cn_platform_peak_memory());
+    printf(
+        "{\"model\": \"%s\", \"batch\": %u, \"threads\": %u, \"steps\": %zu, \"p10_us\": %.1f, "
+        "\"median_us\": %.1f, \"cpu_us\": %.1f, \"opened_at_us\": %.0f, \"opened_cpu_us\": %.1f, "
+        "\"first_step_at_us\": %.0f, \"first_step_cpu_us\": %.1f, \"planned_bytes\": %llu, "
+        "\"peak_resident_bytes\": %llu}\n",
+        arguments[1], config.batch, config.threads, count, times[count / 10], times[count / 2],
+        used[count / 2], opened.at, opened.used, first.at, first.used,
+        (unsigned long long)cn_trainer_memory(trainer),
+        (unsigned long long)cn_platform_peak_memory());
     cn_trainer_close(trainer);
     cn_onnx_close(onnx);
     cn_batch_deinit(&batch);

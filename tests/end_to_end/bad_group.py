@@ -10,6 +10,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
 
 from cluster import ENDLESS, Cluster, free_ports, read_npy, same_model_everywhere, write_npy
@@ -132,6 +133,58 @@ def a_port_for_gradients_that_is_taken_is_said(build):
         for name in ("board-1", "board-2"):
             cluster.wait_for_line(name, "board-3 is heard, but no connection for gradients comes about")
         finish(cluster, ["gateway", "board-1", "board-2"])
+
+
+class Forwarder(threading.Thread):
+    """The TCP half of a mapped port; relay.c is the other."""
+
+    def __init__(self, port, target):
+        super().__init__(daemon=True)
+        self.target, self.count = target, 0
+        self.listener = socket.create_server(("127.0.0.1", port))
+
+    @staticmethod
+    def pump(source, to):
+        try:
+            while data := source.recv(65536):
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+        except OSError:
+            for end in (source, to):
+                end.close()
+
+    def run(self):
+        while True:
+            caller, _ = self.listener.accept()
+            try:
+                called = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                caller.close()
+                continue
+            self.count += 1
+            for pair in ((caller, called), (called, caller)):
+                threading.Thread(target=self.pump, args=pair, daemon=True).start()
+
+
+@case
+def boards_behind_mapped_ports_are_a_group(build):
+    """Each is called at its port in group.members and listens at the next one."""
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, **{**SETTINGS, "form": "30 s"}) as cluster:
+        forwarders = []
+        for name, port in cluster.board_ports.items():
+            edit(cluster, f"{name}.yaml", f'listen: "127.0.0.1:{port}"', f'listen: "0.0.0.0:{port + 1}"')
+            result = cluster.command(cluster.node, "check", f"{name}.yaml", check=False)
+            assert result.returncode == 3 and "or group.mapped: true" in result.stderr, result
+            edit(cluster, f"{name}.yaml", f'0.0.0.0:{port + 1}"', f'0.0.0.0:{port + 1}", mapped: true')
+            forwarders.append(Forwarder(port, port + 1))
+            forwarders[-1].start()
+            cluster.links[name] = subprocess.Popen([cluster.relay, str(port), str(port + 1)],
+                                                   stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        cluster.start_all()
+        finish(cluster, ["gateway", "board-1", "board-2"])
+        for name in cluster.boards:
+            assert cluster.views(name, 2) and not cluster.views(name, 1), f"{name} was alone"
+        assert sum(forwarder.count for forwarder in forwarders), "no gradient came through a mapped port"
 
 
 @case

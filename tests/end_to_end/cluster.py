@@ -42,9 +42,10 @@ JOB = {
     "held_out": "10 %",
     "model": "digits-cnn.onnx",
     "loss": "cross_entropy",
-    "rejoin": "2 s",
-    "form": "10 s",
-    "timeout": "10 s",
+    # Long: on a busy machine nobody is left out who is only slow. Who loses a board for good says less.
+    "rejoin": "30 s",
+    "form": "30 s",
+    "timeout": "30 s",
     "mixed": False,
     "extra": "",
     "update": "",

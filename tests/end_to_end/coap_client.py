@@ -113,7 +113,7 @@ def main(build):
         # Arguments of a program cannot hold the byte 0, which one key in eight has.
         board = next(name for name in cluster.boards if b"\0" not in dtls_key(cluster.path("keys", f"{name}.key")))
         cluster.start("gateway")
-        cluster.wait_for_line("gateway", "listening", timeout=20)
+        cluster.wait_for_line("gateway", "listening", timeout=60)
         for program in programs:
             check(Client(program, cluster, board))
 

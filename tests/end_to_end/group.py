@@ -108,15 +108,15 @@ def each_board_freezes(build):
 
 @scenario
 def a_board_leaves_in_order(build):
-    """It says BYE: a group that would wait a minute for a lost one goes on at once."""
-    with Lan(build, FOUR, **{**HASTY, "rejoin": "60 s"}) as lan:
+    """It says BYE: a group that would wait five minutes for a lost one goes on at once."""
+    with Lan(build, FOUR, **{**HASTY, "rejoin": "300 s"}) as lan:
         begin(lan)
         views = lan.views("board-1", 3)
         begun = time.monotonic()
         os.kill(lan.pid("board-3"), signal.SIGTERM)
-        lan.wait_for_line("board-1", "of 3; without board-3", views + 1, timeout=20)
+        lan.wait_for_line("board-1", "of 3; without board-3", views + 1, timeout=60)
         took = time.monotonic() - begun
-        lan.processes["board-3"].wait(10)
+        lan.processes["board-3"].wait(60)
         lan.start("board-3")
         lan.wait_for_view("board-1", 4, 2)
         finish(lan)

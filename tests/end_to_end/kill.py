@@ -18,7 +18,7 @@ from cluster import Cluster
 # Gradients in ten buckets: a kill may find some of them reduced.
 KILLED = {"rounds": 8, "local_steps": 40, "rejoin": "30 s", "form": "30 s", "group": ", bucket: 16 KiB"}
 # Every board has samples of all digits: what a dead board knew is not lost with it.
-LOST = {"rounds": 8, "local_steps": 40, "rejoin": "500 ms", "mixed": True}
+LOST = {"rounds": 8, "local_steps": 40, "rejoin": "500 ms", "form": "10 s", "mixed": True}
 
 NAMES = ["gateway", "board-1", "board-2", "board-3", "board-4"]
 

@@ -6,6 +6,7 @@ Without names all scenarios run. Where membership is unchanged and no deadline e
 is that of the undisturbed run with the same groups.
 """
 
+import resource
 import shutil
 import signal
 import socket
@@ -269,6 +270,28 @@ def a_board_that_was_away_is_taken_in(build):
         before = cluster.log("board-1").count("rank 0 of 2")
         cluster.start("board-2")
         cluster.wait_for_line("board-1", "rank 0 of 2", before + 1)
+        finish(cluster)
+        same_model_everywhere(cluster)
+
+
+@scenario
+def a_member_that_gets_no_memory_is_started_anew(build):
+    """The only one that has the state cannot give it: it does not keep the group from working for ever."""
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, **{**PATIENT, "rounds": ENDLESS}, quorum=1) as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-1", mark(1))
+        cluster.kill("board-2")
+        shutil.rmtree(cluster.path("state", "board-2"))
+        giver = cluster.processes["board-1"]
+        resource.prlimit(giver.pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))  # nothing more than it has
+        cluster.start("board-2")
+        assert giver.wait(60) == 1, giver.returncode
+        log = cluster.log("board-1")
+        assert "board-1 cannot give its state: out of memory" in log, log
+        assert "no memory to take part in 5 epochs in a row: this process ends" in log, log
+        views = cluster.views("board-1", 2)
+        cluster.start("board-1")  # as systemd does
+        cluster.wait_for_view("board-1", 2, views + 1)
         finish(cluster)
         same_model_everywhere(cluster)
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import zipfile
 
-from cluster import DIGITS, Cluster, read_npy, write_npy
+from cluster import DIGITS, ENDLESS, Cluster, read_npy, write_npy
 
 PROFILE = f"""schema: cairn/site/v1
 state: %s
@@ -81,7 +81,7 @@ def a_round_keeps_its_shards(node, directory):
 
 
 def boards_of_a_group_find_shards_while_they_run(build):
-    with Cluster(build, {"lab": ["board-1", "board-2"]}, rounds=12, local_steps=40, quorum=1) as cluster:
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, rounds=ENDLESS, local_steps=40, quorum=1) as cluster:
         spool = cluster.path("spool")
         os.mkdir(spool)
         put_shard(spool, "first", 0, 120)
@@ -95,6 +95,7 @@ def boards_of_a_group_find_shards_while_they_run(build):
         cluster.wait_for_line("board-1", ": 336 samples to train on")
         cluster.kill("board-1")
         cluster.start("board-1")
+        cluster.end_run()
         cluster.wait_for_end(90)
         assert cluster.current_model("board-1") == cluster.current_model("board-2")
         print(f"held-out accuracy {cluster.accuracy()}")

@@ -65,7 +65,7 @@ def tcp_killed(build):
     network = "network: {transport: tcp}"
     with Cluster(build, {"lab-a": ["board-1"]}, rounds=ENDLESS, quorum=1, local_steps=30, network=network) as cluster:
         run(cluster)
-        cluster.wait_for_line("board-1", "registered", timeout=20)
+        cluster.wait_for_line("board-1", "registered", timeout=60)
         cluster.wait_for_line("board-1", "version 1: held-out")
         cluster.end_run()
         cluster.wait_for_end(60)

@@ -66,9 +66,7 @@ def a_member_that_is_killed_is_left_out_and_comes_back(build):
     with Cluster(build, TWO, **settings, group=", lan: trusted") as cluster:
         start_all(cluster)
         cluster.wait_for_line("board-1", "version 2: held-out")
-        time.sleep(1.2)  # the status file is written once a second
-        status = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
-        assert status["group"]["backend"] == "nccl" and status["group"]["encrypted"] is False, status["group"]
+        cluster.wait_for_status("board-1", "group", backend="nccl", encrypted=False)
         cluster.kill("board-2")
         cluster.wait_for_line("board-1", "board-2 is lost")
         cluster.start("board-2")

@@ -72,7 +72,7 @@ def main(build, victim):
         return
     link = {"rate": RATE, "delay": 20, "queue": 200}
     with Cluster(build, {"lab-a": ["board-1", "board-2"]}, rounds=1, quorum=1, local_steps=2, up="{mode: raw32}",
-                 deadline="300 s", link=link) as cluster:
+                 deadline="300 s", rejoin="2 s", link=link) as cluster:
         cluster.start_all()
         wait_for_upload(cluster, 7)
         assert "update of" not in cluster.log("board-1"), "the upload was over too early"

@@ -72,7 +72,7 @@ def start_again(lan, boards):
     for board in boards:
         lan.start(board)
     for board in boards:
-        lan.wait_for_line(board, line, before[board] + 1, timeout=20)
+        lan.wait_for_line(board, line, before[board] + 1, timeout=60)
 
 
 def be_started_without_the_gateway(lan):
@@ -147,7 +147,7 @@ def be_refused(lan, board, text):
     lan.kill(board)
     lan.write(f"{board}.yaml", text)
     lan.start(board)
-    lan.wait_for_line(board, line, count + 1, timeout=20)
+    lan.wait_for_line(board, line, count + 1, timeout=60)
 
 
 @scenario
@@ -170,7 +170,7 @@ def a_registration_of_others_is_not_used(build):
             file.seek(100)
             file.write(bytes([byte[0] ^ 1]))
         lan.start("board-1")
-        lan.wait_for_line("board-1", "the stored registration is not used", timeout=20)
+        lan.wait_for_line("board-1", "the stored registration is not used", timeout=60)
         until("it waits", lambda: lan.board_status("board-1").get("state") in ("not registered yet",
                                                                          "the aggregator does not answer"))
         with open(lan.path("board-2.yaml")) as file:

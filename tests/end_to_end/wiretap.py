@@ -140,7 +140,7 @@ def a_capture_holds_no_plaintext_and_no_weights(build):
         lan.wait_for_end(120)
         tap.stop()
         model = lan.current_model("board-1")
-        secrets = [b"cairn", b"digits", b"CNRP"] + [model[i:i + 8] for i in range(4096, len(model) - 8, 4096)]
+        secrets = [b"cairn", b"digits"] + [model[i:i + 8] for i in range(4096, len(model) - 8, 4096)]
         secrets = [secret for secret in secrets if len(set(secret)) > 3]
         datagrams = [packet for packet in tap.packets if packet.udp]
         streams = tap.streams()
@@ -152,6 +152,8 @@ def a_capture_holds_no_plaintext_and_no_weights(build):
             handshake = data[0] == 22  # names are the identities of its keys
             for secret in secrets[1:] if handshake else secrets:
                 assert secret not in data, f"plaintext {secret!r}"
+        # Each hello begins with it. In megabytes of other bytes four are there by chance, in one of a few hundred runs.
+        assert sum(stream.count(b"CNRP") for stream in streams.values()) <= 1, "hellos in plaintext"
         total = sum(map(len, streams.values()))
         assert len(datagrams) > 40 and total > 1_000_000, (len(datagrams), total)
     return f"{len(datagrams)} datagrams and {total} bytes of TLS"
@@ -238,7 +240,7 @@ def restart_one(lan):
 
 def wait_until_taken(lan, board, before, wanted):
     """Else the test would test nothing."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     taken = broken = 0
     while taken < wanted:
         taken, broken = (now - then for now, then in zip(datagrams_in(lan, board), before))

@@ -73,9 +73,16 @@ def text_of(data, at, size):
     return data[at : at + size].decode()
 
 
-def statistics_of(data, start, end, same):
-    """Inputs 3 and 4 of a BatchNormalization node; an Identity node adds to what is the same by other names."""
-    inputs, outputs, operator = [], [], ""
+ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
+FOLDED = "pkg.onnxscript.optimizer.folded_from"
+SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+PARAMETER = re.compile("[^:]*: PARAMETER target='([^']*)'.*")
+
+
+def nodes_of(data, start, end, same):
+    """(operator, inputs) of a node and of those in its branches, with the names that go through Identity nodes
+    resolved; an Identity node adds to what is the same by other names, for the nodes behind it in its graph."""
+    inputs, outputs, operator, branches = [], [], "", []
     for number, _, at, size in fields(data, start, end):
         if number == 1:
             inputs.append(text_of(data, at, size))
@@ -83,25 +90,17 @@ def statistics_of(data, start, end, same):
             outputs.append(text_of(data, at, size))
         elif number == 4:
             operator = text_of(data, at, size)
+        elif number == 5:
+            branches += [part[2:] for part in fields(data, at, at + size) if part[0] == 6]
+    inputs = [same.get(name, name) for name in inputs]
     if operator == "Identity":
-        same[outputs[0]] = same.get(inputs[0], inputs[0])
-    return [same.get(name, name) for name in inputs[3:5]] if operator == "BatchNormalization" else []
-
-
-ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
-FOLDED = "pkg.onnxscript.optimizer.folded_from"
-SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
-PARAMETER = re.compile("[^:]*: PARAMETER target='([^']*)'.*")
-
-
-def node_of(data, start, end):
-    inputs, operator = [], ""
-    for number, _, at, size in fields(data, start, end):
-        if number == 1:
-            inputs.append(text_of(data, at, size))
-        elif number == 4:
-            operator = text_of(data, at, size)
-    return operator, inputs
+        same[outputs[0]] = inputs[0]
+    yield operator, inputs
+    for at, size in branches:
+        inside = dict(same)
+        for number, _, node, length in fields(data, at, at + size):
+            if number == 1:
+                yield from nodes_of(data, node, node + length, inside)
 
 
 def entry_of(data, start, end):
@@ -179,14 +178,13 @@ def read_tensor(data, start, end):
 
 def read_model(data):
     """The float32 initializers of an ONNX file, in its order."""
-    tensors, statistics, same, ranks, roles, nodes, parameters = [], set(), {}, {}, {}, [], set()
+    tensors, same, ranks, roles, nodes, parameters = [], {}, {}, {}, [], set()
     for number, _, start, size in fields(data, 0, len(data)):
         if number != 7:
             continue
         for part, _, at, length in fields(data, start, start + size):
             if part == 1:
-                statistics.update(statistics_of(data, at, at + length, same))
-                nodes.append(node_of(data, at, at + length))
+                nodes += nodes_of(data, at, at + length, same)
             elif part == 13:
                 name, entries = role_of(data, at, at + length)
                 if ROLE in entries or entries.get(FOLDED):
@@ -199,6 +197,7 @@ def read_model(data):
                 ranks[tensor.name] = rank_of(data, at, at + length)
                 if kind == FLOAT32:
                     tensors.append(tensor)
+    statistics = {name for operator, inputs in nodes if operator == "BatchNormalization" for name in inputs[3:5]}
     tensors = without_constants(data, tensors, ranks, statistics, roles, nodes, parameters)
     return [tensor._replace(kind=STATISTIC) if tensor.name in statistics else tensor for tensor in tensors]
 

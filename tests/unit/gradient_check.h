@@ -31,8 +31,8 @@ struct bench {
     struct cn_batch batch;
 };
 
-static inline cn_err open_net(struct bench *bench, const struct net *net, enum cn_loss loss,
-                              uint32_t threads)
+static inline cn_err open_message(struct bench *bench, const struct message *model,
+                                  enum cn_loss loss, uint32_t threads)
 {
     struct cn_trainer_config config = {.compute = &cn_compute_cpu,
                                        .threads = threads,
@@ -44,7 +44,7 @@ static inline cn_err open_net(struct bench *bench, const struct net *net, enum c
     cn_err err;
 
     *bench = (struct bench){.onnx = NULL};
-    bench->model = net_message(net);
+    bench->model = *model;
     cn_diag_init(&bench->diag);
     err = cn_onnx_open(bench->model.bytes, bench->model.size, &bench->diag, &bench->onnx);
     if (err)
@@ -62,6 +62,14 @@ static inline cn_err open_net(struct bench *bench, const struct net *net, enum c
         bench->labels[i] = (int32_t)(i % shape.outputs);
     bench->batch = (struct cn_batch){bench->inputs, bench->labels, bench->targets, SAMPLES};
     return CN_OK;
+}
+
+static inline cn_err open_net(struct bench *bench, const struct net *net, enum cn_loss loss,
+                              uint32_t threads)
+{
+    const struct message model = net_message(net);
+
+    return open_message(bench, &model, loss, threads);
 }
 
 static inline void close_net(struct bench *bench)
@@ -125,9 +133,11 @@ static inline void check_gradients(const struct net *net, enum cn_loss loss, uin
     assert_int_equal(cn_trainer_discard(bench.trainer), CN_OK);
     base = loss_with(&bench, by, weights, 0, 0);
     assert_true(base == metrics.loss);
-    for (size_t i = 0; i < bench.total; i++)
+    for (size_t i = 0; i < bench.total; i++) {
+        assert_true(isfinite(gradients[i]));
         if (!is_statistic(&bench, i))
             largest = fmax(largest, fabs((double)gradients[i]));
+    }
     for (size_t i = 0; i < bench.total; i++) {
         if (is_statistic(&bench, i))
             continue;

@@ -257,6 +257,123 @@ static void arrays_that_do_not_fit_the_model_are_refused_by_name(void **state)
     assert_refused(fixture, "inputs.npy: cannot be read");
 }
 
+// Rows whose first values are i in train (+1) and held_out (+2).
+static void mark_rows(const struct fixture *fixture, size_t window, int rows[COUNT])
+{
+    float inputs[COUNT * 20];
+    int32_t labels[COUNT];
+    struct cn_batch batch = {.inputs = inputs, .labels = labels};
+    uint64_t held_out = cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT);
+    uint64_t trained = cn_dataset_count(fixture->dataset, CN_SPLIT_TRAIN);
+
+    memset(rows, 0, COUNT * sizeof(rows[0]));
+    for (uint64_t n = 0; n < held_out; n++) {
+        cn_dataset_range(fixture->dataset, CN_SPLIT_HELD_OUT, n, 1, &batch);
+        for (size_t i = 0; i < window; i++)
+            rows[(int)inputs[2 * i]] |= 2;
+    }
+    for (uint64_t n = 0; n < trained; n++) {
+        cn_dataset_train_batch(fixture->dataset, n, 1, &batch);
+        for (size_t i = 0; i < window; i++)
+            rows[(int)inputs[2 * i]] |= 1;
+    }
+}
+
+static void held_out_windows_share_no_row_with_those_trained_on(void **state)
+{
+    struct fixture *fixture = *state;
+    int rows[COUNT];
+
+    fixture->config.held_out = 0.2;
+    fixture->shape.rank = 2;
+    for (uint32_t stride = 1; stride <= 12; stride++) {
+        struct cn_rules rules = {.window = 10, .stride = stride};
+
+        fixture->config.rules = &rules;
+        memcpy(fixture->shape.dims, (uint64_t[]){10, 2}, 2 * sizeof(uint64_t));
+        assert_int_equal(open_set(fixture), CN_OK);
+        assert_true(cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT) > 0);
+        mark_rows(fixture, 10, rows);
+        assert_int_equal(rows[0], 1); // the end is held out
+        for (int i = 0; i < COUNT; i++)
+            assert_int_not_equal(rows[i], 3);
+        // The last window that is trained on may not be earlier than it must.
+        for (int i = 1; stride == 1 && i < COUNT; i++)
+            assert_int_not_equal(rows[i], 0);
+    }
+}
+
+static void a_series_too_short_for_two_sides_is_trained_on(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct cn_rules rules = {.window = 26, .stride = 1};
+
+    fixture->config.rules = &rules;
+    fixture->config.held_out = 0.9;
+    fixture->shape.rank = 1;
+    fixture->shape.dims[0] = 52;
+    assert_int_equal(open_set(fixture), CN_OK); // 25 windows, which share rows
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_HELD_OUT), 0);
+    assert_int_equal(cn_dataset_count(fixture->dataset, CN_SPLIT_TRAIN), 25);
+}
+
+static void samples_in_another_order_of_dimensions_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    static const float inputs[COUNT * 24];
+    static const char *const fitting[] = {"50, 24", "50, 2, 3, 4", "50, 6, 4", "50, 1, 2, 3, 4, 1"};
+
+    fixture->shape.rank = 3;
+    memcpy(fixture->shape.dims, (uint64_t[]){2, 3, 4}, 3 * sizeof(uint64_t));
+    for (size_t i = 0; i < sizeof(fitting) / sizeof(fitting[0]); i++) {
+        write_array(fixture->inputs, "<f4", fitting[i], inputs, sizeof(inputs));
+        assert_int_equal(open_set(fixture), CN_OK);
+    }
+    write_array(fixture->inputs, "<f4", "50, 3, 4, 2", inputs, sizeof(inputs));
+    assert_refused(fixture, "inputs.npy: a sample has the shape (3, 4, 2); the model wants (2, 3, "
+                            "4): transpose the array, with numpy.transpose(array, (0, 3, 1, 2))");
+    write_array(fixture->inputs, "<f4", "50, 4, 6", inputs, sizeof(inputs));
+    assert_refused(fixture, "(4, 6); the model wants (2, 3, 4): save the array in this shape");
+    fixture->shape.rank = 1;
+    fixture->shape.dims[0] = 24;
+    assert_int_equal(open_set(fixture), CN_OK);
+}
+
+static void the_rows_of_a_window_are_its_first_dimension(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct cn_rules rules = {.window = 6, .stride = 1};
+
+    fixture->config.rules = &rules;
+    fixture->shape.rank = 2;
+    memcpy(fixture->shape.dims, (uint64_t[]){6, 2}, 2 * sizeof(uint64_t));
+    assert_int_equal(open_set(fixture), CN_OK);
+    memcpy(fixture->shape.dims, (uint64_t[]){2, 6}, 2 * sizeof(uint64_t));
+    assert_refused(fixture,
+                   "a window has the shape (6, 2), its rows first; the model wants (2, 6)");
+}
+
+static void a_file_goes_to_the_input_of_its_name_only(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_dataset_files *files = &fixture->config.files;
+    const char *path = fixture->inputs;
+
+    fixture->shape.input_count = 2;
+    fixture->shape.inputs[0] = (struct cn_input_shape){.name = "sensor", .rank = 1, .dims = {2}};
+    fixture->shape.inputs[1] = (struct cn_input_shape){.name = "meta", .rank = 1, .dims = {2}};
+    files->other_count = 2;
+    files->others[0] = (struct cn_dataset_file){"sensr", path};
+    files->others[1] = (struct cn_dataset_file){"meta", path};
+    assert_refused(fixture, "no file for the input 'sensor' of the model; wanted inputs: {sensor: "
+                            "FILE}; there are 'sensr', 'meta'");
+    files->others[0].name = "sensor";
+    assert_int_equal(open_set(fixture), CN_OK);
+    fixture->shape.inputs[0].dims[0] = 3;
+    assert_refused(fixture, "(2); the model wants (3)");
+    assert_int_equal(fixture->diag.count, 1); // that it has no samples is not the mistake
+}
+
 static void mistakes_in_both_files_are_told_at_once(void **state)
 {
     struct fixture *fixture = *state;
@@ -313,6 +430,16 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(arrays_that_do_not_fit_the_model_are_refused_by_name,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(held_out_windows_share_no_row_with_those_trained_on, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_series_too_short_for_two_sides_is_trained_on, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(samples_in_another_order_of_dimensions_are_refused, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_rows_of_a_window_are_its_first_dimension, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_file_goes_to_the_input_of_its_name_only, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(mistakes_in_both_files_are_told_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(settings_outside_their_limits_are_refused, set_up,
                                         tear_down),

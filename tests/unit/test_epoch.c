@@ -18,6 +18,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch.h"
 #include "runtime/update/version.h"
+#include "tests/support/flaky_store.h"
 
 #define DIGITS CAIRN_TEST_DATA "/digits/"
 #define PATIENCE_MS 20000
@@ -29,6 +30,7 @@ struct mortal {
     struct cn_collective *ring;
     uint32_t calls_left;
     bool hears;      // its last call runs, and it does not see the end of it
+    bool stores;     // a state in shards after each step
     uint32_t pieces; // of a state, that came
 };
 
@@ -38,6 +40,7 @@ struct board {
     struct mortal mortal;
     atomic_bool left; // the epoch is over
     struct cn_settings settings;
+    struct cn_flaky_store flaky; // in place of a disk, where a test begins one
     struct cn_store *store;
     struct cn_session *session;
     struct cn_mailbox box;
@@ -75,7 +78,10 @@ static void open_session(struct world *world, int index)
     };
     static struct cn_diag diag;
 
-    assert_int_equal(cn_platform_open_store(board->settings.state, &board->store), CN_OK);
+    if (board->flaky.store.ops)
+        board->store = &board->flaky.store;
+    else
+        assert_int_equal(cn_platform_open_store(board->settings.state, &board->store), CN_OK);
     config.store = board->store;
     cn_diag_init(&diag);
     assert_int_equal(cn_session_open(&config, &diag, &board->session), CN_OK);
@@ -207,6 +213,8 @@ static cn_err mortal_run(struct cn_collective *collective, const struct cn_colle
     bool last = dies(collective);
     cn_err err = CN_OK;
 
+    if (mortal->stores)
+        ((struct board *)mortal)->session->saved_ms = 0;
     if (!last || mortal->hears)
         err = mortal->ring->ops->run(mortal->ring, call);
     mortal->pieces +=
@@ -604,6 +612,159 @@ static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(vo
     full->settings.reserve = 0;
 }
 
+// Both boards anew, with empty disks that fail when the test says so.
+static void begin_flaky(struct world *world)
+{
+    for (int i = 0; i < 2; i++) {
+        struct board *board = &world->boards[i];
+
+        close_session(board);
+        if (board->flaky.store.ops)
+            cn_flaky_store_deinit(&board->flaky);
+        cn_flaky_store_init(&board->flaky);
+        board->mortal.stores = true;
+        open_session(world, i);
+    }
+}
+
+static void end_flaky(struct world *world)
+{
+    for (int i = 0; i < 2; i++) {
+        struct board *board = &world->boards[i];
+
+        close_session(board);
+        cn_flaky_store_deinit(&board->flaky);
+        board->flaky = (struct cn_flaky_store){0};
+        board->mortal.stores = false;
+        open_session(world, i);
+    }
+}
+
+static void share_state(struct world *world, uint8_t undisturbed[CN_DIGEST_SIZE])
+{
+    world->job.local_steps = 2;
+    train_round(world, undisturbed);
+    end_epoch(world);
+    world->job.parallel.shard = 2;
+    world->job.parallel.stage = CN_SHARING_WEIGHTS;
+}
+
+// A round in shards that one leaves in this call of its collective; both processes live on.
+static void break_off(struct world *world, uint32_t calls)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    begin_flaky(world);
+    start(world, 32, 0, 1, calls);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_false(serve_until_upload(world, digest));
+    end_epoch(world);
+    world->boards[0].session->busy_ms = 0; // so that it is the source
+    world->boards[1].session->busy_ms = 1e3;
+}
+
+// The call in which both have a state of the middle of the round, and on their disks only.
+static uint32_t find_middle(struct world *world)
+{
+    uint32_t calls = 0;
+
+    do
+        break_off(world, ++calls);
+    while (!world->boards[0].session->let_go || !world->boards[0].session->held.step ||
+           !world->boards[1].session->let_go || !world->boards[1].session->held.step);
+    return calls;
+}
+
+static void a_source_without_memory_for_its_state_leaves_it_to_another(void **state)
+{
+    struct world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+
+    share_state(world, undisturbed);
+    find_middle(world);
+    cn_flaky_store_fail(&world->boards[0].flaky, 1, false, CN_ENOMEM);
+    start(world, 48, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_true(serve_until_upload(world, digest));
+    end_epoch(world);
+    assert_true(world->boards[0].mortal.pieces > 0);
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    end_flaky(world);
+}
+
+static void where_none_has_memory_for_the_state_the_epoch_ends_on_all(void **state)
+{
+    struct world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+
+    share_state(world, undisturbed);
+    find_middle(world);
+    for (int i = 0; i < 2; i++)
+        cn_flaky_store_fail(&world->boards[i].flaky, 1, false, CN_ENOMEM);
+    start(world, 48, 0, NOBODY, 0);
+    for (int i = 0; i < 2; i++)
+        join(&world->boards[i]);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(world->boards[i].err, CN_ENOMEM);
+    start(world, 64, 0, NOBODY, 0); // as soon as there is some
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_true(serve_until_upload(world, digest));
+    end_epoch(world);
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    end_flaky(world);
+}
+
+// After a round was broken off one disk fails in one of its operations, once or from there on until
+// the epoch is over. False when it had fewer.
+static bool fail_disk(struct world *world, uint32_t calls, unsigned number, bool lasting,
+                      const uint8_t undisturbed[CN_DIGEST_SIZE])
+{
+    struct board *victim = &world->boards[number % 2];
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool sent, failed;
+
+    break_off(world, calls);
+    victim->flaky.operations = 0;
+    cn_flaky_store_fail(&victim->flaky, number, lasting, CN_EIO);
+    start(world, 48, newest(world), NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    sent = serve_until_upload(world, digest);
+    end_epoch(world);
+    failed = victim->flaky.operations >= number;
+    cn_flaky_store_fail(&victim->flaky, 0, false, CN_OK);
+    if (!sent) { // its process ends, and is started anew with what is stored
+        assert_int_equal(victim->err, CN_EWEDGED);
+        assert_int_equal(world->boards[1 - number % 2].err, CN_EPEER);
+        close_session(victim);
+        open_session(world, (int)(number % 2));
+        start(world, 64, newest(world), NOBODY, 0);
+        cn_mailbox_put_news(&world->boards[0].box, &world->news);
+        assert_true(serve_until_upload(world, digest));
+        end_epoch(world);
+    }
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    assert_int_equal(victim->flaky.open_count, 0);
+    return failed;
+}
+
+static void a_disk_that_fails_in_any_operation_loses_nothing_of_shards(void **state)
+{
+    struct world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+    uint32_t calls;
+
+    share_state(world, undisturbed);
+    calls = find_middle(world);
+    for (int lasting = 0; lasting < 2; lasting++) {
+        unsigned number = 1;
+
+        while (fail_disk(world, calls, number, lasting != 0, undisturbed))
+            number++;
+        assert_true(number > 40);
+    }
+    end_flaky(world);
+}
+
 static void a_death_in_any_call_changes_nothing_in_the_update(void **state)
 {
     sweep(*state, false, true);
@@ -704,6 +865,12 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_source_without_memory_for_its_state_leaves_it_to_another,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(where_none_has_memory_for_the_state_the_epoch_ends_on_all,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_disk_that_fails_in_any_operation_loses_nothing_of_shards,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_transfer_that_was_cut_is_resumed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_member_that_lacks_nothing_takes_nothing, set_up,
                                         tear_down),

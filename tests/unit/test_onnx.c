@@ -567,7 +567,24 @@ static void put_role(struct message *graph, const char *name, int64_t count, flo
     put_told(graph, name, count, number, KIND, role);
 }
 
-static void put_all_roles(struct message *graph, bool said)
+// The node, or an If of which it is a branch.
+static void put_perhaps_in_if(struct message *graph, const struct message *node, bool branches)
+{
+    struct message branch = {.size = 0}, attribute = {.size = 0}, condition = {.size = 0};
+
+    if (!branches) {
+        put_message(graph, 1, node);
+        return;
+    }
+    put_message(&branch, 1, node);
+    put_text(&attribute, 1, "else_branch");
+    put_message(&attribute, 6, &branch);
+    put_text(&condition, 4, "If");
+    put_message(&condition, 5, &attribute);
+    put_message(graph, 1, &condition);
+}
+
+static void put_all_roles(struct message *graph, bool said, bool branches)
 {
     struct message lstm = {.size = 0};
     static const char *const inputs[] = {"x", "w", "r", "", "", "state", "state"};
@@ -575,7 +592,7 @@ static void put_all_roles(struct message *graph, bool said)
     put_text(&lstm, 4, "LSTM");
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
         put_text(&lstm, 1, inputs[i]);
-    put_message(graph, 1, &lstm);
+    put_perhaps_in_if(graph, &lstm, branches);
     put_role(graph, "temperature", 1, 0.5f, said ? "PARAMETER" : NULL);
     put_role(graph, "places", 4, 0.5f, said ? "BUFFER" : NULL);
     put_role(graph, "turned", 4, 0.5f, NULL);
@@ -588,14 +605,17 @@ static void put_all_roles(struct message *graph, bool said)
 static void what_an_exporter_says_is_no_parameter_is_a_constant(void **state)
 {
     struct fixture *fixture = *state;
-    struct message graph = {.size = 0};
 
-    put_all_roles(&graph, true);
-    assert_int_equal(open_graph(fixture, &graph), CN_OK);
-    assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
-    assert_int_equal(fixture->layout.tensor_count, 2);
-    assert_string_equal(fixture->layout.tensors[0].name, "temperature");
-    assert_string_equal(fixture->layout.tensors[1].name, "turned");
+    for (int branches = 0; branches < 2; branches++) {
+        struct message graph = {.size = 0};
+
+        put_all_roles(&graph, true, branches);
+        assert_int_equal(open_graph(fixture, &graph), CN_OK);
+        assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
+        assert_int_equal(fixture->layout.tensor_count, 2);
+        assert_string_equal(fixture->layout.tensors[0].name, "temperature");
+        assert_string_equal(fixture->layout.tensors[1].name, "turned");
+    }
 }
 
 static void a_file_that_says_nothing_has_no_constants(void **state)
@@ -603,7 +623,7 @@ static void a_file_that_says_nothing_has_no_constants(void **state)
     struct fixture *fixture = *state;
     struct message graph = {.size = 0};
 
-    put_all_roles(&graph, false);
+    put_all_roles(&graph, false, false);
     assert_int_equal(open_graph(fixture, &graph), CN_OK);
     assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
     assert_int_equal(fixture->layout.tensor_count, 7);

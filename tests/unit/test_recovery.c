@@ -78,12 +78,26 @@ static void the_least_busy_member_with_the_state_gives_it(void **state)
     assert_int_equal(cn_recovery_source(rows, 4, 2), 2);
 }
 
+static void a_member_that_cannot_give_its_state_leaves_it_to_another(void **state)
+{
+    struct cn_recovery_row rows[3] = {at(3, CN_PHASE_TRAIN, 10), at(3, CN_PHASE_TRAIN, 9),
+                                      at(3, CN_PHASE_TRAIN, 10)};
+
+    (void)state;
+    rows[0].busy_us = 900;
+    rows[2].unable = true;
+    assert_int_equal(cn_recovery_source(rows, 3, 2), 0);
+    rows[0].unable = true;
+    assert_int_equal(cn_recovery_source(rows, 3, 0), 3); // an older state is none
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_completed_exactly_where_another_member_applied_it),
         cmocka_unit_test(a_step_of_another_run_is_dropped),
         cmocka_unit_test(the_least_busy_member_with_the_state_gives_it),
+        cmocka_unit_test(a_member_that_cannot_give_its_state_leaves_it_to_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -341,6 +341,30 @@ static void a_snapshot_without_its_deltas_is_not_taken(void **state)
     assert_true(fetch.delta);
 }
 
+static void a_snapshot_that_was_begun_leads_on_while_the_deltas_after_it_are_there(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_BASE, 2);
+    struct cn_round_info news = far_news(); // it was handed out: the news leaves it out
+    struct cn_round_fetch begun = {.number = 7, .delta = true, .size = 10}, fetch;
+
+    (void)state;
+    held.version = 2;
+    cn_round_choose_fetch(&held, &news, false, &fetch);
+    assert_false(fetch.delta);
+    assert_true(cn_round_leads_on(&held, &news, &begun));
+    news.chain.sizes[0] = 0; // the delta of 8 is missing
+    assert_false(cn_round_leads_on(&held, &news, &begun));
+    news = far_news();
+    held.version = 7; // it has come
+    assert_false(cn_round_leads_on(&held, &news, &begun));
+    held.version = 2;
+    begun.delta = false; // a full version that is none any more
+    assert_false(cn_round_leads_on(&held, &news, &begun));
+    begun.delta = true;
+    news.version_size = 300; // of which the deltas have as many
+    assert_false(cn_round_leads_on(&held, &news, &begun));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_board_that_missed_versions_takes_the_deltas_in_turn),
         cmocka_unit_test(a_snapshot_is_taken_when_it_and_what_follows_are_fewer_bytes),
         cmocka_unit_test(a_snapshot_without_its_deltas_is_not_taken),
+        cmocka_unit_test(a_snapshot_that_was_begun_leads_on_while_the_deltas_after_it_are_there),
         cmocka_unit_test(the_full_version_is_taken_when_it_is_smaller_or_deltas_are_missing),
         cmocka_unit_test(a_finished_run_ends_the_group_once_it_has_the_last_version),
     };

@@ -25,6 +25,7 @@ struct world {
     struct cn_job job;
     struct cn_settings settings;
     struct cn_mapping model;
+    uint64_t run; // 0: 9
     struct cn_store *store;
     struct cn_session *session;
     struct cn_collective *alone;
@@ -103,7 +104,7 @@ static void reopen(struct world *world)
         .compute = &cn_compute_cpu,
         .model = world->model.data,
         .model_size = world->model.size,
-        .run = 9,
+        .run = world->run ? world->run : 9,
         .group = "lab",
         .stop_fd = -1,
     };
@@ -551,6 +552,24 @@ static void a_round_that_was_begun_begins_again_after_a_kill(void **state)
     assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
 }
 
+static void another_run_counts_its_states_on(void **state)
+{
+    struct world *world = *state;
+    uint64_t counter;
+
+    open_session(world);
+    counter = world->session->held.counter;
+    assert_true(counter > 0);
+    world->run = 10;
+    kill_and_reopen(world);
+    assert_int_equal(world->session->held.phase, CN_PHASE_EMPTY);
+    assert_int_equal(world->session->held.counter, counter); // without a look at both slots
+    install(world);
+    assert_int_equal(world->session->held.counter, counter + 1);
+    kill_and_reopen(world);
+    assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -566,6 +585,7 @@ int main(void)
         TEST(a_residual_that_another_part_of_the_group_delivered_is_emptied),
         TEST(a_round_given_up_waits_unless_another_part_of_the_group_delivered_it),
         TEST(a_round_that_was_begun_begins_again_after_a_kill),
+        TEST(another_run_counts_its_states_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

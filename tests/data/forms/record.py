@@ -85,6 +85,57 @@ class Scaled(nn.Module):
         return self.body(x * 1.5 + self.places)
 
 
+class Volume(nn.Module):
+    """Convolution and pooling of volumes, borders from the other side, a filter made of a weight's direction and length."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv3d(1, 3, (2, 3, 2), (1, 2, 1), (1, 1, 0)), nn.MaxPool3d((2, 1, 2))
+        self.around = nn.Conv1d(3, 4, 3, padding=1, padding_mode="circular")
+        self.direction, self.length = nn.Parameter(torch.randn(2, 4, 3)), nn.Parameter(torch.rand(2, 1, 1) + 0.5)
+        self.head = nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.around(self.pool(self.conv(x)).flatten(2)))
+        size = torch.linalg.vector_norm(self.direction, dim=(1, 2), keepdim=True)
+        return self.head(nn.functional.conv1d(x, self.direction * (self.length / size), padding=1).flatten(1))
+
+
+class Places(nn.Module):
+    """OneHot, CumSum, picked elements, a deviation (ReduceProd of sizes), and LogSumExp of rows, one of them masked whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Parameter(torch.randn(11, 4)), nn.Linear(13, 5)
+        self.register_buffer("mask", torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]]).bool())
+
+    def forward(self, x):
+        h = torch.cumsum(nn.functional.one_hot(x, 11).float() @ self.table, 1)
+        picked = h[:, [0, 3, 5], [1, 0, 2]]
+        rows = torch.logsumexp(h[:, :3].masked_fill(self.mask, -torch.inf), -1)
+        rows = torch.where(rows < -50.0, torch.zeros(()), rows)
+        return self.head(torch.cat((picked, rows, h.std(1), h.mean(1)[:, :3]), 1))
+
+
+class Chosen(nn.Module):
+    """Branches in a branch, chosen by buffers: statistics that only nodes in branches read."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("yes", torch.tensor(True))
+        self.register_buffer("no", torch.tensor(False))
+        self.norm, self.body, self.more = nn.BatchNorm1d(6), nn.Linear(3, 4), nn.Linear(3, 4)
+        self.head = nn.Linear(24, 5)
+
+    def chosen(self, x):
+        return torch.cond(self.no, lambda x: torch.tanh(self.body(x)), lambda x: self.more(self.norm(x)), (x,))
+
+    def forward(self, x):
+        y = torch.cond(self.yes, self.chosen, lambda x: torch.relu(self.body(x)), (x,))
+        y = torch.cond(self.no, lambda y: torch.exp(y), lambda y: torch.tanh(y) * 2.0, (y,))
+        return self.head(y.flatten(1))
+
+
 class ResetBefore(nn.Module):
     """GRU with linear_before_reset=0, which PyTorch does not have: the reset gate comes before the product."""
 
@@ -117,6 +168,10 @@ CASES = {
     "dynamo-lstm": (Family(Series, images(7, 3), classes(5), batch=4), forms.Form("", "DYNAMO", 18, dynamic=False)),
     "dynamo-buffer": (Family(Scaled, images(6, 3), classes(5), batch=4), forms.Form("", "DYNAMO", 20)),
     "dynamo-folded": (Family(Grouped, images(6, 3), classes(5), batch=4, rate=0.1), forms.Form("", "DYNAMO", 18)),
+    "dynamo-if": (Family(Chosen, images(6, 3), classes(5), batch=4, rate=0.1),
+                  forms.Form("", "DYNAMO", 18, optimize=False)),
+    "volume": (Family(Volume, images(1, 3, 5, 5), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
+    "places": (Family(Places, tokens(11, 6), classes(5), batch=4, rate=0.01), forms.Form("", "TRAINING", 17)),
     "half": (Family(mlp, images(6, 3), classes(5), batch=4), forms.Form("", "EVAL", 17, data="half")),
     "einsum": (Family(Contracted, images(6, 7), classes(5), batch=4, rate=0.01), forms.Form("", "TRAINING", 17)),
     "gru-reset-before": (Family(ResetBefore, images(7, 3), classes(5), batch=4), forms.Form("", "TRAINING", 17)),
@@ -125,11 +180,17 @@ CASES = {
 }
 
 
-def without_stories(name, file):
-    """Nodes without what they were made from, which is larger than they are. One file keeps the module's signature."""
-    for node in file.graph.node:
+def strip(graph):
+    for node in graph.node:
         del node.metadata_props[:]
         node.doc_string = ""
+        for attribute in node.attribute:
+            strip(attribute.g)
+
+
+def without_stories(name, file):
+    """Nodes without what they were made from, which is larger than they are. One file keeps the module's signature."""
+    strip(file.graph)
     if name != "dynamo-folded":
         del file.graph.metadata_props[:]
     return file

@@ -56,6 +56,7 @@ class Form:
     data: str = "raw"  # raw, float (float_data), external, half (the module and its samples in float16)
     dynamic: bool = True
     bn: str = "model"
+    optimize: bool = True  # of the newer exporter: it takes the branches of known conditions, and folds
 
 
 FORMS = [
@@ -157,7 +158,7 @@ def export_dynamo(model, samples, path, form, names):
     shapes = tuple({0: batch} for _ in names) if form.dynamic else None
     torch.onnx.export(model.eval(), samples, str(path), dynamo=True, opset_version=form.opset, dynamic_shapes=shapes,
                       input_names=list(names), output_names=["output"], external_data=form.data == "external",
-                      verbose=False)
+                      optimize=form.optimize, verbose=False)
 
 
 def export(model, samples, path, form, names=("input",)):
