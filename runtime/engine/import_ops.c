@@ -11,6 +11,7 @@ static const struct cn_import_op ops[] = {
     {"AveragePool", 1, 1, cn_import_pool, CN_TAKES_PADDED | CN_WANTS_SAMPLES},
     {"BatchNormalization", 5, 5, cn_import_batch_norm, CN_WANTS_SAMPLES},
     {"Cast", 1, 1, cn_import_cast, CN_TAKES_ANY_BATCH},
+    {"CastLike", 2, 2, cn_import_cast_like, CN_TAKES_ANY_BATCH},
     {"Ceil", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Celu", 1, 1, cn_import_celu, CN_TAKES_ANY_BATCH},
     {"Clip", 1, 3, cn_import_clip, CN_TAKES_ANY_BATCH},
