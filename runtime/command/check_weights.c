@@ -75,6 +75,27 @@ static void check_merged(const struct cn_onnx *onnx, const struct cn_layout *lay
                     count_norms(onnx, layout->tensors[first].name));
 }
 
+// The older exporter writes buffers as if they were parameters.
+static void check_masks(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                        struct cn_diag *diag)
+{
+    size_t masks = 0, first = 0;
+
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
+
+        if (layout->tensors[i].class == CN_TENSOR_PARAM && tensor &&
+            cn_onnx_tensor_is_extreme(tensor) && !masks++)
+            first = i;
+    }
+    if (masks)
+        cn_diag_add(diag,
+                    "%zu weights have infinite or very large numbers, as masks do ('%s'), and will "
+                    "be trained; where one is a buffer of the module, say 'train: {freeze: [%s]}' "
+                    "in the profile",
+                    masks, layout->tensors[first].name, layout->tensors[first].name);
+}
+
 void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       struct cn_diag *diag)
 {
@@ -102,6 +123,7 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
                     "and turns them; export with training=TrainingMode.TRAINING and "
                     "do_constant_folding=False to keep names and batch normalization",
                     made_up, layout->tensors[named].name);
+    check_masks(onnx, layout, diag);
     if (!cn_check_export_is_whole(onnx)) // one that is shares what the module shares
         check_merged(onnx, layout, diag);
 }

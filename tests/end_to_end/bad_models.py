@@ -124,6 +124,10 @@ def copies_of_weights_and_names_that_an_exporter_made_up_are_said(node_path, fol
     norms = [node("LayerNormalization", ("x", "s"), ("h",)), node("LayerNormalization", ("h", "s"), ("y",))]
     write(os.path.join(folder, "model.onnx"), plain(nodes=norms, initializers=[tensor("s", (4,), numbers[:4])]))
     expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights stand in several normalizations ('s' in 2)")
+    mask = tensor("causal", (2,), [0, float("-inf")])
+    write(os.path.join(folder, "model.onnx"), plain(nodes=[node("MatMul", ("x", "w"), ("h",)), node("Add", ("h", "causal"), ("y",))],
+                                                    initializers=[WEIGHT, mask]))
+    expect(run(folder, node_path, "check", "model.onnx"), 0, "as masks do ('causal')", "train: {freeze: [causal]}")
     shared = plain(nodes=norms, initializers=[tensor("s", (4,), numbers[:4])], signature="p_s: PARAMETER target='s'\n")
     write(os.path.join(folder, "model.onnx"), shared)
     assert "warning" not in expect(run(folder, node_path, "check", "model.onnx"), 0)
