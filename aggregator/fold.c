@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct cn_fold {
     const struct cn_layout *layout; // borrowed
     struct cn_fold_caps caps;
     uint64_t weight; // sum
+    double cut;      // norm of the last update, if it was scaled down
     int64_t sums[];
 };
 
@@ -216,9 +218,16 @@ cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint
     }
     addition.weight = (int64_t)weight;
     err = add_frame(fold, frame, size, &addition, diag);
-    if (!err)
-        fold->weight += weight;
-    return err;
+    if (err)
+        return err;
+    fold->weight += weight;
+    fold->cut = addition.factor == FACTOR_ONE ? 0 : ldexp(sqrt((double)addition.square), -FIX_BITS);
+    return CN_OK;
+}
+
+double cn_fold_cut(const struct cn_fold *fold)
+{
+    return fold->cut;
 }
 
 uint64_t cn_fold_weight(const struct cn_fold *fold)

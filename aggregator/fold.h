@@ -30,6 +30,9 @@ void cn_fold_close(struct cn_fold *fold);
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag);
 
+// L2 norm of the update that was added last, if it was scaled down; else 0.
+double cn_fold_cut(const struct cn_fold *fold);
+
 // The sum of the weights as counted.
 uint64_t cn_fold_weight(const struct cn_fold *fold);
 

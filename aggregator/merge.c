@@ -1,5 +1,6 @@
 #include "aggregator/merge.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,23 @@ static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contr
     return CN_EDIGEST;
 }
 
+static void note_cut(const struct merge *merge, const struct cn_ledger_contribution *accepted)
+{
+    struct cn_merge_cuts *cuts = merge->config->cuts;
+    double norm = cn_fold_cut(merge->fold);
+    if (!cuts || norm <= 0)
+        return;
+    cn_log(CN_LOG_WARN, "merge",
+           "round %u: the update of group %s has the norm %.4g and is scaled down to "
+           "limits.max_norm %g",
+           accepted->round, accepted->group, norm, merge->config->job->max_norm);
+    cuts->count++;
+    if (norm <= cuts->norm)
+        return;
+    cuts->norm = norm;
+    snprintf(cuts->group, sizeof(cuts->group), "%s", accepted->group);
+}
+
 // Adds an accepted update. Its weight was capped when it was accepted.
 static cn_err add_contribution(void *context, const struct cn_ledger_contribution *accepted)
 {
@@ -43,6 +61,8 @@ static cn_err add_contribution(void *context, const struct cn_ledger_contributio
         err = cn_fold_add(merge->fold, frame, size, accepted->weight, &diag);
         free(frame);
     }
+    if (!err)
+        note_cut(merge, accepted);
     if (err && err != CN_ENOTFOUND)
         cn_log(CN_LOG_ERROR, "merge", "%s: %s", name,
                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
@@ -124,6 +144,8 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
     cn_err err = cn_fold_open(config->layout, &caps, &merge.fold);
     if (err)
         return err;
+    if (config->cuts)
+        *config->cuts = (struct cn_merge_cuts){.round = next->number};
     err = cn_ledger_contributions(config->ledger, next->number, add_contribution, &merge);
     if (!err)
         err = finish(&merge, parent, next);

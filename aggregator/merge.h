@@ -7,12 +7,20 @@
 #include "aggregator/model_store.h"
 #include "runtime/profile/job.h"
 
+// Updates of a round that limits.max_norm scaled down.
+struct cn_merge_cuts {
+    uint32_t round, count;
+    double norm;              // the largest
+    char group[CN_NAME_SIZE]; // whose it is
+};
+
 struct cn_merge_config {
     struct cn_store *store;
     struct cn_ledger *ledger;
     const struct cn_layout *layout;
     const struct cn_job *job;
-    const uint8_t *graph; // digest
+    const uint8_t *graph;       // digest
+    struct cn_merge_cuts *cuts; // filled in, and each is logged; NULL for neither
 };
 
 // next is version parent->number + 1. CN_ENOTFOUND when an update's file is no longer there,

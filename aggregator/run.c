@@ -167,6 +167,7 @@ static cn_err merge(struct cn_run *run)
         .layout = cn_model_store_layout(run->config.models),
         .job = run->config.job,
         .graph = cn_model_store_graph_digest(run->config.models),
+        .cuts = &run->cuts,
     };
     struct cn_model next = {0};
     uint64_t bytes_in, bytes_out;
@@ -391,6 +392,7 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .selected = run->selected,
         .accepted = run->accepted,
         .boards = cn_roster_registered(run->config.roster),
+        .cuts = run->cuts,
         .end_reason = run->end_reason,
         .progress = run->progress,
     };

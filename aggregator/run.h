@@ -10,6 +10,7 @@
 // Threading: none. Nothing blocks longer than a merge.
 #pragma once
 
+#include "aggregator/merge.h"
 #include "aggregator/model_store.h"
 #include "aggregator/roster.h"
 #include "aggregator/score.h"
@@ -61,6 +62,7 @@ struct cn_run_state { // for people
     uint32_t boards; // that have registered since the program started
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out; // of the whole run, over restarts
+    struct cn_merge_cuts cuts;    // of the newest version, if it was made by this program
     const char *end_reason;       // ENDED
     struct cn_progress progress;
 };

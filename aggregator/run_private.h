@@ -20,6 +20,7 @@ struct cn_run {
     bool measured_any;
     uint64_t base_in, base_out; // traffic of earlier processes
     bool waiting_told, trouble_told;
+    struct cn_merge_cuts cuts; // of the newest version
     const char *end_reason;
     struct cn_progress progress;
 };

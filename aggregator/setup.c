@@ -3,12 +3,14 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/aggregator_commands.h"
 #include "aggregator/read_store.h"
 #include "runtime/profile/rules_text.h"
 #include "runtime/update/layers.h"
+#include "runtime/update/version.h"
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
@@ -105,6 +107,47 @@ static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
     cn_crypto_digest(text, (size_t)length, digest);
 }
 
+// Whether the file has the weights of version 0, if the run has that already.
+static cn_err check_weights(const struct cn_setup *setup)
+{
+    struct cn_ledger_version first;
+    const struct cn_layout *layout = &setup->model.layout;
+    struct cn_version_header header = {.count = layout->total};
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err = cn_ledger_find_version(setup->ledger, 0, &first);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    float *weights = calloc(layout->total + 1, sizeof(*weights));
+    if (!weights)
+        return CN_ENOMEM;
+    memcpy(header.graph, setup->model.digest, CN_DIGEST_SIZE);
+    err = cn_onnx_weights(setup->model.onnx, layout, weights);
+    if (!err)
+        cn_version_digest(&header, weights, digest);
+    free(weights);
+    if (!err && memcmp(digest, first.digest, CN_DIGEST_SIZE) != 0)
+        return CN_EDIGEST;
+    return err;
+}
+
+static int explain_binding(const struct cn_setup *setup, cn_err err)
+{
+    const char *state = setup->settings->state;
+    if (err == CN_ECONFLICT)
+        fprintf(stderr,
+                "%s belongs to a run with another model or other job values; restore them, or give"
+                " this job a state directory of its own\n",
+                state);
+    else if (err == CN_EDIGEST)
+        fprintf(stderr,
+                "%s belongs to a run with another model: %s has other weights than it began with;"
+                " restore the file, or give this job a state directory of its own\n",
+                state, setup->settings->model);
+    else if (err)
+        fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 int cn_setup_open_model(struct cn_setup *setup)
 {
     struct cn_diag diag;
@@ -122,14 +165,9 @@ int cn_setup_open_model(struct cn_setup *setup)
     }
     digest_job(&setup->settings->job, job);
     err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
-    if (err == CN_ECONFLICT)
-        fprintf(stderr,
-                "%s belongs to a run with another model or other job values; restore them, or give"
-                " this job a state directory of its own\n",
-                setup->settings->state);
-    else if (err)
-        fprintf(stderr, "%s: %s\n", setup->settings->state, cn_err_text(err));
-    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+    if (!err)
+        err = check_weights(setup);
+    return explain_binding(setup, err);
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

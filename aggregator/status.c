@@ -35,6 +35,16 @@ static cJSON *describe_boards(const struct cn_roster *roster)
     return list;
 }
 
+static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "round", (double)cuts->round);
+    cJSON_AddNumberToObject(object, "count", (double)cuts->count);
+    cJSON_AddNumberToObject(object, "norm", cuts->norm);
+    cJSON_AddStringToObject(object, "group", cuts->group);
+    return object;
+}
+
 static char *describe(const struct cn_roster *roster, const struct cn_run_state *state,
                       uint64_t now_ms)
 {
@@ -46,6 +56,8 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
     cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
+    if (state->cuts.count)
+        cJSON_AddItemToObject(root, "cuts", describe_cuts(&state->cuts));
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     return text;
@@ -113,6 +125,19 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
     return CN_OK;
 }
 
+static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
+{
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "cuts");
+    const cJSON *norm = cJSON_GetObjectItemCaseSensitive(object, "norm");
+    const char *group = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "group"));
+    if (!cJSON_IsNumber(norm) || !group || !cn_name_valid(group))
+        return;
+    cuts->round = (uint32_t)read_number(object, "round");
+    cuts->count = (uint32_t)read_number(object, "count");
+    cuts->norm = norm->valuedouble;
+    snprintf(cuts->group, sizeof(cuts->group), "%s", group);
+}
+
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
 {
     uint64_t pid = read_number(root, "pid"), written_ms = read_number(root, "written_ms");
@@ -124,6 +149,7 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     live->remaining_ms = read_number(root, "remaining_ms");
     live->bytes_in = read_number(root, "bytes_in");
     live->bytes_out = read_number(root, "bytes_out");
+    read_cuts(root, &live->cuts);
     return read_boards(root, live);
 }
 
@@ -347,6 +373,16 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
             "hardware", "status");
 }
 
+static void print_cuts(const struct report *report)
+{
+    const struct cn_merge_cuts *cuts = &report->live->cuts;
+    if (cuts->count && !report->json)
+        fprintf(report->stream,
+                "limits.max_norm %g scaled down %" PRIu32 " of the updates of round %" PRIu32
+                "; the largest norm was %.4g, of group %s\n",
+                report->job->max_norm, cuts->count, cuts->round, cuts->norm, cuts->group);
+}
+
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                        const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
 {
@@ -375,6 +411,7 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
     if (err)
         return err;
     report.ended = cn_score_end(job, &progress, version.number) != NULL;
+    print_cuts(&report);
     print_run(&report, &version, &progress.newest_score);
     return cn_ledger_boards(ledger, print_board, &report);
 }

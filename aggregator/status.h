@@ -21,7 +21,8 @@ struct cn_status_live {
     enum cn_run_phase phase;
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out;
-    size_t board_count; // heard since the start
+    struct cn_merge_cuts cuts; // count 0: none
+    size_t board_count;        // heard since the start
     struct cn_status_board {
         char name[CN_NAME_SIZE];
         uint64_t heard_ms;

@@ -381,6 +381,22 @@ static cn_err define_outputs(struct cn_import_node *node)
     return CN_OK;
 }
 
+static bool reads(const struct cn_import_node *node, enum cn_value_kind kind)
+{
+    for (size_t i = 0; i < node->in_count; i++)
+        if (cn_import_has(node, i) && cn_import_value(node, i)->kind == kind)
+            return true;
+    return false;
+}
+
+// What is not yet numbers that a call could read is followed by functions of its own.
+static cn_import_fn *choose_import(const struct cn_import_node *node, const struct cn_import_op *op)
+{
+    if (reads(node, CN_VALUE_UNIFORM))
+        return cn_import_of_random;
+    return reads(node, CN_VALUE_NUMBERED) ? cn_import_of_numbered : op->import;
+}
+
 static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_node *source)
 {
     struct cn_import_node node = {.importer = importer,
@@ -399,7 +415,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
-        err = cn_import_whole_batch(&node, op->import);
+        err = cn_import_whole_batch(&node, choose_import(&node, op));
     if (err && err != CN_ENOTSUP)
         return err;
     if (err) {

@@ -138,6 +138,9 @@ cn_err cn_import_range(struct cn_import_node *node)
         return cn_import_refuse(node, "from %g to %g in steps of %g", number[0], number[1],
                                 number[2]);
     like.dims[0] = count > 0 ? (uint64_t)count : 0;
+    if (!floats && like.dims[0] == CN_GRAPH_BATCH && node->graph->batch == CN_GRAPH_BATCH &&
+        number[0] == 0 && number[2] == 1)
+        return cn_import_number_samples(node);
     err = cn_import_known_room(node, &like, !floats, &known);
     for (size_t i = 0; !err && i < known.words; i++)
         if (floats)

@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/export.h"
+#include "runtime/engine/onnx_tensor.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/rules_text.h"
@@ -59,6 +60,24 @@ static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
         cn_sha256_add(sha, "last", 4);
 }
 
+// Of the bytes of the weights that training begins with, where they lie in the file.
+static cn_err weights_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                             uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_sha256 sha;
+
+    cn_sha256_init(&sha);
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
+
+        if (!tensor)
+            return CN_EINVAL;
+        cn_sha256_add(&sha, tensor->data, tensor->size);
+    }
+    cn_sha256_finish(&sha, digest);
+    return CN_OK;
+}
+
 // What would give other results is another run; paths and thread counts are not.
 static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_SIZE])
 {
@@ -76,6 +95,38 @@ static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_S
     add_rules(&sha, job);
     cn_sha256_finish(&sha, digest);
     return cn_get_u64(digest);
+}
+
+// Other weights to begin with make another run. States of before that was so go on.
+static void name_run(struct cn_session_config *session, const uint8_t weights[CN_DIGEST_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_sha256 sha;
+
+    session->older_run = run_of(session->job, session->graph) + session->sequential;
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, &session->older_run, sizeof(session->older_run));
+    cn_sha256_add(&sha, weights, CN_DIGEST_SIZE);
+    cn_sha256_finish(&sha, digest);
+    session->run = cn_get_u64(digest);
+}
+
+static cn_err read_model(const struct cn_onnx_file *model, struct cn_diag *diag,
+                         uint8_t graph[CN_DIGEST_SIZE], uint8_t weights[CN_DIGEST_SIZE])
+{
+    struct cn_onnx *onnx = NULL;
+    struct cn_layout layout = {0};
+    cn_err err = cn_onnx_open(model->data, model->size, diag, &onnx);
+
+    if (!err)
+        err = cn_onnx_layout(onnx, diag, &layout);
+    if (!err)
+        err = graph_digest(onnx, &layout, graph);
+    if (!err)
+        err = weights_digest(onnx, &layout, weights);
+    cn_layout_deinit(&layout);
+    cn_onnx_close(onnx);
+    return err;
 }
 
 static cn_err open_session(struct alone *alone, struct cn_diag *diag)
@@ -96,21 +147,13 @@ static cn_err open_session(struct alone *alone, struct cn_diag *diag)
         .timeline = config->timeline,
         .stop_fd = -1,
     };
-    struct cn_onnx *onnx = NULL;
-    struct cn_layout layout = {0};
+    uint8_t weights[CN_DIGEST_SIZE];
     uint64_t planned;
-    cn_err err;
+    cn_err err = read_model(config->model, diag, session.graph, weights);
 
-    err = cn_onnx_open(config->model->data, config->model->size, diag, &onnx);
-    if (!err)
-        err = cn_onnx_layout(onnx, diag, &layout);
-    if (!err)
-        err = graph_digest(onnx, &layout, session.graph);
-    cn_layout_deinit(&layout);
-    cn_onnx_close(onnx);
     if (err)
         return err;
-    session.run = run_of(session.job, session.graph) + config->sequential;
+    name_run(&session, weights);
     err = cn_session_open(&session, diag, &alone->session);
     if (err)
         return err;
@@ -206,7 +249,8 @@ static cn_err train_round(struct alone *alone)
             cn_log(
                 CN_LOG_ERROR, "train",
                 "round %u, step %u: training diverged; the checkpoint of the last good step that "
-                "was saved is kept (a lower learning_rate helps)",
+                "was saved is kept (a lower learning_rate helps, and train.freeze where a tensor "
+                "began with such numbers)",
                 session->held.round, session->held.step + 1);
         if (!err)
             err = cn_session_save(session, SAVE_MS);
@@ -273,11 +317,12 @@ static void load_best(struct alone *alone)
     struct cn_store *store = alone->config->store;
     uint8_t *bytes = NULL;
     size_t size = 0;
-    uint64_t value;
+    uint64_t run, value;
 
     if (store->ops->load(store, BEST_FILE, BEST_SIZE, &bytes, &size))
         return;
-    if (size == BEST_SIZE && cn_get_u64(bytes) == alone->session->config.run &&
+    run = size == BEST_SIZE ? cn_get_u64(bytes) : 0;
+    if (run && (run == alone->session->config.run || run == alone->session->config.older_run) &&
         cn_get_u32(bytes + 8) <= alone->session->held.version) {
         alone->best_version = cn_get_u32(bytes + 8);
         value = cn_get_u64(bytes + 12);

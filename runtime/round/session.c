@@ -192,7 +192,10 @@ cn_err cn_session_load_trainer(struct cn_session *session)
 
 static bool fits_run(const struct cn_session *session, const struct cn_checkpoint *held)
 {
-    return held->run == session->config.run && held->lineage == session->config.lineage &&
+    bool of_run = held->run == session->config.run ||
+                  (session->config.older_run && held->run == session->config.older_run);
+
+    return of_run && held->lineage == session->config.lineage &&
            held->total == session->layout->total &&
            (held->base || held->phase != CN_PHASE_TRAIN || cn_session_is_alone(session)) &&
            memcmp(held->graph, session->config.graph, CN_DIGEST_SIZE) == 0;
@@ -219,6 +222,7 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
 static cn_err resume(struct cn_session *session, struct cn_diag *diag)
 {
     uint64_t counter;
+    bool renamed;
     cn_err err;
 
     err = load_held(session, diag);
@@ -241,7 +245,10 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",
                session->held.round, session->held.step, session->held.version);
     }
-    return cn_session_load_trainer(session);
+    renamed = session->held.run != session->config.run;
+    session->held.run = session->config.run;
+    err = cn_session_load_trainer(session);
+    return err || !renamed ? err : cn_session_save(session, 0);
 }
 
 cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,

@@ -35,6 +35,7 @@ struct cn_session_config {
     const struct cn_onnx_file *file; // it is of, which may leave memory; NULL for none
     uint8_t graph[CN_DIGEST_SIZE];
     uint64_t run;
+    uint64_t older_run; // states of it are taken up as of run; 0 for none
     uint32_t lineage;
     const char *group;            // name of the sender of updates
     bool alone;                   // without group and aggregator: only the trainer holds rows

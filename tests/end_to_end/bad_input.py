@@ -104,6 +104,19 @@ def checkpoint(cluster):
         open(slot, "wb").write(original)
 
 
+def other_weights(cluster):
+    """Other weights in the same graph are another run: training alone starts anew."""
+    write_train(cluster, "state/weights")
+    train = [cluster.node, "train", "--save", cluster.path("trained.onnx"), "alone.yaml"]
+    cluster.command(*train)
+    expect(cluster.command(*train), 0, "resuming")
+    shutil.copy(cluster.path("trained.onnx"), cluster.path("begin.onnx"))
+    job = open(cluster.path("train.yaml")).read()
+    cluster.write("train.yaml", job.replace(f"{DIGITS}/digits-cnn.onnx", cluster.path("begin.onnx")))
+    expect(cluster.command(*train), 0, "starting anew", "round 2/2")
+    expect(cluster.command(*train), 0, "resuming")
+
+
 def keys(cluster):
     """A wrong key, an unknown board, one enrolled twice, one revoked."""
     cluster.start("gateway")
@@ -229,6 +242,10 @@ def gateway_state(cluster):
         expect(cluster.command(*run, check=False), 1, "another model or other job values")
         expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
     cluster.write("job.yaml", job)
+    cluster.command(cluster.aggregator, "export", "gateway.yaml", "-o", "trained")  # the same graph
+    cluster.write("job.yaml", job.replace(f"{DIGITS}/digits-cnn.onnx", cluster.path("trained.onnx")))
+    expect(cluster.command(*run, check=False), 1, "another model", "trained.onnx has other weights")
+    cluster.write("job.yaml", job)
     for version in ("3", "-1", "x", "18446744073709551617", ""):
         expect(cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", "m",
                                check=False), 1, "there is none")
@@ -256,7 +273,21 @@ def full_output(cluster):
         assert result.returncode == 1 and "standard output" in result.stderr, f"{command}: {result}"
 
 
-CASES = (models, data, checkpoint, keys, absent, full_disk, full_gateway, gateway_state, full_output)
+def small_norm(cluster):
+    """A limit of updates that cuts honest ones is named, with the group and the norm."""
+    job = open(cluster.path("job.yaml")).read()
+    cluster.write("job.yaml", job.replace("count: 2", "count: 500") + "limits: {max_norm: 0.01}\n")
+    cluster.start_all()
+    wait_until("cut", cluster, "scaled down to limits.max_norm 0.01", 60)
+    status = [cluster.aggregator, "status", "gateway.yaml"]
+    end = time.monotonic() + 20
+    while "limits.max_norm 0.01 scaled down" not in cluster.command(*status).stdout:
+        assert time.monotonic() < end, cluster.command(*status).stdout
+        time.sleep(0.3)
+    cluster.stop_all()
+
+
+CASES = (models, data, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):

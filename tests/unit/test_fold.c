@@ -202,6 +202,7 @@ static void a_norm_above_the_cap_is_scaled_down_to_it(void **state)
     reopen(f, 0, 2);
     assert_int_equal(add(f, 0, 3), CN_OK);
     assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
+    assert_true(fabs(cn_fold_cut(f->fold) - before) < before * 1e-6);
     assert_true(norm(f->mean) <= 2 * (1 + 1e-6) && norm(f->mean) > 2 * (1 - 1e-5));
     for (size_t i = 0; i < TOTAL; i++)
         assert_true(fabs((double)f->mean[i] - (double)f->values[0][i] * 2 / before) < 2e-8 + 1e-6);
