@@ -292,13 +292,15 @@ static cn_err import_inputs(struct cn_importer *importer)
     return err;
 }
 
-// No op here has a list of floats, so the importers may take every list for integers.
+// Only a Constant may have a list of floats, so the importers may take every list for integers.
 static cn_err check_attributes(const struct cn_import_node *node)
 {
     for (size_t i = 0; i < node->node->attribute_count; i++) {
         const struct cn_onnx_attribute *attribute = &node->node->attributes[i];
 
-        if (attribute->count && !attribute->ints)
+        if (attribute->count && !attribute->ints &&
+            !(cn_text_equal(node->node->op, "Constant") &&
+              cn_text_equal(attribute->name, "value_floats")))
             return cn_import_refuse(node, "attribute '%.*s' is a list of floats",
                                     (int)attribute->name.size, attribute->name.data);
     }

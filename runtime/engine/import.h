@@ -109,7 +109,8 @@ cn_import_fn cn_import_conv, cn_import_conv_transpose; // _layers
 cn_import_fn cn_import_pool, cn_import_global_average_pool;
 cn_import_fn cn_import_conv_volume, cn_import_pool_volume;         // _volumes
 cn_import_fn cn_import_map, cn_import_arithmetic, cn_import_where; // _maps
-cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast;
+cn_import_fn cn_import_clip, cn_import_celu, cn_import_softsign, cn_import_cast,
+    cn_import_cast_like;
 cn_import_fn cn_import_flatten, cn_import_reshape, cn_import_unsqueeze; // _views
 cn_import_fn cn_import_squeeze, cn_import_identity;
 cn_import_fn cn_import_batch_norm, cn_import_dropout;                        // _norm

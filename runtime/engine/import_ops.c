@@ -12,6 +12,7 @@ static const struct cn_import_op ops[] = {
     {"BatchNormalization", 5, 5, cn_import_batch_norm, CN_WANTS_SAMPLES},
     {"Bernoulli", 1, 1, cn_import_bernoulli, CN_TAKES_ANY_BATCH},
     {"Cast", 1, 1, cn_import_cast, CN_TAKES_ANY_BATCH},
+    {"CastLike", 2, 2, cn_import_cast_like, CN_TAKES_ANY_BATCH},
     {"Ceil", 1, 1, cn_import_map, CN_TAKES_ANY_BATCH},
     {"Celu", 1, 1, cn_import_celu, CN_TAKES_ANY_BATCH},
     {"Clip", 1, 3, cn_import_clip, CN_TAKES_ANY_BATCH},

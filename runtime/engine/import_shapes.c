@@ -39,6 +39,12 @@ cn_err cn_import_constant(struct cn_import_node *node)
         return cn_import_shape(node, attribute->ints, attribute->count, 1);
     if (cn_text_equal(attribute->name, "value_float"))
         return cn_import_add_known(node, &like, NULL, &attribute->f, &node->out);
+    if (cn_text_equal(attribute->name, "value_floats") &&
+        (attribute->floats || !attribute->count)) {
+        like.rank = 1;
+        like.dims[0] = attribute->count;
+        return cn_import_add_known(node, &like, NULL, attribute->floats, &node->out);
+    }
     return cn_import_refuse(node, "attribute '%.*s' is not supported", (int)attribute->name.size,
                             attribute->name.data);
 }

@@ -294,6 +294,13 @@ static const struct net same[] = {
       "ReduceSum n -> s", "Cast n -> f to=1", "ReduceMean f -> v", "Mul h p -> c", "Div c m -> d",
       "Sub d i -> e", "Mul e s -> g", "Div g v -> a", "numbers t 3", "numbers q 2", "Mul h t -> j",
       "Sub j t -> k", "Mul k q -> b", DIFFERENCE}},
+    // As exports have it that nothing optimized: 2.7 like integers is 2, integers like floats
+    // divide.
+    {"3,4",
+     {IN3, "Constant -> f value_float=2.7", "numbers n 5", "CastLike f n -> i",
+      "Gather h i -> p axis=1", "Constant -> two value_int=2", "Gather h two -> q axis=1",
+      "CastLike n f -> g", "Div g f -> t", "Constant -> v value_floats=5", "Div v f -> u",
+      "Mul p t -> a", "Mul q u -> b", DIFFERENCE}},
     // The first sum is the first element, and the others grow by the next; backwards they complete
     // the whole.
     {"3,4",
