@@ -13,13 +13,18 @@
 #include "aggregator/model_store.h"
 #include "aggregator/score.h"
 #include "aggregator/setup.h"
+#include "runtime/engine/onnx_inference.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator export PROFILE [--version N|last|best] -o PREFIX\n"
+    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--training] -o PREFIX\n"
     "\n"
     "Writes PREFIX.onnx and PREFIX.safetensors. Works while the aggregator runs.\n"
     "\n"
+    "PREFIX.onnx is for inference: BatchNormalization uses its running statistics, Dropout drops\n"
+    "nothing.\n"
+    "\n"
     "  --version V      a number, last (the default) or best: the best measured one\n"
+    "  --training       PREFIX.onnx in the form that the job's model has, to train on\n"
     "  -o PREFIX        existing files are replaced\n";
 
 static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *number)
@@ -83,16 +88,20 @@ static int write_file(const char *prefix, const char *suffix, const struct cn_bu
 }
 
 static int write_both(const struct cn_setup *setup, const struct cn_model *model,
-                      const char *prefix)
+                      const char *prefix, enum cn_export_form form)
 {
     const struct cn_model_file *file = &setup->model;
     struct cn_buffer onnx, safetensors;
     cn_buffer_init(&onnx, CN_ONNX_FILE_MAX);
     cn_buffer_init(&safetensors, CN_ONNX_FILE_MAX);
-    cn_err err = cn_export_onnx(file->onnx, &file->layout, cn_model_weights(model), &onnx);
+    cn_err err = cn_export_onnx(file->onnx, &file->layout, cn_model_weights(model), form, &onnx);
     if (!err)
         err = cn_export_safetensors(&file->layout, cn_model_weights(model), &safetensors);
+    const struct cn_onnx_node *random = cn_onnx_inference_random(file->onnx);
     int result = CN_EXIT_FAILED;
+    if (random && form == CN_EXPORT_INFERENCE)
+        fprintf(stderr, "warning: %s.onnx: its %.*s draws random numbers for inference, too\n",
+                prefix, (int)random->op.size, random->op.data);
     if (err)
         fprintf(stderr, "%s: %s\n", prefix, cn_err_text(err));
     else
@@ -104,7 +113,8 @@ static int write_both(const struct cn_setup *setup, const struct cn_model *model
     return result;
 }
 
-static int export_version(const struct cn_setup *setup, const char *version, const char *prefix)
+static int export_version(const struct cn_setup *setup, const char *version, const char *prefix,
+                          enum cn_export_form form)
 {
     struct cn_model model;
     uint32_t number;
@@ -116,7 +126,7 @@ static int export_version(const struct cn_setup *setup, const char *version, con
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    int result = write_both(setup, &model, prefix);
+    int result = write_both(setup, &model, prefix, form);
     cn_model_deinit(&model);
     return result;
 }
@@ -126,9 +136,11 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     static const struct option known[] = {
         {"version", required_argument, NULL, 'v'},
         {"output", required_argument, NULL, 'o'},
+        {"training", no_argument, NULL, 't'},
         {0},
     };
     const char *positional[1], *version = "last", *prefix = NULL;
+    enum cn_export_form form = CN_EXPORT_INFERENCE;
     (void)ports;
     int option;
     while ((option = getopt_long(argc, argv, "o:", known, NULL)) != -1) {
@@ -136,6 +148,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             version = optarg;
         else if (option == 'o')
             prefix = optarg;
+        else if (option == 't')
+            form = CN_EXPORT_TRAINING;
         else
             return CN_EXIT_USAGE;
     }
@@ -150,7 +164,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!result)
         result = cn_setup_open_model(&setup);
     if (!result)
-        result = export_version(&setup, version, prefix);
+        result = export_version(&setup, version, prefix, form);
     cn_setup_deinit(&setup);
     return result;
 }

@@ -108,24 +108,26 @@ static uint32_t cpu_lanes_count(const struct cn_compute *device)
     return ((const struct cpu *)device)->lanes;
 }
 
-// Kernels keep offsets within a sample in 32 bits.
+// Kernels keep the offsets of taps within the planes of plane.h in 32 bits, and numbers of elements
+// within a sample. As floating point numbers, so that nothing wraps.
 static bool window_fits(const struct cn_window *w)
 {
-    size_t limit = INT32_MAX;
-    size_t rows = ((size_t)w->in[0] + w->pad[0] + w->out[0]) +
-                  2 * ((size_t)w->kernel[0] * w->dilation[0] + w->stride[0]);
-    size_t cols = ((size_t)w->in[1] + w->pad[1] + w->out[1]) +
-                  2 * ((size_t)w->kernel[1] * w->dilation[1] + w->stride[1]);
-    size_t words;
+    double limit = INT32_MAX, plane = 1, kernel = 1, phases = 1, channels;
 
-    if (__builtin_mul_overflow(rows, cols, &words))
-        return false;
-    if (__builtin_mul_overflow(words, (size_t)w->channels_in + w->channels_out, &words))
-        return false;
-    if (__builtin_mul_overflow(words, (size_t)w->stride[0] * w->stride[1], &words))
-        return false;
-    return words < limit && (size_t)w->channels_in * w->channels_out / w->groups <
-                                limit / w->kernel[0] / w->kernel[1];
+    for (int axis = 0; axis < 2; axis++) {
+        double reach = (double)w->kernel[axis] * w->dilation[axis];
+        double padded = 2 * ((double)w->in[axis] + w->pad[axis]);
+
+        plane *= (padded + reach) / w->stride[axis] + w->out[axis] + 2;
+        kernel *= w->kernel[axis];
+        phases *= w->stride[axis];
+    }
+    channels = w->channels_in > w->channels_out ? w->channels_in : w->channels_out;
+    // Beside what a phase holds it has slack; several samples share planes that are small.
+    return channels / w->groups * phases * (plane + 1024) < limit &&
+           (double)w->channels_in * w->in[0] * w->in[1] < limit &&
+           (double)w->channels_out * w->out[0] * w->out[1] < limit &&
+           (double)w->channels_in * w->channels_out / w->groups * kernel < limit;
 }
 
 static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *call, size_t samples,

@@ -57,9 +57,8 @@ static void pack_stripe(const struct cpu_matrix *b, size_t inner, size_t cols, f
 // Tiles of a matrix whose columns are contiguous: TILE_ROWS words of each.
 static void copy_tile(const float *from, size_t step, size_t inner, float *to)
 {
-    for (size_t k = 0; k < inner; k++, from += step)
-        for (size_t i = 0; i < TILE_ROWS; i++)
-            *to++ = from[i];
+    for (size_t k = 0; k < inner; k++, from += step, to += TILE_ROWS)
+        memcpy(to, from, TILE_ROWS * sizeof(*to));
 }
 
 static void pack_tile(const struct cpu_matrix *a, size_t first, size_t height, size_t inner,

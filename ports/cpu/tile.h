@@ -159,6 +159,42 @@ ALWAYS_INLINE void transpose_4x4(float *to, size_t to_row, const float *from, si
     *(vector4 *)(to + 3 * to_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
+#if VECTOR == 16
+#define QUARTERS(a, b, c, d)                                                                       \
+    a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4, (a) + 8, (b) + 8, (c) + 8, (d) + 8, (a) + 12,  \
+        (b) + 12, (c) + 12, (d) + 12
+
+// Quarter q of value is column first + 4 * q.
+ALWAYS_INLINE void store_quarters(float *to, size_t to_row, vector value)
+{
+    *(vector4 *)to = __builtin_shufflevector(value, value, 0, 1, 2, 3);
+    *(vector4 *)(to + 4 * to_row) = __builtin_shufflevector(value, value, 4, 5, 6, 7);
+    *(vector4 *)(to + 8 * to_row) = __builtin_shufflevector(value, value, 8, 9, 10, 11);
+    *(vector4 *)(to + 12 * to_row) = __builtin_shufflevector(value, value, 12, 13, 14, 15);
+}
+
+// Four times transpose_4x4, side by side.
+ALWAYS_INLINE void transpose_4x16(float *to, size_t to_row, const float *from, size_t from_row)
+{
+    vector a = *(const vector *)from, b = *(const vector *)(from + from_row);
+    vector c = *(const vector *)(from + 2 * from_row), d = *(const vector *)(from + 3 * from_row);
+    vector ab_low = __builtin_shufflevector(a, b, QUARTERS(0, 16, 1, 17));
+    vector ab_high = __builtin_shufflevector(a, b, QUARTERS(2, 18, 3, 19));
+    vector cd_low = __builtin_shufflevector(c, d, QUARTERS(0, 16, 1, 17));
+    vector cd_high = __builtin_shufflevector(c, d, QUARTERS(2, 18, 3, 19));
+
+    store_quarters(to, to_row, __builtin_shufflevector(ab_low, cd_low, QUARTERS(0, 1, 16, 17)));
+    store_quarters(to + to_row, to_row,
+                   __builtin_shufflevector(ab_low, cd_low, QUARTERS(2, 3, 18, 19)));
+    store_quarters(to + 2 * to_row, to_row,
+                   __builtin_shufflevector(ab_high, cd_high, QUARTERS(0, 1, 16, 17)));
+    store_quarters(to + 3 * to_row, to_row,
+                   __builtin_shufflevector(ab_high, cd_high, QUARTERS(2, 3, 18, 19)));
+}
+
+#undef QUARTERS
+#endif
+
 // to[j * to_row + i] = from[i * from_row + j] for rows x cols of from.
 static inline void tile_transpose(float *to, size_t to_row, const float *from, size_t from_row,
                                   size_t rows, size_t cols)
@@ -168,6 +204,15 @@ static inline void tile_transpose(float *to, size_t to_row, const float *from, s
     for (; i + 4 <= rows; i += 4) {
         size_t j = 0;
 
+#if VECTOR == 16
+        for (; j + 16 <= cols; j += 16) {
+            const float *at = from + i * from_row + j;
+
+            for (size_t k = 4; k < 8; k++) // of the next tile, behind the last rows
+                __builtin_prefetch(at + k * from_row);
+            transpose_4x16(to + j * to_row + i, to_row, at, from_row);
+        }
+#endif
         for (; j + 4 <= cols; j += 4)
             transpose_4x4(to + j * to_row + i, to_row, from + i * from_row + j, from_row);
         for (; j < cols; j++)

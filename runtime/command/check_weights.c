@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "runtime/command/check_export.h"
 #include "runtime/engine/onnx_tensor.h"
 
 // Tensors beyond that are not compared: each is with all before it.
@@ -74,6 +75,27 @@ static void check_merged(const struct cn_onnx *onnx, const struct cn_layout *lay
                     count_norms(onnx, layout->tensors[first].name));
 }
 
+// The older exporter writes buffers as if they were parameters.
+static void check_masks(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                        struct cn_diag *diag)
+{
+    size_t masks = 0, first = 0;
+
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
+
+        if (layout->tensors[i].class == CN_TENSOR_PARAM && tensor &&
+            cn_onnx_tensor_is_extreme(tensor) && !masks++)
+            first = i;
+    }
+    if (masks)
+        cn_diag_add(diag,
+                    "%zu weights have infinite or very large numbers, as masks do ('%s'), and will "
+                    "be trained; where one is a buffer of the module, say 'train: {freeze: [%s]}' "
+                    "in the profile",
+                    masks, layout->tensors[first].name, layout->tensors[first].name);
+}
+
 void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       struct cn_diag *diag)
 {
@@ -89,10 +111,10 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
             named = i;
         }
     }
-    if (copies)
+    if (copies && onnx->signature.size) // the older exporter ties what is one weight
         cn_diag_add(diag,
                     "%zu weights are copies of others ('%s' of '%s') and will be trained apart; "
-                    "export from the module with dynamo=False if they are one weight there",
+                    "export with dynamo=False if they are one weight in the module",
                     copies, layout->tensors[copy].name,
                     layout->tensors[first_of(onnx, layout, copy)].name);
     if (made_up)
@@ -101,5 +123,7 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
                     "and turns them; export with training=TrainingMode.TRAINING and "
                     "do_constant_folding=False to keep names and batch normalization",
                     made_up, layout->tensors[named].name);
-    check_merged(onnx, layout, diag);
+    check_masks(onnx, layout, diag);
+    if (!cn_check_export_is_whole(onnx)) // one that is shares what the module shares
+        check_merged(onnx, layout, diag);
 }

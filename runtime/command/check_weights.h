@@ -4,7 +4,8 @@
 #include "runtime/base/diag.h"
 #include "runtime/engine/onnx.h"
 
-// Adds a line where weights have names that an exporter made up, one where some are copies of
-// others, which are trained apart, and one where several were merged, which are trained as one.
+// Adds a line where weights have names that an exporter made up, one where the newer exporter made
+// copies of some, which are trained apart, and one where several were merged, which are trained as
+// one. Infinite and very large numbers, as masks have, are a line of their own.
 void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout,
                       struct cn_diag *diag);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/command/board_find.h"
+#include "runtime/command/check_export.h"
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
 #include "runtime/engine/import.h"
@@ -226,6 +227,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
     print_sample(trainer);
     print_work(onnx, trainer);
     print_plan(trainer, file, wishes->batch);
+    cn_check_export(onnx, CN_BATCH_NORM_MODEL, diag);
     cn_check_weights(onnx, cn_trainer_layout(trainer), diag);
     cn_trainer_close(trainer);
     return CN_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/command/check_export.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
 #include "runtime/engine/onnx_file.h"
@@ -16,7 +17,7 @@ static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"
     "\n"
     "Trains the profile's job on this board, without any network or keys. Goes on where it\n"
-    "stopped. The model is in STATE/model.current.onnx after each round and in\n"
+    "stopped. The model is in STATE/model.current.onnx, for inference, after each round and in\n"
     "STATE/model.safetensors at the end. A changed job, or a model file with other weights, "
     "starts\n"
     "anew, unless only the count of rounds or stop rules changed.\n"
@@ -27,7 +28,8 @@ static const char help[] =
     "  --threads T        instead of the profile's\n"
     "  --device DEVICE    cpu, cuda or auto, instead of the profile's\n"
     "  --trace FILE.csv   step, loss, learning rate and milliseconds of each step\n"
-    "  --save FILE        the weights at the end, as .onnx or .safetensors\n"
+    "  --save FILE        the weights at the end, as .onnx (for inference) or .safetensors\n"
+    "  --training         --save FILE.onnx in the form that the model's file has, to train on\n"
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --timeline FILE    what was done when in each step, likewise\n"
     "  --json             one JSON object for each round\n"
@@ -41,6 +43,7 @@ struct options {
     uint32_t threads;
     enum cn_device device;
     bool has_seed, has_device, sequential, json;
+    enum cn_export_form form;
 };
 
 struct printer {
@@ -118,6 +121,16 @@ static void trace_step(void *context, const struct cn_alone_step *step)
                 step->rate, step->ms);
 }
 
+static void warn_of_export(void *context, const struct cn_session *session)
+{
+    static struct cn_diag diag;
+
+    (void)context;
+    cn_diag_init(&diag);
+    cn_check_export(session->onnx, session->config.job->rules.batch_norm, &diag);
+    cn_command_print_about(session->config.settings->model, CN_OK, &diag);
+}
+
 static cn_err write_files(void *context, struct cn_session *session)
 {
     const struct printer *printer = context;
@@ -125,7 +138,7 @@ static cn_err write_files(void *context, struct cn_session *session)
     cn_err err = CN_OK;
 
     if (options->save)
-        err = cn_train_files_save(session, options->save, printer->diag);
+        err = cn_train_files_save(session, options->save, options->form, printer->diag);
     if (!err && options->ops)
         err = cn_train_files_ops(session, options->ops, printer->diag);
     return err;
@@ -180,6 +193,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .sysroot = options->sysroot ? options->sysroot : "",
         .report = print_round,
         .on_step = trace_step,
+        .at_start = warn_of_export,
         .at_end = write_files,
         .context = &printer,
         .steps = options->steps,
@@ -278,6 +292,9 @@ static bool take_option(int option, struct options *options)
     case 'w':
         options->save = optarg;
         return cn_train_files_known(optarg);
+    case 'f':
+        options->form = CN_EXPORT_TRAINING;
+        return true;
     case 'p':
         options->ops = optarg;
         return true;
@@ -294,13 +311,19 @@ static bool take_option(int option, struct options *options)
 
 static bool take_options(int argc, char **argv, struct options *options)
 {
-    static const struct option known[] = {
-        {"json", no_argument, NULL, 'j'},          {"steps", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},    {"threads", required_argument, NULL, 't'},
-        {"order", required_argument, NULL, 'o'},   {"device", required_argument, NULL, 'd'},
-        {"trace", required_argument, NULL, 'c'},   {"save", required_argument, NULL, 'w'},
-        {"ops", required_argument, NULL, 'p'},     {"timeline", required_argument, NULL, 'l'},
-        {"sysroot", required_argument, NULL, 'r'}, {0}};
+    static const struct option known[] = {{"json", no_argument, NULL, 'j'},
+                                          {"steps", required_argument, NULL, 'n'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"order", required_argument, NULL, 'o'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"trace", required_argument, NULL, 'c'},
+                                          {"save", required_argument, NULL, 'w'},
+                                          {"ops", required_argument, NULL, 'p'},
+                                          {"timeline", required_argument, NULL, 'l'},
+                                          {"sysroot", required_argument, NULL, 'r'},
+                                          {"training", no_argument, NULL, 'f'},
+                                          {0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)

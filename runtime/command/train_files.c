@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/engine/export.h"
+#include "runtime/engine/onnx_inference.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -36,7 +36,7 @@ static FILE *open_file(const char *path, struct cn_diag *diag)
 }
 
 static cn_err write_weights(const struct cn_session *session, const float *weights,
-                            const char *path, struct cn_diag *diag)
+                            const char *path, enum cn_export_form form, struct cn_diag *diag)
 {
     FILE *file = open_file(path, diag);
     cn_err err;
@@ -44,7 +44,8 @@ static cn_err write_weights(const struct cn_session *session, const float *weigh
     if (!file)
         return CN_EIO;
     err = ends_with(path, ".onnx")
-              ? cn_export_onnx_pieces(session->onnx, session->layout, weights, write_piece, file)
+              ? cn_export_onnx_pieces(session->onnx, session->layout, weights, form, write_piece,
+                                      file)
               : cn_export_safetensors_pieces(session->layout, weights, write_piece, file);
     if (fclose(file) && !err)
         err = CN_EIO;
@@ -53,14 +54,30 @@ static cn_err write_weights(const struct cn_session *session, const float *weigh
     return err;
 }
 
-cn_err cn_train_files_save(struct cn_session *session, const char *path, struct cn_diag *diag)
+// What was made for training and cannot be taken out.
+static void warn_random(const struct cn_onnx *onnx, const char *path)
+{
+    const struct cn_onnx_node *node = cn_onnx_inference_random(onnx);
+
+    if (node)
+        fprintf(stderr,
+                "warning: %s: node '%.*s' (%.*s) draws random numbers for inference, too; where "
+                "the module does not in eval(), load the safetensors into it\n",
+                path, (int)node->name.size, node->name.size ? node->name.data : "",
+                (int)node->op.size, node->op.data);
+}
+
+cn_err cn_train_files_save(struct cn_session *session, const char *path, enum cn_export_form form,
+                           struct cn_diag *diag)
 {
     float *weights;
     cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
 
     if (err)
         return err;
-    err = write_weights(session, weights, path, diag);
+    if (form == CN_EXPORT_INFERENCE && ends_with(path, ".onnx"))
+        warn_random(session->onnx, path);
+    err = write_weights(session, weights, path, form, diag);
     returned = cn_trainer_return_weights(session->trainer);
     return err ? err : returned;
 }

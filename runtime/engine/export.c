@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/onnx_inference.h"
 #include "runtime/engine/onnx_tensor.h"
 
 // The graph blob, see GRAPH.md.
@@ -55,25 +56,45 @@ static cn_err check_layout(const struct cn_onnx *onnx, const struct cn_layout *l
     return total == layout->total ? CN_OK : CN_EINVAL;
 }
 
-cn_err cn_export_onnx_pieces(const struct cn_onnx *onnx, const struct cn_layout *layout,
-                             const float *weights, cn_export_write *write, void *context)
+static cn_err write_pieces(struct cursor *cursor, const float *weights,
+                           const struct cn_onnx_edits *edits, cn_export_write *write, void *context)
 {
-    struct cursor cursor = {.onnx = onnx, .layout = layout};
+    const struct cn_onnx *onnx = cursor->onnx;
     const uint8_t *at = onnx->file;
     const float *values = weights;
     struct cn_wire run;
-    cn_err err = check_layout(onnx, layout);
+    size_t next = 0;
+    cn_err err = CN_OK;
 
-    while (!err && next_run(&cursor, &run)) {
-        err = write(context, at, (size_t)(run.at - at));
+    while (!err && next_run(cursor, &run)) {
+        err = cn_onnx_edits_write(edits, &next, at, run.at, write, context);
         if (!err)
             err = write(context, values, cn_wire_size(run));
-        values = weights + cursor.element;
+        values = weights + cursor->element;
         at = run.end;
     }
     if (err)
         return err;
-    return write(context, at, (size_t)(onnx->file + onnx->file_size - at));
+    return cn_onnx_edits_write(edits, &next, at, onnx->file + onnx->file_size, write, context);
+}
+
+cn_err cn_export_onnx_pieces(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                             const float *weights, enum cn_export_form form, cn_export_write *write,
+                             void *context)
+{
+    struct cursor cursor = {.onnx = onnx, .layout = layout};
+    struct cn_onnx_edits edits;
+    cn_err err = check_layout(onnx, layout);
+
+    if (err)
+        return err;
+    cn_onnx_edits_init(&edits);
+    if (form == CN_EXPORT_INFERENCE)
+        err = cn_onnx_inference(onnx, &edits);
+    if (!err)
+        err = write_pieces(&cursor, weights, &edits, write, context);
+    cn_onnx_edits_deinit(&edits);
+    return err;
 }
 
 static cn_err append(void *context, const void *piece, size_t size)
@@ -82,9 +103,9 @@ static cn_err append(void *context, const void *piece, size_t size)
 }
 
 cn_err cn_export_onnx(const struct cn_onnx *onnx, const struct cn_layout *layout,
-                      const float *weights, struct cn_buffer *out)
+                      const float *weights, enum cn_export_form form, struct cn_buffer *out)
 {
-    return cn_export_onnx_pieces(onnx, layout, weights, append, out);
+    return cn_export_onnx_pieces(onnx, layout, weights, form, append, out);
 }
 
 // {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}

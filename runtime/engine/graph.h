@@ -29,6 +29,8 @@ enum cn_value_kind {
     CN_VALUE_PARAM,      // a tensor of the layout
     CN_VALUE_CONST,      // float32 that is not trained
     CN_VALUE_SHAPE,      // integers or booleans known at load, no memory at run time
+    CN_VALUE_UNIFORM,    // while a file is imported: random numbers in [low, low + 1)
+    CN_VALUE_NUMBERED,   // while a file is imported: base + step * number of the sample
     CN_VALUE_ACTIVATION, // made by a node, gradients of activations too
     CN_VALUE_GRADIENT,   // of a parameter, at the parameter's offset
 };
@@ -58,6 +60,9 @@ struct cn_value {
     bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
     size_t parameter; // gradient: the offset of its parameter
     float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
+    float low;        // CN_VALUE_UNIFORM
+    uint32_t base;    // CN_VALUE_NUMBERED: a value of integers
+    int64_t step;     // the same
     enum cn_over_batch over_batch; // while a file is imported
 };
 

@@ -292,13 +292,15 @@ static cn_err import_inputs(struct cn_importer *importer)
     return err;
 }
 
-// No op here has a list of floats, so the importers may take every list for integers.
+// Only a Constant may have a list of floats, so the importers may take every list for integers.
 static cn_err check_attributes(const struct cn_import_node *node)
 {
     for (size_t i = 0; i < node->node->attribute_count; i++) {
         const struct cn_onnx_attribute *attribute = &node->node->attributes[i];
 
-        if (attribute->count && !attribute->ints)
+        if (attribute->count && !attribute->ints &&
+            !(cn_text_equal(node->node->op, "Constant") &&
+              cn_text_equal(attribute->name, "value_floats")))
             return cn_import_refuse(node, "attribute '%.*s' is a list of floats",
                                     (int)attribute->name.size, attribute->name.data);
     }
@@ -308,8 +310,11 @@ static cn_err check_attributes(const struct cn_import_node *node)
 // Brings an input into a form that the op takes.
 static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned takes)
 {
+    enum cn_value_kind kind = cn_import_value(node, input)->kind;
     cn_err err = CN_OK;
 
+    if (kind == CN_VALUE_UNIFORM || kind == CN_VALUE_NUMBERED)
+        return CN_OK; // nothing to read yet
     if (cn_import_value(node, input)->padded && !(takes & CN_TAKES_PADDED))
         err = cn_import_make_pads(node, input);
     if (!err && cn_import_value(node, input)->transposed && !(takes & CN_TAKES_TRANSPOSED))
@@ -379,6 +384,24 @@ static cn_err define_outputs(struct cn_import_node *node)
     return CN_OK;
 }
 
+static bool reads(const struct cn_import_node *node, enum cn_value_kind kind)
+{
+    for (size_t i = 0; i < node->in_count; i++)
+        if (cn_import_has(node, i) && cn_import_value(node, i)->kind == kind)
+            return true;
+    return false;
+}
+
+// What is not yet numbers that a call could read is followed by functions of its own.
+static cn_err import_by(struct cn_import_node *node, const struct cn_import_op *op)
+{
+    if (reads(node, CN_VALUE_UNIFORM))
+        return cn_import_of_random(node);
+    if (reads(node, CN_VALUE_NUMBERED))
+        return cn_import_of_numbered(node);
+    return cn_import_whole_batch(node, op->import);
+}
+
 static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_node *source)
 {
     struct cn_import_node node = {.importer = importer,
@@ -397,7 +420,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
-        err = cn_import_whole_batch(&node, op->import);
+        err = import_by(&node, op);
     if (err && err != CN_ENOTSUP)
         return err;
     if (err) {

@@ -122,6 +122,40 @@ static cn_err add_triangle(struct cn_import_node *node, uint64_t size, bool excl
     return err ? err : cn_graph_add_value(node->graph, &known, out);
 }
 
+static cn_err sum_known(struct cn_import_node *node, const struct cn_value *x, uint32_t axis)
+{
+    bool exclusive = cn_import_int(node, "exclusive", 0) != 0;
+    bool reverse = cn_import_int(node, "reverse", 0) != 0;
+    uint64_t dims[CN_GRAPH_RANK_MAX];
+    size_t inner = 1, size;
+    struct cn_value sums;
+    cn_err err = cn_import_known_room(node, x, x->kind == CN_VALUE_SHAPE, &sums);
+
+    if (err)
+        return err;
+    cn_graph_sample_dims(node->graph, x, dims); // what room is made for counts as work
+    for (uint32_t d = axis + 1; d < x->rank; d++)
+        inner *= dims[d];
+    size = dims[axis];
+    for (size_t row = 0; size && row < x->words / size; row++) {
+        double sum = 0;
+
+        for (size_t i = 0; i < size; i++) {
+            size_t at =
+                row / inner * inner * size + row % inner + (reverse ? size - 1 - i : i) * inner;
+            double number = cn_import_known_float(node->graph, x, at);
+            double told = exclusive ? sum : sum + number;
+
+            sum += number;
+            if (sums.kind == CN_VALUE_SHAPE)
+                node->graph->numbers[sums.offset + at] = fabs(told) < 0x1p62 ? (int64_t)told : 0;
+            else
+                node->graph->constants[sums.offset + at] = (float)told;
+        }
+    }
+    return cn_graph_add_value(node->graph, &sums, &node->out);
+}
+
 cn_err cn_import_cumulative_sum(struct cn_import_node *node)
 {
     const struct cn_value x = *cn_import_value(node, 0), *given = cn_import_value(node, 1);
@@ -134,8 +168,10 @@ cn_err cn_import_cumulative_sum(struct cn_import_node *node)
     err = cn_import_axis(node, cn_import_known_int(node->graph, given, 0), x.rank, &axis);
     if (err)
         return err;
-    if (cn_import_is_known(&x) || (x.batched && axis == x.batch_axis))
-        return cn_import_refuse(node, "only samples are summed, and not along the batch");
+    if (x.batched && axis == x.batch_axis)
+        return cn_import_refuse(node, "sums along the batch are not supported");
+    if (cn_import_is_known(&x) && !x.integers)
+        return sum_known(node, &x, axis);
     for (uint32_t d = 0; d < x.rank; d++)
         order[d] = d;
     order[axis] = x.rank - 1;

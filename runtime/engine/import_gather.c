@@ -1,4 +1,5 @@
-// Gather, GatherElements, GatherND: embeddings, and elements at known places.
+// Gather, GatherElements, GatherND, ScatterND: embeddings, and elements at known places.
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/import_known.h"
@@ -122,6 +123,34 @@ cn_err cn_import_gather(struct cn_import_node *node)
     return emit_gather(node, gather, &result);
 }
 
+cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows)
+{
+    const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
+    struct cn_gather gather = {.count = index.words};
+    struct cn_value within = x, result = {0};
+    uint32_t axis;
+    cn_err err = cn_import_axis(node, cn_import_int(node, "axis", 0), x.rank, &axis);
+
+    if (err)
+        return err;
+    if (!x.batched || axis != x.batch_axis || cn_graph_batch_repeats(&x) != 1 ||
+        x.dims[axis] / node->graph->batch != (uint64_t)rows)
+        return cn_import_refuse(
+            node, "the numbers of the samples times %lld do not find their rows", (long long)rows);
+    within.batched = false;
+    err = gather_dims(node, &within, &index, axis, &result);
+    if (err)
+        return err;
+    result.shared = x.shared && cn_graph_is_shared(&index);
+    gather_geometry(node->graph, &x, axis, &gather);
+    if (cn_import_is_known(&index)) {
+        err = check_indices(node, &index, gather.rows);
+        if (err)
+            return err;
+    }
+    return emit_gather(node, gather, &result);
+}
+
 cn_err cn_import_gather_elements(struct cn_import_node *node)
 {
     const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
@@ -153,7 +182,11 @@ cn_err cn_import_gather_elements(struct cn_import_node *node)
 static cn_err flatten_places(struct cn_import_node *node, const struct cn_value *x, uint32_t count,
                              const struct cn_value *index, uint32_t *out)
 {
-    struct cn_value like = {.rank = index->rank - 1}, flat;
+    struct cn_value like = {.rank = index->rank - 1,
+                            .batched = index->batched,
+                            .batch_axis = index->batch_axis,
+                            .batch_repeats = index->batch_repeats};
+    struct cn_value flat;
     cn_err err;
 
     memcpy(like.dims, index->dims, like.rank * sizeof(*like.dims));
@@ -199,4 +232,172 @@ cn_err cn_import_gather_nd(struct cn_import_node *node)
     if (!err)
         err = cn_graph_add_value(node->graph, &x, &node->in[0]);
     return err ? err : cn_import_gather(node);
+}
+
+// The places of each sample as one number, and its rows behind those of the others.
+cn_err cn_import_gather_places(struct cn_import_node *node)
+{
+    const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
+    uint64_t count = index.dims[index.rank - 1];
+    const int64_t last = (int64_t)index.rank - 1;
+    struct cn_value places = x;
+    int64_t dims[CN_GRAPH_RANK_MAX] = {-1}, rows = 1;
+    uint32_t shape, rank = 1;
+    cn_err err;
+
+    if (!x.batched || x.batch_axis || x.dims[0] != node->graph->batch || count >= x.rank ||
+        cn_import_int(node, "batch_dims", 0))
+        return cn_import_refuse(node, "the samples come first, and so do their numbers");
+    for (uint32_t d = 1; d < x.rank; d++)
+        if (d <= count)
+            rows *= (int64_t)x.dims[d];
+        else
+            dims[rank++] = (int64_t)x.dims[d];
+    memcpy(places.dims, x.dims + 1, count * sizeof(*x.dims));
+    if (cn_import_is_known(&index)) {
+        err = flatten_places(node, &places, (uint32_t)count, &index, &node->in[1]);
+    } else if (count == 1) {
+        err = cn_import_shape(node, &last, 1, 1);
+        if (!err)
+            err = cn_import_apply(node, "Squeeze", NULL, NULL, 0,
+                                  (uint32_t[]){node->in[1], node->out}, 2, &node->in[1]);
+    } else {
+        return cn_import_refuse(node, "several computed places in each sample");
+    }
+    if (!err)
+        err = cn_import_shape(node, dims, rank, 1);
+    shape = node->out;
+    if (!err)
+        err = cn_import_apply(node, "Reshape", NULL, NULL, 0, (uint32_t[]){node->in[0], shape}, 2,
+                              &node->in[0]);
+    return err ? err : cn_import_gather_rows(node, rows);
+}
+
+// The first element of the slice that a row of indices names, or a refusal.
+static cn_err find_slice(const struct cn_import_node *node, const struct cn_value *data,
+                         const struct cn_value *indices, size_t row, uint64_t depth, size_t *first)
+{
+    *first = 0;
+    for (uint32_t d = 0; d < depth; d++) {
+        int64_t size = (int64_t)data->dims[d];
+        int64_t at = cn_import_known_int(node->graph, indices, row * depth + d);
+
+        if (at < -size || at >= size)
+            return cn_import_refuse(node, "index %lld of %lld elements", (long long)at,
+                                    (long long)size);
+        *first = *first * (size_t)size + (size_t)(at < 0 ? at + size : at);
+    }
+    for (uint32_t d = (uint32_t)depth; d < data->rank; d++)
+        *first *= (size_t)data->dims[d];
+    return CN_OK;
+}
+
+// Of what is known: the masks that a model writes piece by piece.
+static cn_err scatter_known(struct cn_import_node *node, const size_t *first, size_t slices,
+                            size_t size)
+{
+    const struct cn_value data = *cn_import_value(node, 0), updates = *cn_import_value(node, 2);
+    struct cn_copy copy = {.rank = 1, .dims = {data.words}, .x = {1}, .y = {1}};
+    struct cn_value result;
+    cn_err err = cn_import_known_room(node, &data, data.kind == CN_VALUE_SHAPE, &result);
+
+    if (err)
+        return err;
+    cn_import_known_copy(node->graph, &data, &copy, &result);
+    copy.dims[0] = size;
+    for (size_t i = 0; i < slices; i++) {
+        copy.x_offset = i * size;
+        copy.y_offset = first[i];
+        cn_import_known_copy(node->graph, &updates, &copy, &result);
+    }
+    return cn_graph_add_value(node->graph, &result, &node->out);
+}
+
+// Into a weight: the slices of both one after the other, and of these the ones that stay.
+static cn_err scatter_slices(struct cn_import_node *node, const size_t *first, size_t slices,
+                             size_t size)
+{
+    const struct cn_value data = *cn_import_value(node, 0);
+    const struct cn_value like = {.rank = 1, .dims = {data.words / size}};
+    struct cn_value order;
+    const int64_t rows[2] = {-1, (int64_t)size};
+    const int64_t axis = 0;
+    int64_t dims[CN_GRAPH_RANK_MAX];
+    uint32_t shape, parts[2], all;
+    cn_err err = cn_import_shape(node, rows, 2, 1);
+
+    shape = node->out;
+    for (int i = 0; !err && i < 2; i++)
+        err = cn_import_apply(node, "Reshape", NULL, NULL, 0, (uint32_t[]){node->in[2 * i], shape},
+                              2, &parts[i]);
+    if (!err)
+        err = cn_import_apply(node, "Concat", "axis", &axis, 1, parts, 2, &all);
+    if (!err)
+        err = cn_import_known_room(node, &like, true, &order);
+    for (size_t i = 0; !err && i < order.words; i++)
+        node->graph->numbers[order.offset + i] = (int64_t)i;
+    for (size_t i = 0; !err && i < slices; i++)
+        node->graph->numbers[order.offset + first[i] / size] = (int64_t)(order.words + i);
+    if (!err)
+        err = cn_graph_add_value(node->graph, &order, &shape);
+    if (!err)
+        err = cn_import_apply(node, "Gather", "axis", &axis, 1, (uint32_t[]){all, shape}, 2, &all);
+    for (uint32_t d = 0; d < data.rank; d++)
+        dims[d] = (int64_t)data.dims[d];
+    if (!err)
+        err = cn_import_shape(node, dims, data.rank, 1);
+    return err ? err
+               : cn_import_apply(node, "Reshape", NULL, NULL, 0, (uint32_t[]){all, node->out}, 2,
+                                 &node->out);
+}
+
+static cn_err check_scatter(const struct cn_import_node *node)
+{
+    const struct cn_onnx_attribute *reduction = cn_onnx_attribute_find(node->node, "reduction");
+
+    if (reduction && !cn_text_equal(reduction->s, "none"))
+        return cn_import_refuse(node, "the reduction '%.*s' is not supported",
+                                (int)reduction->s.size, reduction->s.data);
+    for (size_t i = 0; i < 3; i++)
+        if (cn_import_value(node, i)->batched)
+            return cn_import_refuse(node, "samples and what depends on them are not supported");
+    return cn_import_is_known(cn_import_value(node, 1))
+               ? CN_OK
+               : cn_import_refuse(node, "the indices must be known before training");
+}
+
+// Slices of data, which the first dimensions lead to, replaced by those of the updates.
+cn_err cn_import_scatter_nd(struct cn_import_node *node)
+{
+    const struct cn_value data = *cn_import_value(node, 0), indices = *cn_import_value(node, 1);
+    const struct cn_value updates = *cn_import_value(node, 2);
+    uint64_t depth = indices.rank ? indices.dims[indices.rank - 1] : 0;
+    size_t slices, size = 1, *first;
+    cn_err err = check_scatter(node);
+
+    if (err)
+        return err;
+    if (!depth || depth > data.rank || !data.words || !updates.words)
+        return cn_import_refuse(node, "indices of %llu numbers for rank %u",
+                                (unsigned long long)depth, data.rank);
+    slices = indices.words / depth;
+    for (uint32_t d = (uint32_t)depth; d < data.rank; d++)
+        size *= data.dims[d];
+    if (updates.words / size != slices || updates.words % size)
+        return cn_import_refuse(node, "%zu elements for %zu slices of %zu", updates.words, slices,
+                                size);
+    err = cn_import_work(node, indices.words + updates.words);
+    if (err)
+        return err;
+    first = malloc(slices * sizeof(*first));
+    if (!first)
+        return CN_ENOMEM;
+    for (size_t i = 0; !err && i < slices; i++)
+        err = find_slice(node, &data, &indices, i, depth, &first[i]);
+    if (!err && cn_import_is_known(&data) && cn_import_is_known(&updates))
+        err = scatter_known(node, first, slices, size);
+    else if (!err)
+        err = scatter_slices(node, first, slices, size);
+    free(first);
+    return err;
 }

@@ -159,11 +159,10 @@ static bool is_integer_type(int64_t type)
 }
 
 // Booleans are floats at run time, integers when they are known.
-cn_err cn_import_cast(struct cn_import_node *node)
+static cn_err cast_to(struct cn_import_node *node, int64_t to)
 {
     const struct cn_map to_int = {.kind = CN_MAP_TO_INT}, not = {.kind = CN_MAP_NOT};
     const struct cn_value *x = cn_import_value(node, 0);
-    int64_t to = cn_import_int(node, "to", 0);
     cn_err err;
 
     if (to != CN_ONNX_FLOAT && to != CN_ONNX_BOOL && !is_integer_type(to))
@@ -179,4 +178,39 @@ cn_err cn_import_cast(struct cn_import_node *node)
     if (x->kind == CN_VALUE_SHAPE || x->integers)
         return CN_OK;
     return cn_import_emit_map(node, to_int, node->in[0], &node->out);
+}
+
+cn_err cn_import_cast(struct cn_import_node *node)
+{
+    return cast_to(node, cn_import_int(node, "to", 0));
+}
+
+// Whether a node outside of branches makes booleans of that name.
+static bool is_boolean(const struct cn_onnx *onnx, struct cn_text name)
+{
+    static const char *const ops[] = {"And",   "Equal", "Greater",     "GreaterOrEqual",
+                                      "IsNaN", "Less",  "LessOrEqual", "Not",
+                                      "Or",    "Xor"};
+
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        for (size_t j = 0; j < sizeof(ops) / sizeof(ops[0]); j++)
+            if (cn_text_equal(node->op, ops[j]) && node->output_count &&
+                cn_text_same(node->outputs[0], name))
+                return true;
+    }
+    return false;
+}
+
+// A Cast to the element type of another value. Of booleans nothing is kept but that they are
+// numbers.
+cn_err cn_import_cast_like(struct cn_import_node *node)
+{
+    const struct cn_value *like = cn_import_value(node, 1);
+
+    if (is_boolean(node->onnx, node->node->inputs[1]))
+        return cn_import_refuse(node, "a cast to booleans is not supported; write a Cast");
+    return cast_to(node,
+                   like->kind == CN_VALUE_SHAPE || like->integers ? CN_ONNX_INT64 : CN_ONNX_FLOAT);
 }

@@ -47,8 +47,10 @@ static cn_err claim_statistics(const struct cn_import_node *node)
 
         // Each node would have to see what the other did.
         if (statistic->momentum > 0)
-            return cn_import_refuse(node, "two nodes in training mode share a running statistic; "
-                                          "that is not supported");
+            return cn_import_refuse(node,
+                                    "two nodes in training mode share a running statistic; "
+                                    "that is not supported (if the module shares none, export "
+                                    "with dynamo=False or optimize=False)");
         statistic->momentum = momentum;
     }
     return CN_OK;

@@ -39,6 +39,12 @@ cn_err cn_import_constant(struct cn_import_node *node)
         return cn_import_shape(node, attribute->ints, attribute->count, 1);
     if (cn_text_equal(attribute->name, "value_float"))
         return cn_import_add_known(node, &like, NULL, &attribute->f, &node->out);
+    if (cn_text_equal(attribute->name, "value_floats") &&
+        (attribute->floats || !attribute->count)) {
+        like.rank = 1;
+        like.dims[0] = attribute->count;
+        return cn_import_add_known(node, &like, NULL, attribute->floats, &node->out);
+    }
     return cn_import_refuse(node, "attribute '%.*s' is not supported", (int)attribute->name.size,
                             attribute->name.data);
 }
@@ -132,6 +138,9 @@ cn_err cn_import_range(struct cn_import_node *node)
         return cn_import_refuse(node, "from %g to %g in steps of %g", number[0], number[1],
                                 number[2]);
     like.dims[0] = count > 0 ? (uint64_t)count : 0;
+    if (!floats && like.dims[0] == CN_GRAPH_BATCH && node->graph->batch == CN_GRAPH_BATCH &&
+        number[0] == 0 && number[2] == 1)
+        return cn_import_number_samples(node);
     err = cn_import_known_room(node, &like, !floats, &known);
     for (size_t i = 0; !err && i < known.words; i++)
         if (floats)

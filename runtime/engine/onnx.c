@@ -94,8 +94,7 @@ static void drop_initialized_inputs(struct cn_onnx *onnx)
     onnx->input_count = kept;
 }
 
-// Whether it has a number that no weight has, as the masks of attention do.
-static bool has_extreme(const struct cn_onnx_tensor *tensor)
+bool cn_onnx_tensor_is_extreme(const struct cn_onnx_tensor *tensor)
 {
     struct cn_wire rest = {tensor->data, tensor->data + tensor->size};
     struct cn_wire run;
@@ -146,9 +145,9 @@ static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature 
         bool single = tensor->rank < 2 && tensor->count == 1;
 
         if (!told[i] && tensor->type == CN_ONNX_FLOAT)
-            tensor->constant =
-                reads[i] & CN_ONNX_READ_SIZE ||
-                (says && (single || reads[i] & CN_ONNX_READ_FIRST_STATE || has_extreme(tensor)));
+            tensor->constant = reads[i] & CN_ONNX_READ_SIZE ||
+                               (says && (single || reads[i] & CN_ONNX_READ_FIRST_STATE ||
+                                         cn_onnx_tensor_is_extreme(tensor)));
     }
 }
 

@@ -128,6 +128,9 @@ bool cn_text_same(struct cn_text a, struct cn_text b);
 const struct cn_onnx_tensor *cn_onnx_initializer_find(const struct cn_onnx *onnx,
                                                       struct cn_text name);
 
+// Whether a tensor of float32 has a number that no weight has, as the masks of attention do.
+bool cn_onnx_tensor_is_extreme(const struct cn_onnx_tensor *tensor);
+
 // All elements of a tensor, tensor->count of them. CN_EINVAL for an element type that is not
 // float32, respectively not an integer or a boolean.
 cn_err cn_onnx_tensor_floats(const struct cn_onnx_tensor *tensor, float *values);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/onnx_split.h"
 #include "runtime/engine/onnx_tensor.h"
 #include "runtime/engine/onnx_widen.h"
 
@@ -271,23 +272,26 @@ static cn_err join(const char *path, struct cn_diag *diag, struct cn_onnx_file *
     return err;
 }
 
-static cn_err widen(const char *path, struct cn_diag *diag, struct cn_onnx_file *file)
+// Makes the file anew, as float32 or with tensors split, and takes the result where there is one.
+static cn_err change(const char *path, const char *what, struct cn_diag *diag,
+                     cn_err (*make)(const uint8_t *file, size_t size, struct cn_buffer *out),
+                     struct cn_onnx_file *file)
 {
-    struct cn_buffer widened;
+    struct cn_buffer changed;
     cn_err err;
 
-    cn_buffer_init(&widened, CN_ONNX_FILE_MAX);
-    err = cn_onnx_widen(file->data, file->size, &widened);
-    if (err || !widened.size) {
+    cn_buffer_init(&changed, CN_ONNX_FILE_MAX);
+    err = make(file->data, file->size, &changed);
+    if (err || !changed.size) {
         if (err)
-            cn_diag_add(diag, "%s: in float32: %s", path, cn_err_text(err));
-        cn_buffer_deinit(&widened);
+            cn_diag_add(diag, "%s: %s: %s", path, what, cn_err_text(err));
+        cn_buffer_deinit(&changed);
         return err;
     }
     cn_buffer_deinit(&file->changed);
-    file->changed = widened;
-    file->data = widened.data;
-    file->size = widened.size;
+    file->changed = changed;
+    file->data = changed.data;
+    file->size = changed.size;
     return CN_OK;
 }
 
@@ -304,7 +308,9 @@ cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_
     }
     err = join(path, diag, file);
     if (!err)
-        err = widen(path, diag, file);
+        err = change(path, "in float32", diag, cn_onnx_widen, file);
+    if (!err)
+        err = change(path, "with statistics of its own", diag, cn_onnx_split, file);
     if (err)
         cn_onnx_file_close(file);
     else if (file->changed.size)

@@ -1,8 +1,9 @@
 // onnx_file.h - an ONNX file on disk, with the data that it keeps in other files.
 //
-// A file that is whole is mapped. One with external data is brought together in memory, and one in
-// float16, bfloat16 or float64 is made anew in float32 (onnx_widen.h): the same model with all data
-// inside, which is also what an export of it looks like. External data must lie
+// A file that is whole is mapped. One with external data is brought together in memory, one in
+// float16, bfloat16 or float64 is made anew in float32 (onnx_widen.h), and one where a tensor is
+// both a weight and a running statistic with a tensor for each (onnx_split.h): the same model with
+// all data inside, which is also what an export of it looks like. External data must lie
 // in the folder of the model or below: names with "..", absolute ones and symbolic links are
 // refused, and nothing is mapped before its place and size were checked.
 #pragma once

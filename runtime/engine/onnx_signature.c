@@ -4,6 +4,7 @@
 #include <string.h>
 
 static const char parameter[] = ": PARAMETER target='";
+static const char mutation[] = ": BUFFER_MUTATION target='";
 
 // The text before the next of these characters, with which rest goes on; false when there is none.
 static bool take_until(struct cn_text *rest, char mark, struct cn_text *part)
@@ -24,14 +25,14 @@ static bool take_quoted(struct cn_text *rest, struct cn_text *name)
     return take_until(rest, '\'', name) && take_until(rest, '\'', name);
 }
 
-// The target that a line calls a parameter.
-static bool target_of(struct cn_text line, struct cn_text *target)
+// The target that a line says to be of that kind.
+static bool target_of(struct cn_text line, const char *kind, struct cn_text *target)
 {
-    const size_t size = sizeof(parameter) - 1;
+    const size_t size = strlen(kind);
     const char *at = line.size ? memchr(line.data, ':', line.size) : NULL;
     size_t left = at ? line.size - (size_t)(at - line.data) : 0;
 
-    if (left <= size || memcmp(at, parameter, size))
+    if (left <= size || memcmp(at, kind, size))
         return false;
     line = (struct cn_text){at + size - 1, left - size + 1}; // with the quote
     return take_quoted(&line, target);
@@ -46,13 +47,13 @@ static int compare(const void *a, const void *b)
     return x->size ? memcmp(x->data, y->data, x->size) : 0;
 }
 
-static size_t take_targets(struct cn_text text, struct cn_text *targets)
+static size_t take_targets(struct cn_text text, const char *kind, struct cn_text *targets)
 {
     struct cn_text line, target;
     size_t count = 0;
 
     while (take_until(&text, '\n', &line)) {
-        if (!target_of(line, &target))
+        if (!target_of(line, kind, &target))
             continue;
         if (targets)
             targets[count] = target;
@@ -61,24 +62,41 @@ static size_t take_targets(struct cn_text text, struct cn_text *targets)
     return count;
 }
 
+static cn_err read_targets(struct cn_text text, const char *kind, struct cn_text **targets,
+                           size_t *count)
+{
+    size_t found = take_targets(text, kind, NULL);
+
+    if (!found)
+        return CN_OK;
+    *targets = calloc(found, sizeof(**targets));
+    if (!*targets)
+        return CN_ENOMEM;
+    *count = take_targets(text, kind, *targets);
+    return CN_OK;
+}
+
 cn_err cn_onnx_signature_init(struct cn_text text, struct cn_onnx_signature *signature)
 {
-    size_t count = take_targets(text, NULL);
+    cn_err err;
 
     *signature = (struct cn_onnx_signature){0};
-    if (!count)
-        return CN_OK;
-    signature->parameters = calloc(count, sizeof(*signature->parameters));
-    if (!signature->parameters)
-        return CN_ENOMEM;
-    signature->count = take_targets(text, signature->parameters);
-    qsort(signature->parameters, count, sizeof(*signature->parameters), compare);
+    err = read_targets(text, parameter, &signature->parameters, &signature->count);
+    if (!err)
+        err = read_targets(text, mutation, &signature->moved, &signature->moved_count);
+    if (err) {
+        cn_onnx_signature_deinit(signature);
+        return err;
+    }
+    if (signature->count)
+        qsort(signature->parameters, signature->count, sizeof(*signature->parameters), compare);
     return CN_OK;
 }
 
 void cn_onnx_signature_deinit(struct cn_onnx_signature *signature)
 {
     free(signature->parameters);
+    free(signature->moved);
     *signature = (struct cn_onnx_signature){0};
 }
 

@@ -151,6 +151,8 @@ static struct cn_operand operand_of(const struct builder *builder, uint32_t valu
         operand.offset = builder->blocks[builder->block_of[root->root]].offset;
         break;
     case CN_VALUE_UNKNOWN:
+    case CN_VALUE_UNIFORM:
+    case CN_VALUE_NUMBERED:
     case CN_VALUE_SHAPE:
         break;
     }

@@ -249,7 +249,8 @@ static cn_err train_round(struct alone *alone)
             cn_log(
                 CN_LOG_ERROR, "train",
                 "round %u, step %u: training diverged; the checkpoint of the last good step that "
-                "was saved is kept (a lower learning_rate helps)",
+                "was saved is kept (a lower learning_rate helps, and train.freeze where a tensor "
+                "began with such numbers)",
                 session->held.round, session->held.step + 1);
         if (!err)
             err = cn_session_save(session, SAVE_MS);
@@ -432,6 +433,8 @@ static cn_err run_session(struct alone *alone, struct cn_diag *diag)
     if (!err) {
         tell(diag);
         alone->status.run = alone->session->config.run;
+        if (alone->config->at_start)
+            alone->config->at_start(alone->config->context, alone->session);
         err = run_rounds(alone);
         alone->status.progress.ended = err == CN_OK && !is_enough(alone);
         tend(alone);

@@ -37,6 +37,7 @@ struct cn_alone_config {
     const atomic_bool *stop;
     void (*report)(void *context, const struct cn_alone_report *report); // after each round
     void (*on_step)(void *context, const struct cn_alone_step *step);    // may be NULL
+    void (*at_start)(void *context, const struct cn_session *session);   // may be NULL
     cn_err (*at_end)(void *context, struct cn_session *session); // may be NULL; not after an error
     void *context;
     uint64_t steps;               // of the run, after which to stop; 0: all

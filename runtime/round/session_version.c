@@ -194,8 +194,8 @@ static cn_err publish_model(struct cn_session *session)
 
     if (err)
         return err;
-    err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base, write_piece,
-                                &writer);
+    err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base,
+                                CN_EXPORT_INFERENCE, write_piece, &writer);
     return cn_store_writer_end(&writer, err);
 }
 

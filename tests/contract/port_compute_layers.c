@@ -191,24 +191,25 @@ static struct cn_window window(uint32_t in, uint32_t out, uint32_t groups, uint3
 static void convolutions_and_their_gradients_are_right(void **state)
 {
     const struct cn_window windows[] = {
-        window(1, 8, 1, 8, 8, 3, 1, 1, 1, 1),     // the digits' first layer
-        window(8, 16, 1, 4, 4, 3, 1, 1, 1, 1),    // and its second
-        window(3, 5, 1, 7, 9, 3, 1, 0, 0, 1),     // no padding, odd sizes
-        window(4, 13, 1, 9, 7, 5, 2, 2, 1, 1),    // stride, uneven padding
-        window(2, 3, 1, 11, 11, 3, 3, 1, 2, 1),   // stride as large as the kernel
-        window(3, 4, 1, 10, 10, 1, 2, 0, 0, 1),   // stride larger than the kernel
-        window(3, 4, 1, 12, 12, 3, 2, 2, 2, 2),   // stride and dilation
-        window(4, 4, 1, 9, 9, 3, 1, 3, 3, 3),     // dilation
-        window(6, 9, 3, 6, 6, 3, 1, 1, 1, 1),     // groups
-        window(8, 8, 8, 7, 7, 3, 2, 1, 1, 1),     // depthwise
-        window(4, 8, 4, 5, 5, 3, 1, 1, 1, 1),     // depthwise, two outputs each
-        window(16, 24, 1, 6, 6, 1, 1, 0, 0, 1),   // pointwise
-        window(9, 7, 1, 1, 40, 7, 1, 3, 3, 1),    // 1-D
-        window(3, 2, 1, 1, 21, 4, 3, 2, 0, 2),    // 1-D, stride and dilation
-        window(2, 2, 1, 3, 3, 3, 1, 4, 4, 1),     // more padding than input
-        window(32, 36, 1, 8, 8, 3, 1, 1, 1, 1),   // enough channels for Winograd's tiles
-        window(33, 20, 1, 7, 19, 3, 1, 1, 1, 1),  // planes that tiles do not fill
-        window(64, 16, 1, 16, 16, 3, 1, 1, 1, 1), // more samples than a chunk of tiles holds
+        window(1, 8, 1, 8, 8, 3, 1, 1, 1, 1),      // the digits' first layer
+        window(8, 16, 1, 4, 4, 3, 1, 1, 1, 1),     // and its second
+        window(3, 5, 1, 7, 9, 3, 1, 0, 0, 1),      // no padding, odd sizes
+        window(4, 13, 1, 9, 7, 5, 2, 2, 1, 1),     // stride, uneven padding
+        window(2, 3, 1, 11, 11, 3, 3, 1, 2, 1),    // stride as large as the kernel
+        window(3, 4, 1, 10, 10, 1, 2, 0, 0, 1),    // stride larger than the kernel
+        window(3, 4, 1, 12, 12, 3, 2, 2, 2, 2),    // stride and dilation
+        window(4, 4, 1, 9, 9, 3, 1, 3, 3, 3),      // dilation
+        window(6, 9, 3, 6, 6, 3, 1, 1, 1, 1),      // groups
+        window(8, 8, 8, 7, 7, 3, 2, 1, 1, 1),      // depthwise
+        window(4, 8, 4, 5, 5, 3, 1, 1, 1, 1),      // depthwise, two outputs each
+        window(16, 24, 1, 6, 6, 1, 1, 0, 0, 1),    // pointwise
+        window(9, 7, 1, 1, 40, 7, 1, 3, 3, 1),     // 1-D
+        window(3, 2, 1, 1, 21, 4, 3, 2, 0, 2),     // 1-D, stride and dilation
+        window(2, 2, 1, 3, 3, 3, 1, 4, 4, 1),      // more padding than input
+        window(32, 36, 1, 8, 8, 3, 1, 1, 1, 1),    // enough channels for Winograd's tiles
+        window(33, 20, 1, 7, 19, 3, 1, 1, 1, 1),   // planes that tiles do not fill
+        window(64, 16, 1, 16, 16, 3, 1, 1, 1, 1),  // more samples than a chunk of tiles holds
+        window(3, 56, 1, 64, 64, 32, 32, 0, 0, 1), // the patches of a vision transformer
     };
 
     (void)state;

@@ -10,7 +10,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
-from onnx_writer import BATCH, model, node, tensor, value  # noqa: E402
+from onnx_writer import BATCH, model, node, tensor, told, value  # noqa: E402
 
 PROFILE = """schema: cairn/site/v1
 state: state
@@ -21,7 +21,7 @@ job:
   model: {model}
   loss: mse
   data: {{set: d, held_out: 0}}
-  train: {{batch: 4, local_steps: 5, learning_rate: {rate}}}
+  train: {{batch: 4, local_steps: 5, learning_rate: {rate}, bn: {norm}}}
   rounds: {{count: {rounds}}}
 """
 WEIGHT = tensor("w", (4, 2), [0.1] * 8)
@@ -84,7 +84,7 @@ def expect(result, code, *words):
 
 
 def profile(folder, **more):
-    values = {"device": "cpu", "model": "model.onnx", "rate": 0.01, "rounds": 1, **more}
+    values = {"device": "cpu", "model": "model.onnx", "rate": 0.01, "rounds": 1, "norm": "model", **more}
     write(os.path.join(folder, "site.yaml"), PROFILE.format(**values).encode())
 
 
@@ -116,13 +116,47 @@ def copies_of_weights_and_names_that_an_exporter_made_up_are_said(node_path, fol
     nodes = [node("MatMul", ("x", "a"), ("p",)), node("MatMul", ("x", "onnx::MatMul_7"), ("q",)), node("Add", ("p", "q"), ("y",))]
     pair = [tensor("a", (4, 2), numbers), tensor("onnx::MatMul_7", (4, 2), numbers)]
     write(os.path.join(folder, "model.onnx"), plain(nodes=nodes, initializers=pair))
-    expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights are copies of others ('onnx::MatMul_7' of 'a')",
-           "1 weights are not the module's own")
+    text = expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights are not the module's own")
+    assert "copies" not in text, text  # deep copies in the module
+    signature = "p_a: PARAMETER target='a'\n"
+    write(os.path.join(folder, "model.onnx"), plain(nodes=nodes, initializers=pair, signature=signature))
+    expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights are copies of others ('onnx::MatMul_7' of 'a')")
     norms = [node("LayerNormalization", ("x", "s"), ("h",)), node("LayerNormalization", ("h", "s"), ("y",))]
     write(os.path.join(folder, "model.onnx"), plain(nodes=norms, initializers=[tensor("s", (4,), numbers[:4])]))
     expect(run(folder, node_path, "check", "model.onnx"), 0, "1 weights stand in several normalizations ('s' in 2)")
+    mask = tensor("causal", (2,), [0, float("-inf")])
+    write(os.path.join(folder, "model.onnx"), plain(nodes=[node("MatMul", ("x", "w"), ("h",)), node("Add", ("h", "causal"), ("y",))],
+                                                    initializers=[WEIGHT, mask]))
+    expect(run(folder, node_path, "check", "model.onnx"), 0, "as masks do ('causal')", "train: {freeze: [causal]}")
+    shared = plain(nodes=norms, initializers=[tensor("s", (4,), numbers[:4])], signature="p_s: PARAMETER target='s'\n")
+    write(os.path.join(folder, "model.onnx"), shared)
+    assert "warning" not in expect(run(folder, node_path, "check", "model.onnx"), 0)
     write(os.path.join(folder, "model.onnx"), plain())
     assert "warning" not in expect(run(folder, node_path, "check", "model.onnx"), 0)
+
+
+def what_an_exporter_left_out_is_said(node_path, folder):
+    """By check and by train: parameters without a tensor, and batch normalization that is folded or merged or for inference."""
+    signature = "".join(f"{name}: {kind} target='{name}'\n" for name, kind in (
+        ("w", "PARAMETER"), ("bn.weight", "PARAMETER"), ("scale", "PARAMETER"), ("bn.running_mean", "BUFFER_MUTATION")))
+    turned = told("w", "pkg.onnxscript.optimizer.folded_from", "['scale', 'val_1']")
+    write(os.path.join(folder, "model.onnx"), plain(values=[turned], signature=signature))
+    words = ("1 parameters of the module have no tensor in the file ('bn.weight')", "1 parameters of the module train as what",
+             "1 batch normalizations of the module have no statistics", "dynamo=False")
+    profile(folder)
+    for command in (("check", "model.onnx"), ("train", "site.yaml")):
+        expect(run(folder, node_path, *command), 0, *words)
+    profile(folder, norm="train")
+    expect(run(folder, node_path, "train", "site.yaml"), 0, "train.bn is 'train', but the model has no BatchNormalization")
+    norm = node("BatchNormalization", ("y0", "bn.weight", "bn.bias", "bn.bias", "bn.weight"), ("y",))
+    ones = [WEIGHT, tensor("bn.weight", (2,), [1, 1]), tensor("bn.bias", (2,), [0, 0])]
+    merged = plain(nodes=[node("MatMul", ("x", "w"), ("y0",)), norm], initializers=ones,
+                   signature=signature.replace("scale", "bn.bias"))
+    write(os.path.join(folder, "model.onnx"), merged)
+    text = expect(run(folder, node_path, "check", "model.onnx"), 0, "statistic  bn.running_mean", "parameter  bn.bias",
+                  "('bn.running_mean' moves)", "train: {bn: train}")
+    assert text.count("warning") == 1, text
+    assert "warning" not in expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
 
 
 def external_data_is_trained(node_path, folder):
@@ -161,7 +195,7 @@ def a_device_that_is_not_there_is_said(node_path, folder):
     expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
 
 
-CASES = (the_model_itself_is_good, copies_of_weights_and_names_that_an_exporter_made_up_are_said,
+CASES = (the_model_itself_is_good, copies_of_weights_and_names_that_an_exporter_made_up_are_said, what_an_exporter_left_out_is_said,
          each_model_is_refused_by_check_and_by_train, external_data_is_trained,
          a_loss_that_is_not_finite_keeps_the_last_good_checkpoint, a_device_that_is_not_there_is_said,
          a_model_that_is_not_there_is_named_once)

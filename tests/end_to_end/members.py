@@ -80,6 +80,14 @@ def disturb(cluster, rounds):
         cluster.start(board)
 
 
+def check_exports(cluster):
+    """Batch normalization trains in the job's form only, neither in what is exported by default nor on a board."""
+    for options, trains in (((), False), (("--training",), True)):
+        cluster.command(cluster.aggregator, "export", "gateway.yaml", *options, "-o", "model")
+        assert (b"training_mode" in formats.read_file(cluster.path("model.onnx"))) == trains, options
+    assert b"training_mode" not in formats.read_file(cluster.path("state", "board-1", "model.current.onnx"))
+
+
 def run_case(build, name):
     job = {**COMMON, **CASES[name]}
     wanted = None
@@ -92,6 +100,8 @@ def run_case(build, name):
                 disturb(cluster, job["rounds"])
             cluster.wait_for_end(120)
             cluster.replay()
+            if "norm" in job["model"]:
+                check_exports(cluster)
             wanted = check_members(cluster, wanted)
     print(f"{name}: {job['rounds'] * job['local_steps']} steps, {len(wanted[2])} arrays equal")
 

@@ -48,8 +48,13 @@ static void strip_and_write(const struct cn_onnx *onnx, const struct cn_layout *
     require(cn_export_graph(onnx, layout, &blob) == CN_OK);
     require(cn_export_restore(blob.data, blob.size, NULL, &restored) == CN_OK);
     require(cn_onnx_open(restored.data, restored.size, NULL, &again) == CN_OK);
-    require(cn_export_onnx(again, layout, weights, &written) == CN_OK);
+    require(cn_export_onnx(again, layout, weights, CN_EXPORT_TRAINING, &written) == CN_OK);
     require(written.size == onnx->file_size && memcmp(written.data, onnx->file, written.size) == 0);
+    cn_onnx_close(again);
+    written.size = 0;
+    require(cn_export_onnx(onnx, layout, weights, CN_EXPORT_INFERENCE, &written) == CN_OK);
+    require(written.size <= onnx->file_size);
+    require(cn_onnx_open(written.data, written.size, NULL, &again) == CN_OK);
     cn_onnx_close(again);
     written.size = 0;
     require(cn_export_safetensors(layout, weights, &written) == CN_OK);

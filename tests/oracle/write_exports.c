@@ -28,7 +28,7 @@ static cn_err export_both(const struct cn_onnx *onnx, const struct cn_layout *la
     cn_err err;
 
     cn_buffer_init(&out, LIMIT);
-    err = cn_export_onnx(onnx, layout, weights, &out);
+    err = cn_export_onnx(onnx, layout, weights, CN_EXPORT_TRAINING, &out);
     if (!err)
         err = write_file(stem, ".onnx", &out);
     out.size = 0;

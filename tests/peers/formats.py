@@ -421,7 +421,7 @@ def check_board(directory, model, ledger):
     refuse(not states, "no checkpoint")
     for state in states:
         check_state(state, model, ledger)
-    current = read_file(directory, "model.current.onnx")
+    current = read_file(directory, "model.current.onnx")  # for inference: as the graph where that trains no norm or dropout
     refuse(with_weights(read_graph(blob), weights_of(current)) != current, "model.current.onnx")
     refuse(not any(weights_of(current) == state.arrays["base"] for state in states), "model.current.onnx: weights")
     return states

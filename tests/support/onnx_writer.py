@@ -39,7 +39,14 @@ def value(name, dims, kind=FLOAT):
     return part(1, name) + part(2, part(1, integer(1, kind) + part(2, shape)))
 
 
-def model(nodes, initializers, inputs, outputs, opset=17):
-    graph = b"".join(part(field, each) for field, group in ((1, nodes), (5, initializers), (11, inputs), (12, outputs))
+def told(name, key, text):
+    """What an exporter says of a value."""
+    return part(1, name) + part(4, part(1, key) + part(2, text))
+
+
+def model(nodes, initializers, inputs, outputs, opset=17, values=(), signature=None):
+    graph = b"".join(part(field, each) for field, group in ((1, nodes), (5, initializers), (11, inputs), (12, outputs), (13, values))
                      for each in group)
+    if signature:
+        graph += part(16, part(1, "pkg.torch.export.ExportedProgram.graph_signature") + part(2, signature))
     return integer(1, 8) + part(7, graph + part(2, "graph")) + part(8, integer(2, opset))

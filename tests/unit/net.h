@@ -53,6 +53,8 @@ static inline struct message attribute_message(const char *name, const char *val
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (!strcmp(name, lists[i]))
             type = 7;
+    if (!strcmp(name, "value_floats"))
+        type = 6;
     if (strchr("abcdefghijklmnopqrstuvwxyzCDSNV", value[0]) && value[0])
         type = 3;
     if (type == 1)
@@ -63,6 +65,8 @@ static inline struct message attribute_message(const char *name, const char *val
         put_text(&attribute, 4, value);
     for (size_t i = 0; type == 7 && i < count; i++)
         put_int(&attribute, 8, ints[i]);
+    for (size_t i = 0; type == 6 && i < count; i++) // whole numbers
+        put_float(&attribute, 7, (float)ints[i]);
     put_int(&attribute, 20, type);
     return attribute;
 }

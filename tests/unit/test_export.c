@@ -63,7 +63,9 @@ static void unchanged_weights_give_the_original_file(void **state)
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         open_model(models[i], &model);
         cn_buffer_init(&out, LIMIT);
-        assert_int_equal(cn_export_onnx(model.onnx, &model.layout, model.weights, &out), CN_OK);
+        assert_int_equal(
+            cn_export_onnx(model.onnx, &model.layout, model.weights, CN_EXPORT_TRAINING, &out),
+            CN_OK);
         assert_int_equal(out.size, model.file.size);
         assert_memory_equal(out.data, model.file.data, out.size);
         cn_buffer_deinit(&out);
@@ -81,10 +83,121 @@ static void new_weights_are_read_back_from_the_exported_file(void **state)
     for (size_t i = 0; i < model.layout.total; i++)
         model.weights[i] = (float)i - 0.5f;
     cn_buffer_init(&out, LIMIT);
-    assert_int_equal(cn_export_onnx(model.onnx, &model.layout, model.weights, &out), CN_OK);
+    assert_int_equal(
+        cn_export_onnx(model.onnx, &model.layout, model.weights, CN_EXPORT_TRAINING, &out), CN_OK);
     read_model(out.data, out.size, &again);
     assert_memory_equal(model.weights, again.weights, model.layout.total * sizeof(float));
     close_model(&again);
+    cn_buffer_deinit(&out);
+    close_model(&model);
+}
+
+static void put_norm(struct message *graph)
+{
+    static const char *const inputs[] = {"x", "w", "b", "m", "v"};
+    struct message node = {.size = 0}, mode = {.size = 0}, kept = {.size = 0};
+
+    put_text(&mode, 1, "training_mode");
+    put_int(&mode, 3, 1);
+    put_text(&kept, 1, "momentum");
+    put_float(&kept, 2, 0.5f);
+    for (size_t i = 0; i < 5; i++)
+        put_text(&node, 1, inputs[i]);
+    put_text(&node, 2, "h");
+    put_text(&node, 2, "new_m");
+    put_text(&node, 2, "new_v");
+    put_text(&node, 4, "BatchNormalization");
+    put_message(&node, 5, &mode);
+    put_message(&node, 5, &kept);
+    put_message(graph, 1, &node);
+}
+
+static struct message dropout_message(void)
+{
+    struct message node = {.size = 0};
+
+    put_text(&node, 1, "h");
+    put_text(&node, 1, "ratio");
+    put_text(&node, 1, "yes");
+    put_text(&node, 2, "y");
+    put_text(&node, 4, "Dropout");
+    return node;
+}
+
+// A BatchNormalization and a Dropout that train, and a Dropout in a branch.
+static struct message training_model(void)
+{
+    struct message graph = {.size = 0}, choice = {.size = 0}, branch = {.size = 0};
+    struct message attribute = {.size = 0}, dropout = dropout_message();
+    static const float numbers[2] = {1, 2};
+
+    put_norm(&graph);
+    put_message(&graph, 1, &dropout);
+    put_message(&branch, 1, &dropout);
+    put_text(&attribute, 1, "then_branch");
+    put_message(&attribute, 6, &branch);
+    put_text(&choice, 4, "If");
+    put_message(&choice, 5, &attribute);
+    put_message(&graph, 1, &choice);
+    for (size_t i = 0; i < 4; i++) {
+        struct message tensor = tensor_message((const char *[]){"w", "b", "m", "v"}[i], 1, 2);
+
+        put_bytes(&tensor, 9, numbers, sizeof(numbers));
+        put_message(&graph, 5, &tensor);
+    }
+    return model_message(&graph);
+}
+
+static void the_form_for_inference_trains_nothing(void **state)
+{
+    struct message file = training_model();
+    struct model model = {0}, again = {0};
+    struct cn_buffer out;
+
+    (void)state;
+    read_model(file.bytes, file.size, &model);
+    model.weights[7] = 9;
+    cn_buffer_init(&out, LIMIT);
+    assert_int_equal(
+        cn_export_onnx(model.onnx, &model.layout, model.weights, CN_EXPORT_INFERENCE, &out), CN_OK);
+    read_model(out.data, out.size, &again);
+    assert_memory_equal(model.weights, again.weights, model.layout.total * sizeof(float));
+    assert_int_equal(again.onnx->node_count, 3);
+    assert_int_equal(again.onnx->nodes[0].input_count, 5);
+    assert_int_equal(again.onnx->nodes[0].output_count, 1);
+    assert_null(cn_onnx_attribute_find(&again.onnx->nodes[0], "training_mode"));
+    assert_non_null(cn_onnx_attribute_find(&again.onnx->nodes[0], "momentum"));
+    assert_int_equal(again.onnx->nodes[1].input_count, 2);
+    assert_int_equal(again.onnx->nodes[2].attributes[0].branch->nodes[0].input_count, 2);
+    close_model(&again);
+    cn_buffer_deinit(&out);
+    close_model(&model);
+}
+
+// Such a file would not be valid without the statistics.
+static void statistics_that_are_read_stay_outputs(void **state)
+{
+    struct message graph = {.size = 0}, reader = {.size = 0}, tensor = tensor_message("w", 1, 2);
+    static const float numbers[2] = {1, 2};
+    struct message file;
+    struct model model = {0};
+    struct cn_buffer out;
+
+    (void)state;
+    put_norm(&graph);
+    put_text(&reader, 1, "new_v");
+    put_text(&reader, 2, "z");
+    put_text(&reader, 4, "Identity");
+    put_message(&graph, 1, &reader);
+    put_bytes(&tensor, 9, numbers, sizeof(numbers));
+    put_message(&graph, 5, &tensor);
+    file = model_message(&graph);
+    read_model(file.bytes, file.size, &model);
+    cn_buffer_init(&out, LIMIT);
+    assert_int_equal(
+        cn_export_onnx(model.onnx, &model.layout, model.weights, CN_EXPORT_INFERENCE, &out), CN_OK);
+    assert_int_equal(out.size, file.size);
+    assert_memory_equal(out.data, file.bytes, file.size);
     cn_buffer_deinit(&out);
     close_model(&model);
 }
@@ -108,7 +221,9 @@ static void a_stripped_and_restored_file_takes_its_weights_again(void **state)
         read_model(restored.data, restored.size, &again);
         for (size_t j = 0; j < again.layout.total; j++)
             assert_true(again.weights[j] == 0);
-        assert_int_equal(cn_export_onnx(again.onnx, &again.layout, model.weights, &out), CN_OK);
+        assert_int_equal(
+            cn_export_onnx(again.onnx, &again.layout, model.weights, CN_EXPORT_TRAINING, &out),
+            CN_OK);
         assert_int_equal(out.size, model.file.size);
         assert_memory_equal(out.data, model.file.data, out.size);
         close_model(&again);
@@ -132,7 +247,8 @@ static void the_graph_does_not_depend_on_the_weights(void **state)
     assert_int_equal(cn_export_graph(model.onnx, &model.layout, &first), CN_OK);
     for (size_t i = 0; i < model.layout.total; i++)
         model.weights[i] += 1;
-    assert_int_equal(cn_export_onnx(model.onnx, &model.layout, model.weights, &out), CN_OK);
+    assert_int_equal(
+        cn_export_onnx(model.onnx, &model.layout, model.weights, CN_EXPORT_TRAINING, &out), CN_OK);
     read_model(out.data, out.size, &changed);
     assert_int_equal(cn_export_graph(changed.onnx, &changed.layout, &second), CN_OK);
     assert_int_equal(first.size, second.size);
@@ -164,7 +280,8 @@ static void weights_in_single_fields_are_written_back_in_place(void **state)
     assert_int_equal(blob.size, file.size - 12 + 24 + 32);
     assert_int_equal(cn_export_restore(blob.data, blob.size, NULL, &restored), CN_OK);
     read_model(restored.data, restored.size, &again);
-    assert_int_equal(cn_export_onnx(again.onnx, &again.layout, model.weights, &out), CN_OK);
+    assert_int_equal(
+        cn_export_onnx(again.onnx, &again.layout, model.weights, CN_EXPORT_TRAINING, &out), CN_OK);
     assert_int_equal(out.size, file.size);
     assert_memory_equal(out.data, file.bytes, file.size);
     close_model(&again);
@@ -289,7 +406,9 @@ static void a_layout_of_another_file_is_refused(void **state)
     open_model(models[0], &model);
     open_model(models[1], &other);
     cn_buffer_init(&out, LIMIT);
-    assert_int_equal(cn_export_onnx(model.onnx, &other.layout, other.weights, &out), CN_EINVAL);
+    assert_int_equal(
+        cn_export_onnx(model.onnx, &other.layout, other.weights, CN_EXPORT_TRAINING, &out),
+        CN_EINVAL);
     assert_int_equal(cn_export_graph(model.onnx, &other.layout, &out), CN_EINVAL);
     assert_int_equal(out.size, 0);
     cn_buffer_deinit(&out);
@@ -306,7 +425,9 @@ static void a_buffer_that_is_too_small_is_an_error(void **state)
     open_model(models[3], &model);
     for (size_t limit = 0; limit < 500; limit++) {
         cn_buffer_init(&out, limit);
-        assert_int_equal(cn_export_onnx(model.onnx, &model.layout, model.weights, &out), CN_ERANGE);
+        assert_int_equal(
+            cn_export_onnx(model.onnx, &model.layout, model.weights, CN_EXPORT_TRAINING, &out),
+            CN_ERANGE);
         cn_buffer_deinit(&out);
         cn_buffer_init(&out, limit);
         assert_int_equal(cn_export_safetensors(&model.layout, model.weights, &out), CN_ERANGE);
@@ -323,6 +444,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unchanged_weights_give_the_original_file),
         cmocka_unit_test(new_weights_are_read_back_from_the_exported_file),
+        cmocka_unit_test(the_form_for_inference_trains_nothing),
+        cmocka_unit_test(statistics_that_are_read_stay_outputs),
         cmocka_unit_test(a_stripped_and_restored_file_takes_its_weights_again),
         cmocka_unit_test(the_graph_does_not_depend_on_the_weights),
         cmocka_unit_test(weights_in_single_fields_are_written_back_in_place),

@@ -44,10 +44,30 @@ static void what_is_worked_out_within_bounds_trains(void **state)
     close_net(&bench);
 }
 
+static void a_cast_like_a_boolean_is_refused(void **state)
+{
+    static const struct net net = {
+        "3,4", {"weight w 4,4", "MatMul x w -> h", "Less h h -> l", "CastLike h l -> y"}};
+
+    (void)state;
+    assert_refused(&net, "a cast to booleans");
+}
+
+static void a_list_of_floats_is_only_a_constant_s(void **state)
+{
+    static const struct net net = {
+        "3,4", {"weight w 4,4", "MatMul x w -> h", "Relu h -> y value_floats=1,2"}};
+
+    (void)state;
+    assert_refused(&net, "is a list of floats");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_takes_long_to_work_out_is_refused),
+        cmocka_unit_test(a_cast_like_a_boolean_is_refused),
+        cmocka_unit_test(a_list_of_floats_is_only_a_constant_s),
         cmocka_unit_test(what_is_worked_out_within_bounds_trains),
     };
 

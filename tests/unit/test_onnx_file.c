@@ -314,6 +314,121 @@ static void a_cut_off_model_is_left_to_the_decoder(void **state)
     }
 }
 
+static void put_node(struct message *graph, const char *op, const char *const *inputs, size_t count,
+                     const char *output)
+{
+    struct message node = {.size = 0};
+
+    for (size_t i = 0; i < count; i++)
+        put_text(&node, 1, inputs[i]);
+    put_text(&node, 2, output);
+    put_text(&node, 4, op);
+    put_message(graph, 1, &node);
+}
+
+static void put_vector(struct message *graph, const char *name)
+{
+    struct message tensor = tensor_message(name, 1, 6);
+
+    put_bytes(&tensor, 9, weights, sizeof(weights));
+    put_message(graph, 5, &tensor);
+}
+
+// Opens the model and finds its layout as a line of names, statistics with a star.
+static struct cn_onnx *open_layout(struct fixture *fixture, const struct message *graph,
+                                   char names[256])
+{
+    struct message model = model_message(graph);
+    struct cn_layout layout;
+    struct cn_onnx *onnx;
+    size_t size = 0;
+
+    assert_int_equal(open_model(fixture, &model, model.size), CN_OK);
+    assert_int_equal(cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &onnx),
+                     CN_OK);
+    assert_int_equal(cn_onnx_layout(onnx, &fixture->diag, &layout), CN_OK);
+    for (size_t i = 0; i < layout.tensor_count; i++)
+        size += (size_t)snprintf(names + size, 256 - size, "%s%s ", layout.tensors[i].name,
+                                 layout.tensors[i].class == CN_TENSOR_STAT ? "*" : "");
+    cn_layout_deinit(&layout);
+    return onnx;
+}
+
+static void assert_input(const struct cn_onnx *onnx, size_t node, size_t input, const char *name)
+{
+    const struct cn_text text = onnx->nodes[node].inputs[input];
+
+    if (!cn_text_equal(text, name))
+        fail_msg("input %zu is '%.*s', wanted '%s'", input, (int)text.size, text.data, name);
+}
+
+// As PyTorch's newer exporter writes a new BatchNormalization.
+static void a_tensor_that_is_weight_and_statistic_becomes_two(void **state)
+{
+    static const char *const inputs[] = {"x", "bn.weight", "bn.bias", "bn.bias", "bn.weight"};
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0};
+    struct cn_onnx *onnx;
+    char names[256];
+
+    put_vector(&graph, "bn.weight");
+    put_vector(&graph, "bn.bias");
+    put_node(&graph, "BatchNormalization", inputs, 5, "y");
+    onnx = open_layout(fixture, &graph, names);
+    assert_string_equal(names, "bn.weight bn.running_var* bn.bias bn.running_mean* ");
+    assert_input(onnx, 0, 1, "bn.weight");
+    assert_input(onnx, 0, 2, "bn.bias");
+    assert_input(onnx, 0, 3, "bn.running_mean");
+    assert_input(onnx, 0, 4, "bn.running_var");
+    cn_onnx_close(onnx);
+    assert_weights(fixture, "bn.running_mean", weights);
+    assert_weights(fixture, "bn.running_var", weights);
+    cn_onnx_file_close(&fixture->file);
+}
+
+// By way of an Identity, with a bias of another layer, and with a scale of zeros.
+static void every_role_of_a_merged_tensor_is_found(void **state)
+{
+    static const char *const product[] = {"x", "w", "zeros"}, *const identity[] = {"zeros"};
+    static const char *const norm[] = {"h", "zeros", "zeros", "mean", "var"};
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0};
+    struct cn_onnx *onnx;
+    char names[256];
+
+    put_vector(&graph, "w");
+    put_vector(&graph, "zeros");
+    put_vector(&graph, "var");
+    put_node(&graph, "Gemm", product, 3, "h");
+    put_node(&graph, "Identity", identity, 1, "mean");
+    put_node(&graph, "BatchNormalization", norm, 5, "y");
+    onnx = open_layout(fixture, &graph, names);
+    assert_string_equal(names, "w zeros zeros.bias zeros.running_mean* var* ");
+    assert_input(onnx, 0, 2, "zeros");
+    assert_input(onnx, 2, 1, "zeros");
+    assert_input(onnx, 2, 2, "zeros.bias");
+    assert_input(onnx, 2, 3, "zeros.running_mean");
+    assert_input(onnx, 2, 4, "var");
+    cn_onnx_close(onnx);
+    cn_onnx_file_close(&fixture->file);
+}
+
+static void statistics_of_their_own_stay_as_they_are(void **state)
+{
+    static const char *const norm[] = {"h", "scale", "shift", "mean", "var"};
+    struct fixture *fixture = *state;
+    struct message graph = {.size = 0};
+    char names[256];
+
+    for (size_t i = 1; i < 5; i++)
+        put_vector(&graph, norm[i]);
+    put_node(&graph, "BatchNormalization", norm, 5, "y");
+    put_node(&graph, "BatchNormalization", norm, 5, "z"); // the same module again
+    cn_onnx_close(open_layout(fixture, &graph, names));
+    assert_ptr_equal(fixture->file.data, fixture->file.mapping.data);
+    cn_onnx_file_close(&fixture->file);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -328,6 +443,9 @@ int main(void)
         TEST(other_floats_become_float32),
         TEST(every_half_keeps_its_value),
         TEST(a_cut_off_model_of_halves_is_left_to_the_decoder),
+        TEST(a_tensor_that_is_weight_and_statistic_becomes_two),
+        TEST(every_role_of_a_merged_tensor_is_found),
+        TEST(statistics_of_their_own_stay_as_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// Models whose forward pass is another one in training: batch normalization and dropout.
+// Models whose forward pass is another one in training: batch normalization, dropout and choices.
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 
@@ -20,6 +20,10 @@ static const struct net nets[] = {
      {"weight w 9,5", "Gemm x w -> h transB=1", "Constant -> r value_float=0.4",
       "Constant -> t value_int=1", "Dropout h r t -> d", "Tanh d -> a", "weight v 4,9",
       "Dropout a r t -> e", "Gemm e v -> y transB=1"}},
+    {"5",
+     {"weight w 9,5", "Gemm x w -> h transB=1", "RandomUniformLike h -> u",
+      "Constant -> k value_float=0.6", "Less u k -> m", "Div m k -> s", "Mul h s -> d",
+      "Tanh d -> a", "weight v 4,9", "Gemm a v -> y transB=1"}},
 };
 
 #define NET_COUNT (sizeof(nets) / sizeof(nets[0]))
@@ -83,6 +87,91 @@ static void an_evaluation_drops_nothing(void **state)
     assert_true(metrics[0].loss == metrics[1].loss);
     assert_true(metrics[0].loss != training_loss(&bench));
     close_net(&bench);
+}
+
+// Each is 1 for three of four elements, in one of the ways in which models choose.
+static void choices_are_as_frequent_as_they_are_asked_to_be(void **state)
+{
+#define CHOICE "weight w 1", "RandomUniformLike x -> u", "Constant -> k value_float=0.75"
+#define OTHER "weight w 1", "RandomUniformLike x -> u", "Constant -> k value_float=0.25"
+    static const struct net choices[] = {
+        {"250", {CHOICE, "Less u k -> m", "Mul m w -> y"}},
+        {"250", {CHOICE, "GreaterOrEqual k u -> m", "Mul m w -> y"}},
+        {"250", {OTHER, "Greater u k -> m", "Cast m -> f to=1", "Mul f w -> y"}},
+        {"250", {OTHER, "LessOrEqual k u -> m", "Mul m w -> y"}},
+        {"250", {CHOICE, "Add k u -> a", "Floor a -> m", "Mul m w -> y"}},
+        {"250",
+         {OTHER, "Sub u k -> a", "Constant -> z value_float=0", "Less z a -> m", "Mul m w -> y"}},
+        {"250",
+         {"weight w 1", "Constant -> k value_float=0.75", "Shape x -> s", "Expand k s -> p",
+          "Bernoulli p -> m", "Mul m w -> y"}},
+    };
+    static struct bench bench;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+        struct cn_metrics metrics = {0};
+        const float one = 1;
+        double ones, zeros;
+
+        if (open_net(&bench, &choices[i], CN_LOSS_MSE, 2))
+            fail_msg("case %zu: %s", i, cn_diag_first(&bench.diag));
+        assert_int_equal(cn_trainer_set_weights(bench.trainer, &one), CN_OK);
+        memset(bench.targets, 0, sizeof(bench.targets));
+        ones = training_loss(&bench) / SAMPLES;
+        assert_int_equal(cn_trainer_evaluate(bench.trainer, &bench.batch, &metrics), CN_OK);
+        for (size_t j = 0; j < (size_t)SAMPLES * 250; j++)
+            bench.targets[j] = 1;
+        zeros = training_loss(&bench) / SAMPLES;
+        assert_true(fabs(ones - 0.75) < 0.05);
+        assert_true(fabs(ones + zeros - 1) < 1e-6);                     // there is nothing else
+        assert_true(fabs(metrics.loss / SAMPLES - 0.75 * 0.75) < 1e-6); // their mean
+        close_net(&bench);
+    }
+}
+
+static void random_numbers_and_those_of_samples_are_refused_elsewhere(void **state)
+{
+#define NUMBERS                                                                                    \
+    "weight w 1", "Shape x -> s", "Constant -> z value_int=0", "Constant -> o value_int=1",        \
+        "Gather s z -> b", "Range z b o -> n"
+    static const struct net refused[] = {
+        {"4", {NUMBERS, "Identity n -> y"}},
+        {"4", {NUMBERS, "Cast n -> f to=1", "Mul f w -> y"}},
+        {"4", {NUMBERS, "Mul n n -> m", "Gather x m -> y"}},
+        {"4",
+         {NUMBERS, "Constant -> k value_int=5", "Mul n k -> m", "numbers r -1", "Reshape x r -> f",
+          "Gather f m -> g", "Mul g w -> y"}},
+        {"4",
+         {NUMBERS, "Constant -> k value_int=4", "Mul n k -> m", "Add m k -> p", "numbers r -1",
+          "Reshape x r -> f", "Gather f p -> g", "Mul g w -> y"}},
+        {"4",
+         {NUMBERS, "numbers a 1", "Unsqueeze n a -> u", "Concat u u -> i axis=1",
+          "GatherND x i -> g", "Mul g w -> y"}},
+        {"4",
+         {NUMBERS, "numbers a 1,2", "Unsqueeze n a -> u", "weight c 1,1,1", "Conv u c -> v",
+          "Flatten v -> g", "Mul g w -> y"}},
+        {"4",
+         {NUMBERS, "Max n z -> m", "numbers r -1", "Reshape x r -> f", "Gather f m -> g",
+          "Mul g w -> y"}},
+        {"4", {"weight w 1", "RandomUniformLike x -> u", "Mul u w -> y"}},
+        {"4", {"weight w 1", "RandomUniformLike x -> u", "Mul x w -> h", "Less u h -> y"}},
+        {"4",
+         {"weight w 4", "RandomUniformLike w -> u", "Constant -> k value_float=0.5",
+          "Less u k -> m", "Mul x m -> y"}},
+        {"4", {"weight w 1", "RandomUniformLike x -> u low=-1.0 high=1.0", "Mul x w -> y"}},
+        {"4", {"weight w 1", "Mul x w -> h", "RandomUniformLike x -> y"}},
+        {"4", {"weight w 1", "Bernoulli x -> m", "Mul m w -> y"}},
+    };
+    static struct bench bench;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        if (!open_net(&bench, &refused[i], CN_LOSS_MSE, 1))
+            fail_msg("case %zu is taken", i);
+        assert_non_null(cn_diag_first(&bench.diag));
+        close_net(&bench);
+    }
 }
 
 static void train_steps(struct bench *bench, const float *start, float *weights)
@@ -226,6 +315,8 @@ int main(void)
         cmocka_unit_test(gradients_agree_with_finite_differences),
         cmocka_unit_test(dropout_follows_the_number_of_the_sample_and_not_the_thread),
         cmocka_unit_test(an_evaluation_drops_nothing),
+        cmocka_unit_test(choices_are_as_frequent_as_they_are_asked_to_be),
+        cmocka_unit_test(random_numbers_and_those_of_samples_are_refused_elsewhere),
         cmocka_unit_test(lanes_that_meet_add_up_in_one_order),
         cmocka_unit_test(running_statistics_move_once_for_each_step),
         cmocka_unit_test(the_job_decides_whether_statistics_move),

@@ -61,7 +61,7 @@ def check(node, name, form):
         tensors = {key: torch.from_numpy(value.copy()) for key, value in
                    read_safetensors(folder / "saved.safetensors").items()}
     onnx.checker.check_model(saved, full_check=True)
-    outputs = run_exports.run_onnx(run_exports.as_inference(saved), inputs)
+    outputs = run_exports.run_onnx(saved, inputs)
     wrong = [] if outputs is None else apart("the saved file", family, outputs, labels, wanted)
     if form.mode == "TRAINING":
         wrong += state_names(model, tensors)

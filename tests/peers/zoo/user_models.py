@@ -620,6 +620,45 @@ class Triplets(nn.Module):
         return F.relu(near - far + 0.2).mean()
 
 
+# Elements picked and written by index.
+
+
+class Picked(nn.Module):
+    """The step at which each sequence ends, and attention to the steps before it, by the numbers of the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.query = nn.Embedding(20, 16), nn.Linear(16, 16)
+        self.layer, self.head = nn.GRU(16, 16, batch_first=True), nn.Linear(32, 5)
+
+    def forward(self, tokens, ends, seen):
+        steps, _ = self.layer(self.embed(tokens))
+        rows = torch.arange(tokens.shape[0])
+        last = steps[rows, ends]
+        columns = torch.arange(tokens.shape[1])
+        allowed = seen[rows[:, None], columns[None, :]]
+        scores = torch.einsum("bh,bth->bt", self.query(last), steps).masked_fill(allowed == 0, -1e4)
+        return self.head(torch.cat([last, torch.einsum("bt,bth->bh", scores.softmax(-1), steps)], 1))
+
+
+class Written(nn.Module):
+    """A bias with a part set to zero, and a mask of windows written piece by piece, as in Swin."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.bias = nn.Linear(8, 24, bias=False), nn.Parameter(torch.randn(24) * 0.1)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        bias, mask = self.bias.clone(), x.new_zeros((6, 6))
+        bias[8:16].zero_()
+        for number, rows in enumerate((slice(0, 2), slice(2, 4), slice(4, None))):
+            for columns in (slice(0, 3), slice(3, None)):
+                mask[rows, columns] = number
+        q, k, v = (self.qkv(x) + bias).chunk(3, -1)
+        return self.head((q @ k.transpose(1, 2) * 0.3 - mask).softmax(-1) @ v).mean(1)
+
+
 def one(draw):
     return {"input": draw}
 
@@ -660,6 +699,9 @@ NETWORKS = {
     "transformer": Network(EncoderDecoder, {"source": tokens(20, 7), "target": tokens(20, 5)}, classes(20, 5)),
     "bag": Network(Bag, one(tokens(30, 9)), classes(5)),
     "padded": Network(Padded, one(tokens(30, 9)), classes(5)),
+    "picked": Network(Picked, {"tokens": tokens(20, 7), "ends": lambda count: torch.randint(0, 7, (count,)),
+                               "seen": lambda count: (torch.rand(count, 7) < 0.7).long()}, classes(5)),
+    "written": Network(Written, one(numbers(6, 8)), classes(4)),
     "t5": Network(Distances, one(tokens(30, 10)), classes(30, 10)),
     "siamese": Network(Siamese, {"left": images(1, 16, 16), "right": images(1, 16, 16)},
                        lambda count: torch.rand(count, 1).round(), "binary_cross_entropy"),
