@@ -330,7 +330,14 @@ cn_err cn_yaml_parse(const char *text, size_t size, struct cn_report *report,
     cn_err err = CN_OK;
 
     *root = NULL;
-    check_tabs(text, size, report);
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { // what some editors put first
+        text += 3;
+        size -= 3;
+    }
+    if (memchr(text, 0, size))
+        cn_report_error(report, (struct cn_mark){1, 1}, "not a text file; expected YAML");
+    else
+        check_tabs(text, size, report);
     if (report->errors > errors)
         return CN_OK;
     if (!yaml_parser_initialize(&parser))

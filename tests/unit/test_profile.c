@@ -322,6 +322,21 @@ static void a_key_without_effect_is_a_warning_with_its_place(void **state)
     cn_profile_free(profile);
 }
 
+static void a_byte_order_mark_is_passed_over_and_a_binary_file_named(void **state)
+{
+    static const char binary[] = "\tELF\0\n\t\n\t";
+    struct cn_profile *profile = NULL;
+
+    (void)state;
+    cn_profile_free(parse("\xef\xbb\xbf" EXTENDED));
+    cn_diag_init(&diag);
+    assert_int_equal(cn_profile_parse("test.yaml", binary, sizeof(binary), &diag, &profile),
+                     CN_EINVAL);
+    assert_string_equal(cn_diag_first(&diag),
+                        "test.yaml:1:1: error: not a text file; expected YAML");
+    assert_int_equal(diag.count, 1);
+}
+
 static void a_job_that_would_train_nothing_is_refused(void **state)
 {
     (void)state;
@@ -499,6 +514,7 @@ int main(void)
         cmocka_unit_test(every_bad_profile_has_the_expected_messages),
         cmocka_unit_test(a_key_without_effect_is_a_warning_with_its_place),
         cmocka_unit_test(a_job_that_would_train_nothing_is_refused),
+        cmocka_unit_test(a_byte_order_mark_is_passed_over_and_a_binary_file_named),
         cmocka_unit_test(a_file_that_is_too_large_or_none_is_refused),
         cmocka_unit_test(mistakes_beyond_the_first_lines_are_counted),
         cmocka_unit_test(more_entries_than_allowed_are_refused),
