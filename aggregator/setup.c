@@ -45,7 +45,7 @@ static int open_store(struct cn_setup *setup, enum cn_setup_access access)
     if (err == CN_EEXIST)
         fprintf(stderr, "%s: another cairn-aggregator runs here\n", setup->settings->state);
     else if (err)
-        fprintf(stderr, "%s: %s\n", path, cn_err_text(err));
+        fprintf(stderr, "%s: %s\n", path, cn_err_reason(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

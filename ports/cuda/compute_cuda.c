@@ -65,7 +65,7 @@ cn_err cuda_open_with(const struct cuda_library *library, const struct cn_comput
 static cn_err cuda_open(const struct cn_compute_config *config, struct cn_compute **device)
 {
     struct cuda_library library;
-    cn_err err = cuda_library_open(&library);
+    cn_err err = cuda_library_open(&library, config->wanted ? CN_LOG_WARN : CN_LOG_DEBUG);
 
     if (err)
         return err;

@@ -51,7 +51,7 @@ static void *open_table(const char *const *files, const struct symbol *symbols, 
     return handle;
 }
 
-cn_err cuda_library_open(struct cuda_library *library)
+cn_err cuda_library_open(struct cuda_library *library, enum cn_log_level absence)
 {
     const char *why = "";
     int version = 0;
@@ -59,7 +59,7 @@ cn_err cuda_library_open(struct cuda_library *library)
     *library = (struct cuda_library){0};
     library->handles[0] = open_table(driver_files, driver_symbols, &library->driver, &why);
     if (!library->handles[0]) {
-        cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: the driver's library: %s", why);
+        cn_log(absence, "cuda", "no GPU is used: the driver's library: %s", why);
         return CN_ENOTSUP;
     }
     if (library->driver.driver_version(&version))

@@ -10,6 +10,7 @@
 #include <cudnn_graph.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 // X(member, function)
 #define CUDA_DRIVER_FUNCTIONS(X)                                                                   \
@@ -102,7 +103,7 @@ struct cuda_library {
 };
 
 // CN_ENOTSUP and a line in the log without the driver's library. The others may be missing.
-cn_err cuda_library_open(struct cuda_library *library);
+cn_err cuda_library_open(struct cuda_library *library, enum cn_log_level absence);
 void cuda_library_close(struct cuda_library *library);
 
 // The kernels for all kinds of GPU that nvcc was asked for, as cuModuleLoadData takes them.

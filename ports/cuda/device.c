@@ -25,14 +25,14 @@ cn_err cuda_check(const struct cuda *cuda, CUresult result, const char *what)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CN_ENOMEM : CN_EIO;
 }
 
-// Says why there is no GPU to use. At the level of information: the CPU may do as well.
+// Says why there is no GPU to use. Quietly where the CPU does as well.
 static cn_err absent(const struct cuda *cuda, CUresult result, const char *what)
 {
     const char *name = NULL;
 
     if (result == CUDA_SUCCESS || cuda->library.driver.error_name(result, &name) || !name)
         name = "nothing there";
-    cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: %s: %s", what, name);
+    cn_log(cuda->absence, "cuda", "no GPU is used: %s: %s", what, name);
     return CN_ENOTSUP;
 }
 
@@ -56,7 +56,7 @@ static cn_err find_device(struct cuda *cuda, uint32_t number)
         return absent(cuda, result, "cuInit");
     result = driver->driver_version(&version);
     if (result || version < 12060) {
-        cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted 12.6",
+        cn_log(cuda->absence, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted 12.6",
                version / 1000, version % 1000 / 10);
         return CN_ENOTSUP;
     }
@@ -76,7 +76,7 @@ static cn_err find_device(struct cuda *cuda, uint32_t number)
     capability = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                  attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     if (capability < CAPABILITY_LEAST) {
-        cn_log(CN_LOG_DEBUG, "cuda", "no GPU is used: %s has compute capability %d.%d, wanted 8.0",
+        cn_log(cuda->absence, "cuda", "no GPU is used: %s has compute capability %d.%d, wanted 8.0",
                name, capability / 10, capability % 10);
         return CN_ENOTSUP;
     }
@@ -166,6 +166,7 @@ cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
 
     cuda->library = *library;
     cuda->precision = config->precision;
+    cuda->absence = config->wanted ? CN_LOG_WARN : CN_LOG_DEBUG;
     err = find_device(cuda, config->number);
     if (err)
         return err;

@@ -39,13 +39,14 @@ struct cuda {
     cublasLtHandle_t blas;     // NULL: own kernels
     cudnnHandle_t dnn;
     enum cn_precision precision;
-    bool unified;         // host and GPU share the memory
-    bool managed;         // and it may be cached by both
-    bool apart;           // but the host must not touch it while the GPU works
-    uint32_t threads;     // of a block
-    uint32_t grid;        // the largest that is useful
-    size_t product_words; // of the workspace of a product by cuBLASLt
-    uint32_t samples;     // the largest batch
+    enum cn_log_level absence; // at which it is said that no GPU can be used
+    bool unified;              // host and GPU share the memory
+    bool managed;              // and it may be cached by both
+    bool apart;                // but the host must not touch it while the GPU works
+    uint32_t threads;          // of a block
+    uint32_t grid;             // the largest that is useful
+    size_t product_words;      // of the workspace of a product by cuBLASLt
+    uint32_t samples;          // the largest batch
     struct cuda_arena arenas[CN_ARENA_COUNT];
     CUdeviceptr staging; // a batch on its way; 0 when unified
     CUdeviceptr state, hyper;

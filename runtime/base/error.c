@@ -35,6 +35,26 @@ const char *cn_err_text(cn_err err)
     return texts[index];
 }
 
+const char *cn_err_reason(cn_err err)
+{
+    switch (err == CN_EIO ? errno : 0) {
+    case EACCES:
+        return "permission denied";
+    case EPERM:
+        return "operation not permitted";
+    case EROFS:
+        return "the file system is read-only";
+    case ENOTDIR:
+        return "a part of the path is not a directory";
+    case EISDIR:
+        return "it is a directory";
+    case ENAMETOOLONG:
+        return "the name is too long";
+    default:
+        return cn_err_text(err);
+    }
+}
+
 cn_err cn_err_from_errno(int number)
 {
     switch (number) {

@@ -35,5 +35,9 @@ typedef enum CN_CHECKED cn_err {
 // A short English sentence without a full stop, for example "the disk is full". Never NULL.
 const char *cn_err_text(cn_err err);
 
+// The same of a call that just failed: where that is CN_EIO, what errno says of permissions and
+// paths.
+const char *cn_err_reason(cn_err err);
+
 // Maps errno of a failed system call.
 cn_err cn_err_from_errno(int number);

@@ -37,6 +37,14 @@ void cn_command_print_diag(const struct cn_diag *diag)
         fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
 }
 
+void cn_command_print_errors(const struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        fprintf(stderr, "error: %s\n", diag->lines[i]);
+    if (diag->count > CN_DIAG_LINES)
+        fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
+}
+
 // A line that says of which file it is begins with that.
 static const char *without_path(const char *line, const char *path)
 {
@@ -102,7 +110,7 @@ cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store
 
     if (err)
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,
-                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_text(err));
+                err == CN_EEXIST ? "another cairn-node uses it" : cn_err_reason(err));
     return err;
 }
 
@@ -118,9 +126,9 @@ bool cn_command_is_sysroot(const char *directory)
     return false;
 }
 
-bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
+static bool opens(const struct cn_compute_ops *ops, uint32_t number, bool wanted)
 {
-    const struct cn_compute_config config = {.threads = 1, .number = number};
+    const struct cn_compute_config config = {.threads = 1, .number = number, .wanted = wanted};
     struct cn_compute *device;
 
     if (ops->open(&config, &device))
@@ -129,20 +137,22 @@ bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
     return true;
 }
 
+bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
+{
+    return opens(ops, number, false);
+}
+
 // The first that is there. The last one is the processor, which always is, but is no GPU.
 static const struct cn_compute_ops *find_device(const struct cn_compute_ops *const *ops,
                                                 const struct cn_settings *settings)
 {
     uint32_t number = cn_gpus_first(settings);
 
-    while (ops[1] && !cn_command_has_device(*ops, number))
+    while (ops[1] && !opens(*ops, number, settings->gpus[0] != '\0'))
         ops++;
     if (ops[1] || !settings->gpus[0])
         return *ops;
-    fprintf(stderr,
-            "error: gpus: %u does not work here (the line above says why; if there is none, use "
-            "'--log-level debug')\n",
-            number);
+    fprintf(stderr, "error: gpus: %u does not work here\n", number);
     return NULL;
 }
 
@@ -157,11 +167,10 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
     for (; *ops; ops++) {
         if (strcmp((*ops)->name, wanted) != 0)
             continue;
-        if (!ops[1] || cn_command_has_device(*ops, cn_gpus_first(settings)))
+        if (!ops[1] || opens(*ops, cn_gpus_first(settings), true))
             return *ops;
         fprintf(stderr,
-                "error: device: %s does not work here (the line above says why; if there "
-                "is none, use '--log-level debug'); 'auto' takes the processor instead\n",
+                "error: device: %s does not work here; 'auto' takes the processor instead\n",
                 wanted);
         return NULL;
     }
@@ -248,7 +257,7 @@ cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline)
     cn_err err = path ? cn_timeline_open(path, timeline) : CN_OK;
 
     if (err)
-        fprintf(stderr, "error: --timeline %s: cannot be written\n", path);
+        fprintf(stderr, "error: --timeline %s: cannot be written: %s\n", path, cn_err_reason(err));
     return err;
 }
 

@@ -42,6 +42,9 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
 // Prints the lines of diag to standard error, and how many more there were.
 void cn_command_print_diag(const struct cn_diag *diag);
 
+// Prints them as "error: LINE".
+void cn_command_print_errors(const struct cn_diag *diag);
+
 // Prints them as "PATH: error: LINE", or "PATH: warning: LINE" without an error.
 void cn_command_print_about(const char *path, cn_err err, const struct cn_diag *diag);
 

@@ -1,7 +1,9 @@
 // node_check.c - "cairn-node check": what a profile or a model means to this program.
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/command/board_find.h"
 #include "runtime/command/check_export.h"
@@ -9,6 +11,8 @@
 #include "runtime/command/command.h"
 #include "runtime/engine/import.h"
 #include "runtime/engine/onnx_file.h"
+#include "runtime/engine/shards.h"
+#include "runtime/engine/source.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/session.h"
@@ -36,6 +40,45 @@ static const char help[] =
     "  --boards DIR       folder of the types of boards; default: the installed ones\n"
     "  --sysroot DIR      read the firmware's names below DIR: in a container, or a record\n";
 
+static void check_file(const char *profile, const char *key, const char *path)
+{
+    char file[CN_PATH_SIZE];
+
+    snprintf(file, sizeof(file), "%s", path);
+    (void)cn_source_cut_member(file);
+    if (file[0] && !cn_shards_is_pattern(file) && access(file, R_OK))
+        fprintf(stderr, "%s: warning: %s: %s: %s\n", profile, key, file, strerror(errno));
+}
+
+// What a job names. A profile may be looked at on another machine, so that it is no mistake.
+static void check_files(const char *path, const struct cn_settings *settings)
+{
+    const char *sets[] = {settings->job.data_set, settings->job.central_set};
+    bool gateway = settings->gateway.listen_count > 0;
+    const struct cn_data_paths *data = cn_profile_data(settings, sets[gateway]);
+
+    check_file(path, "job.model", settings->model);
+    if (!data)
+        return;
+    if (!data->file_count)
+        check_file(path, "data", data->inputs);
+    for (uint32_t i = 0; i < data->file_count; i++)
+        check_file(path, "data", data->files[i].path);
+    check_file(path, "data", data->labels);
+}
+
+// A profile with a job is whole: it trains alone, or serves. Others may be parts of one.
+static cn_err check_whole(const char *path, const struct cn_profile *profile, struct cn_diag *diag)
+{
+    const struct cn_settings *settings = cn_profile_settings(profile);
+    bool gateway = settings->gateway.listen_count > 0;
+
+    if (!settings->has_job || !settings->state[0])
+        return CN_OK;
+    check_files(path, settings);
+    return cn_profile_require(profile, gateway ? CN_PROFILE_GATEWAY : CN_PROFILE_TRAIN, diag);
+}
+
 static int check_profile(const char *path, bool origin)
 {
     static struct cn_diag diag;
@@ -44,8 +87,11 @@ static int check_profile(const char *path, bool origin)
 
     cn_diag_init(&diag);
     err = cn_profile_load(path, &diag, &profile);
+    if (!err)
+        err = check_whole(path, profile, &diag);
     cn_command_print_diag(&diag);
     if (err) {
+        cn_profile_free(profile);
         if (diag.count == 0)
             fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
         return CN_EXIT_PROFILE;

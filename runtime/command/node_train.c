@@ -1,4 +1,5 @@
 // node_train.c - "cairn-node train": trains alone.
+#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -49,6 +50,7 @@ struct printer {
     const struct options *options;
     uint32_t rounds;
     FILE *trace;
+    struct cn_diag *diag;
 };
 
 static void json_number(const char *name, double value)
@@ -131,19 +133,20 @@ static void warn_of_export(void *context, const struct cn_session *session)
 
 static cn_err write_files(void *context, struct cn_session *session)
 {
-    const struct options *options = ((struct printer *)context)->options;
+    const struct printer *printer = context;
+    const struct options *options = printer->options;
     cn_err err = CN_OK;
 
     if (options->save)
-        err = cn_train_files_save(session, options->save, options->form);
+        err = cn_train_files_save(session, options->save, options->form, printer->diag);
     if (!err && options->ops)
-        err = cn_train_files_ops(session, options->ops);
+        err = cn_train_files_ops(session, options->ops, printer->diag);
     return err;
 }
 
+// diag has the causes of err, where they are known.
 static int explain(cn_err err, const struct cn_settings *settings, const struct cn_diag *diag)
 {
-    cn_command_print_diag(diag);
     if (err == CN_OK) {
         fprintf(stderr, "model: %s/model.current.onnx\n", settings->state);
         return CN_EXIT_DONE;
@@ -152,8 +155,9 @@ static int explain(cn_err err, const struct cn_settings *settings, const struct 
         fprintf(stderr, "stopped; the same command goes on from here\n");
         return CN_EXIT_INTERRUPTED;
     }
-    if (err != CN_EDIVERGED)
-        fprintf(stderr, "error: training %s: %s\n", settings->model, cn_err_text(err));
+    cn_command_print_errors(diag);
+    if (diag->count == 0 && err != CN_EDIVERGED) // the log says that
+        fprintf(stderr, "error: training failed: %s\n", cn_err_text(err));
     return CN_EXIT_FAILED;
 }
 
@@ -166,14 +170,16 @@ static cn_err run_alone(struct cn_alone_config *config, struct printer *printer,
     if (path) {
         printer->trace = fopen(path, "w");
         if (!printer->trace) {
-            cn_diag_add(diag, "%s: cannot be written", path);
+            cn_diag_add(diag, "--trace %s: cannot be written: %s", path, strerror(errno));
             return CN_EIO;
         }
         fputs("step,loss,lr,ms\n", printer->trace);
     }
     err = cn_alone_run(config, diag);
-    if (printer->trace && fclose(printer->trace) && !err)
+    if (printer->trace && fclose(printer->trace) && !err) {
+        cn_diag_add(diag, "--trace %s: is not complete", path);
         err = CN_EIO;
+    }
     return err;
 }
 
@@ -181,7 +187,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
                  const struct options *options)
 {
     static struct cn_diag diag;
-    struct printer printer = {.options = options, .rounds = settings->job.rounds};
+    struct printer printer = {.options = options, .rounds = settings->job.rounds, .diag = &diag};
     struct cn_alone_config config = {
         .settings = settings,
         .sysroot = options->sysroot ? options->sysroot : "",
@@ -195,6 +201,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     };
     struct cn_onnx_file model;
     cn_err err;
+    int code;
 
     cn_diag_init(&diag);
     config.compute = cn_command_compute(ports, settings);
@@ -211,13 +218,13 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
-    err = cn_command_open_timeline(options->timeline, &config.timeline);
-    if (!err)
-        err = run_alone(&config, &printer, &diag);
+    code = CN_EXIT_FAILED;
+    if (cn_command_open_timeline(options->timeline, &config.timeline) == CN_OK)
+        code = explain(run_alone(&config, &printer, &diag), settings, &diag);
     cn_command_close_timeline(options->timeline, config.timeline);
     config.store->ops->close(config.store);
     cn_onnx_file_close(&model);
-    return explain(err, settings, &diag);
+    return code;
 }
 
 // A whole number from min to max.

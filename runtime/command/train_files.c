@@ -1,5 +1,6 @@
 #include "runtime/command/train_files.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,22 +26,31 @@ static cn_err write_piece(void *context, const void *piece, size_t size)
     return fwrite(piece, 1, size, context) == size ? CN_OK : CN_EIO;
 }
 
-static cn_err write_weights(const struct cn_session *session, const float *weights,
-                            const char *path, enum cn_export_form form)
+static FILE *open_file(const char *path, struct cn_diag *diag)
 {
     FILE *file = fopen(path, "wb");
+
+    if (!file)
+        cn_diag_add(diag, "%s: cannot be written: %s", path, strerror(errno));
+    return file;
+}
+
+static cn_err write_weights(const struct cn_session *session, const float *weights,
+                            const char *path, enum cn_export_form form, struct cn_diag *diag)
+{
+    FILE *file = open_file(path, diag);
     cn_err err;
 
-    if (!file) {
-        fprintf(stderr, "error: %s cannot be written\n", path);
+    if (!file)
         return CN_EIO;
-    }
     err = ends_with(path, ".onnx")
               ? cn_export_onnx_pieces(session->onnx, session->layout, weights, form, write_piece,
                                       file)
               : cn_export_safetensors_pieces(session->layout, weights, write_piece, file);
     if (fclose(file) && !err)
         err = CN_EIO;
+    if (err)
+        cn_diag_add(diag, "%s: is not complete: %s", path, cn_err_text(err));
     return err;
 }
 
@@ -57,7 +67,8 @@ static void warn_random(const struct cn_onnx *onnx, const char *path)
                 (int)node->op.size, node->op.data);
 }
 
-cn_err cn_train_files_save(struct cn_session *session, const char *path, enum cn_export_form form)
+cn_err cn_train_files_save(struct cn_session *session, const char *path, enum cn_export_form form,
+                           struct cn_diag *diag)
 {
     float *weights;
     cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
@@ -66,7 +77,7 @@ cn_err cn_train_files_save(struct cn_session *session, const char *path, enum cn
         return err;
     if (form == CN_EXPORT_INFERENCE && ends_with(path, ".onnx"))
         warn_random(session->onnx, path);
-    err = write_weights(session, weights, path, form);
+    err = write_weights(session, weights, path, form, diag);
     returned = cn_trainer_return_weights(session->trainer);
     return err ? err : returned;
 }
@@ -89,15 +100,13 @@ static void write_op(void *context, const struct cn_trainer_op *op)
     trace->count++;
 }
 
-cn_err cn_train_files_ops(struct cn_session *session, const char *path)
+cn_err cn_train_files_ops(struct cn_session *session, const char *path, struct cn_diag *diag)
 {
-    struct trace trace = {.file = fopen(path, "w")};
+    struct trace trace = {.file = open_file(path, diag)};
     cn_err err, discarded;
 
-    if (!trace.file) {
-        fprintf(stderr, "error: %s cannot be written\n", path);
+    if (!trace.file)
         return CN_EIO;
-    }
     cn_dataset_train_batch(session->dataset, 0, session->config.job->batch, &session->batch);
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace.file);
     err = cn_trainer_time_ops(session->trainer, &session->batch, write_op, &trace);
@@ -105,5 +114,7 @@ cn_err cn_train_files_ops(struct cn_session *session, const char *path)
     fputs("\n]}\n", trace.file);
     if (fclose(trace.file) && !err)
         err = CN_EIO;
+    if (err)
+        cn_diag_add(diag, "%s: is not complete: %s", path, cn_err_text(err));
     return err ? err : discarded;
 }

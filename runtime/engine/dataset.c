@@ -37,6 +37,28 @@ static cn_err check_config(const struct cn_dataset_config *config,
     return CN_OK;
 }
 
+// An image may not be moved out of itself.
+static cn_err check_crop(const struct cn_dataset *dataset, struct cn_diag *diag)
+{
+    const struct cn_input_shape *shape = &dataset->shape.inputs[0];
+    const struct cn_rules *rules = &dataset->rules;
+    uint32_t rank = shape->rank;
+
+    if (!rules->crop && !rules->flip)
+        return CN_OK;
+    if (rank < 2 || shape->integers) {
+        cn_diag_add(diag, "data.%s is for images, and the model's samples are %s",
+                    rules->crop ? "crop" : "flip", shape->integers ? "whole numbers" : "flat");
+        return CN_EINVAL;
+    }
+    if (rules->crop < shape->dims[rank - 1] && rules->crop < shape->dims[rank - 2])
+        return CN_OK;
+    cn_diag_add(diag, "data.crop is %u, and an image has %llux%llu; wanted less than that",
+                rules->crop, (unsigned long long)shape->dims[rank - 2],
+                (unsigned long long)shape->dims[rank - 1]);
+    return CN_EINVAL;
+}
+
 // Shapes made by hand may know only one input.
 static void complete_shape(struct cn_sample_shape *shape)
 {
@@ -88,7 +110,9 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
     opened->mean = (float)config->mean;
     cn_dataset_warn_unused(opened, &config->files);
     cn_dataset_warn_unused(opened, &config->apart);
-    err = count_words(opened);
+    err = check_crop(opened, diag);
+    if (!err)
+        err = count_words(opened);
     if (!err)
         err = cn_dataset_gather(opened, config->shards, diag, &changed);
     opened->config.shards = NULL;

@@ -303,7 +303,7 @@ cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_
     cn_buffer_init(&file->changed, CN_ONNX_FILE_MAX);
     err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file->mapping);
     if (err) {
-        cn_diag_add(diag, "%s: %s", path, cn_err_text(err));
+        cn_diag_add(diag, "%s: %s", path, cn_err_reason(err));
         return err;
     }
     err = join(path, diag, file);

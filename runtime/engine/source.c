@@ -170,7 +170,7 @@ cn_err cn_source_open(const char *path, bool integers, struct cn_diag *diag,
     (void)cn_source_cut_member(file);
     err = cn_platform_map(file, SIZE_LIMIT, &mapping);
     if (err) {
-        cn_diag_add(diag, "%s: cannot be read: %s", file, cn_err_text(err));
+        cn_diag_add(diag, "%s: cannot be read: %s", file, cn_err_reason(err));
         return err;
     }
     err = cn_source_read(path, integers, mapping.data, mapping.size, diag, source);

@@ -500,6 +500,7 @@ struct cn_compute_config {
     uint32_t threads;            // for a device that has them, at least 1
     enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
     uint32_t number;             // of the device, where a machine may have several
+    bool wanted;                 // by its name: that it is not there is a warning
 };
 
 // Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its

@@ -358,6 +358,86 @@ static void check_idle(const struct cn_profile *profile, struct cn_report *repor
     }
 }
 
+static bool has_sgd(const struct cn_job *job)
+{
+    return job->rules.optimizer == CN_OPTIMIZER_SGD;
+}
+
+static bool has_adam(const struct cn_job *job)
+{
+    return !has_sgd(job);
+}
+
+static bool has_steps(const struct cn_job *job)
+{
+    return job->rules.schedule == CN_SCHEDULE_STEP;
+}
+
+static bool has_schedule(const struct cn_job *job)
+{
+    return job->rules.schedule != CN_SCHEDULE_CONSTANT;
+}
+
+static bool has_huber(const struct cn_job *job)
+{
+    return job->loss == CN_LOSS_HUBER;
+}
+
+static bool has_classes(const struct cn_job *job)
+{
+    return job->loss == CN_LOSS_CROSS_ENTROPY;
+}
+
+static bool has_window(const struct cn_job *job)
+{
+    return job->rules.window != 0;
+}
+
+// Keys that mean something beside another key only. Several files make a profile, and one may set
+// the optimizer and another its momentum, so this is no mistake.
+static const struct {
+    const char *path;
+    bool (*has_meaning)(const struct cn_job *job);
+    const char *wanted;
+} companions[] = {
+    {"job.train.momentum", has_sgd, "train.optimizer: sgd"},
+    {"job.train.nesterov", has_sgd, "train.optimizer: sgd"},
+    {"job.train.beta1", has_adam, "train.optimizer: adam or adamw"},
+    {"job.train.beta2", has_adam, "train.optimizer: adam or adamw"},
+    {"job.train.epsilon", has_adam, "train.optimizer: adam or adamw"},
+    {"job.train.schedule.every", has_steps, "train.schedule.kind: step"},
+    {"job.train.schedule.factor", has_schedule, "train.schedule.kind: step or cosine"},
+    {"job.loss.delta", has_huber, "loss.kind: huber"},
+    {"job.loss.weights", has_classes, "loss.kind: cross_entropy"},
+    {"job.loss.ignore", has_classes, "loss.kind: cross_entropy"},
+    {"job.loss.smoothing", has_classes, "loss.kind: cross_entropy"},
+    {"job.data.stride", has_window, "data.window"},
+};
+
+static void check_companions(const struct cn_profile *profile, struct cn_report *report)
+{
+    for (size_t i = 0; i < sizeof(companions) / sizeof(companions[0]); i++) {
+        const char *path = companions[i].path;
+
+        if (!is_set(profile, path) || companions[i].has_meaning(&profile->settings.job))
+            continue;
+        cn_report_warning(report, place(profile, path, report),
+                          "%s: has no effect; it means something with %s only", path + 4,
+                          companions[i].wanted);
+    }
+}
+
+static void check_freeze(const struct cn_profile *profile, struct cn_report *report)
+{
+    const char *rest = profile->settings.job.rules.freeze;
+    char word[CN_WORDS_SIZE];
+
+    while (cn_words_next(&rest, word, sizeof(word)))
+        if (strcmp(word, "*") == 0)
+            cn_report_error(report, place(profile, "job.train.freeze", report),
+                            "train.freeze: '*' is every tensor; expected some to be trained");
+}
+
 void cn_profile_check(const struct cn_profile *profile, struct cn_report *report)
 {
     check_group(profile, report);
@@ -371,6 +451,8 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
         check_residual(profile, report);
         check_parallel(profile, report);
         check_idle(profile, report);
+        check_companions(profile, report);
+        check_freeze(profile, report);
     }
 }
 

@@ -18,17 +18,34 @@ struct builder {
     bool done; // nothing more can be read
 };
 
-void cn_report_error(struct cn_report *report, struct cn_mark mark, const char *format, ...)
+__attribute__((format(printf, 4, 0))) static void add_line(struct cn_report *report,
+                                                           struct cn_mark mark, const char *kind,
+                                                           const char *format, va_list arguments)
 {
     char message[CN_DIAG_LINE_SIZE];
+
+    vsnprintf(message, sizeof(message), format, arguments);
+    cn_diag_add(report->diag, "%s:%zu:%zu: %s: %s", report->file, mark.line, mark.column, kind,
+                message);
+}
+
+void cn_report_error(struct cn_report *report, struct cn_mark mark, const char *format, ...)
+{
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(message, sizeof(message), format, arguments);
+    add_line(report, mark, "error", format, arguments);
     va_end(arguments);
-    cn_diag_add(report->diag, "%s:%zu:%zu: error: %s", report->file, mark.line, mark.column,
-                message);
     report->errors++;
+}
+
+void cn_report_warning(struct cn_report *report, struct cn_mark mark, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    add_line(report, mark, "warning", format, arguments);
+    va_end(arguments);
 }
 
 const char *cn_quote(char quoted[CN_QUOTE_SIZE], const char *text)
@@ -313,7 +330,14 @@ cn_err cn_yaml_parse(const char *text, size_t size, struct cn_report *report,
     cn_err err = CN_OK;
 
     *root = NULL;
-    check_tabs(text, size, report);
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { // what some editors put first
+        text += 3;
+        size -= 3;
+    }
+    if (memchr(text, 0, size))
+        cn_report_error(report, (struct cn_mark){1, 1}, "not a text file; expected YAML");
+    else
+        check_tabs(text, size, report);
     if (report->errors > errors)
         return CN_OK;
     if (!yaml_parser_initialize(&parser))

@@ -28,6 +28,10 @@ struct cn_mark {
 void cn_report_error(struct cn_report *report, struct cn_mark mark, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// The same of what is no mistake, but has no effect.
+void cn_report_warning(struct cn_report *report, struct cn_mark mark, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #define CN_QUOTE_SIZE 64
 
 // text in quotes for a message: cut when long, control characters replaced.

@@ -418,11 +418,20 @@ static cn_err run_rounds(struct alone *alone)
     return err;
 }
 
+// What was found on the way to a session that can train, such as a damaged slot.
+static void tell(struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_WARN, "train", "%s", diag->lines[i]);
+    cn_diag_init(diag);
+}
+
 static cn_err run_session(struct alone *alone, struct cn_diag *diag)
 {
     cn_err err = open_session(alone, diag);
 
     if (!err) {
+        tell(diag);
         alone->status.run = alone->session->config.run;
         if (alone->config->at_start)
             alone->config->at_start(alone->config->context, alone->session);

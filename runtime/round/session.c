@@ -506,9 +506,11 @@ bool cn_session_has_room(const struct cn_session *session)
 
 void cn_session_note_saved(struct cn_session *session, cn_err saved)
 {
+    bool reserved = saved == CN_ENOSPC && !cn_session_has_room(session);
+
     if (saved && !session->disk_full)
         cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
-               cn_err_text(saved));
+               reserved ? "the disk has less free than storage.reserve" : cn_err_text(saved));
     session->disk_full = saved != CN_OK;
 }
 

@@ -38,7 +38,7 @@ static const char *explain(const struct cn_status_file *status)
         return "following the group's leader";
     if (!status->has_news && progress->rank == 0)
         return "no word of a round yet";
-    if (!status->news.invited && progress->rank == 0)
+    if (status->news.state == CN_ROUND_OPEN && !status->news.invited && progress->rank == 0)
         return "this group was not selected for the round";
     return phases[progress->phase];
 }

@@ -1,5 +1,6 @@
 #include "runtime/round/timeline.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,8 +21,10 @@ cn_err cn_timeline_open(const char *path, struct cn_timeline **opened)
         return CN_ENOMEM;
     timeline->file = fopen(path, "w");
     if (!timeline->file) {
+        cn_err err = cn_err_from_errno(errno);
+
         free(timeline);
-        return CN_EIO;
+        return err;
     }
     // The first entry has no comma before it, so that all others can have one.
     fputs("[{\"name\": \"clock\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"unit\": \"us\"}}",

@@ -26,7 +26,7 @@ def expect(result, code, *words):
     assert result.returncode == code, f"exit {result.returncode}, wanted {code}:\n{text}"
     for word in words:
         assert word in text, f"'{word}' is not in:\n{text}"
-    assert len(text.splitlines()) <= 16, f"too many lines:\n{text}"
+    assert len(result.stderr.splitlines()) <= 16, f"too many lines:\n{text}"
     assert "Traceback" not in text and "Assertion" not in text, text
 
 
@@ -72,7 +72,9 @@ def data(cluster):
 
     def refuse(*words, **files):
         write_train(cluster, "state/data", **files)
-        expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, *words)
+        result = cluster.command(cluster.node, "train", "alone.yaml", check=False)
+        expect(result, 1, "error: ", *words)
+        assert "digits-cnn" not in result.stderr, f"the model is blamed:\n{result.stderr}"
 
     good = (cluster.path("x.npy"), cluster.path("y.npy"))
     npy(good[0], "|u1", (20, 8, 8), bytes(20 * 64))
@@ -86,7 +88,28 @@ def data(cluster):
     values = struct.pack("<1280f", *[0.0] * 1279, float("nan"))
     npy(cluster.path("nan.npy"), "<f4", (20, 8, 8), values)
     refuse("nan.npy", inputs=cluster.path("nan.npy"), labels=good[1])
-    refuse("missing.npy", inputs=cluster.path("missing.npy"), labels=good[1])
+    write_train(cluster, "state/data", inputs=cluster.path("missing.npy"), labels=good[1])
+    expect(cluster.command(cluster.node, "check", "alone.yaml"), 0, "warning: data: " + cluster.path("missing.npy"))
+    profile = open(cluster.path("alone.yaml")).read()
+    cluster.write("alone.yaml", profile.replace("  digits: ", "  letters: "))
+    expect(cluster.command(cluster.node, "check", "alone.yaml", check=False), 3, "'digits' is not among the data sets")
+    refuse("error: " + cluster.path("missing.npy"), inputs=cluster.path("missing.npy"), labels=good[1])
+
+
+def places(cluster):
+    """Files and folders that cannot be written are named with the reason."""
+    write_train(cluster, "train.yaml/state")
+    expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, "train.yaml/state", "not a directory")
+    write_train(cluster, "state/places")
+    profile = open(cluster.path("alone.yaml")).read()
+    cluster.write("alone.yaml", profile + "storage: {reserve: 60 TiB}\n")
+    expect(cluster.command(cluster.node, "train", "alone.yaml"), 0, "less free than storage.reserve")
+    cluster.write("alone.yaml", profile)
+    for option in ("--trace", "--timeline", "--ops"):
+        path = cluster.path("absent", "file")
+        result = cluster.command(cluster.node, "train", option, path, "alone.yaml", check=False)
+        expect(result, 1, "error: ", path)
+        assert "model" not in result.stderr.splitlines()[-1], result.stderr
 
 
 def checkpoint(cluster):
@@ -287,7 +310,7 @@ def small_norm(cluster):
     cluster.stop_all()
 
 
-CASES = (models, data, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
+CASES = (models, data, places, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):

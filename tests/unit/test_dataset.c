@@ -395,6 +395,12 @@ static void settings_outside_their_limits_are_refused(void **state)
     assert_refused(fixture, "held_out is 0.91");
     fixture->config.held_out = NAN;
     assert_refused(fixture, "held_out is");
+    fixture->config.held_out = 0;
+    fixture->config.rules = &(struct cn_rules){.crop = 2};
+    assert_refused(fixture, "data.crop is 2, and an image has 1x2; wanted less");
+    fixture->shape.rank = 1;
+    fixture->shape.dims[0] = 2;
+    assert_refused(fixture, "data.crop is for images, and the model's samples are flat");
 }
 
 static void the_digits_of_a_board_fit_their_model(void **state)

@@ -299,6 +299,51 @@ static void every_bad_profile_has_the_expected_messages(void **state)
     assert_true(seen >= 15);
 }
 
+#define EXTENDED "schema: cairn/site/v1\nextends: good-gateway.yaml\n"
+
+static void a_key_without_effect_is_a_warning_with_its_place(void **state)
+{
+    struct cn_profile *profile;
+
+    (void)state;
+    cn_profile_free(parse(EXTENDED "job: {train: {optimizer: sgd, momentum: 0.5}}\n"));
+    assert_int_equal(diag.count, 0);
+    profile = parse(EXTENDED "job:\n"
+                             "  loss: {kind: mse, smoothing: 0.1}\n"
+                             "  train: {beta1: 0.8, schedule: {factor: 0.5}}\n"
+                             "  data: {stride: 2}\n");
+    assert_int_equal(diag.count, 4);
+    assert_string_equal(diag.lines[0],
+                        "test.yaml:5:18: warning: train.beta1: has no effect; it means something "
+                        "with train.optimizer: adam or adamw only");
+    assert_non_null(strstr(diag.lines[1], "train.schedule.factor"));
+    assert_non_null(strstr(diag.lines[2], "loss.smoothing"));
+    assert_non_null(strstr(diag.lines[3], "data.stride"));
+    cn_profile_free(profile);
+}
+
+static void a_byte_order_mark_is_passed_over_and_a_binary_file_named(void **state)
+{
+    static const char binary[] = "\tELF\0\n\t\n\t";
+    struct cn_profile *profile = NULL;
+
+    (void)state;
+    cn_profile_free(parse("\xef\xbb\xbf" EXTENDED));
+    cn_diag_init(&diag);
+    assert_int_equal(cn_profile_parse("test.yaml", binary, sizeof(binary), &diag, &profile),
+                     CN_EINVAL);
+    assert_string_equal(cn_diag_first(&diag),
+                        "test.yaml:1:1: error: not a text file; expected YAML");
+    assert_int_equal(diag.count, 1);
+}
+
+static void a_job_that_would_train_nothing_is_refused(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(mistake(EXTENDED "job: {train: {freeze: [\"*\"]}}\n"),
+                           "test.yaml:3:23: error: train.freeze: '*' is every tensor"));
+}
+
 static void a_file_that_is_too_large_or_none_is_refused(void **state)
 {
     size_t size = 1024 * 1024 + 1;
@@ -467,6 +512,9 @@ int main(void)
         cmocka_unit_test(the_origin_of_each_value_is_printed),
         cmocka_unit_test(a_path_with_odd_characters_prints_and_loads),
         cmocka_unit_test(every_bad_profile_has_the_expected_messages),
+        cmocka_unit_test(a_key_without_effect_is_a_warning_with_its_place),
+        cmocka_unit_test(a_job_that_would_train_nothing_is_refused),
+        cmocka_unit_test(a_byte_order_mark_is_passed_over_and_a_binary_file_named),
         cmocka_unit_test(a_file_that_is_too_large_or_none_is_refused),
         cmocka_unit_test(mistakes_beyond_the_first_lines_are_counted),
         cmocka_unit_test(more_entries_than_allowed_are_refused),

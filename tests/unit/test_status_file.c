@@ -1,0 +1,92 @@
+// What a board says of itself in status.json.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "runtime/round/node_care.h"
+#include "runtime/round/status_file.h"
+
+struct fixture {
+    char path[CN_PATH_SIZE + 16];
+    struct cn_settings settings;
+    struct cn_node_care care;
+    struct cn_traffic traffic;
+    struct cn_status_file status;
+};
+
+// The leader of a group of one, between two rounds.
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return 1;
+    strcpy(f->settings.state, "/tmp/cairn-status-XXXXXX");
+    if (!mkdtemp(f->settings.state))
+        return 1;
+    snprintf(f->path, sizeof(f->path), "%s/%s", f->settings.state, CN_STATUS_FILE_NAME);
+    f->status = (struct cn_status_file){.settings = &f->settings,
+                                        .care = &f->care,
+                                        .traffic = &f->traffic,
+                                        .networked = true,
+                                        .registered = true,
+                                        .has_news = true,
+                                        .group = "north",
+                                        .leader = "board-1"};
+    f->status.progress.size = 1;
+    f->status.progress.phase = CN_PHASE_BASE;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    unlink(f->path);
+    rmdir(f->settings.state);
+    free(f);
+    return 0;
+}
+
+static void assert_said(struct fixture *f, const char *words)
+{
+    char text[4096];
+    FILE *file;
+    size_t size;
+
+    cn_status_file_write(&f->status, 1000);
+    file = fopen(f->path, "r");
+    assert_non_null(file);
+    size = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    assert_non_null(strstr(text, words));
+}
+
+static void a_group_is_left_out_of_an_open_round_only(void **state)
+{
+    struct fixture *f = *state;
+
+    f->status.news.state = CN_ROUND_OPEN;
+    assert_said(f, "this group was not selected for the round");
+    f->status.news.state = CN_ROUND_CLOSING; // nobody is invited then
+    assert_said(f, "waiting for a round");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_group_is_left_out_of_an_open_round_only, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
