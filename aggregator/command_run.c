@@ -221,6 +221,8 @@ static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, cons
     int result = cn_setup_open(&daemon->setup, profile, CN_SETUP_RUN);
     if (!result)
         result = cn_setup_open_model(&daemon->setup);
+    if (!result)
+        result = cn_setup_check_weights(&daemon->setup);
     if (result)
         return result;
     cn_err err = open_parts(daemon);

@@ -165,9 +165,12 @@ int cn_setup_open_model(struct cn_setup *setup)
     }
     digest_job(&setup->settings->job, job);
     err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
-    if (!err)
-        err = check_weights(setup);
     return explain_binding(setup, err);
+}
+
+int cn_setup_check_weights(const struct cn_setup *setup)
+{
+    return explain_binding(setup, check_weights(setup));
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

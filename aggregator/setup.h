@@ -31,4 +31,7 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
 // same.
 int cn_setup_open_model(struct cn_setup *setup);
 
+// Before a run goes on: whether the model's file has the weights that it began with.
+int cn_setup_check_weights(const struct cn_setup *setup);
+
 void cn_setup_deinit(struct cn_setup *setup);

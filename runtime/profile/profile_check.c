@@ -434,8 +434,9 @@ static void check_freeze(const struct cn_profile *profile, struct cn_report *rep
 
     while (cn_words_next(&rest, word, sizeof(word)))
         if (strcmp(word, "*") == 0)
-            cn_report_error(report, place(profile, "job.train.freeze", report),
-                            "train.freeze: '*' is every tensor; expected some to be trained");
+            cn_report_warning(report, place(profile, "job.train.freeze", report),
+                              "train.freeze: '*' is every tensor: nothing but running statistics "
+                              "changes");
 }
 
 void cn_profile_check(const struct cn_profile *profile, struct cn_report *report)

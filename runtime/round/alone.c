@@ -47,8 +47,9 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
     return err;
 }
 
-// A cosine depends on the length of the run. Windows were once held out at random.
-static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
+// A cosine depends on the length of the run. Windows were once held out at random; apart: others
+// are.
+static void add_rules(struct cn_sha256 *sha, const struct cn_job *job, bool apart)
 {
     char text[CN_RULES_TEXT_SIZE];
 
@@ -56,7 +57,7 @@ static void add_rules(struct cn_sha256 *sha, const struct cn_job *job)
     cn_sha256_add(sha, text, strlen(text));
     if (job->rules.schedule == CN_SCHEDULE_COSINE)
         cn_sha256_add(sha, &job->rounds, sizeof(job->rounds));
-    if (job->rules.window && job->held_out > 0)
+    if (job->rules.window && job->held_out > 0 && !apart)
         cn_sha256_add(sha, "last", 4);
 }
 
@@ -79,8 +80,10 @@ static cn_err weights_digest(const struct cn_onnx *onnx, const struct cn_layout 
 }
 
 // What would give other results is another run; paths and thread counts are not.
-static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_SIZE])
+static uint64_t run_of(const struct cn_session_config *session)
 {
+    const struct cn_data_paths *paths = cn_profile_data(session->settings, session->job->data_set);
+    const struct cn_job *job = session->job;
     struct cn_sha256 sha;
     uint8_t digest[CN_DIGEST_SIZE];
     char text[512];
@@ -90,9 +93,9 @@ static uint64_t run_of(const struct cn_job *job, const uint8_t graph[CN_DIGEST_S
              job->held_out, job->batch, cn_job_accumulate(job), job->local_steps,
              job->learning_rate, job->momentum, job->weight_decay, job->keep_optimizer);
     cn_sha256_init(&sha);
-    cn_sha256_add(&sha, graph, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, session->graph, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, text, strlen(text));
-    add_rules(&sha, job);
+    add_rules(&sha, job, paths && paths->held_out[0]);
     cn_sha256_finish(&sha, digest);
     return cn_get_u64(digest);
 }
@@ -103,7 +106,7 @@ static void name_run(struct cn_session_config *session, const uint8_t weights[CN
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_sha256 sha;
 
-    session->older_run = run_of(session->job, session->graph) + session->sequential;
+    session->older_run = run_of(session) + session->sequential;
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, &session->older_run, sizeof(session->older_run));
     cn_sha256_add(&sha, weights, CN_DIGEST_SIZE);

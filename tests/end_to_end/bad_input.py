@@ -268,6 +268,7 @@ def gateway_state(cluster):
     cluster.command(cluster.aggregator, "export", "gateway.yaml", "-o", "trained")  # the same graph
     cluster.write("job.yaml", job.replace(f"{DIGITS}/digits-cnn.onnx", cluster.path("trained.onnx")))
     expect(cluster.command(*run, check=False), 1, "another model", "trained.onnx has other weights")
+    cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", "0", "-o", "first")  # what it began with
     cluster.write("job.yaml", job)
     for version in ("3", "-1", "x", "18446744073709551617", ""):
         expect(cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", "m",
