@@ -61,8 +61,10 @@ struct cn_value {
     size_t parameter; // gradient: the offset of its parameter
     float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
     float low;        // CN_VALUE_UNIFORM
-    uint32_t base;    // CN_VALUE_NUMBERED: a value of integers
-    int64_t step;     // the same
+    uint32_t base;    // CN_VALUE_NUMBERED: a value of integers; CN_VALUE_UNIFORM: as it was drawn
+    int64_t step;     // CN_VALUE_NUMBERED
+    bool chosen;      // CN_VALUE_UNIFORM, as it was drawn: a choice was made of it
+    bool choice;      // while a file is imported: a random 1 or 0, its mean in an evaluation
     enum cn_over_batch over_batch; // while a file is imported
 };
 

@@ -348,8 +348,8 @@ static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *
         struct cn_text text = node->node->inputs[i];
 
         node->in[i] = CN_GRAPH_NONE;
-        if (!text.size && i >= op->inputs_min)
-            continue;
+        if (!text.size && i >= op->inputs_min && op->inputs_max < CN_IMPORT_INPUTS)
+            continue; // of a list of operands none may be left out
         if (!cn_onnx_names_find(&node->importer->names, text, &node->in[i]))
             return cn_import_refuse(
                 node,
@@ -399,6 +399,9 @@ static cn_err import_by(struct cn_import_node *node, const struct cn_import_op *
         return cn_import_of_random(node);
     if (reads(node, CN_VALUE_NUMBERED))
         return cn_import_of_numbered(node);
+    for (size_t i = 0; i < node->in_count; i++)
+        if (cn_import_has(node, i) && cn_import_value(node, i)->choice)
+            return cn_import_of_choice(node, op->import);
     return cn_import_whole_batch(node, op->import);
 }
 

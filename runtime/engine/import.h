@@ -120,6 +120,9 @@ cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
 cn_import_fn cn_import_recurrent;                           // _recurrent
 cn_import_fn cn_import_entropy;                             // _loss
 
+// Imports a node that reads a random choice, by import where it may be its mean as well.
+cn_err cn_import_of_choice(struct cn_import_node *node, cn_import_fn *import);
+
 // Import nodes that read random numbers, and numbers of the samples.
 cn_err cn_import_of_random(struct cn_import_node *node);
 cn_err cn_import_of_numbered(struct cn_import_node *node);

@@ -195,9 +195,10 @@ static bool is_boolean(const struct cn_onnx *onnx, struct cn_text name)
     for (size_t i = 0; i < onnx->node_count; i++) {
         const struct cn_onnx_node *node = &onnx->nodes[i];
 
+        if (!node->output_count || !cn_text_same(node->outputs[0], name))
+            continue;
         for (size_t j = 0; j < sizeof(ops) / sizeof(ops[0]); j++)
-            if (cn_text_equal(node->op, ops[j]) && node->output_count &&
-                cn_text_same(node->outputs[0], name))
+            if (cn_text_equal(node->op, ops[j]))
                 return true;
     }
     return false;

@@ -123,6 +123,8 @@ static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
     const struct cn_text op = node->node->op;
     int64_t step;
 
+    if (steps[0] == PLACES || (steps[1] == PLACES && !cn_text_equal(op, "GatherND")))
+        return cn_import_refuse(node, "the numbers of the samples with places are for GatherND");
     if (cn_text_equal(op, "Shape"))
         return cn_import_shape_of(node);
     if (cn_text_equal(op, "Gather") && !steps[0])
@@ -131,7 +133,7 @@ static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
         return cn_import_gather_places(node);
     if (cn_text_equal(op, "Max")) // the newer exporter's way to the dims of several operands
         return move_on(node, SHAPE_ONLY);
-    if (keeps_step(node) && !steps[1] && steps[0] != PLACES)
+    if (keeps_step(node) && !steps[1])
         return move_on(node, steps[0]);
     if (node->in_count == 2 && find_step(node, steps, &step))
         return move_on(node, step);

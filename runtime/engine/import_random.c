@@ -2,6 +2,8 @@
 //
 // Uniform ones are only followed to what makes a choice of them, a comparison or Floor, and that is
 // a dropout of ones: drawn as every dropout is, and its mean when a model is measured.
+#include <math.h>
+
 #include "runtime/engine/import_emit.h"
 
 // Dims of what is drawn; the batch is found in an open one.
@@ -50,7 +52,10 @@ cn_err cn_import_random_uniform(struct cn_import_node *node)
     value.shared = value.integers = value.frozen = value.padded = value.transposed = false;
     value.root = CN_GRAPH_NONE;
     value.low = low;
-    return cn_graph_add_value(node->graph, &value, &node->out);
+    err = cn_graph_add_value(node->graph, &value, &node->out);
+    if (!err)
+        node->graph->values[node->out].base = node->out;
+    return err;
 }
 
 // 1 with that probability, else 0.
@@ -58,14 +63,15 @@ static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, d
 {
     struct cn_value like = *dims;
     struct cn_node dropout = cn_graph_node(CN_OP_DROPOUT);
-    float same = probability >= 1 ? 1 : 0;
-    const float one = 1;
+    const float rate = (float)(1 - probability), same = rate <= 0 ? 1 : 0, one = 1;
     uint32_t kept;
     cn_err err;
 
+    if (isnan(probability))
+        return cn_import_refuse(node, "the probability is not a number");
     like.kind = CN_VALUE_ACTIVATION;
     like.shared = true;
-    if (probability >= 1 || probability <= 0)
+    if (rate <= 0 || rate >= 1)
         return cn_import_assemble(node, &like, &same, NULL, 0, &node->out);
     err = cn_import_assemble(node, &like, &one, NULL, 0, &node->in[0]);
     if (!err)
@@ -75,18 +81,32 @@ static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, d
     if (err)
         return err;
     dropout.call.dropout = (struct cn_dropout){
-        .rate = (float)(1 - probability),
+        .rate = rate,
         .node = (uint32_t)node->graph->node_count,
         .count = cn_import_value(node, 0)->words,
     };
     dropout.in[0] = node->in[0];
     dropout.out[0] = kept;
     err = cn_graph_add_node(node->graph, &dropout);
-    // What is kept was divided by the probability.
-    return err ? err
-               : cn_import_emit_map(
-                     node, (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)probability}, kept,
-                     &node->out);
+    if (!err) // what is kept was divided by the probability
+        err = cn_import_emit_map(node,
+                                 (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)probability},
+                                 kept, &node->out);
+    if (!err)
+        node->graph->values[node->out].choice = true;
+    return err;
+}
+
+// A second choice would be drawn anew, where the model means the same numbers.
+static cn_err choose_once(struct cn_import_node *node, const struct cn_value *uniform,
+                          double probability)
+{
+    struct cn_value *drawn = &node->graph->values[uniform->base];
+
+    if (drawn->chosen)
+        return cn_import_refuse(node, "two choices of the same random numbers are not supported");
+    drawn->chosen = true;
+    return choose(node, uniform, probability);
 }
 
 cn_err cn_import_bernoulli(struct cn_import_node *node)
@@ -120,20 +140,23 @@ static cn_err move(struct cn_import_node *node, const struct cn_value *uniform, 
 cn_err cn_import_of_random(struct cn_import_node *node)
 {
     bool second = cn_import_value(node, 0)->kind != CN_VALUE_UNIFORM;
-    const struct cn_value uniform = *cn_import_value(node, second);
     const struct cn_text op = node->node->op;
     const struct cn_value *other;
+    struct cn_value uniform;
     double number;
     bool less = cn_text_equal(op, "Less") || cn_text_equal(op, "LessOrEqual");
     bool more = cn_text_equal(op, "Greater") || cn_text_equal(op, "GreaterOrEqual");
 
+    if (!cn_import_has(node, second) || cn_import_value(node, second)->kind != CN_VALUE_UNIFORM)
+        return cn_import_refuse(node, "random numbers behind the second input");
+    uniform = *cn_import_value(node, second);
     if (cn_text_equal(op, "Identity") ||
         (cn_text_equal(op, "Cast") && cn_import_int(node, "to", 0) == CN_ONNX_FLOAT)) {
         node->out = node->in[0];
         return CN_OK;
     }
     if (cn_text_equal(op, "Floor") && uniform.low >= 0 && uniform.low <= 1)
-        return choose(node, &uniform, (double)uniform.low);
+        return choose_once(node, &uniform, (double)uniform.low);
     if (node->in_count == 2 &&
         (less || more || cn_text_equal(op, "Add") || (cn_text_equal(op, "Sub") && !second))) {
         other = cn_import_value(node, !second);
@@ -143,8 +166,72 @@ cn_err cn_import_of_random(struct cn_import_node *node)
         if (!less && !more)
             return move(node, &uniform, cn_text_equal(op, "Add") ? number : -number);
         number -= (double)uniform.low;
-        return choose(node, &uniform, less != second ? number : 1 - number);
+        return choose_once(node, &uniform, less != second ? number : 1 - number);
     }
     return cn_import_refuse(node, "it reads random numbers, which only become choices here: by "
                                   "Less, Greater and the like, or Floor");
+}
+
+// a where it was chosen, else b, as a sum, so that a mean leads to the mean of both.
+static cn_err choose_between(struct cn_import_node *node)
+{
+    const struct cn_map not = {.kind = CN_MAP_SCALE, .alpha = -1, .beta = 1};
+    uint32_t parts[2], other;
+    cn_err err = CN_OK;
+
+    for (size_t i = 1; i < 3; i++) {
+        const struct cn_value *value = cn_import_value(node, i);
+
+        if (value->integers)
+            return cn_import_refuse(node, "a random choice between integers");
+        if (cn_import_is_known(value))
+            err = cn_import_work(node, value->words);
+        for (size_t j = 0; !err && cn_import_is_known(value) && j < value->words; j++)
+            if (!isfinite(cn_import_known_float(node->graph, value, j)))
+                return cn_import_refuse(node, "a random choice of numbers that are not finite");
+    }
+    if (!err)
+        err = cn_import_emit_map(node, not, node->in[0], &other);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_MUL, node->in[0], node->in[1], &parts[0]);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_MUL, other, node->in[2], &parts[1]);
+    return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, parts[0], parts[1], &node->out);
+}
+
+static bool is_one_of(struct cn_text op, const char *const *names)
+{
+    while (*names && !cn_text_equal(op, *names))
+        names++;
+    return *names;
+}
+
+cn_err cn_import_of_choice(struct cn_import_node *node, cn_import_fn *import)
+{
+    static const char *const moves[] = {"Identity", "Unsqueeze", "Squeeze", "Reshape",
+                                        "Expand",   "Transpose", "Flatten", NULL};
+    static const char *const numbers[] = {"Mul", "Div", "Add", "Sub", "Neg", "Shape", NULL};
+    const struct cn_map not = {.kind = CN_MAP_SCALE, .alpha = -1, .beta = 1};
+    const struct cn_text op = node->node->op;
+    int64_t to = cn_import_int(node, "to", 0);
+    cn_err err;
+
+    if (is_one_of(op, numbers))
+        return cn_import_whole_batch(node, import);
+    if (cn_text_equal(op, "Where") && cn_import_value(node, 0)->choice)
+        return choose_between(node);
+    if (cn_text_equal(op, "Cast") && (to == CN_ONNX_BOOL || to == CN_ONNX_FLOAT)) {
+        node->out = node->in[0];
+        return CN_OK;
+    }
+    if (cn_text_equal(op, "Not"))
+        err = cn_import_emit_map(node, not, node->in[0], &node->out);
+    else if (is_one_of(op, moves))
+        err = import(node);
+    else
+        return cn_import_refuse(node, "a random choice can be multiplied with or be a condition "
+                                      "of Where, nothing else");
+    if (!err)
+        node->graph->values[node->out].choice = true;
+    return err;
 }

@@ -34,6 +34,10 @@ struct splitter {
 // which they can run.
 static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struct cn_text name)
 {
+    const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, name);
+
+    if (tensor)
+        return tensor;
     for (size_t i = onnx->node_count; i-- > 0;) {
         const struct cn_onnx_node *node = &onnx->nodes[i];
 
