@@ -352,40 +352,6 @@ static cn_err define_last_cell(struct cn_import_node *node, const struct layer *
     return join_states(node, layer, layer->last_cell, at, &node->more[1]);
 }
 
-static bool is_among(const struct cn_text *names, size_t count, struct cn_text name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (cn_text_same(names[i], name))
-            return true;
-    return false;
-}
-
-static bool is_read_by(const struct cn_onnx_node *nodes, size_t count, struct cn_text name)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (is_among(nodes[i].inputs, nodes[i].input_count, name))
-            return true;
-        for (size_t j = 0; j < nodes[i].attribute_count; j++) {
-            const struct cn_onnx_branch *branch = nodes[i].attributes[j].branch;
-
-            if (branch && (is_among(branch->outputs, branch->output_count, name) ||
-                           is_read_by(branch->nodes, branch->node_count, name)))
-                return true;
-        }
-    }
-    return false;
-}
-
-// The last cell state is written by every exporter, so it is made only when something reads it: a
-// node, a branch that gives it, or who runs the model.
-static bool is_read(const struct cn_onnx *onnx, struct cn_text name)
-{
-    for (size_t i = 0; i < onnx->output_count; i++)
-        if (cn_text_same(onnx->outputs[i].name, name))
-            return true;
-    return is_read_by(onnx->nodes, onnx->node_count, name);
-}
-
 cn_err cn_import_recurrent(struct cn_import_node *node)
 {
     const struct cn_onnx_node *source = node->node;
@@ -404,8 +370,9 @@ cn_err cn_import_recurrent(struct cn_import_node *node)
         err = read_first(node, &layer, FIRST_CELL, layer.first_cell);
     if (err)
         return err;
+    // Every exporter writes the last cell, so it is made only where something reads it.
     layer.wants_cell = source->output_count > 2 && source->outputs[2].size &&
-                       is_read(node->onnx, source->outputs[2]);
+                       cn_onnx_is_read(node->onnx, source->outputs[2]);
     for (size_t d = 0; !err && d < layer.directions; d++)
         err = emit_direction(node, &layer, d);
     if (!err && source->output_count && source->outputs[0].size)

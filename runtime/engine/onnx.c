@@ -335,3 +335,35 @@ cn_err cn_onnx_weights(const struct cn_onnx *onnx, const struct cn_layout *layou
     }
     return CN_OK;
 }
+
+static bool is_among(const struct cn_text *names, size_t count, struct cn_text name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (cn_text_same(names[i], name))
+            return true;
+    return false;
+}
+
+static bool is_read_by(const struct cn_onnx_node *nodes, size_t count, struct cn_text name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_among(nodes[i].inputs, nodes[i].input_count, name))
+            return true;
+        for (size_t j = 0; j < nodes[i].attribute_count; j++) {
+            const struct cn_onnx_branch *branch = nodes[i].attributes[j].branch;
+
+            if (branch && (is_among(branch->outputs, branch->output_count, name) ||
+                           is_read_by(branch->nodes, branch->node_count, name)))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool cn_onnx_is_read(const struct cn_onnx *onnx, struct cn_text name)
+{
+    for (size_t i = 0; i < onnx->output_count; i++)
+        if (cn_text_same(onnx->outputs[i].name, name))
+            return true;
+    return is_read_by(onnx->nodes, onnx->node_count, name);
+}

@@ -119,6 +119,9 @@ struct cn_onnx {
 cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx);
 void cn_onnx_close(struct cn_onnx *onnx);
 
+// Whether a node, in a branch too, reads the value of that name, or a branch or the file gives it.
+bool cn_onnx_is_read(const struct cn_onnx *onnx, struct cn_text name);
+
 const struct cn_onnx_attribute *cn_onnx_attribute_find(const struct cn_onnx_node *node,
                                                        const char *name);
 bool cn_text_equal(struct cn_text text, const char *string);

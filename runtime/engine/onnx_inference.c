@@ -33,18 +33,6 @@ static struct cn_text text_in(struct cn_wire message, uint32_t number)
     return (struct cn_text){0};
 }
 
-static bool is_read(const struct cn_onnx *onnx, struct cn_text name)
-{
-    for (size_t i = 0; i < onnx->output_count; i++)
-        if (cn_text_same(onnx->outputs[i].name, name))
-            return true;
-    for (size_t i = 0; i < onnx->node_count; i++)
-        for (size_t j = 0; j < onnx->nodes[i].input_count; j++)
-            if (cn_text_same(onnx->nodes[i].inputs[j], name))
-                return true;
-    return false;
-}
-
 // Whether a BatchNormalization's statistics, its outputs behind the first, are read.
 static bool has_readers(const struct cn_onnx *onnx, struct cn_wire node)
 {
@@ -53,7 +41,7 @@ static bool has_readers(const struct cn_onnx *onnx, struct cn_wire node)
 
     while (!cn_wire_next(&node, &field) && field.number)
         if (field.number == NODE_OUTPUT && outputs++ && cn_wire_size(field.bytes) &&
-            is_read(onnx, text_of(field.bytes)))
+            cn_onnx_is_read(onnx, text_of(field.bytes)))
             return true;
     return false;
 }
