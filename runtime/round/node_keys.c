@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "runtime/port/crypto.h"
+
 #define ASK_MS 5000   // between two registrations for keys
 #define LOOK_MS 5000  // between two looks at the round
 #define TOLD_MS 1000  // the same, while a member says that it has newer keys
