@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/export.h"
+#include "runtime/port/crypto.h"
 #include "runtime/round/session.h"
 #include "runtime/round/session_sets.h"
 #include "runtime/update/update.h"

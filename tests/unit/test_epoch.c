@@ -15,6 +15,7 @@
 
 #include "ports/cpu/compute_cpu.h"
 #include "ports/tcp/collective_tcp.h"
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch.h"
 #include "runtime/update/version.h"

@@ -13,6 +13,7 @@
 
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/group/solo.h"
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/round_file.h"
 #include "runtime/round/session_update.h"
