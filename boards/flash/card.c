@@ -16,9 +16,9 @@
 
 #define CHUNK ((size_t)4 << 20)
 #define BLOCK ((uint64_t)4096)
-#define FIRST BLOCK                  // written last: the MBR and the header of a GPT lie there
-#define HEAD ((uint64_t)1 << 20)     // cleared first: old tables and boot loaders lie there
-#define TAIL ((uint64_t)1 << 20)     // cleared at the card's end: an old GPT's copy lies there
+#define FIRST BLOCK                   // written last: the MBR and the header of a GPT lie there
+#define HEAD ((uint64_t)1 << 20)      // cleared first: old tables and boot loaders lie there
+#define TAIL ((uint64_t)1 << 20)      // cleared at the card's end: an old GPT's copy lies there
 #define UNSYNCED ((uint64_t)32 << 20) // written back then, so that the progress is the card's
 
 struct work {

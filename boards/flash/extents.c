@@ -132,8 +132,8 @@ static bool read_table(int file, struct cn_partition_table *table)
     off_t size = lseek(file, 0, SEEK_END);
     uint8_t *head = calloc(1, CN_PARTITION_HEAD);
     ssize_t got = head ? pread(file, head, CN_PARTITION_HEAD, 0) : -1;
-    cn_err err = got < 0 || size < 0 ? CN_EIO
-                                     : cn_partition_read(head, (size_t)got, (uint64_t)size, table);
+    cn_err err =
+        got < 0 || size < 0 ? CN_EIO : cn_partition_read(head, (size_t)got, (uint64_t)size, table);
 
     free(head);
     if (err == CN_ENOTFOUND) { // perhaps a file system without a table
