@@ -62,13 +62,13 @@ static void take_keys(struct cn_node_owner *node, const struct cn_manifest *mani
         cn_log(CN_LOG_INFO, "node",
                "new keys for the members of the group (epoch %llu): used from this round's end on",
                (unsigned long long)manifest->key_epoch);
-        cn_node_keys_keep(&node->keys, manifest, node->status.progress.round,
-                          cn_platform_now_ms());
+        cn_node_keys_keep(&node->keys, manifest, node->status.progress.round, cn_platform_now_ms());
     }
     cn_node_group_hold_keys(&node->group, manifest->key_epoch);
 }
 
-cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifest *manifest, bool remembered)
+cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifest *manifest,
+                             bool remembered)
 {
     bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
     bool same_keys = has_same_keys(node, manifest);
