@@ -13,18 +13,9 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/error.h"
-#include "runtime/base/name.h"
-#include "runtime/port/collective.h"
+#include "runtime/base/member.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/job.h"
-
-#define CN_LINK_ADDRESSES 4
-
-enum cn_link_transport {
-    CN_LINK_AUTO, // UDP, unless that is not answered or TCP proves to carry more
-    CN_LINK_UDP,
-    CN_LINK_TCP,
-};
 
 struct cn_link_config {
     const char *board;                        // the PSK identity
@@ -55,6 +46,8 @@ struct cn_manifest {
     uint64_t graph_size;
     struct cn_job job;
     uint8_t job_digest[CN_DIGEST_SIZE];           // of all that the job says, as it travels
+    uint64_t key_epoch;                           // that the pair keys are of (transport/GROUP.md)
+    uint64_t group_boards;                        // enrolled in the group; 0: not said
     uint8_t pair_keys[CN_GROUP_MAX][CN_KEY_SIZE]; // in the order of the registration's members
 };
 
@@ -63,8 +56,6 @@ enum cn_round_state {
     CN_ROUND_CLOSING, // the version is being made: wait
     CN_ROUND_ENDED,   // the run is over; .version is the last one
 };
-
-#define CN_CHAIN_MAX 8
 
 // The deltas before the newest one, for a board that missed versions: entry i makes version
 // .version - 1 - i from its parent. Size 0: there is none, nor any further.
@@ -96,6 +87,8 @@ struct cn_round_info {
     uint64_t delta_size;                  // 0: there is none, fetch the full version
     struct cn_delta_chain chain;          // only when the group seems to be behind
     struct cn_snapshot snapshot;          // the same
+    uint64_t key_epoch;                   // the newest of the group's pair keys
+    uint64_t group_boards;                // enrolled in the group; 0: not said
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;
