@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
 #define SAVE_MS 2000 // that a chunk may wait to be durable

@@ -4,7 +4,7 @@
 #include <coap3/coap.h>
 
 #include "transport/address.h"
-#include "transport/coap_server.h"
+#include "transport/coap.h"
 
 // UDP payloads, at most: fits Ethernet's 1500 with IPv4 and IPv6, PPPoE and one tunnel; more would
 // not hold one chunk more. path_mtu.h finds out what a path takes.

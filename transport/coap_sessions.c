@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/port/platform.h"
+#include "transport/coap_server.h"
 #include "transport/security.h"
 
 #define STREAM_WAIT_MS 10000 // from a TCP connection to its first request

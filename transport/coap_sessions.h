@@ -4,6 +4,8 @@
 // Threading: that of the server.
 #pragma once
 
+#include "runtime/base/bytes.h"
+#include "runtime/base/name.h"
 #include "transport/bucket.h"
 #include "transport/coap_common.h"
 

@@ -8,7 +8,12 @@
 // jitter. Threading: one thread. Nothing blocks.
 #pragma once
 
-#include "transport/coap_server.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+#include "transport/coap.h"
 
 struct cn_exchange_request {
     uint64_t tag;

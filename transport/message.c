@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "runtime/port/crypto.h"
 #include "transport/message_private.h"
 
 _Static_assert(sizeof(enum cn_loss) == sizeof(uint32_t), "enums are read and written as U32");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
 #include "transport/address.h"
 
 #define MISSED_MS 2000 // for a session to come about again by itself

@@ -13,6 +13,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "weights are stored as they lie in memory");
 
 #define CN_DIGEST_SIZE 32 // SHA-256
+#define CN_KEY_SIZE 32    // of every secret: boards, sessions, pairs of members
 
 void cn_put_u16(uint8_t *to, uint16_t value);
 void cn_put_u32(uint8_t *to, uint32_t value);

@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
+#include "runtime/port/crypto.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/node.h"

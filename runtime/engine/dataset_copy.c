@@ -7,7 +7,6 @@
 #include "runtime/base/random.h"
 #include "runtime/base/words.h"
 #include "runtime/engine/dataset_private.h"
-#include "runtime/engine/loss.h"
 
 // Words of a sample in its file.
 static size_t words_before(const struct column *column, uint64_t sample)

@@ -5,9 +5,6 @@
 #include "runtime/engine/graph.h"
 #include "runtime/profile/job.h"
 
-// A label that does not count, whatever the data set calls it.
-#define CN_LABEL_IGNORED (-1)
-
 // Adds the labels and the loss node, whose gradient output is the start of the backward pass. What
 // does not fit the model's output is a line in diag and CN_ENOTSUP.
 cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_rules *rules,

@@ -17,19 +17,8 @@
 #include <stdint.h>
 
 #include "runtime/base/error.h"
-#include "runtime/base/name.h"
-#include "runtime/port/crypto.h"
-
-#define CN_GROUP_MAX 16     // members of a group
-#define CN_ADDRESS_SIZE 128 // bytes of "host:port"
-
-// One member as the group knows it.
-struct cn_member {
-    char name[CN_NAME_SIZE];
-    char address[CN_ADDRESS_SIZE]; // "host:port"
-    uint8_t
-        pair_key[CN_KEY_SIZE]; // shared by this board and that member; zero for the board itself
-};
+#include "runtime/base/member.h"
+#include "runtime/base/number.h"
 
 // Who takes part in an epoch. rank r is members[ranks[r]].
 struct cn_view {
@@ -54,15 +43,6 @@ struct cn_collective_config {
     // open with the same view; borrowed until close.
     struct cn_collective *control;
     uint32_t device; // number of this member's GPU, for a port that reduces on one
-};
-
-// The element types of a reduction. Two-byte floats are added in float32 and rounded to nearest
-// even after each addition.
-enum cn_number {
-    CN_FLOAT32,
-    CN_BFLOAT16,
-    CN_FLOAT16,
-    CN_INT64, // sums wrap
 };
 
 enum cn_reduce {

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/number.h"
 
 enum cn_arena {
     CN_ARENA_NONE,        // an operand that is left out
@@ -485,15 +486,6 @@ struct cn_compute_result {
     double norm;      // of the gradient, before the last CLIP
     bool overflow;    // not finite because of float16's scale, now halved: drop the step and go on
     struct cn_loss_scale loss_scale;
-};
-
-// How the factors of MATMUL, PRODUCTS and convolutions are rounded before they are multiplied.
-// Sums, every other op and all that is stored stay float32. With float16 the port scales the loss
-// itself; gradients are unscaled once SUM_LANES has run.
-enum cn_precision {
-    CN_PRECISION_FLOAT32,
-    CN_PRECISION_BFLOAT16,
-    CN_PRECISION_FLOAT16,
 };
 
 struct cn_compute_config {

@@ -10,8 +10,6 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/error.h"
 
-#define CN_KEY_SIZE 32
-
 // Opaque; large enough for the implementation's state, which the port checks at compile time.
 struct cn_sha256 {
     _Alignas(8) uint8_t state[256];

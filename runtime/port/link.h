@@ -13,18 +13,9 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/error.h"
-#include "runtime/base/name.h"
-#include "runtime/port/collective.h"
+#include "runtime/base/member.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/job.h"
-
-#define CN_LINK_ADDRESSES 4
-
-enum cn_link_transport {
-    CN_LINK_AUTO, // UDP, unless that is not answered or TCP proves to carry more
-    CN_LINK_UDP,
-    CN_LINK_TCP,
-};
 
 struct cn_link_config {
     const char *board;                        // the PSK identity
@@ -63,8 +54,6 @@ enum cn_round_state {
     CN_ROUND_CLOSING, // the version is being made: wait
     CN_ROUND_ENDED,   // the run is over; .version is the last one
 };
-
-#define CN_CHAIN_MAX 8
 
 // The deltas before the newest one, for a board that missed versions: entry i makes version
 // .version - 1 - i from its parent. Size 0: there is none, nor any further.

@@ -36,6 +36,11 @@ enum cn_normalize {
     CN_NORMALIZE_CHANNEL, // each index of the first dimension of a sample
 };
 
+#define CN_CHAIN_MAX 8 // versions from one snapshot of the model to the next, at most
+
+// A label that does not count, whatever the data set calls it.
+#define CN_LABEL_IGNORED (-1)
+
 #define CN_WORDS_SIZE 128 // a list as a text, with blanks between its items
 
 // What a job may say beyond the plain case. All zero means the defaults, so that a job without

@@ -10,13 +10,11 @@
 #include <stdio.h>
 
 #include "runtime/base/diag.h"
-#include "runtime/port/collective.h"
-#include "runtime/port/compute.h"
-#include "runtime/port/link.h"
+#include "runtime/base/member.h"
+#include "runtime/base/number.h"
 #include "runtime/profile/job.h"
 
 #define CN_PATH_SIZE 512
-#define CN_ADDRESS_SIZE 128 // "host:port"
 #define CN_DATASET_MAX 8
 #define CN_DATA_FILES 8
 

@@ -6,7 +6,7 @@
 // A set is a list of boards or a rule (rule.h) over facts of a board and of training.
 #pragma once
 
-#include "runtime/port/collective.h"
+#include "runtime/base/member.h"
 #include "runtime/profile/rule.h"
 
 #define CN_SET_MAX 8 // sets of a group

@@ -9,6 +9,7 @@
 #include "runtime/engine/export.h"
 #include "runtime/engine/onnx_tensor.h"
 #include "runtime/group/solo.h"
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/rules_text.h"
 #include "runtime/round/node_care.h"

@@ -5,6 +5,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/group/ranks.h"
+#include "runtime/port/crypto.h"
 #include "runtime/round/recovery.h"
 
 enum fingerprint { ROWS = 0x6865616c, SIZE, DIGESTS, WANTED, PIECE };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node_care.h"
 #include "runtime/round/node_graph.h"
@@ -116,12 +117,14 @@ static cn_err start_worker(struct node *node)
 static cn_err prepare_graph(struct node *node)
 {
     const struct cn_manifest *manifest = &node->manifest;
+    uint64_t memory = node->config.settings->memory_limit;
 
     if (cn_node_graph_load(node->config.store, manifest->graph, &node->model) == CN_OK)
         return start_worker(node);
     node->fetching_graph = true;
     return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
-                                  CN_NODE_GRAPH_MAX);
+                                  memory && memory < CN_NODE_GRAPH_MAX ? memory
+                                                                       : CN_NODE_GRAPH_MAX);
 }
 
 static cn_err take_graph(struct node *node, const uint8_t *graph, size_t size)

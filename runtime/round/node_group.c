@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
 #include "runtime/round/epoch_file.h"
 
 #define MEMBERS_SIZE 256 // of a line about them; cut there

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
 cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings *settings,

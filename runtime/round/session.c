@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/bucket_plan.h"
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/session_alone.h"

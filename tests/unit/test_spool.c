@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "aggregator/spool.h"
+#include "runtime/port/crypto.h"
 #include "tests/support/flaky_store.h"
 
 #define CHUNK 16

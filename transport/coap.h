@@ -1,0 +1,35 @@
+// coap.h - the methods and codes of CoAP, and how large a message's payload may be.
+//
+// Numbers: RFC 7252, 12.1.
+#pragma once
+
+#define CN_COAP_BODY_MAX 8192     // bytes of one message's payload, either way, over TCP,
+#define CN_COAP_DATAGRAM_MAX 1280 // and over UDP
+
+enum cn_coap_method {
+    CN_COAP_GET = 1,
+    CN_COAP_POST = 2,
+    CN_COAP_PUT = 3,
+    CN_COAP_DELETE = 4,
+};
+
+enum cn_coap_code {                   // class * 32 + detail
+    CN_COAP_SILENT = 0,               // no answer: for a request whose wants_reply is false
+    CN_COAP_CREATED = 65,             // 2.01
+    CN_COAP_DELETED = 66,             // 2.02
+    CN_COAP_CHANGED = 68,             // 2.04
+    CN_COAP_CONTENT = 69,             // 2.05
+    CN_COAP_BAD_REQUEST = 128,        // 4.00
+    CN_COAP_UNAUTHORIZED = 129,       // 4.01
+    CN_COAP_FORBIDDEN = 131,          // 4.03
+    CN_COAP_NOT_FOUND = 132,          // 4.04
+    CN_COAP_METHOD_NOT_ALLOWED = 133, // 4.05
+    CN_COAP_INCOMPLETE = 136,         // 4.08
+    CN_COAP_CONFLICT = 137,           // 4.09
+    CN_COAP_GONE = 138,               // 4.10
+    CN_COAP_TOO_LARGE = 141,          // 4.13
+    CN_COAP_UNPROCESSABLE = 150,      // 4.22
+    CN_COAP_TOO_MANY = 157,           // 4.29
+    CN_COAP_INTERNAL_ERROR = 160,     // 5.00
+    CN_COAP_UNAVAILABLE = 163,        // 5.03
+};
