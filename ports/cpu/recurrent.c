@@ -1,6 +1,9 @@
 // Recurrent layers: one direction over all steps. The samples of the lane go through a step
 // together, so that its product with the recurrent weight is one of matrices.
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "ports/cpu/curves.h"
 #include "ports/cpu/kernel.h"
@@ -45,28 +48,73 @@ static size_t at_of(const struct layer *layer, size_t n, size_t step, size_t wid
     return (n * layer->op->steps + step) * width;
 }
 
-// Stores the first left words of a vector, all of them when there are more.
-static void store(float *to, vector value, size_t left)
-{
-    if (left >= VECTOR)
-        *(vector *)to = value;
-    else
-        memcpy(to, &value, left * sizeof(*to));
-}
-
 static const vector none;
 
-// Loads the first left words of a vector, all of them when there are more; the rest is zeros. A row
-// may end inside of a vector, and behind it lies what another lane writes.
+// A row may end inside of a vector, and behind it lies what another lane writes: load and store
+// touch the first left words only, all of them when there are more.
+#if defined(__AVX512F__)
+static __mmask16 first_words(size_t left)
+{
+    return left < VECTOR ? (__mmask16)((1u << left) - 1) : (__mmask16)-1;
+}
+
+static vector load(const float *from, size_t left)
+{
+    return (vector)_mm512_maskz_loadu_ps(first_words(left), from);
+}
+
+static void store(float *to, vector value, size_t left)
+{
+    _mm512_mask_storeu_ps(to, first_words(left), (__m512)value);
+}
+#elif defined(__AVX2__)
+static __m256i first_words(size_t left)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)left),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+static vector load(const float *from, size_t left)
+{
+    return left < VECTOR ? (vector)_mm256_maskload_ps(from, first_words(left))
+                         : *(const vector *)from;
+}
+
+static void store(float *to, vector value, size_t left)
+{
+    if (left < VECTOR)
+        _mm256_maskstore_ps(to, first_words(left), (__m256)value);
+    else
+        *(vector *)to = value;
+}
+#else // vectors of four
 static vector load(const float *from, size_t left)
 {
     vector value = none;
 
     if (left >= VECTOR)
         return *(const vector *)from;
-    memcpy(&value, from, left * sizeof(*from));
+    value[0] = from[0];
+    if (left > 1)
+        value[1] = from[1];
+    if (left > 2)
+        value[2] = from[2];
     return value;
 }
+
+static void store(float *to, vector value, size_t left)
+{
+    if (left >= VECTOR) {
+        *(vector *)to = value;
+        return;
+    }
+    to[0] = value[0];
+    if (left > 1)
+        to[1] = value[1];
+    if (left > 2)
+        to[2] = value[2];
+}
+#endif
 
 // c = a b for the lane's samples; rows of c are those of b, whole tiles.
 static void multiply(size_t samples, size_t inner, const float *a, size_t a_row, const float *b,
