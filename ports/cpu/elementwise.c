@@ -205,7 +205,7 @@ void cpu_map_grad(const struct cpu_task *task)
     case CN_MAP_GELU_TANH: GRAD(gelu_tanh_slope(x)); break;
     case CN_MAP_SILU: GRAD(sigmoid(x) * (1 + x * (1 - sigmoid(x)))); break;
     case CN_MAP_HARD_SIGMOID: GRAD(alpha * x + beta > 0 && alpha * x + beta < 1 ? alpha : 0); break;
-    case CN_MAP_HARD_SWISH: GRAD(x < -3 ? 0 : x <= 3 ? x / 3 + 0.5f : 1); break;
+    case CN_MAP_HARD_SWISH: GRAD(x <= -3 ? 0 : x < 3 ? x / 3 + 0.5f : 1); break;
     case CN_MAP_MISH: GRAD(mish_slope(x)); break;
     case CN_MAP_ERF: GRAD(1.1283791670955126f * expf(-x * x)); break; // 2 / sqrt(pi)
     case CN_MAP_LOG: GRAD(1 / x); break;

@@ -127,3 +127,48 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
     if (!cn_check_export_is_whole(onnx)) // one that is shares what the module shares
         check_merged(onnx, layout, diag);
 }
+
+// What the names of layers' parameters contain, and those that people give to their own.
+static bool is_usual(const char *name)
+{
+    static const char *const parts[] = {"weight", "bias",   "kernel", "embed", "token",
+                                        "gamma",  "beta",   "alpha",  "scale", "temperature",
+                                        "::",     "lambda", "prompt", "lora",  "query"};
+    const char *last = strrchr(name, '.');
+
+    last = last ? last + 1 : name;
+    if (strchr("wWbB", last[0]) && last[1 + strspn(last + 1, "_0123456789")] == '\0')
+        return true; // as w, b1
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (strstr(strstr(parts[i], "::") ? name : last, parts[i]))
+            return true;
+    return false;
+}
+
+static bool says_parameters(const struct cn_onnx *onnx)
+{
+    for (size_t i = 0; i < onnx->role_count; i++)
+        if (onnx->roles[i].known)
+            return true;
+    return onnx->signature.size > 0;
+}
+
+void cn_check_names(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                    struct cn_diag *diag)
+{
+    size_t odd = 0, first = 0;
+
+    if (says_parameters(onnx))
+        return;
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (layout->tensors[i].class == CN_TENSOR_PARAM && !layout->tensors[i].frozen &&
+            !is_usual(layout->tensors[i].name) && !odd++)
+            first = i;
+    if (odd)
+        cn_diag_add(diag,
+                    "%zu tensors have names that parameters seldom have ('%s') and will be "
+                    "trained; where one is a buffer of the module, or frozen in it, say 'train: "
+                    "{freeze: [%s]}' in the profile, or export as tests/examples/own/export.py "
+                    "does, which says in the file what is trained",
+                    odd, layout->tensors[first].name, layout->tensors[first].name);
+}

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/command/board_find.h"
+#include "runtime/command/check_ending.h"
 #include "runtime/command/check_export.h"
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
@@ -229,6 +230,8 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
     print_plan(trainer, file, wishes->batch);
     cn_check_export(onnx, CN_BATCH_NORM_MODEL, diag);
     cn_check_weights(onnx, cn_trainer_layout(trainer), diag);
+    cn_check_names(onnx, cn_trainer_layout(trainer), diag);
+    cn_check_ending(onnx, NULL, diag);
     cn_trainer_close(trainer);
     return CN_OK;
 }

@@ -67,6 +67,7 @@ struct cn_value {
     bool chosen;      // CN_VALUE_UNIFORM, as it was drawn: a choice was made of it
     bool choice;      // while a file is imported: a random 1 or 0, its mean in an evaluation
     bool is_sum;      // while a file is imported: a sum or a mean of elements, or a multiple of one
+    bool of_batch;    // while a file is imported: floats worked out from the size of an open batch
     enum cn_over_batch over_batch; // while a file is imported
 };
 

@@ -51,6 +51,7 @@ cn_err cn_import_as_floats(struct cn_import_node *node, uint32_t value, uint32_t
     if (known.kind != CN_VALUE_SHAPE)
         return CN_OK;
     err = cn_import_known_room(node, &known, false, &copy);
+    copy.of_batch = cn_import_known_of_batch(node->graph, &known);
     for (size_t i = 0; !err && i < copy.words; i++)
         node->graph->constants[copy.offset + i] =
             (float)cn_import_known_float(node->graph, &known, i);
@@ -461,8 +462,14 @@ cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind 
     struct cn_map map;
     uint32_t from;
     bool is_sum;
-    cn_err err;
+    cn_err err = cn_import_take_size(node, &a, b);
 
+    if (!err)
+        err = cn_import_take_size(node, &b, a);
+    if (err)
+        return err;
+    in[0] = a;
+    in[1] = b;
     if (as_map(node->graph, kind, a, b, &map, &from))
         return cn_import_emit_map(node, map, from, out);
     is_sum = stays_sum(node->graph, kind, a, b);

@@ -108,3 +108,8 @@ cn_err cn_import_fact(struct cn_import_node *node, const struct cn_fact *fact, u
 
 // A sum over the batch becomes a mean of the same value; others stay.
 cn_err cn_import_make_mean(struct cn_import_node *node, uint32_t *value);
+
+// Where an operand is the size of an open batch, or a multiple of it, and the other one depends on
+// the samples, it becomes the size that the batch has when it is run. CN_ENOTSUP with a line for
+// another number that was worked out from the size.
+cn_err cn_import_take_size(struct cn_import_node *node, uint32_t *operand, uint32_t other);

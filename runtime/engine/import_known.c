@@ -27,6 +27,19 @@ double cn_import_known_float(const struct cn_graph *graph, const struct cn_value
     return (double)graph->constants[value->offset + i];
 }
 
+bool cn_import_known_of_batch(const struct cn_graph *graph, const struct cn_value *value)
+{
+    if (value->kind != CN_VALUE_SHAPE || graph->batch != CN_GRAPH_BATCH)
+        return value->of_batch;
+    for (size_t i = 0; i < value->words && i < CN_GRAPH_RANK_MAX; i++) {
+        int64_t number = graph->numbers[value->offset + i];
+
+        if (number && number % CN_GRAPH_BATCH == 0)
+            return true;
+    }
+    return false;
+}
+
 cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *like, bool integers,
                             struct cn_value *value)
 {
@@ -224,6 +237,7 @@ cn_err cn_import_known_map(struct cn_import_node *node, const struct cn_map *op,
     bool integers = map_gives_integers(&x, op);
     cn_err err = cn_import_known_room(node, &x, integers, &y);
 
+    y.of_batch = !integers && cn_import_known_of_batch(node->graph, &x);
     if (!err && !integers)
         err = cn_import_work(node, FUNCTION_WORK * y.words);
     for (size_t i = 0; !err && i < y.words; i++) {
@@ -348,6 +362,8 @@ cn_err cn_import_known_combine(struct cn_import_node *node, const struct cn_comb
         err = cn_import_work(node, FUNCTION_WORK * c.words);
     if (err)
         return err;
+    c.of_batch = !integers && (cn_import_known_of_batch(graph, &values[0]) ||
+                               cn_import_known_of_batch(graph, &values[1]));
     if (where)
         values[2] = graph->values[in[2]];
     for (size_t i = 0; i < c.words; i++, cn_import_walk_next(&walk, op->rank, op->dims, strides))

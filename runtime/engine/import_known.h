@@ -13,6 +13,10 @@ struct cn_import_walk {
 void cn_import_walk_next(struct cn_import_walk *walk, uint32_t rank, const size_t *dims,
                          const ptrdiff_t *const strides[3]);
 
+// Whether a known value was worked out from the size of an open batch, which stands there as
+// CN_GRAPH_BATCH.
+bool cn_import_known_of_batch(const struct cn_graph *graph, const struct cn_value *value);
+
 // A known value of the dims and batch of like, still without elements and not yet in the graph.
 cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *like, bool integers,
                             struct cn_value *value);

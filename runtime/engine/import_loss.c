@@ -4,7 +4,7 @@
 // samples' numbers times the size of the batch, a fact of the batch (struct cn_fact).
 #include <string.h>
 
-#include "runtime/engine/import_emit.h"
+#include "runtime/engine/import_known.h"
 
 static bool is_op(const struct cn_import_node *node, const char *const *names)
 {
@@ -70,6 +70,40 @@ cn_err cn_import_fact(struct cn_import_node *node, const struct cn_fact *fact, u
     graph->facts[graph->fact_count] = *fact;
     graph->facts[graph->fact_count++].value = *out;
     return CN_OK;
+}
+
+cn_err cn_import_take_size(struct cn_import_node *node, uint32_t *operand, uint32_t other)
+{
+    const struct cn_fact size = {.kind = CN_FACT_SIZE};
+    struct cn_graph *graph = node->graph;
+    const struct cn_value known = graph->values[*operand], like = graph->values[other];
+    struct cn_value view;
+    double times;
+    uint32_t fact;
+    cn_err err;
+
+    if (!cn_import_is_known(&known) || cn_import_is_known(&like) ||
+        !cn_import_known_of_batch(graph, &known))
+        return CN_OK;
+    times = known.words == 1 ? cn_import_known_float(graph, &known, 0) / CN_GRAPH_BATCH : 0;
+    if (times < 1 || times > 1024 || times != (double)(uint32_t)times || !like.batched ||
+        cn_graph_batch_repeats(&like) != 1 || known.rank > like.rank)
+        return cn_import_refuse(node, "what was worked out from the size of the batch is not "
+                                      "known before training; samples may be divided by the size "
+                                      "itself, or multiplied with it");
+    err = cn_import_fact(node, &size, &fact);
+    if (err)
+        return err;
+    view = graph->values[fact];
+    view.rank = like.rank;
+    view.batch_axis = like.batch_axis;
+    for (uint32_t d = 0; d < view.rank; d++)
+        view.dims[d] = d == like.batch_axis ? graph->batch : 1;
+    err = cn_graph_add_value(graph, &view, operand);
+    if (err || times == 1)
+        return err;
+    return cn_import_emit_map(node, (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)times},
+                              *operand, operand);
 }
 
 cn_err cn_import_make_mean(struct cn_import_node *node, uint32_t *value)

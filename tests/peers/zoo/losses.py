@@ -187,6 +187,10 @@ INSIDE = {
                              lambda: {"value": floats(3)}),
     "a mean and a sum": (lambda: mlp(3), lambda m, y, x, t: (y - t).pow(2).mean() - .02 * y.abs().sum(),
                          lambda: floats(7), lambda: {"value": floats(3)}),
+    "by the size of the batch": (lambda: mlp(3),
+                                 lambda m, y, x, t: ((y - t) / x.shape[0]).abs().mean() * (2 * x.shape[0])
+                                 + y.pow(2).mean() / x.shape[0],
+                                 lambda: floats(7), lambda: {"value": floats(3)}),
     "rows of zeros": (lambda: mlp(3), padded, lambda: floats(7),
                       lambda: {"keep": (torch.arange(STEPS * BATCH) % 3 > 0).float().reshape(-1, 1)}),
     "a sum and a weight": (lambda: mlp(3),
@@ -208,6 +212,7 @@ INSIDE = {
 
 # What is no mean of a number for each sample: the line says so.
 REFUSED = {
+    "the root of the size": lambda m, y, x, t: ((y - t) / x.shape[0] ** .5).abs().mean(),
     "the root of a mean": lambda m, y, x, t: (y - t).pow(2).mean().sqrt(),
     "a mean times a mean": lambda m, y, x, t: (y - t).pow(2).mean() * y.abs().mean(),
     "a sum times a mean": lambda m, y, x, t: (y - t).pow(2).mean() * y.abs().sum(),
@@ -280,6 +285,7 @@ RECORDED = {
     "batch-sum": "a sum over the batch",
     "mean-and-sum": "a mean and a sum",
     "rows-of-zeros": "rows of zeros",
+    "batch-size": "by the size of the batch",
 }
 
 
@@ -304,7 +310,7 @@ def refused(node, name, folder):
     export(model, tuple(part[:2] for part in parts), folder / "model.onnx", ["x", "t"], ["loss"])
     found, problem = trained.losses(node, folder / "model.onnx", f"inputs: {{x: {folder}/x.npy, t: {folder}/t.npy}}",
                                     "{output: loss}", BATCH, RATE)
-    if problem and "may only be added" in problem:
+    if problem and ("may only be added" in problem or "size of the batch" in problem):
         print(f"{name}: refused")
         return []
     return [f"{name}: {problem or found}"]
