@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
@@ -18,6 +19,8 @@ struct cn_spool {
     struct cn_upload *uploads;
     uint64_t used; // bytes of all uploads
     bool full_told;
+    struct cn_log_quota full;     // lines about the disk
+    struct cn_log_quotas dropped; // about uploads, by board
 };
 
 static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
@@ -128,10 +131,10 @@ static bool fits_disk(struct cn_spool *spool, uint64_t size)
         return true;
     bool fits = available >= config->reserve && available - config->reserve >= size + spool->used;
     if (!fits && !spool->full_told)
-        cn_log(CN_LOG_ERROR, "spool",
-               "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
-               " MiB: updates are refused until there is more",
-               config->disk, available >> 20, config->reserve >> 20);
+        cn_log_within(&spool->full, cn_platform_now_ms(), CN_LOG_ERROR, "spool",
+                      "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
+                      " MiB: updates are refused until there is more",
+                      config->disk, available >> 20, config->reserve >> 20);
     spool->full_told = !fits;
     return fits;
 }
@@ -450,8 +453,9 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
             save(spool, upload, SAVE_MS, now_ms);
             continue;
         }
-        cn_log(CN_LOG_INFO, "spool", "dropped an unfinished upload of %s for round %" PRIu32,
-               upload->board, upload->declared.round);
+        cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_INFO, "spool",
+                      "dropped an unfinished upload of %s for round %" PRIu32, upload->board,
+                      upload->declared.round);
         cn_spool_drop(spool, upload);
     }
 }
