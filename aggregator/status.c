@@ -42,6 +42,7 @@ static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
     cJSON_AddNumberToObject(object, "count", (double)cuts->count);
     cJSON_AddNumberToObject(object, "norm", cuts->norm);
     cJSON_AddStringToObject(object, "group", cuts->group);
+    cJSON_AddStringToObject(object, "text", cuts->text);
     return object;
 }
 
@@ -130,12 +131,14 @@ static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "cuts");
     const cJSON *norm = cJSON_GetObjectItemCaseSensitive(object, "norm");
     const char *group = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "group"));
-    if (!cJSON_IsNumber(norm) || !group || !cn_name_valid(group))
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "text"));
+    if (!cJSON_IsNumber(norm) || !group || !text || !cn_name_valid(group))
         return;
     cuts->round = (uint32_t)read_number(object, "round");
     cuts->count = (uint32_t)read_number(object, "count");
     cuts->norm = norm->valuedouble;
     snprintf(cuts->group, sizeof(cuts->group), "%s", group);
+    snprintf(cuts->text, sizeof(cuts->text), "%s", text);
 }
 
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
@@ -377,10 +380,8 @@ static void print_cuts(const struct report *report)
 {
     const struct cn_merge_cuts *cuts = &report->live->cuts;
     if (cuts->count && !report->json)
-        fprintf(report->stream,
-                "limits.max_norm %g scaled down %" PRIu32 " of the updates of round %" PRIu32
-                "; the largest norm was %.4g, of group %s\n",
-                report->job->max_norm, cuts->count, cuts->round, cuts->norm, cuts->group);
+        fprintf(report->stream, "round %" PRIu32 ", %" PRIu32 " of its updates: %s\n", cuts->round,
+                cuts->count, cuts->text);
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
