@@ -21,8 +21,8 @@ struct cn_caps_entry {
 };
 
 struct cn_caps_result {
-    uint64_t norm_max;     // of each update, in units of 2^-27; larger ones are scaled down; 0: none
-    uint64_t norm_median;  // of the round's updates that are not zero
+    uint64_t norm_max;    // of each update, in units of 2^-27; larger ones are scaled down; 0: none
+    uint64_t norm_median; // of the round's updates that are not zero
     uint64_t board_weight; // samples that a board may count for; 0: no cap
 };
 

@@ -20,7 +20,8 @@ struct cn_run {
     bool measured_any;
     uint64_t base_in, base_out; // traffic of earlier processes
     bool waiting_told, trouble_told;
-    struct cn_merge_cuts cuts; // of the newest version
+    struct cn_merge_cuts cuts;    // of the newest version
+    char warning[CN_RUN_WARNING]; // of the version that was measured last; "": none
     const char *end_reason;
     struct cn_progress progress;
 };

@@ -57,6 +57,8 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
     cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
+    if (state->warning[0])
+        cJSON_AddStringToObject(root, "warning", state->warning);
     if (state->cuts.count)
         cJSON_AddItemToObject(root, "cuts", describe_cuts(&state->cuts));
     char *text = cJSON_PrintUnformatted(root);
@@ -153,6 +155,8 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     live->bytes_in = read_number(root, "bytes_in");
     live->bytes_out = read_number(root, "bytes_out");
     read_cuts(root, &live->cuts);
+    const char *warning = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "warning"));
+    snprintf(live->warning, sizeof(live->warning), "%s", warning ? warning : "");
     return read_boards(root, live);
 }
 
@@ -379,6 +383,8 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
 static void print_cuts(const struct report *report)
 {
     const struct cn_merge_cuts *cuts = &report->live->cuts;
+    if (report->live->warning[0] && !report->json)
+        fprintf(report->stream, "%s\n", report->live->warning);
     if (cuts->count && !report->json)
         fprintf(report->stream, "round %" PRIu32 ", %" PRIu32 " of its updates: %s\n", cuts->round,
                 cuts->count, cuts->text);

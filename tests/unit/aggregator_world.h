@@ -25,6 +25,7 @@ struct world {
     struct cn_layout layout;
     struct cn_job job;
     uint64_t weight; // samples of the frames; 0: some
+    uint32_t worse;  // version whose loss is ten times as large as of the others; 0: none
     float *initial;
     bool measured;      // with a central set
     uint32_t evaluated; // version under evaluation, UINT32_MAX for none
@@ -66,7 +67,8 @@ static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t
     if (world->evaluated == UINT32_MAX)
         return CN_ENOTFOUND;
     *version = world->evaluated;
-    *metrics = (struct cn_ledger_metrics){.loss = 50, .correct = 10ull * *version, .count = 100};
+    *metrics = (struct cn_ledger_metrics){
+        .loss = *version == world->worse ? 500 : 50, .correct = 10ull * *version, .count = 100};
     world->evaluated = UINT32_MAX;
     return CN_OK;
 }
