@@ -5,12 +5,16 @@ says it has 2^31 samples and sends a random direction, or the last version's ste
 has to name that group, with its numbers, and no other.
 """
 
+import os
 import random
 import struct
 import sys
 
-from cluster import Cluster
+from cluster import Cluster, DIGITS, SOURCE
 from hostile import Board, TOTAL, declaration_of, frame_of
+
+sys.path.append(os.path.join(SOURCE, "tests", "peers"))
+import replay  # noqa: E402
 
 HONEST = ["board-1", "board-2", "board-3"]
 ROUNDS = 12
@@ -48,13 +52,13 @@ def send_all(cluster, program, make):
     board.close()
 
 
-def run(build, program, make, extra=""):
-    """The accuracy of the last version on the central set, and the gateway's log."""
+def run(build, program, make, rounds=ROUNDS, after=None):
+    """The accuracy of the last version on the central set, the gateway's log, and what after() found."""
     groups = {name: [name] for name in HONEST}
     if make:
         groups["evil"] = ["mallory"]
-    with Cluster(build, groups, rounds=ROUNDS, quorum=len(groups), local_steps=20, model="digits-mlp.onnx",
-                 extra=extra) as cluster:
+    with Cluster(build, groups, rounds=rounds, quorum=len(groups), local_steps=20,
+                 model="digits-mlp.onnx") as cluster:
         for name in ["gateway"] + HONEST:
             cluster.start(name)
         if make:
@@ -62,13 +66,13 @@ def run(build, program, make, extra=""):
         cluster.wait_for_end(120)
         log = cluster.log("gateway")
         lines = cluster.replay()
-        assert lines[-1].startswith(f"{ROUNDS + 1} versions, 0 differ"), lines
-        return cluster.accuracy(), log
+        assert lines[-1].startswith(f"{rounds + 1} versions, 0 differ"), lines
+        return cluster.accuracy(), log, after and after(cluster)
 
 
 def attacked(build, program, make):
-    alone, _ = run(build, program, None)
-    found, log = run(build, program, make)
+    alone, _, _ = run(build, program, None)
+    found, log, _ = run(build, program, make)
     print(f"{make.__name__}: accuracy {found:.3f}, without the group {alone:.3f}", flush=True)
     assert found > alone - 0.05, log
     assert "group evil has the norm" in log and "group evil says 2147483648 samples" in log, log
@@ -83,7 +87,19 @@ def the_last_step_a_hundred_times_back(build, program):
     attacked(build, program, against_the_last_step)
 
 
-SCENARIOS = (a_random_direction_of_any_weight, the_last_step_a_hundred_times_back)
+def replayed(cluster):
+    """The digest of the last version, made again by the second implementation."""
+    return replay.replay(cluster.path("state/gateway"), os.path.join(DIGITS, "digits-mlp.onnx"), 10.0)[1]
+
+
+def an_update_that_is_left_out_leaves_no_bit(build, program):
+    _, _, alone = run(build, program, None, 3, replayed)
+    _, _, found = run(build, program, random_direction, 3, replayed)
+    assert found == alone, (found.hex(), alone.hex())
+
+
+SCENARIOS = (a_random_direction_of_any_weight, an_update_that_is_left_out_leaves_no_bit,
+             the_last_step_a_hundred_times_back)
 
 
 def main(build, program, *names):
