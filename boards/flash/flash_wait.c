@@ -140,5 +140,6 @@ const struct cn_command cn_flash_wait = {
     .name = "wait",
     .summary = "wait until a board has joined",
     .help = help,
+    .exits = "6 not heard in time",
     .run = run,
 };
