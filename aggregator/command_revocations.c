@@ -11,11 +11,13 @@ static const char help[] =
     "Usage: cairn-aggregator revocations PROFILE [--import FILE]\n"
     "\n"
     "Prints every key that was ever revoked, one line each: name and fingerprint, no secret. The\n"
-    "list is kept in STATE.revocations beside the state directory, so that a copy of the directory\n"
+    "list is kept in STATE.revocations beside the state directory, so that a copy of the "
+    "directory\n"
     "that is older than a revocation does not bring the board back: run applies it at each start.\n"
     "Keep what is printed away from the gateway, too (docs/backup.md).\n"
     "\n"
-    "  --import FILE    adds the lines of FILE, and revokes those of the boards that are enrolled\n";
+    "  --import FILE    adds the lines of FILE, and revokes those of the boards that are "
+    "enrolled\n";
 
 static int import(struct cn_ledger *ledger, const char *path, const char *from)
 {
@@ -26,8 +28,9 @@ static int import(struct cn_ledger *ledger, const char *path, const char *from)
         return CN_EXIT_FAILED;
     }
     if (imported.malformed)
-        fprintf(stderr, "%s: error: lines that are no revocations: %u; wanted"
-                        " \"cairn-revoked-1 NAME FINGERPRINT\"\n",
+        fprintf(stderr,
+                "%s: error: lines that are no revocations: %u; wanted"
+                " \"cairn-revoked-1 NAME FINGERPRINT\"\n",
                 from, imported.malformed);
     err = cn_revocations_apply(ledger, path, &applied);
     if (err) {

@@ -1,4 +1,5 @@
-// node_ahead.h - notices that the aggregator's round is older than what this board holds of its run.
+// node_ahead.h - notices that the aggregator's round is older than what this board holds of its
+// run.
 //
 // That is so when the gateway's state was restored from a backup: the board waits for rounds that
 // come, or for a new lineage (docs/backup.md). Pure decisions: the node tells. Threading: none.
