@@ -386,16 +386,29 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     }
 }
 
-static void handle_commit(struct cn_resources *resources, struct cn_upload *upload,
-                          struct cn_coap_reply *reply)
+// Chunks that were lent may turn out wrong and be missing then. Whether any are.
+static bool reply_missing(const struct cn_upload *upload, struct cn_coap_reply *reply)
+{
+    struct cn_upload_status progress = {0};
+    if (!upload || upload->received == upload->chunk_count)
+        return false;
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &progress);
+    reply_status(reply, CN_COAP_INCOMPLETE, &progress);
+    return true;
+}
+
+static void handle_commit(struct cn_resources *resources, const struct cn_roster_board *board,
+                          struct cn_upload *upload, struct cn_coap_reply *reply)
 {
     struct cn_upload_status status, progress = {0};
-    cn_spool_describe(upload, 0, CN_RANGE_MAX, &progress);
-    if (progress.received < progress.chunk_count) {
-        reply_status(reply, CN_COAP_INCOMPLETE, &progress);
+    if (reply_missing(upload, reply))
         return;
-    }
+    cn_spool_describe(upload, 0, 0, &progress);
     cn_err err = cn_run_accept(resources->run, upload, &status);
+    if (err == CN_EAGAIN && reply_missing(cn_spool_find(resources->spool, board->enrolled.name,
+                                                        board->enrolled.group, progress.id),
+                                          reply))
+        return;
     if (err == CN_EDIGEST) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
     } else if (err) {
@@ -407,7 +420,8 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
 }
 
 // The last chunk commits by itself when it is to be answered: that saves a round trip.
-static void handle_chunks(struct cn_resources *resources, struct cn_upload *upload, uint32_t index,
+static void handle_chunks(struct cn_resources *resources, const struct cn_roster_board *board,
+                          struct cn_upload *upload, uint32_t index,
                           const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
     cn_err err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
@@ -422,7 +436,7 @@ static void handle_chunks(struct cn_resources *resources, struct cn_upload *uplo
     } else if (!request->wants_reply) {
         reply->code = CN_COAP_SILENT;
     } else if (upload->received == upload->chunk_count) {
-        handle_commit(resources, upload, reply);
+        handle_commit(resources, board, upload, reply);
     } else {
         struct cn_upload_status status = {0};
         cn_spool_describe(upload, 0, GAPS_OF_CHUNK, &status);
@@ -443,7 +457,8 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
         memcpy(hex, path, length);
         hex[length] = '\0';
         if (cn_hex_parse(hex, id, sizeof(id)) == CN_OK)
-            upload = cn_spool_find(resources->spool, board->enrolled.group, id);
+            upload =
+                cn_spool_find(resources->spool, board->enrolled.name, board->enrolled.group, id);
     }
     if (!upload)
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload; declare it again");
@@ -451,16 +466,17 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
     return upload;
 }
 
-static void use_upload(struct cn_resources *resources, struct cn_upload *upload, const char *rest,
+static void use_upload(struct cn_resources *resources, const struct cn_roster_board *board,
+                       struct cn_upload *upload, const char *rest,
                        const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
     uint32_t number = 0;
     const char *end;
     bool numbered = parse_number(rest, '\0', &number, &end);
     if (request->method == CN_COAP_PUT && numbered) {
-        handle_chunks(resources, upload, number, request, reply);
+        handle_chunks(resources, board, upload, number, request, reply);
     } else if (request->method == CN_COAP_POST && strcmp(rest, "commit") == 0) {
-        handle_commit(resources, upload, reply);
+        handle_commit(resources, board, upload, reply);
     } else if (request->method == CN_COAP_GET && (numbered || !*rest)) {
         struct cn_upload_status status = {0};
         cn_spool_describe(upload, number, CN_RANGE_MAX, &status);
@@ -487,7 +503,7 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
     }
     struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
     if (upload)
-        use_upload(resources, upload, rest, request, reply);
+        use_upload(resources, board, upload, rest, request, reply);
 }
 
 // Answers a probe of the path with as many bytes (RFC 8899).
