@@ -43,6 +43,8 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        if (facts->ahead_lineage)
+            cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
     }
     return list;
 }
@@ -133,6 +135,7 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
+        board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         if (type && cn_name_valid(type))
             snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
     }
@@ -257,8 +260,9 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
 
 // Why the board is, or is not, in the round. One sentence.
 static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
-                      uint64_t heard_ms, const char **reason)
+                      const struct cn_status_board *live, const char **reason)
 {
+    uint64_t heard_ms = live->heard_ms;
     struct cn_ledger_contribution contribution;
     bool selected = false;
     *reason = "in the round: its update is awaited";
@@ -268,6 +272,10 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
     }
     if (report->live->running && !heard_ms) {
         *reason = "not heard since the aggregator started: check its power, network, key";
+        return CN_OK;
+    }
+    if (live->facts.ahead_lineage) {
+        *reason = "it is ahead of this ledger: was that restored from a backup?";
         return CN_OK;
     }
     if (report->ended) {
@@ -306,7 +314,7 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    cn_err err = explain(report, board, heard_ms, &reason);
+    cn_err err = explain(report, board, &live, &reason);
     if (err)
         return err;
     if (report->json) {
