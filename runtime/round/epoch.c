@@ -399,7 +399,7 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     cn_log(
         CN_LOG_ERROR, "epoch",
         "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
-        "given up (a lower learning_rate helps)",
+        "given up (a lower learning_rate helps where the loss had grown)",
         session->held.round, session->held.step);
     return cn_session_abandon(session, NULL);
 }
