@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,27 @@ static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
     return false;
 }
 
+// A board that holds a newer version than the ledger has waits: rounds of before mean nothing to
+// it.
+static void note_ahead(struct cn_resources *resources, const char *board,
+                       const struct cn_registration *registration, struct cn_roster_facts *facts)
+{
+    uint32_t lineage = cn_ledger_identity(resources->ledger)->lineage;
+    uint32_t version = cn_model_store_newest(resources->models)->number;
+    uint64_t count;
+    if (registration->ahead_lineage < lineage ||
+        (registration->ahead_lineage == lineage && registration->ahead_version <= version))
+        return;
+    facts->ahead_lineage = registration->ahead_lineage;
+    facts->ahead_version = registration->ahead_version;
+    if (cn_log_limit_due(&resources->ahead, resources->now_ms(), &count))
+        cn_log(CN_LOG_ERROR, "resources",
+               "%s is ahead of this ledger: was it restored from a backup? The board has version "
+               "%" PRIu64 " of lineage %" PRIu64 ", the ledger version %" PRIu32
+               " of lineage %" PRIu32 "; run --restored goes on from here",
+               board, facts->ahead_version, facts->ahead_lineage, version, lineage);
+}
+
 static void note_facts(struct cn_resources *resources, const char *board, uint32_t protocol,
                        const struct cn_registration *registration)
 {
@@ -146,6 +168,7 @@ static void note_facts(struct cn_resources *resources, const char *board, uint32
         .power_mw = registration->power_mw,
     };
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
+    note_ahead(resources, board, registration, &facts);
     cn_roster_note(resources->roster, board, &facts);
 }
 

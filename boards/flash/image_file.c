@@ -198,6 +198,26 @@ static int check_system(struct cn_image_file *image, const char *architecture)
     return cn_system_check(&system, architecture, image->path);
 }
 
+// "Fast link dest: "TARGET"" of debugfs.
+static void look_for_wizard(const struct cn_image_file *image)
+{
+    static const char *const commands[] = {"stat /etc/systemd/system/default.target",
+                                           "stat /lib/systemd/system/default.target"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct cn_process_result result;
+        bool link = ask(image, commands[i], &result) == CN_OK && result.out.size &&
+                    !cn_buffer_append(&result.out, "", 1) &&
+                    strstr((const char *)result.out.data, "ink dest: ");
+
+        if (link)
+            cn_system_note_wizard((const char *)result.out.data, image->path);
+        cn_process_deinit(&result);
+        if (link)
+            return;
+    }
+}
+
 // A root without one mounts nothing.
 static void read_fstab(struct cn_image_file *image)
 {
@@ -260,6 +280,7 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
     }
     code = check_file_system(image, "as it came");
     read_fstab(image);
+    look_for_wizard(image);
     return code ? code : check_system(image, architecture);
 }
 

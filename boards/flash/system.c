@@ -48,6 +48,15 @@ int cn_system_check(const struct cn_system *system, const char *architecture, co
     return CN_EXIT_DONE;
 }
 
+void cn_system_note_wizard(const char *target, const char *what)
+{
+    if (strstr(target, "nv-oem-config.target"))
+        cn_talk_step("note",
+                     "%s boots to JetPack's wizard, for which a board without a screen waits: "
+                     "Linux_for_Tegra/tools/l4t_create_default_user.sh makes the user instead",
+                     what);
+}
+
 int cn_system_check_free(uint64_t free_size, const struct cn_payload *payload, const char *what)
 {
     uint64_t needed = cn_payload_size(payload) + SPARE;

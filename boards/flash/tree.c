@@ -193,6 +193,24 @@ static int check_free(int root, const struct cn_payload *payload, const char *pa
     return cn_system_check_free((uint64_t)space.f_bavail * space.f_frsize, payload, path);
 }
 
+static void look_for_wizard(int root, const char *path)
+{
+    static const char *const folders[] = {"/etc/systemd/system", "/lib/systemd/system"};
+    ssize_t length = -1;
+
+    for (size_t i = 0; i < 2 && length < 0; i++) {
+        int folder = open_in(root, folders[i], O_RDONLY | O_DIRECTORY, 0);
+        char target[256];
+
+        if (folder < 0)
+            continue;
+        length = readlinkat(folder, "default.target", target, sizeof(target) - 1);
+        close(folder);
+        target[length < 0 ? 0 : length] = '\0';
+        cn_system_note_wizard(target, path);
+    }
+}
+
 int cn_tree_check(const char *path, const struct cn_payload *payload, bool replace)
 {
     int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), code = CN_EXIT_FAILED;
@@ -213,6 +231,8 @@ int cn_tree_check(const char *path, const struct cn_payload *payload, bool repla
         code = cn_system_check(&system, payload->architecture, path);
     if (!code)
         code = check_free(root, payload, path);
+    if (!code)
+        look_for_wizard(root, path);
     close(root);
     return code;
 }

@@ -252,7 +252,7 @@ def links_in_a_root_folder_stay_in_it(bench):
     bench.expect(bench.run("rootfs", root, *bench.order("linked")), 0, "is ready")
     key = os.path.join(root, "conf/cairn/node.key")
     assert os.stat(key).st_mode & 0o777 == 0o600
-    assert os.path.islink(os.path.join(root, "conf/systemd/system/multi-user.target.wants/cairn-firstboot.service"))
+    assert os.path.islink(os.path.join(root, "conf/systemd/system/basic.target.wants/cairn-firstboot.service"))
     bench.expect(bench.run("rootfs", root, *bench.order("linked-2")), 1, "a board already")
 
 
@@ -308,11 +308,39 @@ def a_running_board_is_reached_by_ssh(bench):
         bench.expect(order("other"), 1, "has the key of a board already")
         assert bench.enrolled("other") is None
         bench.expect(order("other", "--replace"), 0, "runs as other")
+        an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order)
         far.stop()
         bench.expect(order("gone"), 1, "Connection refused")
         assert bench.enrolled("gone") is None
     assert not os.path.exists("/etc/cairn/node.key"), "the test wrote to this machine"
     bench.package = arm
+
+
+# Another program with dpkg's lock, until the first-boot step has slept once.
+HOLDER = """
+import fcntl, os, sys, time
+lock = open(sys.argv[1] + "/var/lib/dpkg/lock-frontend", "a")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+while not os.path.exists(sys.argv[1] + "/tmp/slept"):
+    time.sleep(0.1)
+"""
+
+
+def an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order):
+    bench.package = bench.make_package(native, 2)
+    with open(far.path("/etc/cairn-test.conf"), "w") as file:
+        file.write("edited\n")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, far.root], stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"held\n"
+    with far.program("sleep", "touch /tmp/slept; exec /bin/sleep 1"):
+        bench.expect(order("newer", "--replace"), 0, "runs as newer")
+    assert holder.wait() == 0, "nobody waited for the lock"
+    with open(far.path("/etc/cairn-test.conf")) as file:
+        assert file.read() == "edited\n"
+    with open(far.path("/var/lib/dpkg/status")) as file:
+        installed = file.read().split("Package: cairn-test\n")[1].split("\n\n")[0]
+    assert "install ok installed" in installed and "Version: 2" in installed, installed
 
 
 def a_gateway_is_reached_by_ssh(bench):
@@ -354,6 +382,23 @@ def fill(file):
             file.flush()
     except OSError:
         pass
+
+
+def the_wizard_of_a_fresh_jetpack_is_named(bench):
+    tree = bench.path("fresh")
+    bench.write_tree(tree, [("var/lib/dpkg/status", STATUS.format(arch="arm64", libc="2.35"))])
+    bench.expect(bench.run("rootfs", tree, *bench.order("fresh"), "--dry-run"), 0)
+    assert "wizard" not in bench.said
+    os.makedirs(os.path.join(tree, "etc/systemd/system"))
+    os.symlink("/lib/systemd/system/nv-oem-config.target", os.path.join(tree, "etc/systemd/system/default.target"))
+    bench.expect(bench.run("rootfs", tree, *bench.order("fresh"), "--dry-run"), 0, "l4t_create_default_user.sh")
+    base = bench.path("fresh.img")
+    shutil.copy(bench.base, base)
+    bench.write("script", "mkdir etc/systemd\nmkdir etc/systemd/system\n"
+                "symlink etc/systemd/system/default.target /lib/systemd/system/nv-oem-config.target\n")
+    subprocess.run(["debugfs", "-w", "-f", bench.path("script"), f"{base}?offset={ROOT_AT}"], check=True,
+                   capture_output=True)
+    bench.expect(bench.run("plan", *bench.order("fresh"), "--base", base), 0, "l4t_create_default_user.sh")
 
 
 def waiting_ends_with_a_reason(bench):
@@ -405,6 +450,7 @@ CASES = [
     a_root_folder_without_room_is_refused,
     a_running_board_is_reached_by_ssh,
     a_gateway_is_reached_by_ssh,
+    the_wizard_of_a_fresh_jetpack_is_named,
     waiting_ends_with_a_reason,
     waiting_believes_what_was_heard_with_the_new_key_only,
     the_help_names_all_exit_codes,
