@@ -30,6 +30,7 @@ void cpu_flat_sgd(const struct cn_hyper *hyper, const struct cn_range *range, co
                   const struct cpu_flat *flat);
 void cpu_flat_adam(const struct cn_hyper *hyper, const struct cn_range *range, const float *clip,
                    const struct cpu_flat *flat);
+
 // Updates weights that are running statistics.
 void cpu_flat_statistic(const struct cn_hyper *hyper, const struct cn_range *range,
                         const struct cpu_flat *flat);
@@ -40,7 +41,9 @@ void cpu_flat_statistic(const struct cn_hyper *hyper, const struct cn_range *ran
 
 // Returns the sum of (gradient * scale)^2 over at most CPU_FLAT_CHUNK words.
 double cpu_flat_squares(const float *gradients, size_t count, float scale);
+
 // Returns the sum of the chunks' sums. Overwrites sums.
 double cpu_flat_sum(double *sums, size_t count);
+
 // Returns the factor c of struct cn_hyper for the limit clip and the gradient's norm.
 float cpu_flat_clip(float clip, double norm);

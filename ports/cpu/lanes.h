@@ -16,6 +16,7 @@ struct cpu_lanes;
 
 // Starts count - 1 threads. CN_ENOMEM.
 cn_err cpu_lanes_open(uint32_t count, struct cpu_lanes **lanes);
+
 // Ends the threads. NULL is allowed.
 void cpu_lanes_close(struct cpu_lanes *lanes);
 

@@ -50,6 +50,7 @@ cn_err nccl_await_stream(struct nccl *nccl, const struct nccl_member *comm);
 // Returns whether NCCL does this call: a large sum or average, by ALL_REDUCE, REDUCE_SCATTER or
 // ALL_GATHER.
 bool nccl_takes_call(const struct cn_collective_call *call);
+
 // Does a call that nccl_takes_call accepted. Blocks until the data may be used; errors are those of
 // the waits, and CN_ENOMEM.
 cn_err nccl_run_call(struct nccl *nccl, const struct nccl_member *comm,
