@@ -9,12 +9,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
 #define FILE_MAX (16u << 20)
 #define FRESH_MS 10000 // an older file is of a program that hangs or is gone
 
 // --- writing ---
+
+// Says which key a board has without saying the key.
+static void name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_crypto_digest(board->secret, sizeof(board->secret), digest);
+    cn_hex(text, digest, CN_STATUS_KEY_SIZE / 2);
+}
 
 static cJSON *describe_boards(const struct cn_roster *roster)
 {
@@ -26,11 +35,16 @@ static cJSON *describe_boards(const struct cn_roster *roster)
             continue;
         const struct cn_roster_facts *facts = &boards[i].facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
+        char key[CN_STATUS_KEY_SIZE];
+        name_key(&boards[i].enrolled, key);
+        cJSON_AddStringToObject(board, "key", key);
         cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
         cJSON_AddStringToObject(board, "type", facts->type);
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        if (facts->ahead_lineage)
+            cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
     }
     return list;
 }
@@ -42,6 +56,7 @@ static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
     cJSON_AddNumberToObject(object, "count", (double)cuts->count);
     cJSON_AddNumberToObject(object, "norm", cuts->norm);
     cJSON_AddStringToObject(object, "group", cuts->group);
+    cJSON_AddStringToObject(object, "text", cuts->text);
     return object;
 }
 
@@ -56,6 +71,8 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
     cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
+    if (state->warning[0])
+        cJSON_AddStringToObject(root, "warning", state->warning);
     if (state->cuts.count)
         cJSON_AddItemToObject(root, "cuts", describe_cuts(&state->cuts));
     char *text = cJSON_PrintUnformatted(root);
@@ -115,10 +132,13 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         struct cn_status_board *board = &live->boards[live->board_count++];
         const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
         snprintf(board->name, sizeof(board->name), "%s", item->string);
+        const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "key"));
+        snprintf(board->key, sizeof(board->key), "%s", key ? key : "");
         board->heard_ms = read_number(item, "heard_ms");
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
+        board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         if (type && cn_name_valid(type))
             snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
     }
@@ -130,12 +150,14 @@ static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "cuts");
     const cJSON *norm = cJSON_GetObjectItemCaseSensitive(object, "norm");
     const char *group = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "group"));
-    if (!cJSON_IsNumber(norm) || !group || !cn_name_valid(group))
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "text"));
+    if (!cJSON_IsNumber(norm) || !group || !text || !cn_name_valid(group))
         return;
     cuts->round = (uint32_t)read_number(object, "round");
     cuts->count = (uint32_t)read_number(object, "count");
     cuts->norm = norm->valuedouble;
     snprintf(cuts->group, sizeof(cuts->group), "%s", group);
+    snprintf(cuts->text, sizeof(cuts->text), "%s", text);
 }
 
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
@@ -150,6 +172,8 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     live->bytes_in = read_number(root, "bytes_in");
     live->bytes_out = read_number(root, "bytes_out");
     read_cuts(root, &live->cuts);
+    const char *warning = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "warning"));
+    snprintf(live->warning, sizeof(live->warning), "%s", warning ? warning : "");
     return read_boards(root, live);
 }
 
@@ -211,12 +235,18 @@ struct report {
     bool ended;
 };
 
-// What the running aggregator knows about the board; zeros when it was not heard.
-static struct cn_status_board find_board(const struct report *report, const char *board)
+// What the running aggregator knows about the board; zeros when it was not heard with the key that
+// it has now. An aggregator of before names no keys.
+static struct cn_status_board find_board(const struct report *report,
+                                         const struct cn_ledger_board *board)
 {
-    for (size_t i = 0; i < report->live->board_count; i++)
-        if (strcmp(report->live->boards[i].name, board) == 0)
-            return report->live->boards[i];
+    char key[CN_STATUS_KEY_SIZE];
+    name_key(board, key);
+    for (size_t i = 0; i < report->live->board_count; i++) {
+        const struct cn_status_board *live = &report->live->boards[i];
+        if (strcmp(live->name, board->name) == 0 && (!live->key[0] || strcmp(live->key, key) == 0))
+            return *live;
+    }
     return (struct cn_status_board){0};
 }
 
@@ -237,8 +267,9 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
 
 // Why the board is, or is not, in the round. One sentence.
 static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
-                      uint64_t heard_ms, const char **reason)
+                      const struct cn_status_board *live, const char **reason)
 {
+    uint64_t heard_ms = live->heard_ms;
     struct cn_ledger_contribution contribution;
     bool selected = false;
     *reason = "in the round: its update is awaited";
@@ -248,6 +279,10 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
     }
     if (report->live->running && !heard_ms) {
         *reason = "not heard since the aggregator started: check its power, network, key";
+        return CN_OK;
+    }
+    if (live->facts.ahead_lineage) {
+        *reason = "it is ahead of this ledger: was that restored from a backup?";
         return CN_OK;
     }
     if (report->ended) {
@@ -282,11 +317,11 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
 {
     const struct report *report = context;
     const char *reason;
-    struct cn_status_board live = find_board(report, board->name);
+    struct cn_status_board live = find_board(report, board);
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    cn_err err = explain(report, board, heard_ms, &reason);
+    cn_err err = explain(report, board, &live, &reason);
     if (err)
         return err;
     if (report->json) {
@@ -376,11 +411,11 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
 static void print_cuts(const struct report *report)
 {
     const struct cn_merge_cuts *cuts = &report->live->cuts;
+    if (report->live->warning[0] && !report->json)
+        fprintf(report->stream, "%s\n", report->live->warning);
     if (cuts->count && !report->json)
-        fprintf(report->stream,
-                "limits.max_norm %g scaled down %" PRIu32 " of the updates of round %" PRIu32
-                "; the largest norm was %.4g, of group %s\n",
-                report->job->max_norm, cuts->count, cuts->round, cuts->norm, cuts->group);
+        fprintf(report->stream, "round %" PRIu32 ", %" PRIu32 " of its updates: %s\n", cuts->round,
+                cuts->count, cuts->text);
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
