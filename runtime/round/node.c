@@ -41,7 +41,8 @@ struct node {
     const uint8_t *sending; // the frame the link sends; owned
     uint64_t solo_epoch;    // of a group of one
 
-    bool down;
+    bool down; // the aggregator is away, or refuses this board
+    bool refused;
     uint64_t down_since_ms;
     uint64_t status_ms;
     struct cn_status_file status;
@@ -159,6 +160,8 @@ static cn_err take_manifest(struct node *node, const struct cn_manifest *manifes
     bool goes_on = same_run && same_job && (node->working || node->fetching_graph);
     cn_err err;
 
+    if (!remembered)
+        node->down = node->refused = false;
     if (remembered)
         cn_log(CN_LOG_WARN, "node",
                "the aggregator does not answer: going on with the last registration");
@@ -319,24 +322,35 @@ static cn_err take_news(struct node *node, const struct cn_round_info *news)
     return CN_OK;
 }
 
+// The board goes on without the aggregator. A refusal may be mended there, so it does not end the
+// node either.
+static void be_away(struct node *node, bool refused)
+{
+    if (!node->down)
+        node->down_since_ms = cn_platform_now_ms();
+    node->down = true;
+    node->refused = refused;
+}
+
 static cn_err take_event(struct node *node, const struct cn_link_event *event)
 {
     switch (event->type) {
     case CN_LINK_REGISTERED:
         return take_manifest(node, event->manifest, event->remembered);
     case CN_LINK_REFUSED:
-        cn_log(CN_LOG_ERROR, "node", "the aggregator refuses this board: %s", event->text);
-        node->result = CN_EAUTH;
+        cn_log(CN_LOG_ERROR, "node",
+               "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
+               event->text);
+        be_away(node, true);
         return CN_OK;
     case CN_LINK_DOWN:
         cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
-        node->down = true;
-        node->down_since_ms = cn_platform_now_ms();
+        be_away(node, false);
         return CN_OK;
     case CN_LINK_UP:
         if (node->down)
             cn_log(CN_LOG_INFO, "node", "the aggregator is back");
-        node->down = false;
+        node->down = node->refused = false;
         return CN_OK;
     case CN_LINK_ROUND:
         return take_news(node, event->round);
@@ -441,6 +455,7 @@ static void write_status(struct node *node, uint64_t now)
     node->status_ms = now;
     status->registered = node->registered;
     status->down = node->down;
+    status->refused = node->refused;
     status->job = node->registered ? &node->manifest.job : NULL;
     status->run = node->manifest.run;
     status->group = node->manifest.group;
@@ -505,7 +520,7 @@ static cn_err run_loop(struct node *node)
             return CN_ECANCELED;
         if (config->give_up_ms && node->down &&
             cn_platform_now_ms() - node->down_since_ms > config->give_up_ms)
-            return CN_ETIMEOUT;
+            return node->refused ? CN_EAUTH : CN_ETIMEOUT;
         wait_for_work(node);
         err = poll_link(node);
         if (!err)
