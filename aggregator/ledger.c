@@ -34,6 +34,12 @@ static const char schema[] =
     " bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, loss REAL NOT NULL,"
     " correct INTEGER NOT NULL, count INTEGER NOT NULL) STRICT;";
 
+// Schema 2. How often a group's pair keys were changed; no row: never. A program that does not know
+// the table would hand out keys that a revoked board has, so it must not open the file.
+static const char schema_2[] =
+    "CREATE TABLE key_epoch(grp TEXT PRIMARY KEY, raised INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "PRAGMA user_version=2";
+
 // A table that came later: older programs pass it by, so it is no other schema. source is a group,
 // or '' for the central set.
 static const char later[] =
@@ -210,13 +216,13 @@ static cn_err make_schema(struct cn_ledger *ledger)
         err = cn_ledger_sql_run(ledger, schema);
         if (!err)
             err = insert_identity(ledger);
-        if (!err)
-            err = cn_ledger_sql_run(ledger, "PRAGMA user_version=1");
-    } else if (!err && version != CN_LEDGER_SCHEMA) {
+    } else if (!err && version != 1 && version != CN_LEDGER_SCHEMA) {
         cn_log(CN_LOG_ERROR, "ledger", "schema %d was found, this program knows %d", version,
                CN_LEDGER_SCHEMA);
         err = CN_EFORMAT;
     }
+    if (!err && version < CN_LEDGER_SCHEMA)
+        err = cn_ledger_sql_run(ledger, schema_2);
     if (!err)
         err = cn_ledger_sql_run(ledger, later);
     return cn_ledger_sql_end(ledger, err);
@@ -338,32 +344,90 @@ cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SI
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
-cn_err cn_ledger_enroll(struct cn_ledger *ledger, const struct cn_ledger_board *board)
+static cn_err raise_key_epoch(struct cn_ledger *ledger, const char *group)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "INSERT INTO key_epoch(grp,raised) VALUES(?,1)"
+                                       " ON CONFLICT(grp) DO UPDATE SET raised=raised+1",
+                                       "t", group);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+// The former owner of the name may have keys of pairs of this name in either group.
+static cn_err replace_board(struct cn_ledger *ledger, const struct cn_ledger_board *board,
+                            const struct cn_ledger_board *before)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "UPDATE board SET grp=?,secret=?,max_weight=?,revoked=0 WHERE name=?",
+        "tbit", board->group, board->secret, (int64_t)board->max_weight, board->name);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    if (!err)
+        err = raise_key_epoch(ledger, board->group);
+    if (!err && strcmp(before->group, board->group) != 0)
+        err = raise_key_epoch(ledger, before->group);
+    return err;
+}
+
+static cn_err insert_board(struct cn_ledger *ledger, const struct cn_ledger_board *board)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
-        "INSERT INTO board(name,grp,secret,max_weight,revoked) VALUES(?,?,?,?,0)"
-        " ON CONFLICT(name) DO UPDATE SET grp=excluded.grp,secret=excluded.secret,"
-        "max_weight=excluded.max_weight,revoked=0 WHERE revoked=1",
-        "ttbi", board->name, board->group, board->secret, (int64_t)board->max_weight);
-    if (!err)
-        err = cn_ledger_sql_finish(ledger, statement);
-    if (!err && sqlite3_changes(ledger->db) == 0)
-        return CN_EEXIST;
-    return err;
+        "INSERT INTO board(name,grp,secret,max_weight,revoked) VALUES(?,?,?,?,0)", "ttbi",
+        board->name, board->group, board->secret, (int64_t)board->max_weight);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_enroll(struct cn_ledger *ledger, const struct cn_ledger_board *board)
+{
+    struct cn_ledger_board before;
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = cn_ledger_find_board(ledger, board->name, &before);
+    if (err == CN_ENOTFOUND)
+        err = insert_board(ledger, board);
+    else if (!err)
+        err = before.revoked ? replace_board(ledger, board, &before) : CN_EEXIST;
+    cn_crypto_wipe(&before, sizeof(before));
+    return cn_ledger_sql_end(ledger, err);
 }
 
 cn_err cn_ledger_revoke(struct cn_ledger *ledger, const char *board)
 {
+    struct cn_ledger_board found;
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement, "UPDATE board SET revoked=1 WHERE name=? AND revoked=0", "t", board);
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = cn_ledger_find_board(ledger, board, &found);
+    if (!err)
+        err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE board SET revoked=1 WHERE name=?",
+                                    "t", board);
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
-    if (!err && sqlite3_changes(ledger->db) == 0)
-        return CN_ENOTFOUND;
-    return err;
+    if (!err)
+        err = raise_key_epoch(ledger, found.group);
+    cn_crypto_wipe(&found, sizeof(found));
+    return cn_ledger_sql_end(ledger, err);
+}
+
+cn_err cn_ledger_key_epoch(struct cn_ledger *ledger, const char *group, uint64_t *key_epoch)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT raised FROM key_epoch WHERE grp=?", "t", group);
+    *key_epoch = (uint64_t)(ledger->identity.lineage - 1) << 32;
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        *key_epoch += (uint64_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
 static cn_err read_board(sqlite3_stmt *statement, struct cn_ledger_board *board)

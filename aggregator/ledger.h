@@ -19,7 +19,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 1
+#define CN_LEDGER_SCHEMA 2 // one of 1 is brought up to it when it is opened
 #define CN_LEDGER_FILE "ledger.sqlite"
 
 struct cn_ledger;
@@ -53,10 +53,15 @@ struct cn_ledger_board {
     bool revoked;
 };
 
-// CN_EEXIST when the board is enrolled. One that was revoked comes back with the new key and group.
+// CN_EEXIST when the board is enrolled. One that was revoked comes back with the new key and group,
+// and the key epoch of the group is raised in the same transaction.
 cn_err cn_ledger_enroll(struct cn_ledger *ledger, const struct cn_ledger_board *board);
-// CN_ENOTFOUND when it is not enrolled.
+// Raises the key epoch of the board's group in the same transaction, also when the board was
+// revoked before. CN_ENOTFOUND when it was never enrolled.
 cn_err cn_ledger_revoke(struct cn_ledger *ledger, const char *board);
+// Of the pair keys of a group: (lineage - 1) * 2^32 and how often it was raised. So it grows when a
+// ledger is restored, too, whatever the copy has forgotten. 0: never raised.
+cn_err cn_ledger_key_epoch(struct cn_ledger *ledger, const char *group, uint64_t *key_epoch);
 cn_err cn_ledger_find_board(struct cn_ledger *ledger, const char *name,
                             struct cn_ledger_board *board);
 

@@ -83,6 +83,12 @@ static bool parse_number(const char *text, char stop, uint32_t *number, const ch
 
 // --- reg, k, r ---
 
+static const struct cn_roster_group *group_of(const struct cn_resources *resources,
+                                              const struct cn_roster_board *board)
+{
+    return cn_roster_find_group(resources->roster, board->enrolled.group);
+}
+
 // The highest version both know; 0 for none.
 static uint32_t pick(struct cn_version_range board, uint32_t min, uint32_t max)
 {
@@ -118,10 +124,23 @@ static bool pick_versions(const struct cn_register_request *request, const struc
     return true;
 }
 
-static void note_facts(struct cn_resources *resources, const char *board,
+// A board of a release before takes part as long as the keys of its group were never changed.
+static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
+                         struct cn_coap_reply *reply)
+{
+    if (!group->key_epoch || protocol >= CN_PROTOCOL_KEY_EPOCHS)
+        return true;
+    cn_coap_reply_error(reply, CN_COAP_FORBIDDEN,
+                        "group %s changed its keys, update Cairn here: protocol %u, wanted %u",
+                        group->name, protocol, CN_PROTOCOL_KEY_EPOCHS);
+    return false;
+}
+
+static void note_facts(struct cn_resources *resources, const char *board, uint32_t protocol,
                        const struct cn_registration *registration)
 {
     struct cn_roster_facts facts = {
+        .protocol = protocol,
         .cpu_count = registration->cpu_count,
         .memory = registration->memory,
         .power_mw = registration->power_mw,
@@ -146,9 +165,10 @@ static void handle_register(void *context, const struct cn_coap_request *request
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed registration");
         return;
     }
-    if (!pick_versions(&message, resources->job, &answer, reply))
+    if (!pick_versions(&message, resources->job, &answer, reply) ||
+        !follows_keys(group_of(resources, board), answer.protocol, reply))
         return;
-    note_facts(resources, request->board, &message.facts);
+    note_facts(resources, request->board, answer.protocol, &message.facts);
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
     answer.manifest.run = identity->run;
     answer.manifest.lineage = identity->lineage;
@@ -156,29 +176,60 @@ static void handle_register(void *context, const struct cn_coap_request *request
     answer.manifest.job = *resources->job;
     memcpy(answer.manifest.graph, cn_model_store_graph_digest(resources->models), CN_DIGEST_SIZE);
     memcpy(answer.manifest.group, board->enrolled.group, CN_NAME_SIZE);
+    answer.manifest.key_epoch = group_of(resources, board)->key_epoch;
+    answer.manifest.group_boards = group_of(resources, board)->boards;
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
     if (cn_message_put_manifest(&answer, bytes, &size) == CN_OK)
         reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
 }
 
+// Splits "NAME/EPOCH"; without EPOCH 0 is meant. False: malformed.
+static bool parse_pair_path(const char *path, char name[CN_NAME_SIZE], uint64_t *key_epoch)
+{
+    size_t length = strcspn(path, "/");
+    char *end;
+    *key_epoch = 0;
+    if (length >= CN_NAME_SIZE)
+        return false;
+    memcpy(name, path, length);
+    name[length] = '\0';
+    if (!path[length])
+        return true;
+    if (!isdigit((unsigned char)path[length + 1]))
+        return false;
+    errno = 0;
+    *key_epoch = strtoull(path + length + 1, &end, 10);
+    return !errno && !*end;
+}
+
 static void handle_pair_key(void *context, const struct cn_coap_request *request,
                             struct cn_coap_reply *reply)
 {
     struct cn_resources *resources = context;
+    char name[CN_NAME_SIZE];
+    uint64_t key_epoch;
     const struct cn_roster_board *board = identify(resources, request, reply);
     if (!board)
         return;
-    const struct cn_roster_board *member = cn_roster_find(resources->roster, request->path);
-    if (!member || member == board || strcmp(member->enrolled.group, board->enrolled.group) != 0) {
-        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such member in group %s",
-                            board->enrolled.group);
+    const char *group = board->enrolled.group;
+    if (!parse_pair_path(request->path, name, &key_epoch)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected k/NAME or k/NAME/EPOCH");
+        return;
+    }
+    if (key_epoch != group_of(resources, board)->key_epoch) {
+        cn_coap_reply_error(reply, CN_COAP_CONFLICT,
+                            "group %s has changed its keys: register again", group);
+        return;
+    }
+    const struct cn_roster_board *member = cn_roster_find(resources->roster, name);
+    if (!member || member == board || strcmp(member->enrolled.group, group) != 0) {
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such member in group %s", group);
         return;
     }
     uint8_t key[CN_KEY_SIZE];
-    cn_err err =
-        cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, board->enrolled.group,
-                             board->enrolled.name, member->enrolled.name, key);
+    cn_err err = cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, group,
+                                      key_epoch, board->enrolled.name, member->enrolled.name, key);
     if (!err)
         reply_bytes(reply, CN_COAP_CONTENT, key, sizeof(key));
     cn_crypto_wipe(key, sizeof(key));

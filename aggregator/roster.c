@@ -84,9 +84,10 @@ static void add_to_group(struct cn_roster_group *group, const struct cn_roster_b
         group->heard_ms = board->heard_ms;
 }
 
-static cn_err make_groups(const struct board_list *boards, struct cn_roster_group **groups,
-                          size_t *group_count)
+static cn_err make_groups(struct cn_ledger *ledger, const struct board_list *boards,
+                          struct cn_roster_group **groups, size_t *group_count)
 {
+    cn_err err = CN_OK;
     *group_count = 0;
     *groups = calloc(boards->count + 1, sizeof(**groups));
     if (!*groups)
@@ -103,7 +104,9 @@ static cn_err make_groups(const struct board_list *boards, struct cn_roster_grou
         add_to_group(group, board);
     }
     qsort(*groups, *group_count, sizeof(**groups), compare_groups);
-    return CN_OK;
+    for (size_t i = 0; !err && i < *group_count; i++)
+        err = cn_ledger_key_epoch(ledger, (*groups)[i].name, &(*groups)[i].key_epoch);
+    return err;
 }
 
 static bool must_drop(const struct cn_roster_board *before, const struct cn_roster_board *after)
@@ -131,6 +134,19 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
     }
 }
 
+// It would go on with keys that a revoked board has: it must register again, and hears why not.
+static void forget_old_boards(struct board_list *boards, struct cn_roster_group *groups,
+                              size_t group_count)
+{
+    for (size_t i = 0; i < boards->count; i++) {
+        struct cn_roster_board *board = &boards->items[i];
+        const struct cn_roster_group *group =
+            find_group(groups, group_count, board->enrolled.group);
+        if (group && group->key_epoch && board->facts.protocol < CN_PROTOCOL_KEY_EPOCHS)
+            board->facts = (struct cn_roster_facts){0};
+    }
+}
+
 static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *context)
 {
     struct board_list boards = {0};
@@ -139,12 +155,14 @@ static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *conte
     cn_err err = cn_ledger_boards(roster->ledger, append_board, &boards);
     if (!err) {
         hand_over(roster, &boards, drop, context);
-        err = make_groups(&boards, &groups, &group_count);
+        err = make_groups(roster->ledger, &boards, &groups, &group_count);
     }
     if (err) {
         free_boards(&boards);
+        free(groups);
         return err;
     }
+    forget_old_boards(&boards, groups, group_count);
     for (size_t i = 0; i < group_count; i++) {
         const struct cn_roster_group *before =
             find_group(roster->groups, roster->group_count, groups[i].name);

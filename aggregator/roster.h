@@ -11,6 +11,7 @@ struct cn_roster_facts { // as the board told when it registered
     uint32_t cpu_count;  // 0: it has not registered since the start
     uint64_t memory;     // bytes for training
     uint64_t power_mw;   // 0: no budget
+    uint32_t protocol;   // that was picked
     char type[CN_NAME_SIZE];
 };
 
@@ -26,6 +27,7 @@ struct cn_roster_group {
     uint64_t max_weight; // of the group: the sum over its boards; 0 when one of them has no limit
     uint64_t heard_ms;   // the newest of its boards
     uint32_t served;     // newest version that a board of it fetched to the end
+    uint64_t key_epoch;  // of its pair keys (ledger.h)
 };
 
 struct cn_roster;
@@ -33,8 +35,12 @@ struct cn_roster;
 cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster);
 void cn_roster_close(struct cn_roster *roster);
 
+// The first protocol with which a board follows the key epochs of its group.
+#define CN_PROTOCOL_KEY_EPOCHS 3
+
 // Reads the boards again if another process changed the ledger. drop is called for each board whose
-// sessions must end: revoked, or enrolled anew with another key.
+// sessions must end: revoked, or enrolled again with another key. A board that cannot follow the
+// key epoch of its group counts as not registered any more.
 typedef void cn_roster_drop(void *context, const char *board);
 cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context);
 

@@ -14,11 +14,12 @@
 #include "transport/route.h"
 
 #define PATH_SIZE 256
-#define IDLE_S 300      // a session without traffic ends
-#define AMPLIFICATION 3 // of what came from an address that is not proven
-#define NO_SUCCESS 2    // No-Response: no interest in class 2 (RFC 7967, 2)
-#define FULL_S 30       // when to come back if all sessions are taken
-#define LIMIT_S 2       // or after too many requests
+#define IDLE_S 300       // a session without traffic ends
+#define AMPLIFICATION 3  // of what came from an address that is not proven
+#define STREAM_AROUND 32 // bytes of a message over TCP around its body, at most
+#define NO_SUCCESS 2     // No-Response: no interest in class 2 (RFC 7967, 2)
+#define FULL_S 30        // when to come back if all sessions are taken
+#define LIMIT_S 2        // or after too many requests
 
 struct cn_coap_server {
     struct cn_coap_server_config config; // listen is not kept
@@ -102,17 +103,30 @@ static bool within_limits(const struct cn_coap_server *server, struct cn_coap_bo
                           bulk ? (double)size : 1, cn_platform_now_ms());
 }
 
+// Bytes of a body that a message to the peer may have: over TCP what it announced (RFC
+// 8323, 5.3.1), which is 1152 for a whole message if it said nothing.
+static size_t reply_max(const coap_session_t *coap)
+{
+    size_t message;
+
+    if (coap_session_get_proto(coap) != COAP_PROTO_TLS)
+        return CN_COAP_DATAGRAM_MAX;
+    message = coap_session_max_pdu_size(coap);
+    if (message < 2 * STREAM_AROUND)
+        return STREAM_AROUND;
+    return message - STREAM_AROUND < CN_COAP_BODY_MAX ? message - STREAM_AROUND : CN_COAP_BODY_MAX;
+}
+
 static void handle(struct cn_coap_server *server, struct cn_coap_session *session,
                    const coap_pdu_t *pdu, struct cn_coap_request *request)
 {
-    bool stream = coap_session_get_proto(session->coap) == COAP_PROTO_TLS;
     size_t size = cn_coap_message_size(pdu);
     char path[PATH_SIZE];
     bool bulk;
 
     server->stats.bytes_in += size;
     request->board = session->board->name;
-    request->reply_max = stream ? CN_COAP_BODY_MAX : CN_COAP_DATAGRAM_MAX;
+    request->reply_max = reply_max(session->coap);
     coap_get_data(pdu, &request->size, &request->body);
     if (!read_path(pdu, path)) {
         cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");

@@ -27,6 +27,10 @@ _Static_assert(sizeof(enum cn_loss) == sizeof(uint32_t), "enums are read and wri
     {                                                                                              \
         .key = (k), .kind = MAP, .offset = offsetof(struct t, f), .schema = &(s)                   \
     }
+#define OPTION(k, t, f)                                                                            \
+    {                                                                                              \
+        .key = (k), .kind = U64_OR_ZERO, .offset = offsetof(struct t, f), .max = ANY               \
+    }
 #define SCHEMA(table)                                                                              \
     {                                                                                              \
         (table), COUNT(table)                                                                      \
@@ -162,6 +166,8 @@ static const struct cn_message_field manifest_fields[] = {
     FIELD(9, BYTES, cn_register_reply, manifest.graph),
     LONG(10, cn_register_reply, manifest.graph_size, 1, ANY),
     SUB(11, cn_register_reply, manifest.job, job_schema),
+    OPTION(12, cn_register_reply, manifest.key_epoch),
+    OPTION(13, cn_register_reply, manifest.group_boards),
 };
 static const struct cn_message_schema manifest_schema = SCHEMA(manifest_fields);
 
@@ -209,6 +215,8 @@ static const struct cn_message_field round_fields[] = {
      .kind = RULES,
      .offset = offsetof(struct cn_round_info, snapshot),
      .schema = &snapshot_schema},
+    OPTION(18, cn_round_info, key_epoch),
+    OPTION(21, cn_round_info, group_boards),
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 

@@ -13,7 +13,7 @@
 
 // Protocol and format versions this build speaks, oldest and newest.
 #define CN_PROTOCOL_MIN 2
-#define CN_PROTOCOL_MAX 2
+#define CN_PROTOCOL_MAX 3
 #define CN_UPDATE_FORMAT_MIN 2
 #define CN_UPDATE_FORMAT_MAX 2
 #define CN_GRAPH_OPS_MIN 1

@@ -47,6 +47,7 @@ static CborError put_field(CborEncoder *encoder, const struct cn_message_field *
     case U32:
         return cbor_encode_uint(encoder, load_u32(from));
     case U64:
+    case U64_OR_ZERO:
         memcpy(&number, from, sizeof(number));
         return cbor_encode_uint(encoder, number);
     case BOOL:
@@ -95,8 +96,17 @@ bool cn_message_is_plain(const struct cn_message_schema *schema, const void *obj
            memcmp(bytes[0], bytes[1], cbor_encoder_get_buffer_size(&encoder[0], bytes[0])) == 0;
 }
 
+static bool is_optional(const struct cn_message_field *field)
+{
+    return field->kind == RULES || field->kind == U64_OR_ZERO;
+}
+
 static bool is_left_out(const struct cn_message_field *field, const uint8_t *object)
 {
+    static const uint8_t zero[sizeof(uint64_t)];
+
+    if (field->kind == U64_OR_ZERO)
+        return memcmp(object + field->offset, zero, sizeof(zero)) == 0;
     return field->kind == RULES && cn_message_is_plain(field->schema, object + field->offset);
 }
 
@@ -273,6 +283,7 @@ static cn_err get_field(CborValue *value, const struct cn_message_field *field, 
             memcpy(to, &small, sizeof(small));
         return err;
     case U64:
+    case U64_OR_ZERO:
         err = get_number(value, field->min, field->max, &number);
         if (!err)
             memcpy(to, &number, sizeof(number));
@@ -316,7 +327,7 @@ static cn_err get_map(CborValue *value, const struct cn_message_schema *schema, 
             return CN_EFORMAT;
         previous = key;
         while (next < schema->count && schema->fields[next].key < key &&
-               schema->fields[next].kind == RULES)
+               is_optional(&schema->fields[next]))
             next++;
         if (next < schema->count && schema->fields[next].key < key)
             return CN_EFORMAT; // a field is missing
@@ -327,7 +338,7 @@ static cn_err get_map(CborValue *value, const struct cn_message_schema *schema, 
         if (err)
             return CN_EFORMAT;
     }
-    while (next < schema->count && schema->fields[next].kind == RULES)
+    while (next < schema->count && is_optional(&schema->fields[next]))
         next++;
     if (next != schema->count || cbor_value_leave_container(value, &item))
         return CN_EFORMAT;

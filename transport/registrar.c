@@ -1,5 +1,6 @@
 #include "transport/registrar.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 
 #define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
 #define MISFIT_MAX_MS 600000
+#define RENEW_US 500000   // before keys of another epoch are asked for
 #define RECALL_US 1000000 // a gateway that is there answers within some round trips
 
 void cn_registrar_init(struct cn_registrar *registrar, const char *board,
@@ -137,7 +139,8 @@ static void tell_registered(struct cn_registrar *registrar)
 // left.
 static bool ask_key(struct cn_registrar *registrar)
 {
-    char path[CN_NAME_SIZE + 4];
+    char path[CN_NAME_SIZE + 32];
+    size_t used;
 
     while (registrar->next_key < registrar->facts.member_count &&
            strcmp(registrar->facts.members[registrar->next_key], registrar->board) == 0)
@@ -146,14 +149,24 @@ static bool ask_key(struct cn_registrar *registrar)
         tell_registered(registrar);
         return true;
     }
-    snprintf(path, sizeof(path), "k/%s", registrar->facts.members[registrar->next_key]);
+    used =
+        (size_t)snprintf(path, sizeof(path), "k/%s", registrar->facts.members[registrar->next_key]);
+    if (registrar->manifest.key_epoch)
+        snprintf(path + used, sizeof(path) - used, "/%" PRIu64, registrar->manifest.key_epoch);
     cn_call_start(&registrar->keying, CN_COAP_GET, path, NULL, 0);
     return false;
 }
 
-// A member without a key is one that is not enrolled yet: it stays out, the others go on.
-static bool key_answered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply)
+// A member without a key is one that is not enrolled, yet or any more: it stays out, the others go
+// on. All keys are of one epoch: when that was raised meanwhile, all are asked for again.
+static bool key_answered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
+                         uint64_t now_us)
 {
+    if (reply->code == CN_COAP_CONFLICT) {
+        cn_registrar_start(registrar);
+        registrar->asking.due_us = now_us + RENEW_US;
+        return false;
+    }
     if (reply->code == CN_COAP_CONTENT && reply->size == CN_KEY_SIZE)
         memcpy(registrar->manifest.pair_keys[registrar->next_key], reply->body, CN_KEY_SIZE);
     else
@@ -206,6 +219,6 @@ bool cn_registrar_reply(struct cn_registrar *registrar, const struct cn_exchange
     if (cn_call_answered(&registrar->asking, reply, now_us, &mine))
         *done = registered(registrar, reply, now_us);
     else if (!mine && cn_call_answered(&registrar->keying, reply, now_us, &mine))
-        *done = key_answered(registrar, reply);
+        *done = key_answered(registrar, reply, now_us);
     return mine;
 }

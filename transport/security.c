@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <mbedtls/ssl.h>
 #include <stdio.h>
@@ -166,13 +167,17 @@ cn_err cn_security_dtls_key(const struct cn_board_key *key, uint8_t derived[CN_K
     return cn_crypto_derive(key->secret, "cairn/1 dtls", derived);
 }
 
-cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group, const char *a,
-                            const char *b, uint8_t derived[CN_KEY_SIZE])
+cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group,
+                            uint64_t key_epoch, const char *a, const char *b,
+                            uint8_t derived[CN_KEY_SIZE])
 {
-    char label[3 * CN_NAME_SIZE + 20];
+    char label[3 * CN_NAME_SIZE + 40], epoch[22] = "";
     const char *first = strcmp(a, b) < 0 ? a : b;
 
-    snprintf(label, sizeof(label), "cairn/1 pair %s %s %s", group, first, first == a ? b : a);
+    if (key_epoch)
+        snprintf(epoch, sizeof(epoch), "%" PRIu64 " ", key_epoch);
+    snprintf(label, sizeof(label), "cairn/1 pair %s %s%s %s", group, epoch, first,
+             first == a ? b : a);
     return cn_crypto_derive(master, label, derived);
 }
 

@@ -2,9 +2,9 @@
 //
 // A key file is one line, "cairn-key-1 ID 64hex", mode 0600. The 32 bytes are never used directly:
 // HKDF labels (runtime/port/crypto.h) give "cairn/1 dtls" for the session with the aggregator and
-// "cairn/1 storage" for what the board stores. The aggregator derives a pair's key from a secret of
-// its own, "cairn/1 pair GROUP A B" with the names in order, so a stolen board knows only its own
-// pairs.
+// "cairn/1 registration" for the owner of a stored registration. The aggregator derives a pair's
+// key from a secret of its own, so a stolen board knows only its own pairs, and those of one key
+// epoch (GROUP.md, "Key epochs").
 #pragma once
 
 #include <stdbool.h>
@@ -27,8 +27,11 @@ cn_err cn_security_make_key(const char *path, const char *board, struct cn_diag 
 
 cn_err cn_security_dtls_key(const struct cn_board_key *key, uint8_t derived[CN_KEY_SIZE]);
 
-cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group, const char *a,
-                            const char *b, uint8_t derived[CN_KEY_SIZE]);
+// The key of the pair a and b, in either order. The label is "cairn/1 pair GROUP A B" in key epoch
+// 0, as in releases without key epochs, else "cairn/1 pair GROUP EPOCH A B"; names have no blanks.
+cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group,
+                            uint64_t key_epoch, const char *a, const char *b,
+                            uint8_t derived[CN_KEY_SIZE]);
 
 // Whether a finished handshake chose a suite with forward secrecy and authenticated encryption:
 // CN_EAUTH if not. The build's mbedTLS offers no other; a system's copy may. tls is a

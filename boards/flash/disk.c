@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "runtime/base/text_file.h"
@@ -80,18 +81,52 @@ static bool find_holder(const char *folder, char *holder, size_t size)
     return found;
 }
 
+// A loop device whose backing file is the device "8:1" itself.
+static bool find_loop(const char *root, const char *name, const char *number, char *loop,
+                      size_t size)
+{
+    char path[PATH_SIZE + 128], backing[1024], device[1040], wanted[80];
+    const struct dirent *entry;
+    bool found = false;
+    DIR *list;
+
+    snprintf(path, sizeof(path), "%s/sys/block", root);
+    snprintf(wanted, sizeof(wanted), "/dev/%s", name);
+    list = opendir(path);
+    while (list && !found && (entry = readdir(list))) {
+        struct stat info;
+
+        snprintf(path, sizeof(path), "%s/sys/block/%s/loop", root, entry->d_name);
+        if (!cn_text_file_line(path, "backing_file", backing, sizeof(backing)))
+            continue;
+        found = strcmp(backing, wanted) == 0;
+        snprintf(device, sizeof(device), "%s%s", root, backing);
+        if (!found && stat(device, &info) == 0 && S_ISBLK(info.st_mode)) {
+            snprintf(device, sizeof(device), "%u:%u", major(info.st_rdev), minor(info.st_rdev));
+            found = strcmp(device, number) == 0;
+        }
+        if (found)
+            snprintf(loop, size, "%.63s", entry->d_name);
+    }
+    if (list)
+        closedir(list);
+    return found;
+}
+
 static void find_use(const char *root, const char *folder, const char *name, struct cn_disk *device)
 {
     char number[32], what[128];
 
     if (device->use[0])
         return;
-    if (cn_text_file_line(folder, "dev", number, sizeof(number)) &&
-        find_mount(root, number, what, sizeof(what)))
+    if (!cn_text_file_line(folder, "dev", number, sizeof(number)))
+        number[0] = '\0';
+    if (find_mount(root, number, what, sizeof(what)))
         snprintf(device->use, sizeof(device->use), "%s is mounted from %.63s", what, name);
     else if (is_swap(root, name))
         snprintf(device->use, sizeof(device->use), "%.63s is swap space", name);
-    else if (find_holder(folder, what, sizeof(what)))
+    else if (find_holder(folder, what, sizeof(what)) ||
+             find_loop(root, name, number, what, sizeof(what)))
         snprintf(device->use, sizeof(device->use), "%s is made of %.63s", what, name);
 }
 

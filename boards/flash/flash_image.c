@@ -52,7 +52,9 @@ static int check_image(struct cn_delivery *delivery)
 
     if (order->dry_run)
         return cn_base_is_packed(order->base) ? CN_EXIT_DONE : examine(delivery, order->base);
-    code = cn_base_copy(order->base, order->out, &size);
+    code = cn_manifest_file_check_free(order->out);
+    if (!code)
+        code = cn_base_copy(order->base, order->out, &size);
     if (code)
         return code;
     delivery->made = order->out;

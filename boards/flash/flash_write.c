@@ -1,9 +1,8 @@
-// cairn-flash write: an image onto a card, only the parts that hold data, read back and compared.
+// cairn-flash write: an image onto a card, read back and compared.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 
 #include <linux/fs.h>
 
+#include "boards/flash/card.h"
 #include "boards/flash/commands.h"
 #include "boards/flash/disk.h"
 #include "boards/flash/manifest.h"
@@ -19,14 +19,13 @@
 #include "boards/flash/talk.h"
 #include "runtime/port/platform.h"
 
-#define CHUNK ((size_t)4 << 20)
-#define TAIL ((uint64_t)1 << 20) // cleared at the card's end: an old table's copy lies there
-
 static const char help[] =
     "Usage: cairn-flash write IMAGE DEVICE [--yes] [--fixed] [--dry-run] [--json]\n"
     "\n"
     "Writes an image made by 'cairn-flash image' to a card, checks the image first, reads the\n"
-    "card back and compares. Refuses, with exit code 4, a device that is in use, that is a\n"
+    "card back and compares. What was on the card before is gone, except where the image's file\n"
+    "systems are free; without a whole image it has no partition table. Refuses, with exit code 4, "
+    "a device that is in use, that is a\n"
     "partition, or that cannot be taken out. Exits with 5 when the card does not hold what was\n"
     "written.\n"
     "\n"
@@ -44,6 +43,17 @@ static int refuse(const char *next, const char *path, const char *why)
 {
     cn_talk_error(next, "%s: %s; nothing was written", path, why);
     return CN_EXIT_UNSAFE;
+}
+
+// The kernel knows of uses that are not seen from here: mounts of a container, btrfs, ZFS.
+static int check_exclusive(const struct options *options)
+{
+    int device = open(options->path, O_RDONLY | O_EXCL | O_CLOEXEC);
+
+    if (device < 0)
+        return refuse(errno == EBUSY ? "something uses it" : NULL, options->path, strerror(errno));
+    close(device);
+    return CN_EXIT_DONE;
 }
 
 static int check_device(const struct options *options, const struct cn_manifest_file *manifest,
@@ -75,7 +85,7 @@ static int check_device(const struct options *options, const struct cn_manifest_
                  (unsigned long long)device->size, (unsigned long long)manifest->size);
         return refuse("take a larger card", options->path, text);
     }
-    return CN_EXIT_DONE;
+    return check_exclusive(options);
 }
 
 static int confirm(const struct options *options, const struct cn_disk *device, const char *name)
@@ -96,62 +106,6 @@ static int confirm(const struct options *options, const struct cn_disk *device, 
     return refuse(NULL, options->path, "not confirmed");
 }
 
-static bool copy_range(int from, int to, const struct cn_manifest_range *range, uint8_t *chunk,
-                       uint64_t *done)
-{
-    for (uint64_t at = 0; at < range->size;) {
-        size_t wanted = range->size - at < CHUNK ? (size_t)(range->size - at) : CHUNK;
-        ssize_t got = pread(from, chunk, wanted, (off_t)(range->offset + at));
-        ssize_t put = got > 0 ? pwrite(to, chunk, (size_t)got, (off_t)(range->offset + at)) : got;
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        at += (uint64_t)put;
-        *done += (uint64_t)put;
-    }
-    return true;
-}
-
-// Written back now and then, so that the progress is that of the card and not of the memory.
-static bool copy_ranges(const struct cn_manifest_file *manifest, int from, int to, uint64_t *done)
-{
-    uint64_t total = 0, begun_ms = cn_platform_now_ms(), synced = 0;
-    uint8_t *chunk = malloc(CHUNK);
-    bool good = chunk != NULL;
-
-    for (size_t i = 0; i < manifest->count; i++)
-        total += manifest->ranges[i].size;
-    for (size_t i = 0; i < manifest->count && good && !cn_process_interrupted(); i++) {
-        good = copy_range(from, to, &manifest->ranges[i], chunk, done);
-        if (good && *done - synced > (uint64_t)32 << 20) {
-            good = fdatasync(to) == 0;
-            synced = *done;
-        }
-        cn_talk_progress("write", *done, total, begun_ms);
-    }
-    cn_talk_progress_end();
-    free(chunk);
-    if (cn_process_interrupted())
-        errno = EINTR;
-    return good && !cn_process_interrupted() && fsync(to) == 0;
-}
-
-// The end of a larger card: an old GPT's second copy would contradict the new one.
-static bool clear_tail(int to, const struct cn_manifest_file *manifest, uint64_t device_size)
-{
-    static const uint8_t zeros[4096];
-    uint64_t from = device_size > TAIL ? device_size - TAIL : 0;
-
-    if (from < manifest->size)
-        from = (manifest->size + sizeof(zeros) - 1) / sizeof(zeros) * sizeof(zeros);
-    for (uint64_t at = from; at + sizeof(zeros) <= device_size; at += sizeof(zeros))
-        if (pwrite(to, zeros, sizeof(zeros), (off_t)at) != (ssize_t)sizeof(zeros))
-            return false;
-    return true;
-}
-
 static int write_card(const struct options *options, const struct cn_manifest_file *manifest,
                       const struct cn_disk *device, int from)
 {
@@ -161,7 +115,7 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
     cn_process_catch_signals();
     if (to < 0)
         return refuse(errno == EBUSY ? "something uses it" : NULL, options->path, strerror(errno));
-    if (!clear_tail(to, manifest, device->size) || !copy_ranges(manifest, from, to, &done)) {
+    if (!cn_card_write(manifest, from, to, device->size, &done)) {
         cn_talk_error("is it still there? write the card again, or take another one",
                       "%s: %s after %llu MiB; the card is incomplete and will not boot",
                       options->path, strerror(errno), (unsigned long long)done >> 20);

@@ -14,9 +14,12 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
-#define FORMAT "cairn-flash-image/1"
+#define FORMAT "cairn-flash-image/2"
+#define FORMAT_BEFORE "cairn-flash-image/1" // has no list of what is unused
 #define RANGE_MAX ((uint64_t)64 << 20)
-#define HOLE_MIN ((uint64_t)1 << 20) // smaller holes are written: seeking costs more
+#define HOLE_MIN ((uint64_t)1 << 20)   // smaller holes are written: seeking costs more
+#define UNUSED_MIN ((uint64_t)1 << 20) // smaller extents are zeroed
+#define ZEROS_MAX ((uint64_t)16 << 20)
 #define ALIGNMENT 4096u
 #define CHUNK ((size_t)1 << 20)
 #define MANIFEST_MAX ((size_t)16 << 20)
@@ -24,6 +27,7 @@
 void cn_manifest_file_deinit(struct cn_manifest_file *manifest)
 {
     free(manifest->ranges);
+    cn_extents_deinit(&manifest->unused);
     *manifest = (struct cn_manifest_file){0};
 }
 
@@ -49,6 +53,26 @@ static bool hash_range(int file, uint64_t offset, uint64_t size, uint8_t digest[
     cn_sha256_finish(&sha, digest);
     free(chunk);
     return whole;
+}
+
+static bool is_zero(int file, uint64_t offset, uint64_t size, bool *read)
+{
+    uint8_t *chunk = malloc(CHUNK);
+    bool zero = true;
+
+    *read = chunk != NULL;
+    for (uint64_t at = 0; *read && zero && at < size;) {
+        ssize_t got = pread(file, chunk, size - at < CHUNK ? (size_t)(size - at) : CHUNK,
+                            (off_t)(offset + at));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        *read = got > 0;
+        zero = got > 0 && chunk[0] == 0 && memcmp(chunk, chunk + 1, (size_t)got - 1) == 0;
+        at += got > 0 ? (uint64_t)got : 0;
+    }
+    free(chunk);
+    return *read && zero;
 }
 
 static bool add_range(struct cn_manifest_file *manifest, uint64_t begin, uint64_t end)
@@ -93,6 +117,44 @@ static bool map_image(int file, struct cn_manifest_file *manifest)
     }
 }
 
+// Keeps of an extent that is free what lies between the ranges from number at on, in whole blocks.
+static bool keep_unused(struct cn_manifest_file *manifest, const struct cn_extent *extent,
+                        size_t *at)
+{
+    uint64_t begin = extent->offset, end = extent->offset + extent->size;
+
+    while (begin < end) {
+        const struct cn_manifest_range *range =
+            *at < manifest->count ? &manifest->ranges[*at] : NULL;
+        uint64_t hole_end = range && range->offset < end ? range->offset : end, from, to;
+
+        if (range && range->offset + range->size <= begin) {
+            ++*at;
+            continue;
+        }
+        from = (begin + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        to = hole_end / ALIGNMENT * ALIGNMENT;
+        if (to >= from + UNUSED_MIN && manifest->unused.count < CN_MANIFEST_RANGES &&
+            !cn_extents_add(&manifest->unused, from, to))
+            return false;
+        begin = hole_end < end ? range->offset + range->size : end;
+    }
+    return true;
+}
+
+// What a file system of the image calls free and the image has as zeros need not be written.
+static bool map_unused(const char *image, struct cn_manifest_file *manifest)
+{
+    struct cn_extents free_extents;
+    bool good = cn_extents_read_free(image, &free_extents);
+    size_t at = 0;
+
+    for (size_t i = 0; i < free_extents.count && good; i++)
+        good = keep_unused(manifest, &free_extents.list[i], &at);
+    cn_extents_deinit(&free_extents);
+    return good;
+}
+
 static cJSON *describe(const struct cn_manifest_file *manifest, const struct cn_payload *payload)
 {
     cJSON *root = cJSON_CreateObject(), *list;
@@ -120,26 +182,49 @@ static cJSON *describe(const struct cn_manifest_file *manifest, const struct cn_
         cJSON_AddItemToArray(range, cJSON_CreateString(digest));
         cJSON_AddItemToArray(list, range);
     }
+    list = cJSON_AddArrayToObject(root, "unused");
+    for (size_t i = 0; i < manifest->unused.count; i++) {
+        const double pair[] = {(double)manifest->unused.list[i].offset,
+                               (double)manifest->unused.list[i].size};
+
+        cJSON_AddItemToArray(list, cJSON_CreateDoubleArray(pair, 2));
+    }
     return root;
 }
 
+// A new file: neither through a link nor over a file of somebody else.
 static bool save(const char *image, const struct cn_manifest_file *manifest,
                  const struct cn_payload *payload)
 {
     cJSON *root = describe(manifest, payload);
     char *text = cJSON_Print(root), path[1024];
+    int made;
     FILE *file;
     bool saved = false;
 
     snprintf(path, sizeof(path), "%s.json", image);
-    file = text ? fopen(path, "we") : NULL;
+    made = text ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : -1;
+    file = made < 0 ? NULL : fdopen(made, "w");
     if (file) {
         saved = fputs(text, file) >= 0 && fputc('\n', file) == '\n';
         saved = fclose(file) == 0 && saved;
     }
+    if (made >= 0 && !saved)
+        unlink(path);
     cJSON_free(text);
     cJSON_Delete(root);
     return saved;
+}
+
+int cn_manifest_file_check_free(const char *image)
+{
+    char path[1024];
+
+    snprintf(path, sizeof(path), "%s.json", image);
+    if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW))
+        return CN_EXIT_DONE;
+    cn_talk_error("remove it, or choose another -o", "%s: %s", path, strerror(EEXIST));
+    return CN_EXIT_FAILED;
 }
 
 int cn_manifest_file_make(const char *image, const char *name, const struct cn_payload *payload)
@@ -152,7 +237,7 @@ int cn_manifest_file_make(const char *image, const char *name, const struct cn_p
     snprintf(manifest.name, sizeof(manifest.name), "%s", name);
     snprintf(manifest.board, sizeof(manifest.board), "%s", payload->board);
     manifest.size = (uint64_t)size;
-    good = good && map_image(file, &manifest);
+    good = good && map_image(file, &manifest) && map_unused(image, &manifest);
     for (size_t i = 0; i < manifest.count && good; i++)
         good = hash_range(file, manifest.ranges[i].offset, manifest.ranges[i].size,
                           manifest.ranges[i].digest);
@@ -203,16 +288,47 @@ static bool read_ranges(const cJSON *list, struct cn_manifest_file *manifest)
     return true;
 }
 
+// In order, within the image, and apart from the ranges.
+static bool read_unused(const cJSON *list, struct cn_manifest_file *manifest)
+{
+    uint64_t end = 0;
+    size_t range = 0;
+    const cJSON *item;
+
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > CN_MANIFEST_RANGES)
+        return false;
+    cJSON_ArrayForEach(item, list)
+    {
+        uint64_t offset, size;
+
+        if (!read_size(cJSON_GetArrayItem(item, 0), &offset) ||
+            !read_size(cJSON_GetArrayItem(item, 1), &size) || size == 0 || offset < end ||
+            offset > manifest->size || size > manifest->size - offset)
+            return false;
+        end = offset + size;
+        while (range < manifest->count &&
+               manifest->ranges[range].offset + manifest->ranges[range].size <= offset)
+            range++;
+        if ((range < manifest->count && manifest->ranges[range].offset < end) ||
+            !cn_extents_add(&manifest->unused, offset, end))
+            return false;
+    }
+    return true;
+}
+
 static bool parse(const char *text, size_t size, struct cn_manifest_file *manifest)
 {
     cJSON *root = cJSON_ParseWithLength(text, size);
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(root, "name");
-    bool good = cJSON_IsString(format) && strcmp(format->valuestring, FORMAT) == 0 &&
+    bool before = cJSON_IsString(format) && strcmp(format->valuestring, FORMAT_BEFORE) == 0;
+    bool good = (before || (cJSON_IsString(format) && strcmp(format->valuestring, FORMAT) == 0)) &&
                 cJSON_IsString(name) && cn_name_valid(name->valuestring) &&
                 read_size(cJSON_GetObjectItemCaseSensitive(root, "size"), &manifest->size) &&
                 read_ranges(cJSON_GetObjectItemCaseSensitive(root, "ranges"), manifest);
 
+    if (good && !before)
+        good = read_unused(cJSON_GetObjectItemCaseSensitive(root, "unused"), manifest);
     if (good)
         snprintf(manifest->name, sizeof(manifest->name), "%s", name->valuestring);
     cJSON_Delete(root);
@@ -243,29 +359,83 @@ int cn_manifest_file_load(const char *image, struct cn_manifest_file *manifest)
     return CN_EXIT_VERIFY;
 }
 
+bool cn_manifest_file_next(const struct cn_manifest_file *manifest, struct cn_manifest_walk *walk,
+                           struct cn_manifest_part *part)
+{
+    while (walk->at < manifest->size) {
+        const struct cn_manifest_range *range =
+            walk->range < manifest->count ? &manifest->ranges[walk->range] : NULL;
+        const struct cn_extent *unused =
+            walk->unused < manifest->unused.count ? &manifest->unused.list[walk->unused] : NULL;
+        uint64_t end = manifest->size;
+
+        if (unused && unused->offset == walk->at) {
+            walk->at += unused->size;
+            walk->unused++;
+            continue;
+        }
+        *part = (struct cn_manifest_part){.offset = walk->at};
+        if (range && range->offset == walk->at) {
+            part->range = range;
+            walk->range++;
+            end = walk->at + range->size;
+        } else {
+            if (range)
+                end = range->offset;
+            if (unused && unused->offset < end)
+                end = unused->offset;
+            if (end - walk->at > ZEROS_MAX)
+                end = walk->at + ZEROS_MAX;
+        }
+        part->size = end - walk->at;
+        walk->at = end;
+        return true;
+    }
+    return false;
+}
+
+uint64_t cn_manifest_file_total(const struct cn_manifest_file *manifest)
+{
+    uint64_t total = manifest->size;
+
+    for (size_t i = 0; i < manifest->unused.count; i++)
+        total -= manifest->unused.list[i].size;
+    return total;
+}
+
+// A part that cannot be read has read set to false.
+static bool is_same(int file, const struct cn_manifest_part *part, bool *read)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    if (!part->range)
+        return is_zero(file, part->offset, part->size, read);
+    *read = hash_range(file, part->offset, part->size, digest);
+    return *read && memcmp(digest, part->range->digest, CN_DIGEST_SIZE) == 0;
+}
+
 int cn_manifest_file_verify(const struct cn_manifest_file *manifest, int file, const char *path,
                             const char *work)
 {
-    uint64_t total = 0, done = 0, begun_ms = cn_platform_now_ms();
+    uint64_t total = cn_manifest_file_total(manifest), done = 0, begun_ms = cn_platform_now_ms();
+    struct cn_manifest_walk walk = {0};
+    struct cn_manifest_part part;
 
-    for (size_t i = 0; i < manifest->count; i++)
-        total += manifest->ranges[i].size;
-    for (size_t i = 0; i < manifest->count; i++) {
-        const struct cn_manifest_range *range = &manifest->ranges[i];
-        uint8_t digest[CN_DIGEST_SIZE];
-        bool read = hash_range(file, range->offset, range->size, digest);
+    while (cn_manifest_file_next(manifest, &walk, &part)) {
+        bool read, same = is_same(file, &part, &read);
 
         if (cn_process_interrupted())
             return CN_EXIT_INTERRUPTED;
-        if (read && memcmp(digest, range->digest, CN_DIGEST_SIZE) == 0) {
-            done += range->size;
-            cn_talk_progress(work, done, total, begun_ms);
-            continue;
+        if (!same) {
+            cn_talk_error(NULL, "%s: %llu bytes at %llu %s", path, (unsigned long long)part.size,
+                          (unsigned long long)part.offset,
+                          !read        ? "cannot be read"
+                          : part.range ? "are not those of the manifest"
+                                       : "are not zero, as those of the manifest");
+            return CN_EXIT_VERIFY;
         }
-        cn_talk_error(NULL, "%s: %llu bytes at %llu %s", path, (unsigned long long)range->size,
-                      (unsigned long long)range->offset,
-                      read ? "are not those of the manifest" : "cannot be read");
-        return CN_EXIT_VERIFY;
+        done += part.size;
+        cn_talk_progress(work, done, total, begun_ms);
     }
     cn_talk_progress_end();
     return CN_EXIT_DONE;

@@ -138,6 +138,7 @@ cn_err cn_partition_superblock(const uint8_t block[2048], struct cn_superblock *
         return CN_EFORMAT;
     superblock->size = blocks << (10 + log_size);
     superblock->free_size = available << (10 + log_size);
+    superblock->block_size = 1024u << log_size;
     superblock->clean = cn_get_u16(at + 0x3a) & 1;
     superblock->needs_recovery = incompatible & 4;
     memcpy(superblock->label, at + 0x78, 16);

@@ -30,6 +30,7 @@ cn_err cn_partition_read(const uint8_t *head, size_t size, uint64_t disk_size,
 struct cn_superblock {
     uint64_t size;       // bytes of the file system
     uint64_t free_size;  // bytes
+    uint32_t block_size; // bytes
     bool clean;          // was unmounted
     bool needs_recovery; // its journal must be replayed first
     char label[17];

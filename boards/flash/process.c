@@ -19,7 +19,13 @@ static const atomic_bool *stop;
 
 void cn_process_catch_signals(void)
 {
+    struct sigaction action;
+
     stop = cn_command_catch_signals();
+    // A terminal that is closed ends this as Ctrl-C does, unless nohup(1) was asked for.
+    if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN &&
+        sigaction(SIGTERM, NULL, &action) == 0)
+        sigaction(SIGHUP, &action, NULL);
 }
 
 bool cn_process_interrupted(void)

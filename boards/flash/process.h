@@ -28,7 +28,7 @@ int cn_process_wait(pid_t child);
 // The last line of what a program complained, for a message; never NULL.
 const char *cn_process_complaint(struct cn_process_result *result);
 
-// From here on Ctrl-C and SIGTERM end no step in the middle: the programs that run get Ctrl-C, too,
-// and fail, and long work of our own asks cn_process_interrupted.
+// From here on Ctrl-C, SIGTERM and SIGHUP end no step in the middle: the programs that run get
+// Ctrl-C, too, and fail, and long work of our own asks cn_process_interrupted.
 void cn_process_catch_signals(void);
 bool cn_process_interrupted(void);

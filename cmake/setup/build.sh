@@ -2,9 +2,19 @@
 # build.sh - how each library is built from its archive into the new prefix.
 #
 # All are static, with sections of their own so that the linker drops what a program does not use. The
-# caller sets cc, ar and toolchain ("" or cmake's option) for the machine that the libraries are for.
+# caller sets cc, ar and toolchain ("" or cmake's option) for the machine that the libraries are for, and then
+# calls choose_flags.
 
-cflags='-O2 -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2'
+# As cmake/CairnBuild.cmake has them for Cairn itself.
+choose_flags()
+{
+    cflags='-O2 -ffunction-sections -fdata-sections -fPIE -fstack-protector-strong -fstack-clash-protection'
+    cflags="$cflags -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
+    case $($cc -dumpmachine) in
+    aarch64*) cflags="$cflags -mbranch-protection=standard" ;;
+    x86_64*) cflags="$cflags -fcf-protection=full" ;;
+    esac
+}
 
 # Security fixes for libcoap, from Debian's patches to the version before.
 libcoap_fixes='CVE-2025-34468 CVE-2025-59391 CVE-2026-29013'

@@ -39,6 +39,10 @@
 #error "mbedTLS without DTLS connection IDs"
 #endif
 
+// A ClientHello that was recorded must not end the session at its address: libcoap has a patch for
+// those who come back from the same one.
+#undef MBEDTLS_SSL_DTLS_CLIENT_PORT_REUSE
+
 // Buffers shrink after the handshake to the record size that was agreed on: 2 KiB with DTLS, for
 // which boards ask. Full records stay possible where they pay, between members of a group.
 #define MBEDTLS_SSL_VARIABLE_BUFFER_LENGTH

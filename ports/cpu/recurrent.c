@@ -1,6 +1,9 @@
 // Recurrent layers: one direction over all steps. The samples of the lane go through a step
 // together, so that its product with the recurrent weight is one of matrices.
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "ports/cpu/curves.h"
 #include "ports/cpu/kernel.h"
@@ -45,21 +48,73 @@ static size_t at_of(const struct layer *layer, size_t n, size_t step, size_t wid
     return (n * layer->op->steps + step) * width;
 }
 
-// Stores the first left words of a vector, all of them when there are more.
-static void store(float *to, vector value, size_t left)
-{
-    if (left >= VECTOR)
-        *(vector *)to = value;
-    else
-        memcpy(to, &value, left * sizeof(*to));
-}
-
 static const vector none;
 
-static vector load(const float *from)
+// A row may end inside of a vector, and behind it lies what another lane writes: load and store
+// touch the first left words only, all of them when there are more.
+#if defined(__AVX512F__)
+static __mmask16 first_words(size_t left)
 {
-    return *(const vector *)from; // beyond a row's end it reads what is not used
+    return left < VECTOR ? (__mmask16)((1u << left) - 1) : (__mmask16)-1;
 }
+
+static vector load(const float *from, size_t left)
+{
+    return (vector)_mm512_maskz_loadu_ps(first_words(left), from);
+}
+
+static void store(float *to, vector value, size_t left)
+{
+    _mm512_mask_storeu_ps(to, first_words(left), (__m512)value);
+}
+#elif defined(__AVX2__)
+static __m256i first_words(size_t left)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)left),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+static vector load(const float *from, size_t left)
+{
+    return left < VECTOR ? (vector)_mm256_maskload_ps(from, first_words(left))
+                         : *(const vector *)from;
+}
+
+static void store(float *to, vector value, size_t left)
+{
+    if (left < VECTOR)
+        _mm256_maskstore_ps(to, first_words(left), (__m256)value);
+    else
+        *(vector *)to = value;
+}
+#else // vectors of four
+static vector load(const float *from, size_t left)
+{
+    vector value = none;
+
+    if (left >= VECTOR)
+        return *(const vector *)from;
+    value[0] = from[0];
+    if (left > 1)
+        value[1] = from[1];
+    if (left > 2)
+        value[2] = from[2];
+    return value;
+}
+
+static void store(float *to, vector value, size_t left)
+{
+    if (left >= VECTOR) {
+        *(vector *)to = value;
+        return;
+    }
+    to[0] = value[0];
+    if (left > 1)
+        to[1] = value[1];
+    if (left > 2)
+        to[2] = value[2];
+}
+#endif
 
 // c = a b for the lane's samples; rows of c are those of b, whole tiles.
 static void multiply(size_t samples, size_t inner, const float *a, size_t a_row, const float *b,
@@ -107,21 +162,21 @@ static void lstm_step(const struct layer *layer, const float *x, const float *pr
 {
     size_t h = layer->hidden;
 
-    for (size_t j = 0; j < h; j += VECTOR) {
-        vector i = curve_sigmoid(load(x + j) + load(product + j));
-        vector o = curve_sigmoid(load(x + h + j) + load(product + h + j));
-        vector f = curve_sigmoid(load(x + 2 * h + j) + load(product + 2 * h + j));
-        vector g = curve_tanh(load(x + 3 * h + j) + load(product + 3 * h + j));
+    for (size_t j = 0, left = h; j < h; j += VECTOR, left -= VECTOR) {
+        vector i = curve_sigmoid(load(x + j, left) + load(product + j, left));
+        vector o = curve_sigmoid(load(x + h + j, left) + load(product + h + j, left));
+        vector f = curve_sigmoid(load(x + 2 * h + j, left) + load(product + 2 * h + j, left));
+        vector g = curve_tanh(load(x + 3 * h + j, left) + load(product + 3 * h + j, left));
         vector c = i * g;
 
         if (before)
-            c += f * load(before + j);
-        store(saved + j, i, h - j);
-        store(saved + h + j, o, h - j);
-        store(saved + 2 * h + j, f, h - j);
-        store(saved + 3 * h + j, g, h - j);
-        store(saved + 4 * h + j, c, h - j);
-        store(y + j, o * curve_tanh(c), h - j);
+            c += f * load(before + j, left);
+        store(saved + j, i, left);
+        store(saved + h + j, o, left);
+        store(saved + 2 * h + j, f, left);
+        store(saved + 3 * h + j, g, left);
+        store(saved + 4 * h + j, c, left);
+        store(y + j, o * curve_tanh(c), left);
     }
 }
 
@@ -132,22 +187,22 @@ static void gru_step(const struct layer *layer, const float *x, const float *pro
     const float *bias = layer->task->in[2];
     size_t h = layer->hidden;
 
-    for (size_t j = 0; j < h; j += VECTOR) {
-        vector z = curve_sigmoid(load(x + j) + load(product + j));
-        vector r = curve_sigmoid(load(x + h + j) + load(product + h + j));
-        vector q = load(product + 2 * h + j), n;
+    for (size_t j = 0, left = h; j < h; j += VECTOR, left -= VECTOR) {
+        vector z = curve_sigmoid(load(x + j, left) + load(product + j, left));
+        vector r = curve_sigmoid(load(x + h + j, left) + load(product + h + j, left));
+        vector q = load(product + 2 * h + j, left), n;
 
         if (bias)
-            q += load(bias + 2 * h + j);
-        n = curve_tanh(load(x + 2 * h + j) + r * q);
-        store(saved + j, z, h - j);
-        store(saved + h + j, r, h - j);
-        store(saved + 2 * h + j, n, h - j);
-        store(saved + 3 * h + j, q, h - j);
+            q += load(bias + 2 * h + j, left);
+        n = curve_tanh(load(x + 2 * h + j, left) + r * q);
+        store(saved + j, z, left);
+        store(saved + h + j, r, left);
+        store(saved + 2 * h + j, n, left);
+        store(saved + 3 * h + j, q, left);
         n = n - z * n;
         if (before)
-            n += z * load(before + j);
-        store(y + j, n, h - j);
+            n += z * load(before + j, left);
+        store(y + j, n, left);
     }
 }
 
@@ -157,14 +212,14 @@ static void gru_reset(const struct layer *layer, const float *x, const float *pr
 {
     size_t h = layer->hidden;
 
-    for (size_t j = 0; j < h; j += VECTOR) {
-        vector z = curve_sigmoid(load(x + j) + load(product + j));
-        vector r = curve_sigmoid(load(x + h + j) + load(product + h + j));
-        vector past = before ? load(before + j) : none;
+    for (size_t j = 0, left = h; j < h; j += VECTOR, left -= VECTOR) {
+        vector z = curve_sigmoid(load(x + j, left) + load(product + j, left));
+        vector r = curve_sigmoid(load(x + h + j, left) + load(product + h + j, left));
+        vector past = before ? load(before + j, left) : none;
 
-        store(saved + j, z, h - j);
-        store(saved + h + j, r, h - j);
-        store(saved + 3 * h + j, r * past, h - j);
+        store(saved + j, z, left);
+        store(saved + h + j, r, left);
+        store(saved + 3 * h + j, r * past, left);
     }
 }
 
@@ -174,15 +229,15 @@ static void gru_late(const struct layer *layer, const float *x, const float *pro
 {
     size_t h = layer->hidden;
 
-    for (size_t j = 0; j < h; j += VECTOR) {
-        vector z = load(saved + j);
-        vector n = curve_tanh(load(x + 2 * h + j) + load(product + j));
+    for (size_t j = 0, left = h; j < h; j += VECTOR, left -= VECTOR) {
+        vector z = load(saved + j, left);
+        vector n = curve_tanh(load(x + 2 * h + j, left) + load(product + j, left));
 
-        store(saved + 2 * h + j, n, h - j);
+        store(saved + 2 * h + j, n, left);
         n = n - z * n;
         if (before)
-            n += z * load(before + j);
-        store(y + j, n, h - j);
+            n += z * load(before + j, left);
+        store(y + j, n, left);
     }
 }
 
@@ -191,12 +246,12 @@ static void plain_step(const struct layer *layer, const float *x, const float *p
 {
     bool relu = layer->op->kind == CN_RECURRENT_RELU;
 
-    for (size_t j = 0; j < layer->hidden; j += VECTOR) {
-        vector sum = load(x + j) + load(product + j);
+    for (size_t j = 0, left = layer->hidden; j < layer->hidden; j += VECTOR, left -= VECTOR) {
+        vector sum = load(x + j, left) + load(product + j, left);
         vector value = relu ? curve_choose(sum < 0, none, sum) : curve_tanh(sum);
 
-        store(saved + j, value, layer->hidden - j);
-        store(y + j, value, layer->hidden - j);
+        store(saved + j, value, left);
+        store(y + j, value, left);
     }
 }
 
@@ -310,51 +365,53 @@ static vector sigmoid_slope(vector y)
 static void lstm_back(const struct layer *layer, const float *saved, const float *before, vector dh,
                       size_t j, float *carry, float *dgates)
 {
-    size_t h = layer->hidden;
-    vector i = load(saved + j), o = load(saved + h + j), f = load(saved + 2 * h + j);
-    vector g = load(saved + 3 * h + j), bent = curve_tanh(load(saved + 4 * h + j));
-    vector dc = load(carry + j) + dh * o * (1 - bent * bent);
-    vector past = before ? load(before + j) : none;
+    size_t h = layer->hidden, left = h - j;
+    vector i = load(saved + j, left), o = load(saved + h + j, left),
+           f = load(saved + 2 * h + j, left);
+    vector g = load(saved + 3 * h + j, left), bent = curve_tanh(load(saved + 4 * h + j, left));
+    vector dc = load(carry + j, left) + dh * o * (1 - bent * bent);
+    vector past = before ? load(before + j, left) : none;
 
-    store(dgates + j, dc * g * sigmoid_slope(i), h - j);
-    store(dgates + h + j, dh * bent * sigmoid_slope(o), h - j);
-    store(dgates + 2 * h + j, dc * past * sigmoid_slope(f), h - j);
-    store(dgates + 3 * h + j, dc * i * (1 - g * g), h - j);
-    store(carry + j, dc * f, h - j);
+    store(dgates + j, dc * g * sigmoid_slope(i), left);
+    store(dgates + h + j, dh * bent * sigmoid_slope(o), left);
+    store(dgates + 2 * h + j, dc * past * sigmoid_slope(f), left);
+    store(dgates + 3 * h + j, dc * i * (1 - g * g), left);
+    store(carry + j, dc * f, left);
 }
 
 // carry becomes the part of dL/dh' that does not go through the product.
 static void gru_back(const struct layer *layer, const float *saved, const float *before, vector dh,
                      size_t j, float *carry, float *dgates, float *dhidden)
 {
-    size_t h = layer->hidden;
-    vector z = load(saved + j), r = load(saved + h + j), n = load(saved + 2 * h + j);
-    vector q = load(saved + 3 * h + j);
+    size_t h = layer->hidden, left = h - j;
+    vector z = load(saved + j, left), r = load(saved + h + j, left),
+           n = load(saved + 2 * h + j, left);
+    vector q = load(saved + 3 * h + j, left);
     vector dn = dh * (1 - z) * (1 - n * n);
     vector dr = dn * q * sigmoid_slope(r);
-    vector past = before ? load(before + j) : none;
+    vector past = before ? load(before + j, left) : none;
     vector dz = dh * (past - n) * sigmoid_slope(z);
 
-    store(dgates + j, dz, h - j);
-    store(dgates + h + j, dr, h - j);
-    store(dgates + 2 * h + j, dn, h - j);
-    store(dhidden + j, dz, h - j);
-    store(dhidden + h + j, dr, h - j);
-    store(dhidden + 2 * h + j, dn * r, h - j);
-    store(carry + j, dh * z, h - j);
+    store(dgates + j, dz, left);
+    store(dgates + h + j, dr, left);
+    store(dgates + 2 * h + j, dn, left);
+    store(dhidden + j, dz, left);
+    store(dhidden + h + j, dr, left);
+    store(dhidden + 2 * h + j, dn * r, left);
+    store(carry + j, dh * z, left);
 }
 
 // The same without reset_after, up to the product with the hidden gate's weight.
 static void gru_late_back(const struct layer *layer, const float *saved, const float *before,
                           vector dh, size_t j, float *carry, float *dgates)
 {
-    size_t h = layer->hidden;
-    vector z = load(saved + j), n = load(saved + 2 * h + j);
-    vector past = before ? load(before + j) : none;
+    size_t h = layer->hidden, left = h - j;
+    vector z = load(saved + j, left), n = load(saved + 2 * h + j, left);
+    vector past = before ? load(before + j, left) : none;
 
-    store(dgates + j, dh * (past - n) * sigmoid_slope(z), h - j);
-    store(dgates + 2 * h + j, dh * (1 - z) * (1 - n * n), h - j);
-    store(carry + j, dh * z, h - j);
+    store(dgates + j, dh * (past - n) * sigmoid_slope(z), left);
+    store(dgates + 2 * h + j, dh * (1 - z) * (1 - n * n), left);
+    store(carry + j, dh * z, left);
 }
 
 // And behind it: seen is the gradient of r h'.
@@ -363,12 +420,12 @@ static void gru_reset_back(const struct layer *layer, const float *saved, const 
 {
     size_t h = layer->hidden;
 
-    for (size_t j = 0; j < h; j += VECTOR) {
-        vector r = load(saved + h + j), d = load(seen + j);
-        vector past = before ? load(before + j) : none;
+    for (size_t j = 0, left = h; j < h; j += VECTOR, left -= VECTOR) {
+        vector r = load(saved + h + j, left), d = load(seen + j, left);
+        vector past = before ? load(before + j, left) : none;
 
-        store(dgates + h + j, d * past * sigmoid_slope(r), h - j);
-        store(carry + j, load(carry + j) + d * r, h - j);
+        store(dgates + h + j, d * past * sigmoid_slope(r), left);
+        store(carry + j, load(carry + j, left) + d * r, left);
     }
 }
 
@@ -403,16 +460,16 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
     float *through = carried->through + n * layer->hidden_row;
     float *carry = carried->carry + n * layer->hidden_row;
 
-    for (size_t j = 0; j < h; j += VECTOR) {
-        vector dh = load(dy + j) + load(through + j);
-        vector value = load(saved + j);
+    for (size_t j = 0, left = h; j < h; j += VECTOR, left -= VECTOR) {
+        vector dh = load(dy + j, left) + load(through + j, left);
+        vector value = load(saved + j, left);
 
         switch (layer->op->kind) {
         case CN_RECURRENT_LSTM:
             lstm_back(layer, saved, state, dh, j, carry, task->out[0] + gates);
             break;
         case CN_RECURRENT_GRU:
-            dh += load(carry + j);
+            dh += load(carry + j, left);
             if (layer->late)
                 gru_late_back(layer, saved, state, dh, j, carry, task->out[0] + gates);
             else
@@ -420,10 +477,10 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
                          task->out[1] + gates);
             break;
         case CN_RECURRENT_TANH:
-            store(task->out[0] + gates + j, dh * (1 - value * value), h - j);
+            store(task->out[0] + gates + j, dh * (1 - value * value), left);
             break;
         case CN_RECURRENT_RELU:
-            store(task->out[0] + gates + j, curve_choose(value > 0, dh, none), h - j);
+            store(task->out[0] + gates + j, curve_choose(value > 0, dh, none), left);
             break;
         }
     }

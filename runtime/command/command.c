@@ -270,6 +270,7 @@ void cn_command_close_timeline(const char *path, struct cn_timeline *timeline)
 int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
                         const struct cn_ports *ports, int argc, char **argv)
 {
+    cn_platform_hide_memory();
     if (take_log_level(&argc, argv))
         return CN_EXIT_USAGE;
     if (argc < 2) {

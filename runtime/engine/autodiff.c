@@ -324,7 +324,8 @@ static void mark_needed(struct cn_autodiff *diff)
         const struct cn_node *node = &graph->nodes[i];
 
         for (int j = 0; j < CN_CALL_INPUTS; j++)
-            if (cn_autodiff_needs(diff, node->in[j])) {
+            if (cn_autodiff_needs(diff, node->in[j]) &&
+                !graph->values[cn_graph_root(graph, node->out[0])].frozen) {
                 diff->needed[cn_graph_root(graph, node->out[0])] = true;
                 if (has_cell(node))
                     diff->needed[cn_graph_root(graph, node->out[2])] = true;

@@ -213,6 +213,8 @@ cn_err cn_graph_drop_constants(struct cn_graph *graph)
     for (size_t i = 0; i < graph->node_count; i++)
         for (int j = 0; j < CN_CALL_INPUTS; j++)
             keep_constant(graph, graph->nodes[i].in[j], pool, &count, kept);
+    if (graph->head == CN_HEAD_ENTROPY) // the loss, which reads them, is added later
+        keep_constant(graph, graph->head_weights, pool, &count, kept);
     free(kept);
     free(graph->constants);
     graph->constants = pool;

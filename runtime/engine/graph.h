@@ -57,7 +57,8 @@ struct cn_value {
     bool padded;   // zeros are still to be thought around its planes, as many as:
     uint32_t pad_before[2], pad_after[2];
     size_t offset;    // parameter, gradient: words in the row; constant, shape: first of its pool
-    bool frozen;      // parameter: nothing is to be trained; a statistic or by the user's wish
+    bool frozen;      // parameter: not trained, a statistic or by the user's wish; activation: no
+                      // gradient goes through it
     size_t parameter; // gradient: the offset of its parameter
     float momentum;   // a running statistic and its gradient: that of CN_OP_STATISTIC; else 0
     float low;        // CN_VALUE_UNIFORM
@@ -65,6 +66,7 @@ struct cn_value {
     int64_t step;     // CN_VALUE_NUMBERED
     bool chosen;      // CN_VALUE_UNIFORM, as it was drawn: a choice was made of it
     bool choice;      // while a file is imported: a random 1 or 0, its mean in an evaluation
+    bool is_sum;      // while a file is imported: a sum or a mean of elements, or a multiple of one
     enum cn_over_batch over_batch; // while a file is imported
 };
 
@@ -75,6 +77,23 @@ struct cn_node {
 };
 
 #define CN_GRAPH_INPUT_MAX 8
+#define CN_GRAPH_FACT_MAX 8
+
+// What the trainer works out of a whole batch before it runs any part of it: one row for all of its
+// samples, read as an input. So a call that sees one sample can divide by what the batch holds.
+enum cn_fact_kind {
+    CN_FACT_SIZE,    // the number of samples
+    CN_FACT_COUNTED, // all labels over those that count: 1 where all do, 0 where none does
+    CN_FACT_CLASSES, // for each class the labels that are of it and count, over all labels
+};
+
+struct cn_fact {
+    enum cn_fact_kind kind;
+    uint32_t value;  // CN_VALUE_INPUT, its offset CN_GRAPH_INPUT_MAX + the fact's index
+    uint32_t labels; // the index of the input that has them; not of CN_FACT_SIZE
+    size_t classes;  // labels are below this
+    int64_t ignore;  // the label that does not count; INT64_MIN for none
+};
 
 // How a model that computes its loss itself ends.
 enum cn_graph_head {
@@ -94,6 +113,8 @@ struct cn_graph {
     uint64_t batch;                      // as it stands in dims; 0 before the input is known
     uint32_t inputs[CN_GRAPH_INPUT_MAX]; // a value's offset is its index here
     uint32_t input_count;
+    struct cn_fact facts[CN_GRAPH_FACT_MAX];
+    uint32_t fact_count;
     const char *loss_output; // before import: the output that is the loss, NULL for none
     enum cn_graph_head head;
     uint32_t head_labels;  // CN_HEAD_ENTROPY: an input
@@ -125,7 +146,7 @@ cn_err cn_graph_add_numbers(struct cn_graph *graph, const int64_t *numbers, size
 cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, size_t count,
                               size_t *first);
 
-// Leaves in the pool of constants only what nodes read.
+// Leaves in the pool of constants only what nodes, and the loss that is still to come, read.
 cn_err cn_graph_drop_constants(struct cn_graph *graph);
 
 // The dims that one sample has in memory: those of the value, the batch divided out.

@@ -483,6 +483,17 @@ static struct cn_text output_name(const struct cn_importer *importer)
     return wanted ? (struct cn_text){wanted, strlen(wanted)} : importer->onnx->outputs[0].name;
 }
 
+// A loss that is a sum over the batch.
+static cn_err finish_sum(struct cn_importer *importer, struct cn_text output)
+{
+    const struct cn_onnx_node none = {.name = output};
+    struct cn_import_node node = {
+        .importer = importer, .graph = importer->graph, .onnx = importer->onnx, .node = &none};
+
+    return importer->graph->loss_output ? cn_import_make_mean(&node, &importer->graph->output)
+                                        : CN_OK;
+}
+
 static cn_err import_output(struct cn_importer *importer)
 {
     const struct cn_text text = output_name(importer);
@@ -509,7 +520,7 @@ static cn_err import_output(struct cn_importer *importer)
         return CN_ENOTSUP;
     }
     importer->graph->output = index;
-    return CN_OK;
+    return finish_sum(importer, text);
 }
 
 static cn_err check_opset(const struct cn_importer *importer)

@@ -101,9 +101,9 @@ cn_import_fn cn_import_pad;                                             // _pad
 cn_import_fn cn_import_gemm, cn_import_matmul;                          // _products
 cn_import_fn cn_import_einsum;                                          // _einsum
 cn_import_fn cn_import_softmax, cn_import_layer_norm, cn_import_reduce; // _rows
-cn_import_fn cn_import_reduce_norm;
-cn_import_fn cn_import_product;                              // _known_reduce
-cn_import_fn cn_import_is_nan, cn_import_xor, cn_import_tan; // _composed
+cn_import_fn cn_import_sqrt, cn_import_pow, cn_import_reduce_norm;      // _roots
+cn_import_fn cn_import_product;                                         // _known_reduce
+cn_import_fn cn_import_is_nan, cn_import_xor, cn_import_tan;            // _composed
 cn_import_fn cn_import_one_hot, cn_import_cumulative_sum, cn_import_log_sum_exp;
 cn_import_fn cn_import_conv, cn_import_conv_transpose; // _layers
 cn_import_fn cn_import_pool, cn_import_global_average_pool;
@@ -118,7 +118,7 @@ cn_import_fn cn_import_resize, cn_import_extreme, cn_import_global_max_pool; // 
 cn_import_fn cn_import_instance_norm, cn_import_group_norm, cn_import_depth_to_space;
 cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
 cn_import_fn cn_import_recurrent;                           // _recurrent
-cn_import_fn cn_import_entropy;                             // _loss
+cn_import_fn cn_import_entropy;                             // _entropy
 
 // Imports a node that reads a random choice, by import where it may be its mean as well.
 cn_err cn_import_of_choice(struct cn_import_node *node, cn_import_fn *import);

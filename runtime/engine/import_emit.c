@@ -173,8 +173,11 @@ cn_err cn_import_emit_map(struct cn_import_node *node, struct cn_map map, uint32
     value.integers = map.kind == CN_MAP_TO_INT;
     if (!err)
         err = cn_import_add(node, &value, out);
+    if (err)
+        return err;
+    node->graph->values[*out].is_sum = value.is_sum && map.kind == CN_MAP_SCALE && map.beta == 0;
     call.out[0] = *out;
-    return err ? err : cn_graph_add_node(node->graph, &call);
+    return cn_graph_add_node(node->graph, &call);
 }
 
 cn_err cn_import_repeat_samples(struct cn_import_node *node)
@@ -439,16 +442,34 @@ static bool as_map(const struct cn_graph *graph, enum cn_combine_kind kind, uint
     }
 }
 
+// Products of sums, and their multiples by what is known, are 0 with a slope of 0, as sums are.
+static bool stays_sum(const struct cn_graph *graph, enum cn_combine_kind kind, uint32_t a,
+                      uint32_t b)
+{
+    const struct cn_value *x = &graph->values[a], *y = &graph->values[b];
+    bool x_fits = x->is_sum || cn_import_is_known(x), y_fits = y->is_sum || cn_import_is_known(y);
+
+    if (kind == CN_COMBINE_DIV)
+        return x->is_sum && cn_import_is_known(y);
+    return kind == CN_COMBINE_MUL && x_fits && y_fits && (x->is_sum || y->is_sum);
+}
+
 cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind kind, uint32_t a,
                               uint32_t b, uint32_t *out)
 {
     uint32_t in[3] = {a, b, CN_GRAPH_NONE};
     struct cn_map map;
     uint32_t from;
+    bool is_sum;
+    cn_err err;
 
     if (as_map(node->graph, kind, a, b, &map, &from))
         return cn_import_emit_map(node, map, from, out);
-    return emit_elementwise(node, kind, false, in, out);
+    is_sum = stays_sum(node->graph, kind, a, b);
+    err = emit_elementwise(node, kind, false, in, out);
+    if (!err)
+        node->graph->values[*out].is_sum = is_sum;
+    return err;
 }
 
 cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,

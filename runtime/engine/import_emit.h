@@ -98,3 +98,13 @@ cn_err cn_import_exchange(struct cn_import_node *node);
 
 // Input 0 repeated to the dims and batch of result.
 cn_err cn_import_expand_to(struct cn_import_node *node, struct cn_value *result);
+
+// The mean or sum of all elements of each sample, as what a loss is made of.
+cn_err cn_import_reduce_samples(struct cn_import_node *node, enum cn_over_batch kind, uint32_t in,
+                                uint32_t *out);
+
+// A fact of the batch: [batch], of the classes [batch, classes]. The same fact is one value.
+cn_err cn_import_fact(struct cn_import_node *node, const struct cn_fact *fact, uint32_t *out);
+
+// A sum over the batch becomes a mean of the same value; others stay.
+cn_err cn_import_make_mean(struct cn_import_node *node, uint32_t *value);

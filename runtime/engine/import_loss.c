@@ -1,6 +1,7 @@
 // A model that computes its loss itself. What it makes of the whole batch, a mean or a sum, is kept
-// as a number for each sample: the mean of those is the loss. That holds for sums of such numbers
-// and for multiples, so these are what may become of them.
+// as a number for each sample: the mean of those is the loss, or the sum. That holds for sums of
+// such numbers and for multiples, so these are what may become of them. A sum is the mean of the
+// samples' numbers times the size of the batch, a fact of the batch (struct cn_fact).
 #include <string.h>
 
 #include "runtime/engine/import_emit.h"
@@ -13,9 +14,8 @@ static bool is_op(const struct cn_import_node *node, const char *const *names)
     return false;
 }
 
-// The mean or sum of each sample's elements, whatever their dims.
-static cn_err reduce_samples(struct cn_import_node *node, const char *op, uint32_t in,
-                             uint32_t *out)
+cn_err cn_import_reduce_samples(struct cn_import_node *node, enum cn_over_batch kind, uint32_t in,
+                                uint32_t *out)
 {
     const int64_t axis = 1;
     struct cn_value flat;
@@ -31,7 +31,61 @@ static cn_err reduce_samples(struct cn_import_node *node, const char *op, uint32
     flat.batch_axis = 0;
     flat.batch_repeats = 1;
     err = cn_graph_add_value(node->graph, &flat, &view);
-    return err ? err : cn_import_apply(node, op, "axes", &axis, 1, &view, 1, out);
+    if (!err)
+        err = cn_import_apply(node, kind == CN_OVER_BATCH_SUM ? "ReduceSum" : "ReduceMean", "axes",
+                              &axis, 1, &view, 1, out);
+    if (!err)
+        node->graph->values[*out].over_batch = kind;
+    return err;
+}
+
+cn_err cn_import_fact(struct cn_import_node *node, const struct cn_fact *fact, uint32_t *out)
+{
+    struct cn_graph *graph = node->graph;
+    struct cn_value row = {.kind = CN_VALUE_INPUT,
+                           .rank = fact->kind == CN_FACT_CLASSES ? 2 : 1,
+                           .dims = {graph->batch, fact->classes},
+                           .batched = true,
+                           .batch_repeats = 1,
+                           .shared = true,
+                           .root = CN_GRAPH_NONE,
+                           .offset = CN_GRAPH_INPUT_MAX + graph->fact_count};
+    cn_err err;
+
+    for (uint32_t i = 0; i < graph->fact_count; i++) {
+        const struct cn_fact *other = &graph->facts[i];
+
+        if (other->kind == fact->kind && other->labels == fact->labels &&
+            other->classes == fact->classes && other->ignore == fact->ignore) {
+            *out = other->value;
+            return CN_OK;
+        }
+    }
+    if (graph->fact_count == CN_GRAPH_FACT_MAX)
+        return cn_import_refuse(node, "the loss needs more than %d numbers of the whole batch",
+                                CN_GRAPH_FACT_MAX);
+    err = cn_graph_add_value(graph, &row, out);
+    if (err)
+        return err;
+    graph->facts[graph->fact_count] = *fact;
+    graph->facts[graph->fact_count++].value = *out;
+    return CN_OK;
+}
+
+cn_err cn_import_make_mean(struct cn_import_node *node, uint32_t *value)
+{
+    const struct cn_fact size = {.kind = CN_FACT_SIZE};
+    uint32_t samples;
+    cn_err err;
+
+    if (node->graph->values[*value].over_batch != CN_OVER_BATCH_SUM)
+        return CN_OK;
+    err = cn_import_fact(node, &size, &samples);
+    if (!err)
+        err = cn_import_emit_combine(node, CN_COMBINE_MUL, *value, samples, value);
+    if (!err)
+        node->graph->values[*value].over_batch = CN_OVER_BATCH_MEAN;
+    return err;
 }
 
 static enum cn_over_batch over_batch(const struct cn_import_node *node, size_t input)
@@ -94,6 +148,25 @@ static bool stays_linear(const struct cn_import_node *node, enum cn_over_batch k
            (cn_text_equal(node->node->op, "Mul") || over_batch(node, 0) == kind);
 }
 
+// Sums beside means, or beside what no sample has a part in, become means of the same value.
+static cn_err agree_on_means(struct cn_import_node *node, enum cn_over_batch *kind)
+{
+    static const char *const sums[] = {"Add", "Sub", "Sum", NULL};
+    bool has_sum = false, has_other = false;
+    cn_err err = CN_OK;
+
+    for (size_t i = 0; i < node->in_count; i++) {
+        has_sum = has_sum || over_batch(node, i) == CN_OVER_BATCH_SUM;
+        has_other = has_other || over_batch(node, i) != CN_OVER_BATCH_SUM;
+    }
+    if (!has_sum || !has_other || !is_op(node, sums))
+        return CN_OK;
+    for (size_t i = 0; !err && i < node->in_count; i++)
+        err = cn_import_make_mean(node, &node->in[i]);
+    *kind = CN_OVER_BATCH_MEAN;
+    return err;
+}
+
 static cn_err import_further(struct cn_import_node *node, enum cn_over_batch kind,
                              cn_import_fn *import)
 {
@@ -101,8 +174,10 @@ static cn_err import_further(struct cn_import_node *node, enum cn_over_batch kin
                                         "Reshape",  "Flatten", NULL};
     static const char *const negation[] = {"Neg", NULL};
     struct cn_map scale;
-    cn_err err;
+    cn_err err = agree_on_means(node, &kind);
 
+    if (err)
+        return err;
     if (is_op(node, views)) {
         node->out = node->in[0];
         return CN_OK;
@@ -138,114 +213,5 @@ cn_err cn_import_whole_batch(struct cn_import_node *node, cn_import_fn *import)
     if (err || !is)
         return err ? err : import(node);
     kind = cn_text_equal(node->node->op, "ReduceSum") ? CN_OVER_BATCH_SUM : CN_OVER_BATCH_MEAN;
-    err = reduce_samples(node, kind == CN_OVER_BATCH_SUM ? "ReduceSum" : "ReduceMean", node->in[0],
-                         &node->out);
-    if (!err)
-        node->graph->values[node->out].over_batch = kind;
-    return err;
-}
-
-// The node that makes a value, seen through those that only give it other dims; NULL for none.
-static const struct cn_onnx_node *maker_of(const struct cn_onnx *onnx, struct cn_text name)
-{
-    const struct cn_onnx_node *maker = NULL;
-
-    // The nodes are in an order in which they can run.
-    for (size_t i = onnx->node_count; i-- > 0;) {
-        const struct cn_onnx_node *node = &onnx->nodes[i];
-        bool is_view = cn_text_equal(node->op, "Reshape") || cn_text_equal(node->op, "Flatten") ||
-                       cn_text_equal(node->op, "Transpose") || cn_text_equal(node->op, "Identity");
-
-        if (!node->output_count || !node->input_count || node->outputs[0].size != name.size ||
-            memcmp(node->outputs[0].data, name.data, name.size) != 0)
-            continue;
-        maker = node;
-        if (!is_view)
-            break;
-        name = node->inputs[0];
-    }
-    return maker;
-}
-
-// Cross-entropy of logarithms of probabilities is that of logits: the softmax of a LogSoftmax is
-// that of its input, and so is the gradient.
-static cn_err check_entropy(const struct cn_import_node *node)
-{
-    const struct cn_value *x = cn_import_value(node, 0), *labels = cn_import_value(node, 1);
-    const struct cn_onnx_attribute *reduction = cn_onnx_attribute_find(node->node, "reduction");
-    const struct cn_onnx_node *maker;
-
-    if (!node->graph->loss_output)
-        return cn_import_refuse(node, "the model computes a loss: name it as loss.output in the "
-                                      "job, or export the model without it");
-    if (reduction && !cn_text_equal(reduction->s, "mean"))
-        return cn_import_refuse(node, "its reduction must be mean");
-    if (x->rank < 2 || !x->batched || x->batch_axis || !labels->batched || !labels->integers)
-        return cn_import_refuse(node, "wanted scores of [batch, classes, ...] and integer labels "
-                                      "computed from the samples");
-    maker = maker_of(node->onnx, node->node->inputs[0]);
-    if (cn_text_equal(node->node->op, "NegativeLogLikelihoodLoss") &&
-        (!maker || !cn_text_equal(maker->op, "LogSoftmax")))
-        return cn_import_refuse(node, "its input must come from LogSoftmax");
-    return CN_OK;
-}
-
-// The loss itself: the node is left out, and its input becomes the output of the graph.
-static cn_err import_head(struct cn_import_node *node)
-{
-    struct cn_graph *graph = node->graph;
-    uint32_t labels = cn_graph_root(graph, node->in[1]);
-    cn_err err = CN_OK;
-
-    if (graph->values[labels].kind != CN_VALUE_INPUT)
-        return cn_import_refuse(node, "its labels must be an input of the model");
-    graph->head_weights = CN_GRAPH_NONE;
-    if (cn_import_has(node, 2)) {
-        if (cn_import_value(node, 2)->batched ||
-            cn_import_value(node, 2)->words != cn_import_value(node, 0)->dims[1])
-            return cn_import_refuse(node, "wanted a weight for each class");
-        err = cn_import_as_floats(node, node->in[2], &graph->head_weights);
-    }
-    graph->head = CN_HEAD_ENTROPY;
-    graph->head_labels = labels;
-    graph->head_ignore = cn_import_int(node, "ignore_index", INT32_MIN);
-    if (!err && graph->head_ignore != (int32_t)graph->head_ignore)
-        err = cn_import_refuse(node, "ignore_index %lld is out of range",
-                               (long long)graph->head_ignore);
-    node->out = node->in[0];
-    return err;
-}
-
-// A part of the loss: the mean over a sample's labels, each of which counts.
-static cn_err import_term(struct cn_import_node *node)
-{
-    const int64_t axis = 1;
-    uint32_t in[2];
-    cn_err err;
-
-    if (cn_import_has(node, 2))
-        return cn_import_refuse(node, "weights of classes are supported only where the "
-                                      "cross-entropy is the whole loss");
-    err = cn_import_apply(node, "LogSoftmax", "axis", &axis, 1, node->in, 1, &in[0]);
-    if (!err)
-        err = cn_import_apply(node, "Unsqueeze", "axes", &axis, 1, node->in + 1, 1, &in[1]);
-    if (!err)
-        err = cn_import_apply(node, "GatherElements", "axis", &axis, 1, in, 2, &in[0]);
-    if (!err)
-        err = cn_import_apply(node, "Neg", NULL, NULL, 0, in, 1, &in[0]);
-    if (!err)
-        err = reduce_samples(node, "ReduceMean", in[0], &node->out);
-    if (!err)
-        node->graph->values[node->out].over_batch = CN_OVER_BATCH_MEAN;
-    return err;
-}
-
-cn_err cn_import_entropy(struct cn_import_node *node)
-{
-    struct cn_text output = node->node->output_count ? node->node->outputs[0] : (struct cn_text){0};
-    cn_err err = check_entropy(node);
-
-    if (err)
-        return err;
-    return cn_text_equal(output, node->graph->loss_output) ? import_head(node) : import_term(node);
+    return cn_import_reduce_samples(node, kind, node->in[0], &node->out);
 }

@@ -35,7 +35,6 @@ static const struct map {
     {"Sign", CN_MAP_SIGN, NULL, NULL, 0, 0},
     {"Sin", CN_MAP_SIN, NULL, NULL, 0, 0},
     {"Softplus", CN_MAP_SOFTPLUS, NULL, NULL, 0, 0},
-    {"Sqrt", CN_MAP_SQRT, NULL, NULL, 0, 0},
     {"Tanh", CN_MAP_TANH, NULL, NULL, 0, 0},
 };
 

@@ -156,23 +156,11 @@ cn_err cn_import_reduce(struct cn_import_node *node)
         err = cn_import_global_average_pool(node);
         if (!err && !keep)
             node->graph->values[node->out].rank = 2;
-        return err;
+    } else {
+        result.integers = false;
+        err = emit_sum(node, marked, mean ? 1 / (float)elements : 1, &result);
     }
-    result.integers = false;
-    return emit_sum(node, marked, mean ? 1 / (float)elements : 1, &result);
-}
-
-// ReduceL1, ReduceL2 and ReduceSumSquare: a sum of absolute values or of squares.
-cn_err cn_import_reduce_norm(struct cn_import_node *node)
-{
-    const struct cn_map absolute = {.kind = CN_MAP_ABS}, root = {.kind = CN_MAP_SQRT};
-    const struct cn_map square = {.kind = CN_MAP_POWER, .alpha = 2};
-    bool is_l1 = cn_text_equal(node->node->op, "ReduceL1");
-    cn_err err = cn_import_emit_map(node, is_l1 ? absolute : square, node->in[0], &node->in[0]);
-
     if (!err)
-        err = cn_import_reduce(node);
-    if (err || !cn_text_equal(node->node->op, "ReduceL2"))
-        return err;
-    return cn_import_emit_map(node, root, node->out, &node->out);
+        node->graph->values[node->out].is_sum = true;
+    return err;
 }

@@ -6,11 +6,13 @@
 
 #include "runtime/engine/passes_private.h"
 
-// How often each value's memory is read, the graph's output included; indexed by root.
+// How often each value's memory is read, by the loss that is still to come too; indexed by root.
 static void count_uses(const struct cn_graph *graph, uint32_t *uses)
 {
     memset(uses, 0, graph->value_count * sizeof(*uses));
     uses[cn_graph_root(graph, graph->output)]++;
+    if (graph->head == CN_HEAD_ENTROPY && graph->head_weights != CN_GRAPH_NONE)
+        uses[cn_graph_root(graph, graph->head_weights)]++;
     for (size_t i = 0; i < graph->node_count; i++)
         for (int j = 0; j < CN_CALL_INPUTS; j++)
             if (graph->nodes[i].in[j] != CN_GRAPH_NONE)

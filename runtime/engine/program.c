@@ -178,7 +178,7 @@ static void resolve(struct builder *builder)
     }
 }
 
-// The inputs, one batch of each after the other, then the labels.
+// The inputs, one batch of each after the other, then the labels, then a row for each fact.
 static cn_err plan_batch(struct builder *builder)
 {
     const struct cn_graph *graph = builder->graph;
@@ -201,6 +201,11 @@ static cn_err plan_batch(struct builder *builder)
         end += i < graph->input_count
                    ? (words + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT
                    : words;
+    }
+    for (uint32_t i = 0; i < graph->fact_count; i++) {
+        end = (end + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
+        program->inputs[CN_GRAPH_INPUT_MAX + i] = end;
+        end += graph->values[graph->facts[i].value].words;
     }
     program->sizes.words[CN_ARENA_BATCH] = end;
     return CN_OK;

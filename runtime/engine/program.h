@@ -7,8 +7,9 @@ struct cn_program {
     struct cn_call *calls; // owned
     size_t count;
     size_t loss; // index of the loss call; calls up to it are the forward pass
-    size_t inputs[CN_GRAPH_INPUT_MAX]; // words from the start of the batch arena
-    size_t labels;                     // the same
+    size_t inputs[CN_GRAPH_INPUT_MAX + CN_GRAPH_FACT_MAX]; // words from the start of the batch
+                                                           // arena; facts come after the inputs
+    size_t labels;                                         // the same
     struct cn_compute_sizes sizes;
 };
 

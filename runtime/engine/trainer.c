@@ -28,6 +28,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     }
     cn_layout_deinit(&trainer->layout);
     cn_gradient_order_deinit(&trainer->order);
+    cn_batch_facts_deinit(&trainer->facts);
     free(trainer->classes);
     free(trainer->calls);
     free(trainer->flat);
@@ -300,7 +301,9 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     trainer->gradient_room = program.sizes.words[CN_ARENA_GRADIENTS];
     trainer->labels = program.labels;
     memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
-    err = describe(trainer, &program);
+    err = cn_batch_facts_init(graph, program.inputs + CN_GRAPH_INPUT_MAX, &trainer->facts);
+    if (!err)
+        err = describe(trainer, &program);
     if (!err)
         err = trainer->ops->reserve(trainer->device, &program.sizes, trainer->plan.batch);
     if (!err)

@@ -246,9 +246,9 @@ cn_err cn_trainer_share_clip(struct cn_trainer *trainer, double weight, double s
 
 // One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
 // cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not
-// finite: weights and optimizer state are unchanged. With float16 a step whose scaled gradient
-// overflowed is dropped, which is no error: the schedule goes on, the weights stay. The arithmetic
-// is that of struct cn_hyper.
+// finite: weights and optimizer state are unchanged, and the gradient stays until discard. With
+// float16 a step whose scaled gradient overflowed is dropped, which is no error: the schedule goes
+// on, the weights stay. The arithmetic is that of struct cn_hyper.
 cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight);
 
 // The same where every sample has the weight 1.

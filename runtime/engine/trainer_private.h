@@ -1,6 +1,7 @@
 // trainer_private.h - what the trainer*.c files share.
 #pragma once
 
+#include "runtime/engine/batch_facts.h"
 #include "runtime/engine/bucket_plan.h"
 #include "runtime/engine/gradient_order.h"
 #include "runtime/engine/program.h"
@@ -50,6 +51,7 @@ struct cn_trainer {
     size_t label_input;                            // 1 + the input that has labels; 0: none
     size_t label_limit;
     int32_t label_ignored;
+    struct cn_batch_facts facts;
     size_t labels;         // words before the labels in the batch arena
     double flops[2];       // of a sample: forward, step
     struct cn_call *calls; // owned; of a step

@@ -27,10 +27,16 @@ static cn_err check_label_input(const struct cn_trainer *trainer, const struct c
     return CN_OK;
 }
 
-static cn_err check_labels(const struct cn_trainer *trainer, const struct cn_batch *batch)
+// Checks the labels of a whole batch and works out its facts.
+static cn_err look_at(struct cn_trainer *trainer, const struct cn_batch *batch)
 {
+    cn_err err;
+
     if (batch->count > trainer->batch)
         return CN_ERANGE;
+    err = cn_batch_facts_find(&trainer->facts, batch);
+    if (err)
+        return err;
     if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
         return check_label_input(trainer, batch);
     for (size_t i = 0; i < batch->count * trainer->shape.rows; i++)
@@ -69,6 +75,7 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
     if (err)
         return err;
     stage_inputs(trainer, batch, host);
+    cn_batch_facts_write(&trainer->facts, host);
     if (trainer->label_words)
         memcpy((float *)host + trainer->labels, labels,
                batch->count * trainer->label_words * sizeof(float));
@@ -184,7 +191,7 @@ cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_ba
     bool last;
 
     if (!err)
-        err = check_labels(trainer, batch);
+        err = look_at(trainer, batch);
     for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
         part = part_of(trainer, batch, i);
         trainer->hyper.first_sample = first_sample + i;
@@ -208,7 +215,7 @@ cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_
                                     const struct cn_trainer_exchange *exchange, bool last)
 {
     struct cn_hyper hyper = trainer->hyper;
-    cn_err err = batch ? check_labels(trainer, batch) : CN_OK;
+    cn_err err = batch ? look_at(trainer, batch) : CN_OK;
 
     if (!err && batch)
         err = stage(trainer, batch);
@@ -232,7 +239,7 @@ cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics)
 {
-    cn_err err = check_labels(trainer, batch), diverged = CN_OK;
+    cn_err err = look_at(trainer, batch), diverged = CN_OK;
     struct cn_batch part;
 
     for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
@@ -333,11 +340,13 @@ cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, dou
     if (!err)
         err = cn_trainer_pull(trainer, CN_ARENA_OWN, 0, trainer->state_count);
     if (!err)
-        err = start_step(trainer, !result.finite);
+        err = start_step(trainer, !result.finite && result.overflow);
     if (err)
         return err;
-    if (!result.finite && !result.overflow)
+    if (!result.finite && !result.overflow) {
+        trainer->summed = true; // for cn_trainer_find_fault
         return CN_EDIVERGED;
+    }
     trainer->loss_scale = result.loss_scale;
     trainer->step++;
     trainer->updates += result.finite;

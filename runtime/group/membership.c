@@ -57,6 +57,7 @@ static void fill_join(const struct cn_membership *membership, uint64_t now_ms,
         .tag = membership->tag,
         .patience_ms = remaining_ms(membership->wait_until_ms, now_ms),
         .unable = now_ms < membership->unable_until_ms,
+        .key_epoch = membership->key_epoch,
     };
     memcpy(join->job, membership->config.job, CN_DIGEST_SIZE);
 }
@@ -94,6 +95,7 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
     membership->epoch = membership->highest = epoch;
     membership->tag = *tag;
     membership->stay.boot_id = config->boot_id;
+    membership->key_epoch = config->key_epoch;
     for (uint32_t i = 0; i < config->count; i++)
         membership->others[i].present_ms = now_ms;
     begin_forming(membership, all_members(membership), config->form_ms, now_ms);
@@ -130,10 +132,10 @@ static bool hears_busy(const struct cn_membership *membership, uint64_t now_ms)
     return false;
 }
 
-// Not waited for: they have another job, or cannot be reached.
+// Not waited for: they have another job, cannot be reached, or have no key.
 static uint32_t hopeless_members(const struct cn_membership *membership, uint64_t now_ms)
 {
-    uint32_t members = 0;
+    uint32_t members = membership->config.keyless;
 
     for (uint32_t i = 0; i < membership->config.count; i++) {
         const struct other *other = &membership->others[i];
@@ -393,6 +395,7 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
         membership->highest = decoded.epoch;
     if (now_ms < membership->others[member].shunned_until_ms)
         return;
+    cn_membership_note_keys(&membership->others[member], &decoded, now_ms);
     if (decoded.type == CN_MEMBERSHIP_JOIN)
         receive_join(membership, member, &decoded, now_ms);
     else if (decoded.type == CN_MEMBERSHIP_BUSY)

@@ -30,6 +30,8 @@ struct cn_membership_config {
     uint64_t form_ms;            // waits for all members at the first start
     uint64_t rejoin_ms;          // waits for a lost one
     uint32_t min_members;        // fewer do not work: 0 or 1 for any
+    uint32_t keyless;            // members without a pair key, a bit each: they are not waited for
+    uint64_t key_epoch;          // of the pair keys in use
     uint64_t boot_id;            // random for each start of the process
     uint8_t job[CN_DIGEST_SIZE]; // of run, job and member list: who has another one is refused
 };
@@ -109,6 +111,17 @@ void cn_membership_explain(const struct cn_membership *membership, const struct 
 // True once when fewer members than min_members are there and nobody else is waited for: present is
 // how many. Again after a view.
 bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present);
+
+// The newest key epoch of which this board holds the pair keys; the others hear of it.
+void cn_membership_hold_keys(struct cn_membership *membership, uint64_t key_epoch);
+
+// Members, a bit each, that were heard in the last 2 s and hold only keys older than this epoch.
+uint32_t cn_membership_keys_behind(const struct cn_membership *membership, uint64_t key_epoch,
+                                   uint64_t now_ms);
+
+// The newest key epoch that any member says it holds, this board included: a reason to ask the
+// aggregator, never to believe.
+uint64_t cn_membership_newest_keys(const struct cn_membership *membership);
 
 // The member that leads the epoch, or UINT32_MAX while the group forms.
 uint32_t cn_membership_leader(const struct cn_membership *membership);

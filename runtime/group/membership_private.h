@@ -59,7 +59,8 @@ struct other {
     uint32_t unopened;           // rings in a row that failed because of it
     uint64_t shunned_until_ms;
     struct watched watched;
-    bool left; // it said BYE, and is not waited for until it is heard again
+    uint64_t key_epoch, key_ms; // that it says it holds, and when it said so; 0: never
+    bool left;                  // it said BYE, and is not waited for until it is heard again
 };
 
 // A leader's attempt at the next epoch, or a member's answer to one.
@@ -84,6 +85,7 @@ struct cn_membership {
     bool knocked;
     bool had_view;
     bool hurried;             // nobody is waited for any more
+    uint64_t key_epoch;       // the newest that this board holds
     bool few_told;            // that there are fewer than min_members
     bool unopened;            // the ring of the view failed: told by unreachable
     uint32_t expected;        // members that are waited for
@@ -152,6 +154,10 @@ uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t 
 
 // Members that are heard and only have not come yet, while this board announces itself.
 uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms);
+
+// What a JOIN or HEARTBEAT says of the sender's pair keys.
+void cn_membership_note_keys(struct other *other, const struct cn_membership_message *message,
+                             uint64_t now_ms);
 
 // A new view: everybody in it counts as heard now.
 void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms);

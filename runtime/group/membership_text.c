@@ -73,7 +73,10 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
         if (other->refused) {
             cn_membership_explain(membership, members, i, why, sizeof(why));
             print(text, size, &used, "%s%s", separator, why);
-        } else if (now_ms < other->shunned_until_ms)
+        } else if (membership->config.keyless & cn_membership_bit(i))
+            print(text, size, &used, "%s%s has no key: it is not enrolled, or revoked", separator,
+                  members[i].name);
+        else if (now_ms < other->shunned_until_ms)
             print(text, size, &used, "%s%s cannot be reached at %s", separator, members[i].name,
                   members[i].address);
         else if (!membership->member && other->seen == SEEN_BUSY)

@@ -106,6 +106,7 @@ bool cn_membership_watch_next(struct cn_membership *membership, uint32_t index, 
         .type = CN_MEMBERSHIP_HEARTBEAT,
         .epoch = membership->epoch,
         .members = membership->commit.members,
+        .key_epoch = membership->key_epoch,
     };
     if (watched->owes_suspect) {
         watched->owes_suspect = false;

@@ -23,7 +23,8 @@ enum {
     JOIN_COUNTED_ROUND_AT = JOIN_SAMPLES_AT + 8,
     JOIN_COUNTED_AT = JOIN_COUNTED_ROUND_AT + 4,
     JOIN_FRAME_AT = JOIN_COUNTED_AT + CN_TAG_DIGEST_SIZE,
-    JOIN_SIZE = JOIN_FRAME_AT + CN_TAG_DIGEST_SIZE,
+    JOIN_KEYS_AT = JOIN_FRAME_AT + CN_TAG_DIGEST_SIZE,
+    JOIN_SIZE = JOIN_KEYS_AT + 8,
 
     READY_BOOT_AT = 16,
     READY_STAY_AT = 24,
@@ -38,7 +39,8 @@ enum {
     STAY_SIZE = 12,
 
     HEARTBEAT_FLAGS_AT = 16,
-    HEARTBEAT_SIZE = 20,
+    HEARTBEAT_KEYS_AT = 20,
+    HEARTBEAT_SIZE = 28,
 
     SUSPECT_ACCUSED_AT = 16,
     SUSPECT_SIZE = 20,
@@ -79,6 +81,7 @@ static size_t encode_join(const struct cn_membership_message *from, uint8_t *to)
     cn_put_u32(to + JOIN_COUNTED_ROUND_AT, from->tag.counted_round);
     memcpy(to + JOIN_COUNTED_AT, from->tag.counted, CN_TAG_DIGEST_SIZE);
     memcpy(to + JOIN_FRAME_AT, from->tag.frame, CN_TAG_DIGEST_SIZE);
+    cn_put_u64(to + JOIN_KEYS_AT, from->key_epoch);
     return JOIN_SIZE;
 }
 
@@ -113,6 +116,7 @@ size_t cn_membership_encode(const struct cn_membership_message *from, uint8_t *m
     }
     if (from->type == CN_MEMBERSHIP_HEARTBEAT) {
         cn_put_u32(message + HEARTBEAT_FLAGS_AT, from->wants_sign ? WANTS_SIGN : 0);
+        cn_put_u64(message + HEARTBEAT_KEYS_AT, from->key_epoch);
         return HEARTBEAT_SIZE;
     }
     if (from->type == CN_MEMBERSHIP_SUSPECT) {
@@ -142,6 +146,7 @@ static cn_err decode_join(const uint8_t *from, size_t size, struct cn_membership
     to->tag.counted_own = (cn_get_u32(from + JOIN_FLAGS_AT) & COUNTED_OWN) != 0;
     memcpy(to->tag.counted, from + JOIN_COUNTED_AT, CN_TAG_DIGEST_SIZE);
     memcpy(to->tag.frame, from + JOIN_FRAME_AT, CN_TAG_DIGEST_SIZE);
+    to->key_epoch = cn_get_u64(from + JOIN_KEYS_AT);
     memcpy(to->job, from + JOIN_JOB_AT, CN_DIGEST_SIZE);
     return CN_OK;
 }
@@ -177,6 +182,7 @@ static cn_err decode_heartbeat(const uint8_t *from, size_t size, struct cn_membe
     if (size != HEARTBEAT_SIZE || cn_get_u32(from + HEARTBEAT_FLAGS_AT) > WANTS_SIGN)
         return CN_EFORMAT;
     to->wants_sign = cn_get_u32(from + HEARTBEAT_FLAGS_AT) != 0;
+    to->key_epoch = cn_get_u64(from + HEARTBEAT_KEYS_AT);
     return CN_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/group/membership.h"
 
-#define CN_MEMBERSHIP_PROTOCOL 3
+#define CN_MEMBERSHIP_PROTOCOL 4
 
 enum cn_membership_type {
     CN_MEMBERSHIP_JOIN = 1,
@@ -44,6 +44,8 @@ struct cn_membership_message {
     // PREPARE and COMMIT
     uint32_t source;                    // rank; PREPARE: 0
     struct cn_stay stays[CN_GROUP_MAX]; // by rank
+    // JOIN and HEARTBEAT
+    uint64_t key_epoch; // the newest of which the sender holds the pair keys
     // HEARTBEAT only
     bool wants_sign; // one back, at once
     // SUSPECT only

@@ -46,6 +46,8 @@ struct cn_manifest {
     uint64_t graph_size;
     struct cn_job job;
     uint8_t job_digest[CN_DIGEST_SIZE];           // of all that the job says, as it travels
+    uint64_t key_epoch;                           // that the pair keys are of (transport/GROUP.md)
+    uint64_t group_boards;                        // enrolled in the group; 0: not said
     uint8_t pair_keys[CN_GROUP_MAX][CN_KEY_SIZE]; // in the order of the registration's members
 };
 
@@ -85,6 +87,8 @@ struct cn_round_info {
     uint64_t delta_size;                  // 0: there is none, fetch the full version
     struct cn_delta_chain chain;          // only when the group seems to be behind
     struct cn_snapshot snapshot;          // the same
+    uint64_t key_epoch;                   // the newest of the group's pair keys
+    uint64_t group_boards;                // enrolled in the group; 0: not said
     // The newest update of this group that was decided on.
     uint32_t decided_round; // 0: none yet
     bool decided_accepted;

@@ -64,6 +64,11 @@ uint64_t cn_platform_memory_size(void);
 // instead of staying in this process for later ones that may not fit into it.
 void cn_platform_return_memory(void);
 
+// Keeps the memory of this process, with the keys in it, out of core dumps and from debuggers of
+// the same user. The environment variable CAIRN_CORE_DUMPS=1 allows both, for developers. Files of
+// /proc/self that only their owner may open belong to root from here on.
+void cn_platform_hide_memory(void);
+
 // Peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);
 

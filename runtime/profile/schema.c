@@ -174,7 +174,7 @@ const struct cn_schema_row cn_schema[] = {
     {"gateway.spool", CN_VALUE_SIZE, SITE, AT(gateway.spool_limit), MIB, 64 * TIB,
      .initial = "1 GiB", .uses = GATEWAY, .about = "disk space for updates"},
     {"gateway.board_rate", CN_VALUE_RATE, SITE, AT(gateway.board_bps), 1000, 1e12, "none",
-     .initial = "none", .uses = GATEWAY,
+     .initial = "250 Mbit/s", .uses = GATEWAY,
      .about = "updates and models of each board, both ways together, at most"},
     {"job", CN_VALUE_LINK, SITE, .example = "job.yaml", .uses = TRAIN | GATEWAY,
      .about = "file of the job, or its keys"},

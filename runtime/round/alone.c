@@ -253,8 +253,8 @@ static cn_err train_round(struct alone *alone)
             cn_log(
                 CN_LOG_ERROR, "train",
                 "round %u, step %u: training diverged; the checkpoint of the last good step that "
-                "was saved is kept (a lower learning_rate helps, and train.freeze where a tensor "
-                "began with such numbers)",
+                "was saved is kept (a lower learning_rate helps where the loss had grown, "
+                "train.freeze where a tensor began with such numbers)",
                 session->held.round, session->held.step + 1);
         if (!err)
             err = cn_session_save(session, SAVE_MS);

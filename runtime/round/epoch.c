@@ -129,6 +129,11 @@ static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_fetch *
 
     if (cn_platform_now_ms() < epoch->fetch_at_ms)
         return CN_OK;
+    if (!cn_session_may_take(epoch->session, fetch->number, fetch->delta, fetch->size)) {
+        epoch->fetch_at_ms = cn_platform_now_ms() + RETRY_MS;
+        epoch->avoid_delta = true;
+        return CN_OK;
+    }
     memcpy(request.digest, fetch->digest, CN_DIGEST_SIZE);
     epoch->asked = *fetch;
     return cn_mailbox_request(epoch->box, &request);
@@ -394,7 +399,7 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     cn_log(
         CN_LOG_ERROR, "epoch",
         "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
-        "given up (a lower learning_rate helps)",
+        "given up (a lower learning_rate helps where the loss had grown)",
         session->held.round, session->held.step);
     return cn_session_abandon(session, NULL);
 }
@@ -435,7 +440,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     if (session->held.phase != CN_PHASE_EMPTY && session->held.phase != CN_PHASE_BASE)
         return CN_EFORMAT;
     if (!command->bytes) {
-        if (command->size > cn_session_state_limit(session))
+        if (!cn_session_may_take(session, command->number, command->delta, command->size))
             return CN_ERANGE;
         command->bytes = malloc(version.size ? version.size : 1);
         if (!command->bytes)

@@ -7,188 +7,17 @@
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/node_care.h"
-#include "runtime/round/node_graph.h"
-#include "runtime/round/node_group.h"
 #include "runtime/round/node_link.h"
-#include "runtime/round/status_file.h"
-#include "runtime/round/traffic.h"
-#include "runtime/round/worker.h"
+#include "runtime/round/node_private.h"
 #include "runtime/update/version.h"
 
 #define POLL_MS 50
 #define STATUS_MS 1000
 
-struct node {
-    struct cn_node_config config;
-    struct cn_link *link;
-    struct cn_node_group group;
-
-    bool registered;
-    bool remembered; // by what the aggregator said before this start
-    struct cn_manifest manifest;
-    bool fetching_graph;
-    struct cn_mapping model; // the ONNX file made from the graph blob
-
-    struct cn_node_care care;
-    struct cn_traffic_rules limits;
-    struct cn_traffic traffic;
-
-    bool working; // the worker thread runs
-    struct cn_worker worker;
-    struct cn_mailbox box;
-    uint32_t errand;        // number of the newest one of the worker
-    const uint8_t *sending; // the frame the link sends; owned
-    uint64_t solo_epoch;    // of a group of one
-
-    bool down; // the aggregator is away, or refuses this board
-    bool refused;
-    uint64_t down_since_ms;
-    uint64_t status_ms;
-    struct cn_status_file status;
-    cn_err result; // CN_EAGAIN while running
-};
-
-static cn_err enlist(struct node *node)
-{
-    cn_err err = cn_node_link_enlist(node->link, node->config.settings);
-
-    return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
-}
-
-// The worker and what it needs.
-
-static void stop_worker(struct node *node)
-{
-    if (!node->working)
-        return;
-    cn_mailbox_stop(&node->box);
-    cn_worker_join(&node->worker);
-    cn_node_group_leave(&node->group);
-    node->working = false;
-    node->link->ops->abandon(node->link);
-    free((void *)node->sending);
-    node->sending = NULL;
-    cn_mailbox_deinit(&node->box);
-}
-
-static cn_err start_worker(struct node *node)
-{
-    const struct cn_node_config *config = &node->config;
-    struct cn_worker_config worker = {
-        .session =
-            {
-                .settings = config->settings,
-                .job = &node->manifest.job,
-                .compute = config->compute,
-                .store = config->store,
-                .model = node->model.data,
-                .model_size = node->model.size,
-                .run = node->manifest.run,
-                .lineage = node->manifest.lineage,
-                .group = node->manifest.group,
-                .timeline = config->timeline,
-            },
-        .box = &node->box,
-        .collectives = {.secure = config->ports->collective,
-                        .fast = config->settings->group.lan == CN_LAN_TRUSTED ? config->ports->fast
-                                                                              : NULL},
-        .members = node->group.members,
-        .member_count = config->settings->group.member_count,
-        .timeout_ms = (uint32_t)config->settings->group.timeout_ms,
-    };
-    cn_err err;
-
-    if (node->care.care.pause) // the end of the pause starts it
-        return CN_OK;
-    memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
-    err = cn_mailbox_init(&node->box);
-    if (err)
-        return err;
-    err = cn_worker_start(&worker, &node->worker);
-    if (err) {
-        cn_mailbox_deinit(&node->box);
-        return err;
-    }
-    node->working = true;
-    return CN_OK;
-}
-
-// Uses the stored graph if it is the one of the run, else fetches it.
-static cn_err prepare_graph(struct node *node)
-{
-    const struct cn_manifest *manifest = &node->manifest;
-
-    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model) == CN_OK)
-        return start_worker(node);
-    node->fetching_graph = true;
-    return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
-                                  CN_NODE_GRAPH_MAX);
-}
-
-static cn_err take_graph(struct node *node, const uint8_t *graph, size_t size)
-{
-    cn_err err;
-
-    node->fetching_graph = false;
-    err = cn_node_graph_take(node->config.store, graph, size, &node->model);
-    return err ? err : start_worker(node);
-}
-
 // The group.
 
-static bool is_same_run(const struct node *node, const struct cn_manifest *manifest)
-{
-    const struct cn_group_settings *group = &node->config.settings->group;
-
-    for (uint32_t i = 0; i < group->member_count; i++)
-        if (memcmp(node->group.members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE) != 0)
-            return false;
-    return node->registered && manifest->run == node->manifest.run &&
-           manifest->lineage == node->manifest.lineage;
-}
-
-// A gateway that was restarted may have other rules for the same run.
-static bool is_same_job(const struct node *node, const struct cn_manifest *manifest)
-{
-    return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
-}
-
-static cn_err take_manifest(struct node *node, const struct cn_manifest *manifest, bool remembered)
-{
-    bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
-    bool goes_on = same_run && same_job && (node->working || node->fetching_graph);
-    cn_err err;
-
-    if (!remembered)
-        node->down = node->refused = false;
-    if (remembered)
-        cn_log(CN_LOG_WARN, "node",
-               "the aggregator does not answer: going on with the last registration");
-    node->remembered = remembered;
-    if (goes_on)
-        return CN_OK;
-    if (same_run && !same_job)
-        cn_log(CN_LOG_INFO, "node",
-               "the aggregator has other settings for job '%s': this board goes on by them",
-               manifest->job.name);
-    stop_worker(node); // it reads the keys and the job
-    if (node->fetching_graph)
-        node->link->ops->abandon(node->link);
-    node->fetching_graph = false;
-    node->registered = true;
-    node->manifest = *manifest;
-    cn_log(CN_LOG_INFO, "node", "registered in group '%s' for job '%s', run %016llx",
-           manifest->group, manifest->job.name, (unsigned long long)manifest->run);
-    err = cn_node_group_connect(&node->group, node->config.ports->open_peer_link,
-                                manifest->pair_keys);
-    if (err)
-        return err;
-    return prepare_graph(node);
-}
-
 // What all members must have alike; they name each other by their places in the list.
-static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
+static void hash_job(const struct cn_node_owner *node, uint8_t digest[CN_DIGEST_SIZE])
 {
     const struct cn_group_settings *group = &node->config.settings->group;
     struct cn_sha256 sha;
@@ -205,49 +34,49 @@ static void hash_job(const struct node *node, uint8_t digest[CN_DIGEST_SIZE])
     cn_sha256_finish(&sha, digest);
 }
 
-static void give_solo_view(struct node *node)
+static void give_solo_view(struct cn_node_owner *node)
 {
     struct cn_membership_view view = {.view = {.epoch = ++node->solo_epoch, .size = 1}};
 
     cn_mailbox_put_view(&node->box, &view);
 }
 
-static cn_err worker_left(struct node *node, const struct cn_left *left, uint64_t now)
+static cn_err worker_left(struct cn_node_owner *node, const struct cn_left *left, uint64_t now)
 {
     uint8_t job[CN_DIGEST_SIZE];
     cn_err err;
 
     if (node->config.settings->group.member_count <= 1) {
         give_solo_view(node);
-        return node->link->ops->watch(node->link, true);
+        return cn_node_watch(node, true);
     }
     hash_job(node, job);
     err = cn_node_group_left(&node->group, left, job, cn_mailbox_progress(&node->box).epoch, now);
     // Until there is a leader everybody looks: perhaps the run has ended meanwhile.
-    return err ? err : node->link->ops->watch(node->link, true);
+    return err ? err : cn_node_watch(node, true);
 }
 
 // A run that is over needs no group: a board that comes late must not wait for those that are gone.
-static bool run_is_over(const struct node *node)
+static bool run_is_over(const struct cn_node_owner *node)
 {
     return node->status.has_news && node->status.news.run == node->manifest.run &&
            node->status.news.state == CN_ROUND_ENDED;
 }
 
-static cn_err poll_group(struct node *node, uint64_t now)
+static cn_err poll_group(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_membership *membership = node->group.membership;
 
     if (membership && run_is_over(node))
         cn_membership_hurry(membership);
     if (cn_node_group_poll(&node->group, &node->box, now))
-        return node->link->ops->watch(node->link, node->group.leads);
-    return membership && cn_membership_doubts_job(membership) ? enlist(node) : CN_OK;
+        return cn_node_watch(node, node->group.leads);
+    return membership && cn_membership_doubts_job(membership) ? cn_node_enlist(node) : CN_OK;
 }
 
 // Errands of the worker.
 
-static void answer_gone(struct node *node)
+static void answer_gone(struct cn_node_owner *node)
 {
     struct cn_errand_answer answer = {
         .kind = CN_ERRAND_FETCH, .number = node->errand, .gone = true};
@@ -255,7 +84,7 @@ static void answer_gone(struct node *node)
     cn_mailbox_put_answer(&node->box, &answer);
 }
 
-static cn_err run_errand(struct node *node, const struct cn_errand_request *request)
+static cn_err run_errand(struct cn_node_owner *node, const struct cn_errand_request *request)
 {
     struct cn_link *link = node->link;
 
@@ -276,7 +105,7 @@ static cn_err run_errand(struct node *node, const struct cn_errand_request *requ
     return CN_OK;
 }
 
-static cn_err put_fetched(struct node *node, const uint8_t *data, size_t size)
+static cn_err put_fetched(struct cn_node_owner *node, const uint8_t *data, size_t size)
 {
     struct cn_errand_answer answer = {
         .kind = CN_ERRAND_FETCH,
@@ -294,7 +123,7 @@ static cn_err put_fetched(struct node *node, const uint8_t *data, size_t size)
     return CN_OK;
 }
 
-static void put_receipt(struct node *node, const struct cn_link_event *event)
+static void put_receipt(struct cn_node_owner *node, const struct cn_link_event *event)
 {
     struct cn_errand_answer answer = {
         .kind = CN_ERRAND_UPLOAD, .number = node->errand, .verdict = event->verdict};
@@ -309,54 +138,48 @@ static void put_receipt(struct node *node, const struct cn_link_event *event)
 
 // Events of the link.
 
-static cn_err take_news(struct node *node, const struct cn_round_info *news)
+static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *news)
 {
+    cn_err err = CN_OK;
+
     node->status.news = *news;
     node->status.has_news = true;
     if (node->registered && news->run != node->manifest.run) {
         cn_log(CN_LOG_INFO, "node", "the aggregator started another run");
-        return enlist(node);
+        return cn_node_enlist(node);
     }
     if (node->working)
         cn_mailbox_put_news(&node->box, news);
-    return CN_OK;
+    if (node->registered && node->config.settings->group.member_count > 1 &&
+        cn_node_keys_ask(&node->keys, &node->manifest, news, cn_platform_now_ms()))
+        err = cn_node_enlist(node);
+    return !err && node->keys.looking ? cn_node_watch(node, false) : err;
 }
 
-// The board goes on without the aggregator. A refusal may be mended there, so it does not end the
-// node either.
-static void be_away(struct node *node, bool refused)
-{
-    if (!node->down)
-        node->down_since_ms = cn_platform_now_ms();
-    node->down = true;
-    node->refused = refused;
-}
-
-static cn_err take_event(struct node *node, const struct cn_link_event *event)
+static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event *event)
 {
     switch (event->type) {
     case CN_LINK_REGISTERED:
-        return take_manifest(node, event->manifest, event->remembered);
+        return cn_node_take_manifest(node, event->manifest, event->remembered);
     case CN_LINK_REFUSED:
-        cn_log(CN_LOG_ERROR, "node",
-               "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
-               event->text);
-        be_away(node, true);
+        cn_log(CN_LOG_ERROR, "node", "the aggregator refuses this board: %s", event->text);
+        node->result = CN_EAUTH;
         return CN_OK;
     case CN_LINK_DOWN:
         cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
-        be_away(node, false);
+        node->down = true;
+        node->down_since_ms = cn_platform_now_ms();
         return CN_OK;
     case CN_LINK_UP:
         if (node->down)
             cn_log(CN_LOG_INFO, "node", "the aggregator is back");
-        node->down = node->refused = false;
+        node->down = false;
         return CN_OK;
     case CN_LINK_ROUND:
         return take_news(node, event->round);
     case CN_LINK_FETCHED:
         if (node->fetching_graph)
-            return take_graph(node, event->data, event->size);
+            return cn_node_take_graph(node, event->data, event->size);
         return put_fetched(node, event->data, event->size);
     case CN_LINK_GONE:
         if (!node->fetching_graph) {
@@ -364,7 +187,7 @@ static cn_err take_event(struct node *node, const struct cn_link_event *event)
             return CN_OK;
         }
         node->fetching_graph = false;
-        return enlist(node); // the run changed while we asked
+        return cn_node_enlist(node); // the run changed while we asked
     case CN_LINK_RECEIPT:
         put_receipt(node, event);
         return CN_OK;
@@ -372,7 +195,7 @@ static cn_err take_event(struct node *node, const struct cn_link_event *event)
     return CN_OK;
 }
 
-static cn_err poll_link(struct node *node)
+static cn_err poll_link(struct cn_node_owner *node)
 {
     struct cn_link_event event;
     cn_err err;
@@ -389,18 +212,18 @@ static cn_err poll_link(struct node *node)
 }
 
 // A job of before that cannot be trained is perhaps not that of now.
-static void worker_failed(struct node *node, cn_err why)
+static void worker_failed(struct cn_node_owner *node, cn_err why)
 {
     if (!node->remembered || why == CN_EWEDGED) {
         node->result = CN_EINVAL;
         return;
     }
     cn_log(CN_LOG_WARN, "node", "the last registration cannot be used: waiting for the aggregator");
-    stop_worker(node);
+    cn_node_stop_worker(node);
     node->registered = false;
 }
 
-static cn_err poll_worker(struct node *node, uint64_t now)
+static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_errand_request request;
     struct cn_left left;
@@ -420,8 +243,8 @@ static cn_err poll_worker(struct node *node, uint64_t now)
     link.update_max = cn_traffic_update_max(&node->traffic, &node->limits, cn_node_care_day_ms());
     cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
-        stop_worker(node);
-        return enlist(node);
+        cn_node_stop_worker(node);
+        return cn_node_enlist(node);
     }
     if (cn_mailbox_take_left(&node->box, &left))
         err = worker_left(node, &left, now);
@@ -432,7 +255,7 @@ static cn_err poll_worker(struct node *node, uint64_t now)
     return err;
 }
 
-static void wait_for_work(struct node *node)
+static void wait_for_work(struct cn_node_owner *node)
 {
     struct pollfd descriptors[3];
     nfds_t count = 0;
@@ -447,7 +270,7 @@ static void wait_for_work(struct node *node)
     poll(descriptors, count, POLL_MS);
 }
 
-static void write_status(struct node *node, uint64_t now)
+static void write_status(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_status_file *status = &node->status;
     const struct cn_membership *membership = node->group.membership;
@@ -455,7 +278,6 @@ static void write_status(struct node *node, uint64_t now)
     node->status_ms = now;
     status->registered = node->registered;
     status->down = node->down;
-    status->refused = node->refused;
     status->job = node->registered ? &node->manifest.job : NULL;
     status->run = node->manifest.run;
     status->group = node->manifest.group;
@@ -472,7 +294,7 @@ static void write_status(struct node *node, uint64_t now)
     cn_status_file_write(status, now);
 }
 
-static void update_status(struct node *node, uint64_t now)
+static void update_status(struct cn_node_owner *node, uint64_t now)
 {
     if (now - node->status_ms < STATUS_MS)
         return;
@@ -481,7 +303,7 @@ static void update_status(struct node *node, uint64_t now)
 }
 
 // The link stands still with the rest while it costs, or when the day's bytes are used.
-static void poll_traffic(struct node *node, uint64_t now)
+static void poll_traffic(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_link_stats stats;
 
@@ -493,7 +315,7 @@ static void poll_traffic(struct node *node, uint64_t now)
 }
 
 // A pause is leaving the group with all saved; its end is coming back.
-static cn_err poll_care(struct node *node, uint64_t now)
+static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 {
     poll_traffic(node, now);
     if (!cn_node_care_poll(&node->care, &node->status.progress, now)) {
@@ -502,17 +324,17 @@ static cn_err poll_care(struct node *node, uint64_t now)
         return CN_OK;
     }
     if (node->care.care.pause) {
-        stop_worker(node);
-        return node->link->ops->watch(node->link, false);
+        cn_node_stop_worker(node);
+        return cn_node_watch(node, false);
     }
-    return node->registered && !node->working && !node->fetching_graph ? prepare_graph(node)
+    return node->registered && !node->working && !node->fetching_graph ? cn_node_prepare(node)
                                                                        : CN_OK;
 }
 
-static cn_err run_loop(struct node *node)
+static cn_err run_loop(struct cn_node_owner *node)
 {
     const struct cn_node_config *config = &node->config;
-    cn_err err = enlist(node);
+    cn_err err = cn_node_enlist(node);
 
     cn_platform_notify("READY=1");
     while (!err && node->result == CN_EAGAIN) {
@@ -520,13 +342,15 @@ static cn_err run_loop(struct node *node)
             return CN_ECANCELED;
         if (config->give_up_ms && node->down &&
             cn_platform_now_ms() - node->down_since_ms > config->give_up_ms)
-            return node->refused ? CN_EAUTH : CN_ETIMEOUT;
+            return CN_ETIMEOUT;
         wait_for_work(node);
         err = poll_link(node);
         if (!err)
             err = poll_worker(node, cn_platform_now_ms());
         if (!err)
             err = poll_group(node, cn_platform_now_ms());
+        if (!err)
+            err = cn_node_poll_keys(node, cn_platform_now_ms());
         if (!err)
             err = poll_care(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());
@@ -536,7 +360,7 @@ static cn_err run_loop(struct node *node)
 
 cn_err cn_node_run(const struct cn_node_config *config)
 {
-    struct node *node = calloc(1, sizeof(*node));
+    struct cn_node_owner *node = calloc(1, sizeof(*node));
     cn_err err;
 
     if (!node)
@@ -564,7 +388,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
     cn_platform_notify("STOPPING=1");
     if (node->link) { // as of when the loop was left: the worker may be in another epoch by now
         write_status(node, cn_platform_now_ms());
-        stop_worker(node);
+        cn_node_stop_worker(node);
     }
     cn_traffic_save(config->store, &node->limits, cn_node_care_clock_s(), true, &node->traffic);
     cn_node_group_deinit(&node->group);
@@ -572,6 +396,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         node->link->ops->close(node->link);
     cn_node_care_deinit(&node->care);
     cn_platform_unmap(&node->model);
+    cn_crypto_wipe(node, sizeof(*node)); // it has the keys of the pairs
     free(node);
     return err;
 }

@@ -40,14 +40,28 @@ void cn_node_group_deinit(struct cn_node_group *group)
     cn_crypto_wipe(group->members, sizeof(group->members));
 }
 
+void cn_node_group_hold_keys(struct cn_node_group *group, uint64_t key_epoch)
+{
+    group->key_epoch = key_epoch;
+    if (group->membership)
+        cn_membership_hold_keys(group->membership, key_epoch);
+}
+
+bool cn_node_group_is_led(const struct cn_node_group *group)
+{
+    return group->membership && !group->leads &&
+           cn_membership_leader(group->membership) < group->settings->member_count;
+}
+
 cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *open,
-                             const uint8_t keys[CN_GROUP_MAX][CN_KEY_SIZE])
+                             const struct cn_manifest *manifest)
 {
     const struct cn_group_settings *settings = group->settings;
     cn_err err;
 
     for (uint32_t i = 0; i < settings->member_count; i++)
-        memcpy(group->members[i].pair_key, keys[i], CN_KEY_SIZE);
+        memcpy(group->members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE);
+    cn_node_group_hold_keys(group, manifest->key_epoch);
     if (settings->member_count <= 1)
         return CN_OK;
     close_peers(group);
@@ -59,6 +73,18 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
     return err;
 }
 
+// They are not enrolled, yet or any more.
+static uint32_t keyless_members(const struct cn_node_group *group)
+{
+    static const uint8_t none[CN_KEY_SIZE];
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < group->settings->member_count; i++)
+        if (i != group->self && memcmp(group->members[i].pair_key, none, CN_KEY_SIZE) == 0)
+            members |= 1u << i;
+    return members;
+}
+
 static cn_err open_membership(struct cn_node_group *group, const struct cn_state_tag *tag,
                               const uint8_t job[CN_DIGEST_SIZE], uint64_t epoch, uint64_t now_ms)
 {
@@ -68,6 +94,8 @@ static cn_err open_membership(struct cn_node_group *group, const struct cn_state
         .form_ms = group->settings->form_ms,
         .rejoin_ms = group->settings->rejoin_ms,
         .min_members = group->settings->min_members,
+        .keyless = keyless_members(group),
+        .key_epoch = group->key_epoch,
     };
     uint64_t seen = cn_epoch_file_load(group->store);
     cn_err err;

@@ -22,6 +22,7 @@ struct cn_node_group {
     struct cn_membership *membership;       // NULL until the worker is ready
     struct cn_member members[CN_GROUP_MAX]; // with pair keys
     uint32_t self;
+    uint64_t key_epoch;   // the newest of which this board has the pair keys
     uint64_t saved_epoch; // the highest that went to the disk
     bool leads;           // in the newest view
 };
@@ -31,9 +32,15 @@ cn_err cn_node_group_init(struct cn_node_group *group, const struct cn_settings 
                           struct cn_store *store);
 void cn_node_group_deinit(struct cn_node_group *group);
 
-// Takes the keys in the order of the members and opens the link to them anew.
+// Takes the pair keys of a registration and opens the link to the members again with them.
 cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *open,
-                             const uint8_t keys[CN_GROUP_MAX][CN_KEY_SIZE]);
+                             const struct cn_manifest *manifest);
+
+// The members hear that this board has the keys of this epoch.
+void cn_node_group_hold_keys(struct cn_node_group *group, uint64_t key_epoch);
+
+// Whether another member leads the epoch that this board is in.
+bool cn_node_group_is_led(const struct cn_node_group *group);
 
 // The worker has left its epoch, or has none yet: the group forms. epoch is that of its checkpoint.
 cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *left,

@@ -89,6 +89,7 @@ struct cn_session {
     const struct cn_layout *layout; // that of the trainer, with what the job says of its tensors
     struct cn_batch batch;          // room for one micro-batch that is evaluated
     struct cn_checkpoint held;
+    uint64_t refused_size;             // of a version, bytes; logged last by cn_session_may_take
     bool weighted;                     // rows may weigh other than 1 a sample: members say how much
     double step_loss;                  // mean of the last step
     struct cn_scores scores;           // of the version measured last, over the whole group
@@ -144,6 +145,11 @@ struct cn_session_version {
 // known otherwise, says whether it is right. Errors as below.
 cn_err cn_session_resolve_version(const struct cn_session *session,
                                   struct cn_session_version *version);
+
+// Returns whether a version of this model can have size bytes: a full one has a fixed number, a
+// delta at most that of a frame. Logs a size that is refused, once. Ask before memory is taken for
+// it.
+bool cn_session_may_take(struct cn_session *session, uint32_t number, bool delta, uint64_t size);
 
 // Checks that a version can be installed; changes nothing. CN_EDIGEST, CN_EFORMAT, CN_ESTALE when a
 // delta is not relative to the held base.

@@ -84,14 +84,17 @@ static void count_step(struct cn_session *session, float samples, float loss, fl
         cn_session_fold(session);
 }
 
-static void name_fault(struct cn_session *session)
+static void name_fault(struct cn_session *session, bool loss_is_finite)
 {
     const struct cn_checkpoint *held = &session->held;
     char what[160];
 
     if (!cn_trainer_find_fault(session->trainer, what, sizeof(what)))
-        cn_log(CN_LOG_ERROR, "session", "round %u, step %u: %s is not finite", held->round,
-               held->step + 1, what);
+        cn_log(CN_LOG_ERROR, "session", "round %u, step %u: %s is not finite%s", held->round,
+               held->step + 1, what,
+               loss_is_finite ? ", though the loss is: a root, a logarithm or a quotient may be "
+                                "at 0"
+                              : "");
 }
 
 static void follow(double *average, double value)
@@ -264,12 +267,12 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
 }
 
 // Nothing of the step stays.
-static cn_err drop(struct cn_session *session, cn_err err)
+static cn_err drop(struct cn_session *session, cn_err err, bool loss_is_finite)
 {
     cn_err discarded;
 
     if (err == CN_EDIVERGED)
-        name_fault(session);
+        name_fault(session, loss_is_finite);
     session->pending = (struct cn_reduced_step){0};
     discarded = cn_trainer_discard(session->trainer);
     return err ? err : discarded;
@@ -282,7 +285,7 @@ static cn_err commit(struct cn_session *session, struct cn_collective *collectiv
     cn_err err = apply(session, collective, sums);
 
     if (err)
-        return drop(session, err);
+        return drop(session, err, true);
     session->pending = (struct cn_reduced_step){0};
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     cn_session_balance(session, sums + COMPUTED);
@@ -319,7 +322,7 @@ cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_
 
 cn_err cn_session_drop_sums(struct cn_session *session)
 {
-    return session->pending.epoch ? drop(session, CN_OK) : CN_OK;
+    return session->pending.epoch ? drop(session, CN_OK, false) : CN_OK;
 }
 
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
@@ -335,7 +338,7 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     if (err && err != CN_EDIVERGED && session->pending.epoch)
         return err; // without the votes nobody here knows whether another member has applied it
     if (err || flags->abandon)
-        return drop(session, err);
+        return drop(session, err, false);
     err = commit(session, collective, session->held.epoch, sums);
     if (err)
         return err;

@@ -115,9 +115,17 @@ static bool is_possible(const struct cn_session *session, const struct cn_round_
            (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
 }
 
-static void scale_row(struct cn_row *row, size_t count, float factor)
+// Whether the group keeps this tensor for itself: the residual row then holds its own values, which
+// are not waiting to be sent.
+static bool is_kept(const struct cn_session *session, const struct cn_tensor_info *tensor)
 {
-    for (size_t i = 0; i < count; i++) {
+    return session->config.job->statistics == CN_STATISTICS_LOCAL &&
+           tensor->class == CN_TENSOR_STAT;
+}
+
+static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
+{
+    for (size_t i = first; i < first + count; i++) {
         float value;
 
         cn_row_read(row, i, 1, &value);
@@ -139,7 +147,12 @@ static void decay_residual(struct cn_session *session)
         return;
     for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
         kept *= (float)job->stale_decay;
-    scale_row(&held->residual, held->total, kept);
+    for (size_t t = 0; t < session->layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &session->layout->tensors[t];
+
+        if (!is_kept(session, tensor))
+            scale_row(&held->residual, tensor->offset, tensor->count, kept);
+    }
     held->residual_version = held->version;
     cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
            100 * (double)kept);
@@ -149,12 +162,11 @@ void cn_session_forget_waiting(struct cn_session *session)
 {
     const struct cn_layout *layout = session->layout;
     struct cn_row *residual = &session->held.residual;
-    bool local = session->config.job->statistics == CN_STATISTICS_LOCAL;
 
     for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (!local || tensor->class != CN_TENSOR_STAT)
+        if (!is_kept(session, tensor))
             memset((uint8_t *)residual->data + tensor->offset * cn_row_width(residual), 0,
                    tensor->count * cn_row_width(residual));
     }

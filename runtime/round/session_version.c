@@ -93,6 +93,23 @@ cn_err cn_session_resolve_version(const struct cn_session *session,
     return err;
 }
 
+bool cn_session_may_take(struct cn_session *session, uint32_t number, bool delta, uint64_t size)
+{
+    const struct cn_layout *layout = session->layout;
+    uint64_t full = CN_VERSION_HEADER_SIZE + 4 * (uint64_t)layout->total;
+    uint64_t most = delta ? cn_update_size_max(layout) : full;
+
+    if (delta ? size <= most : size == full)
+        return true;
+    if (size == session->refused_size)
+        return false;
+    session->refused_size = size;
+    cn_log(CN_LOG_ERROR, "session",
+           "version %u is said to have %llu bytes, expected %s%llu for this model: not taken",
+           number, (unsigned long long)size, delta ? "at most " : "", (unsigned long long)most);
+    return false;
+}
+
 cn_err cn_session_check_version(const struct cn_session *session,
                                 const struct cn_session_version *version)
 {

@@ -11,8 +11,6 @@
 #include "runtime/port/platform.h"
 #include "tests/support/fake_nccl.h"
 
-#define GROUP_TIMEOUT_MS 60000 // more than a sanitizer on a busy machine takes
-
 const struct cn_collective_ops *const group_ops = &cn_collective_tcp;
 
 static void fill_key(uint8_t key[CN_KEY_SIZE], uint32_t a, uint32_t b)

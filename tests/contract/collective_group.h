@@ -19,6 +19,7 @@
 
 #define RANKS_MAX 8
 #define COUNT_MAX 65537
+#define GROUP_TIMEOUT_MS 60000 // more than a sanitizer on a busy machine takes
 
 extern const struct cn_collective_ops *const group_ops;
 

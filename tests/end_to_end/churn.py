@@ -143,6 +143,7 @@ def settle(cluster):
 
 
 def main(build, seconds, seed=1, path=os.devnull):
+    os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's descriptors
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         cluster.start_all()
         cluster.wait_for_line("board-4", "version 1: held-out")

@@ -373,6 +373,7 @@ def attack_all(cluster, program):
 
 
 def main(build, program):
+    os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's descriptors
     groups = {"good": ["honest"], "evil": ["mallory"], "late": ["tardy"]}
     with Cluster(build, groups, rounds=3, quorum=2, central=False, model="digits-mlp.onnx") as cluster:
         attack_all(cluster, program)

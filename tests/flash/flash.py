@@ -1,173 +1,22 @@
-"""cairn-flash against images, cards, folders and boards, good and bad ones.
+"""cairn-flash against images, folders and boards, good and bad ones.
 
 usage: flash.py BIN
 
-Cards are loop devices and need root; without it, or without a tool, a case says so and is left out.
+Without root or a tool that it needs a case says so and is left out.
 """
 
 import glob
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = os.path.dirname(os.path.dirname(HERE))
-sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
-
-from cluster import Cluster  # noqa: E402
-import machine  # noqa: E402
-from machine import Machine  # noqa: E402
-
-ROOT_AT = 1 << 20
-SITE = """\
-schema: cairn/site/v1
-extends: {source}/boards/qemu-virt-arm64/board.yaml
-aggregator: {{address: "10.7.0.1:5684"}}
-data:
-  digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
-"""
-STATUS = "Package: libc6\nStatus: install ok installed\nArchitecture: {arch}\nVersion: {libc}\n\n"
-
-
-class Bench:
-    """A gateway, a site, a package and a vendor's image; commands run beside them."""
-
-    def __init__(self, cluster, build):
-        self.cluster, self.build = cluster, build
-        self.folder = cluster.directory
-        self.write("site.yaml", SITE.format(source=SOURCE))
-        self.package = self.make_package("arm64")
-        self.base = self.make_base("base.img")
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
-    def write(self, name, text):
-        with open(self.path(name), "w") as file:
-            file.write(text)
-        return self.path(name)
-
-    def make_package(self, architecture):
-        tree = self.path("package-" + architecture)
-        os.makedirs(os.path.join(tree, "DEBIAN"))
-        os.makedirs(os.path.join(tree, "usr/share/cairn-test"))
-        with open(os.path.join(tree, "usr/share/cairn-test/noise"), "wb") as file:
-            file.write(os.urandom(50000))
-        with open(os.path.join(tree, "DEBIAN/control"), "w") as file:
-            file.write(f"Package: cairn-test\nVersion: 1\nArchitecture: {architecture}\n"
-                       "Maintainer: nobody <nobody@cairn.invalid>\nDescription: a test\nInstalled-Size: 60\n")
-        package = self.path(f"cairn-test_{architecture}.deb")
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, package], check=True, capture_output=True)
-        return package
-
-    def make_root(self, extra=(), arch="arm64", libc="2.36-9", size=16):
-        """An ext4 file system with a package database and the (path, text) of extra; its bytes."""
-        tree, root = tempfile.mkdtemp(dir=self.folder), self.path("root.ext4")
-        files = [("var/lib/dpkg/status", STATUS.format(arch=arch, libc=libc)), ("etc/hostname", "board\n"), *extra]
-        for path, text in files:
-            os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
-            with open(os.path.join(tree, path), "w") as file:
-                file.write(text)
-        with open(root, "wb") as file:
-            file.truncate(size << 20)
-        subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", tree, root], check=True)
-        with open(root, "rb") as file:
-            return file.read()
-
-    def make_base(self, name, partitioned=True, **root):
-        """A vendor's image with a GPT, or without any table."""
-        content = self.make_root(**root)
-        with open(self.path(name), "wb") as file:
-            file.seek(ROOT_AT if partitioned else 0)
-            file.write(content)
-            file.truncate(len(content) + (2 << 20))
-        if partitioned:
-            self.write_table(name, f"label: gpt\nstart=1MiB, size={len(content) >> 20}MiB, name=APP\n")
-        return self.path(name)
-
-    def make_card(self, name, parts):
-        """An image with an MBR and 16 MiB for each (kind, content); FAT gets a cmdline.txt."""
-        table = "label: dos\n"
-        with open(self.path(name), "wb") as file:
-            for number, (kind, content) in enumerate(parts):
-                file.seek((1 + 16 * number) << 20)
-                file.write(content or self.make_fat())
-                table += f"start={1 + 16 * number}MiB, size=16MiB, type={'c' if kind == 'fat' else '83'}\n"
-            file.truncate((2 + 16 * len(parts)) << 20)
-        self.write_table(name, table)
-        return self.path(name)
-
-    def make_fat(self):
-        image = self.path("part.fat")
-        with open(image, "wb") as file:
-            file.truncate(16 << 20)
-        subprocess.run(["mkfs.vfat", image], check=True, capture_output=True)
-        subprocess.run(["mcopy", "-i", image, self.write("cmdline", "as it was\n"), "::/cmdline.txt"], check=True)
-        with open(image, "rb") as file:
-            return file.read()
-
-    def write_table(self, name, text):
-        subprocess.run(["sfdisk", "-q", self.path(name)], check=True, capture_output=True, text=True, input=text)
-
-    def run(self, *arguments, tools=None, text=None):
-        path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
-        result = subprocess.run([os.path.join(self.build, "cairn-flash"), *arguments], cwd=self.folder,
-                                env={**os.environ, "PATH": path}, capture_output=True, text=True, input=text)
-        self.said = result.stdout + result.stderr
-        return result.returncode
-
-    def order(self, name="node-1"):
-        return ["--site", "site.yaml", "--name", name, "--deb", self.package, "--gateway", "gateway.yaml"]
-
-    def image(self, name="node-1", out=None, base=None, tools=None, more=()):
-        out = out or self.path(f"{name}.img")
-        return self.run("image", "--base", base or self.base, *self.order(name), "-o", out, *more, tools=tools)
-
-    def broken_tools(self, others=None):
-        """A folder for PATH whose debugfs writes nothing and says nothing."""
-        tools = tempfile.mkdtemp(dir=self.folder)
-        self.make_tool(tools, "debugfs", '[ "$1" != -w ] || exit 0')
-        return f"{tools}:{others}" if others else tools
-
-    def make_tool(self, folder, name, lines):
-        """A script before the real program: its lines, then the program."""
-        real = shutil.which(name, path=f"{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin")
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(f'#!/bin/sh\n{lines}\nexec {real} "$@"\n')
-        os.chmod(os.path.join(folder, name), 0o755)
-
-    def expect(self, code, wanted, *words):
-        assert code == wanted, f"exit code {code}, expected {wanted}\n{self.said}"
-        for word in words:
-            assert word in self.said, f"'{word}' was not said\n{self.said}"
-
-    def enrolled(self, name):
-        """Not at all, or 'revoked', or 'enrolled'."""
-        result = subprocess.run([os.path.join(self.build, "cairn-aggregator"), "status", "--json", "gateway.yaml"],
-                                cwd=self.folder, capture_output=True, text=True)
-        for line in result.stdout.splitlines():
-            board = json.loads(line)
-            if board.get("board") == name:
-                return "revoked" if board["revoked"] else "enrolled"
-        return None
-
-
-def flip(path, offset):
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte[0] ^ 1]))
-
-
-def debugfs(image, command):
-    return subprocess.run(["debugfs", "-R", command, f"{image}?offset={ROOT_AT}"], capture_output=True,
-                          text=True).stdout
+import flash_bench
+import machine
+from flash_bench import ROOT_AT, SITE, SOURCE, STATUS, debugfs, flip
+from machine import Machine
 
 
 def an_image_holds_what_was_ordered(bench):
@@ -432,6 +281,7 @@ def a_gateway_is_reached_by_ssh(bench):
         code = bench.run("wait", "--name", "remote", "--gateway", where, "--timeout", "1 s", tools=gate.tools)
         bench.expect(code, 6, "was not heard")
         os.unlink(bench.path("remote.img"))
+        os.unlink(bench.path("remote.img.json"))
         bench.expect(image("remote"), 1, "enrolled already")
         assert bench.enrolled("remote") == "enrolled" and not os.path.exists(bench.path("remote.img"))
         bench.expect(image("remote-3", f"ssh://root@board{bench.folder}/no.yaml"), 1, "not enrolled", "no.yaml")
@@ -451,119 +301,6 @@ def fill(file):
             file.flush()
     except OSError:
         pass
-
-
-class Card:
-    """A loop device of a size in MiB."""
-
-    def __init__(self, file, size):
-        self.file = file
-        with open(file, "wb") as backing:
-            backing.truncate(size << 20)
-
-    def __enter__(self):
-        result = subprocess.run(["losetup", "--show", "-f", self.file], capture_output=True, text=True)
-        self.device = result.stdout.strip() if result.returncode == 0 else None
-        return self.device
-
-    def __exit__(self, *_):
-        if self.device:
-            subprocess.run(["losetup", "-d", self.device])
-
-
-def cards_are_written_and_read_back(bench):
-    image = "node-1.img"
-    plain = bench.path("card")
-    with Card(plain, 24) as device:
-        if not device:
-            return print("left out: cards need root and loop devices")
-        bench.expect(bench.run("write", image, plain, "--yes"), 4, "no block device")
-        bench.expect(bench.run("write", image, device, "--yes"), 4, "cannot be taken out")
-        bench.expect(bench.run("write", image, device, "--fixed"), 4, "nobody was asked")
-        bench.expect(bench.run("write", image, device, "--fixed", "--dry-run"), 0, "can take the image")
-        with open(plain, "rb") as file:
-            assert not any(file.read()), "something was written"
-            file.close()
-        with open(plain, "r+b") as file:
-            file.seek(-512, 2)
-            file.write(b"EFI PART of another time")
-        bench.expect(bench.run("write", image, device, "--yes", "--fixed", "--json"), 0, '"done"')
-        bench.expect(bench.run("verify", image, device), 0)
-        with open(plain, "rb") as file:
-            content = file.read()
-        assert b"another time" not in content
-        with open(bench.path(image), "rb") as file:
-            assert content.startswith(file.read())
-        flip(device, ROOT_AT + 70000)
-        bench.expect(bench.run("verify", image, device), 5)
-        flip(bench.path(image), ROOT_AT + 70000)
-        bench.expect(bench.run("write", image, device, "--yes", "--fixed"), 5, "nothing was written")
-        flip(bench.path(image), ROOT_AT + 70000)
-
-
-SLOW_CARD = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <unistd.h>
-ssize_t pwrite(int file, const void *data, size_t size, off_t offset)
-{
-    ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
-    if (size > 4096) usleep(300000);
-    return real(file, data, size, offset);
-}
-ssize_t pwrite64(int file, const void *data, size_t size, off_t offset) { return pwrite(file, data, size, offset); }
-"""
-
-
-def an_interrupted_card_is_said_to_be_incomplete(bench):
-    if "asan" in bench.build or not shutil.which("gcc"):
-        return print("left out: a slow card needs gcc and no sanitizer")
-    library = bench.path("slow.so")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=SLOW_CARD, text=True, check=True)
-    with Card(bench.path("slow-card"), 24) as device:
-        if not device:
-            return
-        process = subprocess.Popen(
-            [os.path.join(bench.build, "cairn-flash"), "write", "node-1.img", device, "--yes", "--fixed"],
-            cwd=bench.folder, env={**os.environ, "LD_PRELOAD": library}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True)
-        assert "all that is on it will be lost" in process.stdout.readline()
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        bench.said = process.stdout.read()
-        bench.expect(process.wait(), 130, "the card is incomplete and will not boot")
-        bench.expect(bench.run("verify", "node-1.img", device), 5)
-
-
-def unsafe_cards_are_refused(bench):
-    with Card(bench.path("small-card"), 4) as device:
-        if device:
-            bench.expect(bench.run("write", "node-1.img", device, "--yes", "--fixed"), 4, "larger card")
-    used, point = bench.path("used-card"), bench.path("mounted")
-    os.makedirs(point)
-    with Card(used, 24) as device:
-        if not device:
-            return
-        subprocess.run(["mke2fs", "-q", device], check=True)
-        subprocess.run(["mount", device, point], check=True)
-        try:
-            bench.expect(bench.run("write", "node-1.img", device, "--yes", "--fixed"), 4, f"{point} is mounted")
-        finally:
-            subprocess.run(["umount", point])
-
-
-def a_card_that_fails_is_said_to_be_incomplete(bench):
-    """The backing file lies on a full disk: what a card that dies or is pulled out looks like."""
-    point = bench.path("full")
-    os.makedirs(point)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", point], capture_output=True).returncode:
-        return print("left out: a failing card needs root")
-    try:
-        with Card(os.path.join(point, "card"), 24) as device:
-            if device:
-                bench.expect(bench.run("write", "node-1.img", device, "--yes", "--fixed"), 1, "incomplete")
-    finally:
-        subprocess.run(["umount", point])
 
 
 def waiting_ends_with_a_reason(bench):
@@ -588,26 +325,9 @@ CASES = [
     links_in_a_root_folder_stay_in_it,
     a_running_board_is_reached_by_ssh,
     a_gateway_is_reached_by_ssh,
-    cards_are_written_and_read_back,
-    an_interrupted_card_is_said_to_be_incomplete,
-    unsafe_cards_are_refused,
-    a_card_that_fails_is_said_to_be_incomplete,
     waiting_ends_with_a_reason,
 ]
 
 
-def main(build):
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    missing = [tool for tool in ("debugfs", "mke2fs", "e2fsck", "sfdisk", "dpkg-deb") if not shutil.which(tool)]
-    if missing:
-        print("skipped: needs " + ", ".join(missing))
-        sys.exit(77)
-    with Cluster(build, {}) as cluster:
-        bench = Bench(cluster, os.path.abspath(build))
-        for case in CASES:
-            print(case.__name__.replace("_", " "), flush=True)
-            case(bench)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    flash_bench.run(sys.argv[1], CASES)

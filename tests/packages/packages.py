@@ -56,11 +56,11 @@ def lintian_has_no_complaint(packages):
 
 
 def units_are_confined(folder):
-    if not shutil.which("systemd-analyze"):
-        return print("left out: no systemd-analyze")
     for name in SERVICES:
         root = os.path.join(folder, "unpacked", name)
         unit = os.path.join(root, "usr/lib/systemd/system", f"{name}.service")
+        with open(unit) as file:
+            assert "\nLimitCORE=0\n" in file.read(), f"{unit} leaves cores with keys"
         text = run("systemd-analyze", "security", "--offline=true", "--no-pager", unit).stdout
         exposure = float(text.strip().splitlines()[-1].split(":")[1].split()[0])
         print(f"{name}.service: exposure {exposure}")

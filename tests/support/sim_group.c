@@ -25,6 +25,8 @@ void cn_sim_group_start(struct cn_sim_group *group, uint32_t index)
         .form_ms = CN_SIM_FORM_MS,
         .rejoin_ms = group->rejoin_ms ? group->rejoin_ms : CN_SIM_REJOIN_MS,
         .min_members = group->min_members,
+        .keyless = group->keyless & ~(1u << index),
+        .key_epoch = group->key_epoch,
         .boot_id = ((uint64_t)cn_sim_group_draw(group, UINT32_MAX) << 8) + index};
 
     memcpy(config.job, node->job, sizeof(config.job));

@@ -58,6 +58,8 @@ struct cn_sim_group {
     uint32_t island;         // bit set of nodes cut off from the others
     uint32_t crash_permille; // for each node and second
     uint32_t min_members;
+    uint32_t keyless;   // members that nobody has a pair key of, a bit each, as processes start
+    uint64_t key_epoch; // of the pair keys of processes that start
     uint64_t rejoin_ms; // of processes that start; 0: CN_SIM_REJOIN_MS
     bool silent_rings;  // do not notice that a member is gone
     bool broken;        // a promise was broken; text says which

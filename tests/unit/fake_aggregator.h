@@ -22,6 +22,8 @@ struct fake {
     bool forgotten;       // answers 4.01 until the board registers again
     bool busy;            // answers 5.03
     bool misfit;          // refuses the board's versions
+    uint64_t key_epoch;   // of the keys of pairs
+    bool raises_keys;     // the epoch is raised after the next registration
     bool enlist_unneeded; // never answers 4.01
     uint32_t corrupt;     // so many commits find another digest
     uint32_t regress;     // before so many commits chunks 3 to 9 are lost
@@ -64,10 +66,16 @@ static void fake_register(void *context, const struct cn_coap_request *request,
         .graph_ops = 1,
         .chunk_size = FAKE_CHUNK,
         .window = 4096,
-        .manifest = {.run = 7, .lineage = 1, .group = "group-1", .graph_size = 100},
+        .manifest = {.run = 7,
+                     .lineage = 1,
+                     .group = "group-1",
+                     .graph_size = 100,
+                     .key_epoch = fake->key_epoch},
     };
 
     fake->registrations++;
+    fake->key_epoch += fake->raises_keys;
+    fake->raises_keys = false;
     if (fake->misfit) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "protocol 9 to 9 wanted, 1 to 1 found");
         return;
@@ -89,9 +97,16 @@ static void fake_register(void *context, const struct cn_coap_request *request,
 static void fake_key(void *context, const struct cn_coap_request *request,
                      struct cn_coap_reply *reply)
 {
+    const struct fake *fake = context;
+    const char *epoch = strchr(request->path, '/');
+
     if (fake_turns_away(context, reply))
         return;
-    if (strcmp(request->path, "board-9") == 0) {
+    if ((epoch ? strtoull(epoch + 1, NULL, 10) : 0) != fake->key_epoch) {
+        cn_coap_reply_error(reply, CN_COAP_CONFLICT, "other keys");
+        return;
+    }
+    if (strncmp(request->path, "board-9", 7) == 0) {
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "not enrolled");
         return;
     }

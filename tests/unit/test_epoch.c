@@ -417,6 +417,30 @@ static void expect_rows(const struct cn_row *a, const struct cn_row *b, size_t t
     assert_memory_equal(a->data, b->data, total * cn_row_width(b));
 }
 
+// The sizes come from the gateway: 8 GiB for a model of 19 kB took the board's memory.
+static void a_version_of_an_impossible_size_is_not_asked_for(void **state)
+{
+    struct world *world = *state;
+    struct board *leader = &world->boards[0];
+    struct cn_round_info lie = world->news;
+    struct cn_errand_request request;
+
+    lie.version_size = 8ull << 30;
+    start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&leader->box, &lie);
+    cn_platform_sleep_ms(300);
+    assert_false(cn_mailbox_requested(&leader->box, CN_ERRAND_FETCH));
+    cn_mailbox_put_news(&leader->box, &world->news);
+    await_errand(leader, CN_ERRAND_FETCH, &request);
+    assert_int_equal(request.size, world->version_size);
+    lose_second(world);
+    open_session(world, 1);
+    assert_true(cn_session_may_take(leader->session, 1, false, world->version_size));
+    assert_false(cn_session_may_take(leader->session, 1, false, world->version_size - 1));
+    assert_true(cn_session_may_take(leader->session, 1, true, 1000));
+    assert_false(cn_session_may_take(leader->session, 1, true, 8ull << 30));
+}
+
 // And what the residual may become, before anything is sent.
 static void a_killed_member_has_the_outbox_on_disk(void **state)
 {
@@ -850,6 +874,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_version_of_an_impossible_size_is_not_asked_for, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_killed_member_has_the_outbox_on_disk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_death_in_any_call_changes_nothing_in_the_update, set_up,

@@ -149,6 +149,20 @@ static void swap_and_parts_of_arrays_are_in_use(void **state)
     assert_string_equal(disk.use, "md0 is made of sdb1");
 }
 
+static void a_card_below_a_loop_device_is_in_use(void **state)
+{
+    struct cn_disk disk;
+
+    (void)state;
+    put("sys/block/loop0/loop/backing_file", "/home/sdb\n");
+    assert_true(cn_disk_examine(root, 8, 16, &disk));
+    assert_string_equal(disk.use, "");
+    put("sys/block/loop1/loop/backing_file", "/dev/sdb\n");
+    assert_true(cn_disk_examine(root, 8, 16, &disk));
+    assert_string_equal(disk.use, "loop1 is made of sdb");
+    put("sys/block/loop1/loop/backing_file", "\n");
+}
+
 static void what_the_kernel_does_not_know_is_no_device(void **state)
 {
     struct cn_disk disk;
@@ -239,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_partition_is_known_as_one),
         cmocka_unit_test(the_disk_of_the_system_is_in_use),
         cmocka_unit_test(a_locked_card_of_a_built_in_reader_is_a_card),
+        cmocka_unit_test(a_card_below_a_loop_device_is_in_use),
         cmocka_unit_test(swap_and_parts_of_arrays_are_in_use),
         cmocka_unit_test(what_the_kernel_does_not_know_is_no_device),
         cmocka_unit_test(tables_of_other_programs_are_read),

@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 
+#include "aggregator/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
 
 static int open_world(void **state)
@@ -80,12 +81,66 @@ static void a_revoked_board_may_come_back_with_a_new_group(void **state)
     struct cn_ledger_board found;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
-    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_ENOTFOUND);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "nobody"), CN_ENOTFOUND);
     assert_int_equal(world_enroll(world, "a", "h", 5), CN_OK);
     assert_int_equal(cn_ledger_find_board(world->ledger, "a", &found), CN_OK);
     assert_string_equal(found.group, "h");
     assert_int_equal(found.max_weight, 5);
     assert_false(found.revoked);
+}
+
+static uint64_t key_epoch(struct world *world, const char *group)
+{
+    uint64_t found = 99;
+    assert_int_equal(cn_ledger_key_epoch(world->ledger, group, &found), CN_OK);
+    return found;
+}
+
+static void a_board_that_leaves_or_returns_raises_the_key_epoch_of_its_group(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    assert_int_equal(world_enroll(world, "b", "g", 0), CN_OK);
+    assert_int_equal(world_enroll(world, "c", "h", 0), CN_OK);
+    assert_int_equal(key_epoch(world, "g"), 0);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
+    assert_int_equal(key_epoch(world, "g"), 1);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK); // as often as one likes
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    assert_int_equal(key_epoch(world, "g"), 3);
+    assert_int_equal(key_epoch(world, "h"), 0);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
+    assert_int_equal(world_enroll(world, "a", "h", 0), CN_OK);
+    assert_int_equal(key_epoch(world, "g"), 5);
+    assert_int_equal(key_epoch(world, "h"), 1);
+}
+
+static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_board found;
+    assert_int_equal(world_enroll(world, "a", "g", 7), CN_OK);
+    assert_int_equal(
+        cn_ledger_sql_run(world->ledger, "DROP TABLE key_epoch; PRAGMA user_version=1"), CN_OK);
+    struct cn_ledger_identity before = *cn_ledger_identity(world->ledger);
+    for (int i = 0; i < 2; i++) { // once to bring it up, once as it is
+        cn_ledger_close(world->ledger);
+        assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
+        assert_memory_equal(cn_ledger_identity(world->ledger)->master, before.master, CN_KEY_SIZE);
+        assert_int_equal(cn_ledger_find_board(world->ledger, "a", &found), CN_OK);
+        assert_int_equal(found.max_weight, 7);
+    }
+    assert_int_equal(key_epoch(world, "g"), 0);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
+    assert_int_equal(key_epoch(world, "g"), 1);
+}
+
+static void a_ledger_of_a_later_schema_is_refused(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=3"), CN_OK);
+    cn_ledger_close(world->ledger);
+    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_EFORMAT);
 }
 
 static void another_process_changes_the_generation(void **state)
@@ -178,6 +233,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_board_is_enrolled_once, open_world, close_world),
         cmocka_unit_test_setup_teardown(a_revoked_board_may_come_back_with_a_new_group, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(
+            a_board_that_leaves_or_returns_raises_the_key_epoch_of_its_group, open_world,
+            close_world),
+        cmocka_unit_test_setup_teardown(a_ledger_of_the_schema_before_is_brought_up_with_all_it_has,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_ledger_of_a_later_schema_is_refused, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(another_process_changes_the_generation, open_world,
                                         close_world),

@@ -136,6 +136,21 @@ static void a_registration_brings_the_manifest_and_the_keys_of_the_pairs(void **
     stop(&world);
 }
 
+static void keys_of_an_epoch_that_was_raised_meanwhile_are_asked_for_again(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    world.fake->key_epoch = 4;
+    world.fake->raises_keys = true;
+    register_board(&world);
+    assert_int_equal(world.event.manifest->key_epoch, 5);
+    assert_int_equal(world.event.manifest->pair_keys[0][31], '0');
+    assert_int_equal(world.fake->registrations, 2);
+    stop(&world);
+}
+
 static void a_board_that_hears_nothing_is_told_its_last_registration(void **state)
 {
     struct cn_flaky_store disk;
@@ -401,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_registration_brings_the_manifest_and_the_keys_of_the_pairs),
+        cmocka_unit_test(keys_of_an_epoch_that_was_raised_meanwhile_are_asked_for_again),
         cmocka_unit_test(a_board_that_hears_nothing_is_told_its_last_registration),
         cmocka_unit_test(versions_that_do_not_fit_are_told_once_with_the_reason),
         cmocka_unit_test(a_round_is_told_when_it_changes),

@@ -343,6 +343,25 @@ static void expect_refused(const char *hex)
 #define STATUS "aa" STATUS_MAP
 #define END "09000a80"
 
+static void numbers_that_are_zero_are_left_out(void **state)
+{
+    struct cn_round_info round = sample_round(), back;
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t plain, size;
+
+    (void)state;
+    assert_int_equal(cn_message_put_round(&round, bytes, &plain), CN_OK);
+    assert_int_equal(cn_message_get_round(bytes, plain, &back), CN_OK);
+    assert_int_equal(back.key_epoch, 0);
+    round.key_epoch = 1ull << 32 | 3;
+    round.group_boards = 4;
+    assert_int_equal(cn_message_put_round(&round, bytes, &size), CN_OK);
+    assert_int_equal(size, plain + 10 + 2); // key 18 with 9 bytes, key 21 with one
+    assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
+    assert_int_equal(back.key_epoch, round.key_epoch);
+    assert_int_equal(back.group_boards, 4);
+}
+
 static void malformed_messages_are_refused(void **state)
 {
     struct cn_upload_status status;
@@ -421,6 +440,7 @@ int main(void)
         cmocka_unit_test(each_setting_of_a_job_is_in_its_digest),
         cmocka_unit_test(the_largest_messages_fit),
         cmocka_unit_test(the_examples_of_the_protocol_are_what_the_code_makes),
+        cmocka_unit_test(numbers_that_are_zero_are_left_out),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(unknown_keys_are_skipped),
         cmocka_unit_test(numbers_outside_their_limits_are_refused),

@@ -314,11 +314,97 @@ static void a_revoked_board_is_dropped_and_answered_no_more(void **state)
     assert_int_equal(cn_resources_find_key(&world->resources, "nobody", key), CN_EAUTH);
 }
 
+static void revoke_board(struct world *world, const char *board)
+{
+    struct cn_ledger *other;
+    assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
+    assert_int_equal(cn_ledger_revoke(other, board), CN_OK);
+    cn_ledger_close(other);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+}
+
+static void a_group_has_other_keys_when_a_board_was_revoked(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_coap_reply before, reply, other;
+    assert_int_equal(world_enroll(world, "a3", "a", 0), CN_OK);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+    world_ask(world, "a1", CN_COAP_GET, "k/a2", NULL, 0, &before);
+    assert_int_equal(before.code, CN_COAP_CONTENT);
+    assert_true(world_get_round(world, "a1", &info));
+    assert_int_equal(info.key_epoch, 0);
+    assert_int_equal(info.group_boards, 3);
+    revoke_board(world, "a3");
+    assert_true(world_get_round(world, "a1", &info));
+    assert_int_equal(info.key_epoch, 1);
+    assert_int_equal(info.group_boards, 2);
+    world_ask(world, "a1", CN_COAP_GET, "k/a2", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONFLICT); // of the epoch before
+    world_ask(world, "a1", CN_COAP_GET, "k/a2/1", NULL, 0, &reply);
+    world_ask(world, "a2", CN_COAP_GET, "k/a1/1", NULL, 0, &other);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    assert_memory_equal(reply.body, other.body, CN_KEY_SIZE);
+    assert_memory_not_equal(reply.body, before.body, CN_KEY_SIZE);
+    world_ask(world, "a1", CN_COAP_GET, "k/a3/1", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_NOT_FOUND);
+    world_ask(world, "a1", CN_COAP_GET, "k/a2/2", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONFLICT);
+    assert_true(world_get_round(world, "b", &info)); // another group
+    assert_int_equal(info.key_epoch, 0);
+}
+
+static void register_with(struct world *world, const char *board, uint32_t protocol,
+                          struct cn_coap_reply *reply)
+{
+    const struct cn_register_request request = {.protocol = {2, protocol},
+                                                .update_format = {1, CN_UPDATE_FORMAT_MAX},
+                                                .graph_ops = {1, CN_GRAPH_OPS_MAX},
+                                                .facts.cpu_count = 1};
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
+    world_ask(world, board, CN_COAP_POST, "reg", bytes, size, reply);
+}
+
+static void a_board_of_the_release_before_takes_part_until_its_group_changes_keys(void **state)
+{
+    struct world *world = *state;
+    struct cn_coap_reply reply;
+    register_with(world, "a1", 2, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    world_ask(world, "a1", CN_COAP_GET, "k/a2", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    revoke_board(world, "a2");
+    world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAUTHORIZED); // it registers again, and hears why not
+    register_with(world, "a1", 2, &reply);
+    assert_int_equal(reply.code, CN_COAP_FORBIDDEN);
+    assert_non_null(strstr((const char *)reply.body, "group a changed its keys"));
+    register_with(world, "a1", 3, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+}
+
 static void paths_that_make_no_sense_are_refused(void **state)
 {
     static const char *const paths[] = {
-        "b", "b/", "b/00",   "b/zz/1", "b/-1", "u/", "u/0011223344556677/", "u/0011223344556677/-1",
-        "k", "k/", "k/../x",
+        "b",
+        "b/",
+        "b/00",
+        "b/zz/1",
+        "b/-1",
+        "u/",
+        "u/0011223344556677/",
+        "u/0011223344556677/-1",
+        "k",
+        "k/",
+        "k/../x",
+        "k/a2/",
+        "k/a2/x",
+        "k/a2/1/2",
+        "k/a2/-1",
     };
     struct world *world = *state;
     struct cn_coap_reply reply;
@@ -351,6 +437,8 @@ int main(void)
         ROUND_TEST(registration_picks_the_highest_common_versions),
         ROUND_TEST(a_board_registers_again_with_an_aggregator_that_was_restarted),
         ROUND_TEST(a_revoked_board_is_dropped_and_answered_no_more),
+        ROUND_TEST(a_group_has_other_keys_when_a_board_was_revoked),
+        ROUND_TEST(a_board_of_the_release_before_takes_part_until_its_group_changes_keys),
         ROUND_TEST(paths_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

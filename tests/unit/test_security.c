@@ -113,11 +113,28 @@ static void derived_keys_differ_and_pairs_agree(void **state)
     (void)state;
     assert_int_equal(cn_security_dtls_key(&key, dtls), CN_OK);
     assert_memory_not_equal(dtls, key.secret, CN_KEY_SIZE);
-    assert_int_equal(cn_security_pair_key(key.secret, "g", "a", "b", ab), CN_OK);
-    assert_int_equal(cn_security_pair_key(key.secret, "g", "b", "a", ba), CN_OK);
-    assert_int_equal(cn_security_pair_key(key.secret, "h", "a", "b", other), CN_OK);
+    assert_int_equal(cn_security_pair_key(key.secret, "g", 0, "a", "b", ab), CN_OK);
+    assert_int_equal(cn_security_pair_key(key.secret, "g", 0, "b", "a", ba), CN_OK);
+    assert_int_equal(cn_security_pair_key(key.secret, "h", 0, "a", "b", other), CN_OK);
     assert_memory_equal(ab, ba, CN_KEY_SIZE);
     assert_memory_not_equal(ab, other, CN_KEY_SIZE);
+}
+
+// Boards of releases without key epochs have the keys of epoch 0.
+static void pair_keys_change_with_the_epoch(void **state)
+{
+    static const uint8_t master[CN_KEY_SIZE] = {1};
+    uint8_t epochs[3][CN_KEY_SIZE], before[CN_KEY_SIZE];
+
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(cn_security_pair_key(master, "g", i << 32, "a", "b", epochs[i]), CN_OK);
+    assert_int_equal(cn_crypto_derive(master, "cairn/1 pair g a b", before), CN_OK);
+    assert_memory_equal(epochs[0], before, CN_KEY_SIZE);
+    assert_int_equal(cn_crypto_derive(master, "cairn/1 pair g 4294967296 a b", before), CN_OK);
+    assert_memory_equal(epochs[1], before, CN_KEY_SIZE);
+    assert_memory_not_equal(epochs[1], epochs[0], CN_KEY_SIZE);
+    assert_memory_not_equal(epochs[1], epochs[2], CN_KEY_SIZE);
 }
 
 int main(void)
@@ -132,6 +149,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_that_are_no_keys_are_refused, make_directory,
                                         remove_directory),
         cmocka_unit_test(derived_keys_differ_and_pairs_agree),
+        cmocka_unit_test(pair_keys_change_with_the_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

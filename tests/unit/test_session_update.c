@@ -221,6 +221,29 @@ static void a_stale_residual_counts_less_for_each_version_more(void **state)
     }
 }
 
+static void local_statistics_do_not_decay_with_the_residual(void **state)
+{
+    struct world *world = *state;
+    struct cn_checkpoint *held;
+    const struct cn_tensor_info *mean;
+    float one = 1, left;
+
+    world->job.statistics = CN_STATISTICS_LOCAL;
+    open_session(world);
+    held = &world->session->held;
+    mean = find(world, "1.running_mean");
+    assert_int_equal(cn_session_allocate_residual(world->session), CN_OK);
+    cn_row_write(&held->residual, mean->offset, 1, &one);
+    cn_row_write(&held->residual, find(world, "5.bias")->offset, 1, &one);
+    held->residual_version = 2;
+    held->version = 8;
+    begin(world, 1);
+    cn_row_read(&held->residual, mean->offset, 1, &left);
+    assert_true(left == 1);
+    cn_row_read(&held->residual, find(world, "5.bias")->offset, 1, &left);
+    assert_true(fabsf(left - 0.9f * 0.9f * 0.9f) < 1e-6f);
+}
+
 // A model with a tensor that is large enough to be sparse.
 static void take_digits(struct world *world)
 {
@@ -577,6 +600,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_first_rounds_send_more),
         TEST(a_stale_residual_counts_less_for_each_version_more),
+        TEST(local_statistics_do_not_decay_with_the_residual),
         TEST(momentum_of_what_was_sent_is_forgotten),
         TEST(shared_statistics_travel_and_local_ones_stay),
         TEST(a_residual_in_halves_keeps_what_was_left_out),

@@ -235,4 +235,5 @@ def steps(build, rate="100mbit", width="256"):
 
 
 if __name__ == "__main__":
+    os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's memory
     {"held": held, "largest": largest, "planned": planned, "steps": steps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

@@ -2,10 +2,11 @@
 """The losses of a job, and those that a model computes itself, against PyTorch's.
 
     losses.py CAIRN_NODE
+    losses.py --record FOLDER
 
 Each case: a model is exported in TRAINING form, cairn-node trains three steps on samples in file order, and the losses
 are PyTorch's within 2e-5. Cases of INSIDE have the loss in the file, where the job names it as loss.output and the labels
-are inputs of the model, by name.
+are inputs of the model, by name. --record keeps those of RECORDED with PyTorch's losses, for recorded.py.
 """
 import copy
 import inspect
@@ -126,8 +127,71 @@ def summed(model, y, x, value):
     return (wrong - 0.5 * torch.sum(1 + y - y.exp())) / x.shape[0]
 
 
+def small(y):
+    return 0.1 * y.pow(2).mean()
+
+
+def entropy(**how):
+    """Cross-entropy by these arguments; the weights of the classes, if wanted, are a Constant node."""
+    def loss(model, y, x, t):
+        more = {"weight": torch.tensor(WEIGHTS)} if how.get("weighted") else {}
+        return F.cross_entropy(y, t, **more, **{key: value for key, value in how.items() if key != "weighted"})
+    return loss
+
+
+def masked(model, y, x, t):
+    """As focal losses and losses of sequences weigh each label by themselves."""
+    each = F.cross_entropy(y, t, reduction="none", ignore_index=3)
+    return ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+def padded(model, y, x, keep):
+    """Norms, deviations and distances of rows of which some are zeros, as padding is."""
+    y = y * keep
+    return (y.norm(dim=1) + y.std(dim=1) + (F.normalize(y, dim=1) - x[:, :3]).pow(2).sum(1)
+            + F.cosine_similarity(y, x[:, :3], dim=1) + torch.linalg.vector_norm(y, ord=3, dim=1)).mean()
+
+
+def shifted(model, y, x, t):
+    return F.cross_entropy(y[:, :, :-1], t[:, 1:]) + small(y)
+
+
 # name: (body, loss, x, other inputs). PyTorch 1 cannot export its own mse_loss and the like.
 INSIDE = {
+    "weights in a Constant": (lambda: mlp(CLASSES), entropy(weighted=True), lambda: floats(7),
+                              lambda: {"label": classes()}),
+    "weights and ignored labels": (lambda: PerToken(True), entropy(weighted=True, ignore_index=2),
+                                   lambda: floats(TOKENS, 7), lambda: {"label": classes(TOKENS)}),
+    "a term with ignored labels": (lambda: PerToken(True),
+                                   lambda m, y, x, t: entropy(ignore_index=0)(m, y, x, t) + small(y),
+                                   lambda: floats(TOKENS, 7), lambda: {"label": classes(TOKENS)}),
+    "a term with padded labels": (lambda: PerToken(True), lambda m, y, x, t: entropy()(m, y, x, t) + small(y),
+                                  lambda: floats(TOKENS, 7), lambda: {"label": classes(TOKENS, ignored=-100)}),
+    "half of a cross-entropy": (lambda: PerToken(False),
+                                lambda m, y, x, t: .5 * F.cross_entropy(y.reshape(-1, CLASSES), t.reshape(-1),
+                                                                        ignore_index=0),
+                                lambda: floats(TOKENS, 7), lambda: {"label": classes(TOKENS)}),
+    "a term with weights": (lambda: PerToken(True),
+                            lambda m, y, x, t: .5 * entropy(weighted=True, ignore_index=1)(m, y, x, t) + small(y),
+                            lambda: floats(TOKENS, 7), lambda: {"label": classes(TOKENS)}),
+    "a term of shifted labels": (lambda: PerToken(True), shifted, lambda: floats(TOKENS, 7),
+                                 lambda: {"label": classes(TOKENS)}),
+    "each label by itself": (lambda: PerToken(True), masked, lambda: floats(TOKENS, 7),
+                             lambda: {"label": classes(TOKENS)}),
+    "each label, weighted": (lambda: mlp(CLASSES),
+                             lambda m, y, x, t: entropy(weighted=True, reduction="none")(m, y, x, t).mean(),
+                             lambda: floats(7), lambda: {"label": classes()}),
+    "a sum of cross-entropies": (lambda: mlp(CLASSES), entropy(reduction="sum"), lambda: floats(7),
+                                 lambda: {"label": classes(ignored=-100)}),
+    "a sum over the batch": (lambda: mlp(3), lambda m, y, x, t: .1 * (y - t).pow(2).sum(), lambda: floats(7),
+                             lambda: {"value": floats(3)}),
+    "a mean and a sum": (lambda: mlp(3), lambda m, y, x, t: (y - t).pow(2).mean() - .02 * y.abs().sum(),
+                         lambda: floats(7), lambda: {"value": floats(3)}),
+    "rows of zeros": (lambda: mlp(3), padded, lambda: floats(7),
+                      lambda: {"keep": (torch.arange(STEPS * BATCH) % 3 > 0).float().reshape(-1, 1)}),
+    "a sum and a weight": (lambda: mlp(3),
+                           lambda m, y, x, t: (y - t).pow(2).sum() + m.body[0].weight.pow(2).sum(),
+                           lambda: floats(7), lambda: {"value": floats(3)}),
     "its own cross-entropy": (lambda: mlp(CLASSES), lambda m, y, x, t: F.cross_entropy(y, t), lambda: floats(7),
                               lambda: {"label": classes(ignored=-100)}),
     "of each token": (lambda: PerToken(False),
@@ -146,7 +210,7 @@ INSIDE = {
 REFUSED = {
     "the root of a mean": lambda m, y, x, t: (y - t).pow(2).mean().sqrt(),
     "a mean times a mean": lambda m, y, x, t: (y - t).pow(2).mean() * y.abs().mean(),
-    "a mean and a sum": lambda m, y, x, t: (y - t).pow(2).mean() + y.abs().sum(),
+    "a sum times a mean": lambda m, y, x, t: (y - t).pow(2).mean() * y.abs().sum(),
 }
 
 
@@ -189,17 +253,46 @@ def outside(node, name, folder):
     return compare(node, name, folder / "model.onnx", f"inputs: {folder}/x.npy, labels: {folder}/t.npy", loss, wanted)
 
 
-def inside(node, name, scores, folder):
+def write_inside(name, scores, folder, stem=""):
+    """The files of a case: the names of its inputs and PyTorch's losses."""
     body, loss, samples, others = INSIDE[name]
     model = Inside(body(), loss)
     named = {"x": samples(), **others()}
     for key, value in named.items():
-        numpy.save(folder / f"{key}.npy", value.numpy())
+        numpy.save(folder / f"{stem}{key}.npy", value.numpy())
     parts = tuple(named.values())
     model.scores = scores
-    export(model, tuple(part[:2] for part in parts), folder / "model.onnx", list(named), ["y", "loss"] if scores else ["loss"])
+    export(model, tuple(part[:2] for part in parts), folder / f"{stem}model.onnx", list(named),
+           ["y", "loss"] if scores else ["loss"])
     model.scores = False
-    wanted = torch_losses(model, model, parts)
+    return list(named), torch_losses(model, model, parts)
+
+
+# Cases that are tested without PyTorch too, by the names of their files.
+RECORDED = {
+    "constant-weights": "weights in a Constant",
+    "ignored-term": "a term with ignored labels",
+    "padded-term": "a term with padded labels",
+    "half-term": "half of a cross-entropy",
+    "weighted-term": "a term with weights",
+    "each-label": "each label by itself",
+    "summed-labels": "a sum of cross-entropies",
+    "batch-sum": "a sum over the batch",
+    "mean-and-sum": "a mean and a sum",
+    "rows-of-zeros": "rows of zeros",
+}
+
+
+def record(folder):
+    lines = []
+    for stem, name in RECORDED.items():
+        named, wanted = write_inside(name, False, folder, f"{stem}-")
+        lines.append(f"{stem} output:loss:{','.join(named)} {BATCH} {RATE} " + " ".join(f"{loss:.8g}" for loss in wanted))
+    (folder / "expected.txt").write_text("\n".join(lines) + "\n")
+
+
+def inside(node, name, scores, folder):
+    named, wanted = write_inside(name, scores, folder)
     data = "inputs: {" + ", ".join(f"{key}: {folder}/{key}.npy" for key in named) + "}"
     return compare(node, f"{name}{', scores too' if scores else ''}", folder / "model.onnx", data, "{output: loss}", wanted)
 
@@ -221,6 +314,9 @@ def main():
     node, wrong = sys.argv[1], []
     torch.manual_seed(11)
     torch.set_num_threads(1)
+    if node == "--record":
+        record(pathlib.Path(sys.argv[2]))
+        return 0
     with tempfile.TemporaryDirectory(prefix="cairn-losses-") as made:
         folder = pathlib.Path(made)
         for name in OUTSIDE:

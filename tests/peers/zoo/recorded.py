@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the files of tests/data/forms, which newer versions of PyTorch wrote, and compares the losses. Standard library.
+"""Trains recorded models and compares the losses with PyTorch's. Standard library.
 
-    recorded.py CAIRN_NODE FORMS
+    recorded.py CAIRN_NODE FOLDER    of tests/data/forms or tests/data/losses
+
+A line of expected.txt: name, loss, batch, learning rate, losses. A loss output:NAME:INPUTS is the model's own, and there
+is a file for each of its inputs.
 """
 import pathlib
 import sys
@@ -13,13 +16,22 @@ import trained  # noqa: E402
 TOLERANCE = 2e-5
 
 
+def say(folder, name, loss):
+    """The model, its data and its loss as a profile has them."""
+    if not loss.startswith("output:"):
+        return f"{name}.onnx", f"inputs: {folder}/{name}-inputs.npy, labels: {folder}/{name}-labels.npy", loss
+    _, output, inputs = loss.split(":")
+    files = ", ".join(f"{key}: {folder}/{name}-{key}.npy" for key in inputs.split(","))
+    return f"{name}-model.onnx", f"inputs: {{{files}}}", f"{{output: {output}}}"
+
+
 def main():
     node, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     wrong = []
     for line in (folder / "expected.txt").read_text().splitlines():
         name, loss, batch, rate, *wanted = line.split()
-        data = f"inputs: {folder}/{name}-inputs.npy, labels: {folder}/{name}-labels.npy"
-        found, problem = trained.losses(node, folder / f"{name}.onnx", data, loss, batch, rate)
+        model, data, loss = say(folder, name, loss)
+        found, problem = trained.losses(node, folder / model, data, loss, batch, rate)
         if problem:
             wrong.append(f"{name}: {problem}")
         elif any(abs(one - float(other)) > TOLERANCE * abs(one) for one, other in zip(found, wanted)):

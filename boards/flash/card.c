@@ -1,0 +1,163 @@
+#include "boards/flash/card.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <linux/falloc.h>
+#include <linux/fs.h>
+
+#include "boards/flash/process.h"
+#include "boards/flash/talk.h"
+#include "runtime/port/platform.h"
+
+#define CHUNK ((size_t)4 << 20)
+#define BLOCK ((uint64_t)4096)
+#define FIRST BLOCK                   // written last: the MBR and the header of a GPT lie there
+#define HEAD ((uint64_t)1 << 20)      // cleared first: old tables and boot loaders lie there
+#define TAIL ((uint64_t)1 << 20)      // cleared at the card's end: an old GPT's copy lies there
+#define UNSYNCED ((uint64_t)32 << 20) // written back then, so that the progress is the card's
+
+struct work {
+    int from, to;
+    uint8_t *chunk, *zeros; // CHUNK bytes each
+    bool discards;          // the device reads as zeros what it discarded, so far
+    uint64_t *done, total, synced, begun_ms;
+};
+
+static bool put(int to, const uint8_t *data, size_t size, uint64_t offset)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t put = pwrite(to, data + at, size - at, (off_t)(offset + at));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return false;
+        at += (size_t)put;
+    }
+    return true;
+}
+
+static bool copy(struct work *work, uint64_t offset, uint64_t size)
+{
+    for (uint64_t at = 0; at < size;) {
+        size_t wanted = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
+        ssize_t got = pread(work->from, work->chunk, wanted, (off_t)(offset + at));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0 || !put(work->to, work->chunk, (size_t)got, offset + at))
+            return false;
+        at += (uint64_t)got;
+    }
+    return true;
+}
+
+static bool reads_zero(const struct work *work, uint64_t offset)
+{
+    uint8_t block[BLOCK];
+
+    return pread(work->to, block, BLOCK, (off_t)offset) == (ssize_t)BLOCK && block[0] == 0 &&
+           memcmp(block, block + 1, BLOCK - 1) == 0;
+}
+
+// Whole blocks: discarded where the kernel promises zeros then (fallocate(2) of a block device),
+// else by the device's own command for zeros, which the kernel replaces when there is none. Some
+// readers break the promise, so both ends are looked at.
+static bool zero_blocks(struct work *work, uint64_t offset, uint64_t size)
+{
+    uint64_t range[2] = {offset, size};
+
+    if (work->discards)
+        work->discards = fallocate(work->to, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                   (off_t)offset, (off_t)size) == 0 &&
+                         reads_zero(work, offset) && reads_zero(work, offset + size - BLOCK);
+    return work->discards || ioctl(work->to, BLKZEROOUT, range) == 0;
+}
+
+static bool zero(struct work *work, uint64_t offset, uint64_t size)
+{
+    uint64_t end = offset + size;
+
+    if (offset % BLOCK == 0 && size >= BLOCK && zero_blocks(work, offset, size / BLOCK * BLOCK))
+        offset += size / BLOCK * BLOCK;
+    for (; offset < end; offset += CHUNK)
+        if (!put(work->to, work->zeros, end - offset < CHUNK ? (size_t)(end - offset) : CHUNK,
+                 offset))
+            return false;
+    return true;
+}
+
+static bool sync_card(struct work *work, uint64_t unsynced)
+{
+    if (*work->done - work->synced <= unsynced)
+        return true;
+    work->synced = *work->done;
+    return fdatasync(work->to) == 0;
+}
+
+// The parts of the image between begin and end.
+static bool write_parts(struct work *work, const struct cn_manifest_file *manifest, uint64_t begin,
+                        uint64_t end)
+{
+    struct cn_manifest_walk walk = {0};
+    struct cn_manifest_part part;
+
+    while (cn_manifest_file_next(manifest, &walk, &part) && part.offset < end) {
+        uint64_t from = part.offset < begin ? begin : part.offset;
+        uint64_t to = part.offset + part.size < end ? part.offset + part.size : end;
+
+        if (from >= to)
+            continue;
+        if (cn_process_interrupted()) {
+            errno = EINTR;
+            return false;
+        }
+        if (part.range ? !copy(work, from, to - from) : !zero(work, from, to - from))
+            return false;
+        *work->done += to - from;
+        if (!sync_card(work, UNSYNCED))
+            return false;
+        cn_talk_progress("write", *work->done, work->total, work->begun_ms);
+    }
+    return fsync(work->to) == 0;
+}
+
+// Whatever happens from here on, no old table says that the card can be used.
+static bool clear_ends(struct work *work, const struct cn_manifest_file *manifest,
+                       uint64_t device_size)
+{
+    uint64_t tail = device_size > TAIL ? (device_size - TAIL) / BLOCK * BLOCK : 0;
+
+    if (tail < manifest->size)
+        tail = manifest->size;
+    return zero(work, 0, manifest->size < HEAD ? manifest->size : HEAD) &&
+           zero(work, tail, device_size - tail) && fsync(work->to) == 0;
+}
+
+bool cn_card_write(const struct cn_manifest_file *manifest, int from, int to, uint64_t device_size,
+                   uint64_t *done)
+{
+    struct work work = {
+        .from = from,
+        .to = to,
+        .chunk = malloc(CHUNK),
+        .zeros = calloc(1, CHUNK),
+        .discards = true,
+        .done = done,
+        .total = cn_manifest_file_total(manifest),
+        .begun_ms = cn_platform_now_ms(),
+    };
+    bool good = work.chunk && work.zeros && clear_ends(&work, manifest, device_size) &&
+                write_parts(&work, manifest, FIRST, manifest->size) &&
+                write_parts(&work, manifest, 0, FIRST);
+
+    cn_talk_progress_end();
+    free(work.chunk);
+    free(work.zeros);
+    return good;
+}
