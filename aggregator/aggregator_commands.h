@@ -7,6 +7,7 @@ extern const struct cn_command cn_aggregator_init;
 extern const struct cn_command cn_aggregator_run;
 extern const struct cn_command cn_aggregator_enroll;
 extern const struct cn_command cn_aggregator_revoke;
+extern const struct cn_command cn_aggregator_revocations;
 extern const struct cn_command cn_aggregator_status;
 extern const struct cn_command cn_aggregator_export;
 extern const struct cn_command cn_aggregator_replay;

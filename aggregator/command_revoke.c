@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "aggregator/aggregator_commands.h"
+#include "aggregator/restore.h"
 #include "aggregator/setup.h"
 
 static const char help[] =
@@ -26,6 +27,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);
     if (!result) {
+        cn_restore_note_revoked(setup.ledger, setup.settings->state, positional[1]);
         cn_err err = cn_ledger_revoke(setup.ledger, positional[1]);
         if (err == CN_ENOTFOUND)
             fprintf(stderr, "%s is not enrolled\n", positional[1]);

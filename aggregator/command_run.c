@@ -10,6 +10,7 @@
 #include "aggregator/evaluate.h"
 #include "aggregator/report.h"
 #include "aggregator/resources.h"
+#include "aggregator/restore.h"
 #include "aggregator/setup.h"
 #include "aggregator/status.h"
 #include "runtime/base/log.h"
@@ -30,13 +31,18 @@
 #define REQUESTS_PER_S 500 // of a board, beside its updates and models
 
 static const char help[] =
-    "Usage: cairn-aggregator run PROFILE [--stay]\n"
+    "Usage: cairn-aggregator run PROFILE [--stay] [--restored]\n"
     "\n"
     "Runs the job of the profile: opens rounds, merges the updates of the boards, serves the\n"
     "versions. Goes on where it was stopped or killed. Exits 0 when the run is over, 130 when a\n"
     "signal stopped it before.\n"
     "\n"
-    "  --stay           keeps serving the last version after the end\n";
+    "  --stay           keeps serving the last version after the end\n"
+    "  --restored       the state directory is an older copy of its run: boards that hold more "
+    "than\n"
+    "                   it give that up and go on from here. Once, at the first start after it "
+    "was\n"
+    "                   restored (docs/backup.md)\n";
 
 struct daemon {
     struct cn_setup setup;
@@ -216,7 +222,8 @@ static cn_err open_server(struct daemon *daemon)
     return err;
 }
 
-static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, const char *profile)
+static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, const char *profile,
+                       bool restored)
 {
     int result = cn_setup_open(&daemon->setup, profile, CN_SETUP_RUN);
     if (!result)
@@ -225,7 +232,9 @@ static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, cons
         result = cn_setup_check_weights(&daemon->setup);
     if (result)
         return result;
-    cn_err err = open_parts(daemon);
+    cn_err err = cn_restore_ledger(daemon->setup.ledger, daemon->setup.settings->state, restored);
+    if (!err)
+        err = open_parts(daemon);
     if (!err)
         err = open_evaluator(daemon, ports);
     if (!err)
@@ -401,13 +410,16 @@ static void announce(struct daemon *daemon)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"stay", no_argument, NULL, 's'}, {0}};
-    bool stay = false;
+    static const struct option known[] = {
+        {"stay", no_argument, NULL, 's'}, {"restored", no_argument, NULL, 'r'}, {0}};
+    bool stay = false, restored = false;
     const char *positional[1];
     int option;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 's')
             stay = true;
+        else if (option == 'r')
+            restored = true;
         else
             return CN_EXIT_USAGE;
     }
@@ -415,7 +427,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     struct daemon daemon = {0};
     const atomic_bool *stop = cn_command_catch_signals();
-    int result = open_daemon(&daemon, ports, positional[0]);
+    int result = open_daemon(&daemon, ports, positional[0], restored);
     if (!result) {
         announce(&daemon);
         result = serve(&daemon, stop, stay);

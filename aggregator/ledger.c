@@ -311,6 +311,20 @@ const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledg
     return &ledger->identity;
 }
 
+cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s)
+{
+    int64_t next = (int64_t)ledger->identity.lineage + 1;
+    sqlite3_stmt *statement;
+    if (now_s > (uint64_t)next && now_s < UINT32_MAX)
+        next = (int64_t)now_s;
+    if (next > UINT32_MAX)
+        return CN_ERANGE;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET lineage=?", "i", next);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    return err ? err : load_identity(ledger);
+}
+
 static cn_err compare_binding(struct cn_ledger *ledger, const uint8_t *graph, const uint8_t *job)
 {
     uint8_t bound_graph[CN_DIGEST_SIZE], bound_job[CN_DIGEST_SIZE];

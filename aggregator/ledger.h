@@ -39,6 +39,11 @@ void cn_ledger_close(struct cn_ledger *ledger);
 
 const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledger);
 
+// Begins another lineage of the run, after the ledger was restored from an older copy: what boards
+// hold of the lineage before does not count any more. The number is the time in seconds since 1970,
+// or one more than before, whichever is larger, so that two restores from one copy differ.
+cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s);
+
 // Ties the run to its model and rules, the first time; later CN_ECONFLICT when they differ.
 cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
                       const uint8_t job[CN_DIGEST_SIZE]);

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,27 @@ static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
     return false;
 }
 
+// A board that holds a newer version than the ledger has waits: rounds of before mean nothing to
+// it.
+static void note_ahead(struct cn_resources *resources, const char *board,
+                       const struct cn_registration *registration, struct cn_roster_facts *facts)
+{
+    uint32_t lineage = cn_ledger_identity(resources->ledger)->lineage;
+    uint32_t version = cn_model_store_newest(resources->models)->number;
+    uint64_t count;
+    if (registration->ahead_lineage < lineage ||
+        (registration->ahead_lineage == lineage && registration->ahead_version <= version))
+        return;
+    facts->ahead_lineage = registration->ahead_lineage;
+    facts->ahead_version = registration->ahead_version;
+    if (cn_log_limit_due(&resources->ahead, resources->now_ms(), &count))
+        cn_log(CN_LOG_ERROR, "resources",
+               "%s is ahead of this ledger: was it restored from a backup? The board has version "
+               "%" PRIu64 " of lineage %" PRIu64 ", the ledger version %" PRIu32
+               " of lineage %" PRIu32 "; run --restored goes on from here",
+               board, facts->ahead_version, facts->ahead_lineage, version, lineage);
+}
+
 static void note_facts(struct cn_resources *resources, const char *board, uint32_t protocol,
                        const struct cn_registration *registration)
 {
@@ -146,6 +168,7 @@ static void note_facts(struct cn_resources *resources, const char *board, uint32
         .power_mw = registration->power_mw,
     };
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
+    note_ahead(resources, board, registration, &facts);
     cn_roster_note(resources->roster, board, &facts);
 }
 
@@ -363,16 +386,29 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     }
 }
 
-static void handle_commit(struct cn_resources *resources, struct cn_upload *upload,
-                          struct cn_coap_reply *reply)
+// Chunks that were lent may turn out wrong and be missing then. Whether any are.
+static bool reply_missing(const struct cn_upload *upload, struct cn_coap_reply *reply)
+{
+    struct cn_upload_status progress = {0};
+    if (!upload || upload->received == upload->chunk_count)
+        return false;
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &progress);
+    reply_status(reply, CN_COAP_INCOMPLETE, &progress);
+    return true;
+}
+
+static void handle_commit(struct cn_resources *resources, const struct cn_roster_board *board,
+                          struct cn_upload *upload, struct cn_coap_reply *reply)
 {
     struct cn_upload_status status, progress = {0};
-    cn_spool_describe(upload, 0, CN_RANGE_MAX, &progress);
-    if (progress.received < progress.chunk_count) {
-        reply_status(reply, CN_COAP_INCOMPLETE, &progress);
+    if (reply_missing(upload, reply))
         return;
-    }
+    cn_spool_describe(upload, 0, 0, &progress);
     cn_err err = cn_run_accept(resources->run, upload, &status);
+    if (err == CN_EAGAIN && reply_missing(cn_spool_find(resources->spool, board->enrolled.name,
+                                                        board->enrolled.group, progress.id),
+                                          reply))
+        return;
     if (err == CN_EDIGEST) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
     } else if (err) {
@@ -384,7 +420,8 @@ static void handle_commit(struct cn_resources *resources, struct cn_upload *uplo
 }
 
 // The last chunk commits by itself when it is to be answered: that saves a round trip.
-static void handle_chunks(struct cn_resources *resources, struct cn_upload *upload, uint32_t index,
+static void handle_chunks(struct cn_resources *resources, const struct cn_roster_board *board,
+                          struct cn_upload *upload, uint32_t index,
                           const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
     cn_err err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
@@ -399,7 +436,7 @@ static void handle_chunks(struct cn_resources *resources, struct cn_upload *uplo
     } else if (!request->wants_reply) {
         reply->code = CN_COAP_SILENT;
     } else if (upload->received == upload->chunk_count) {
-        handle_commit(resources, upload, reply);
+        handle_commit(resources, board, upload, reply);
     } else {
         struct cn_upload_status status = {0};
         cn_spool_describe(upload, 0, GAPS_OF_CHUNK, &status);
@@ -420,7 +457,8 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
         memcpy(hex, path, length);
         hex[length] = '\0';
         if (cn_hex_parse(hex, id, sizeof(id)) == CN_OK)
-            upload = cn_spool_find(resources->spool, board->enrolled.group, id);
+            upload =
+                cn_spool_find(resources->spool, board->enrolled.name, board->enrolled.group, id);
     }
     if (!upload)
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload; declare it again");
@@ -428,16 +466,17 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
     return upload;
 }
 
-static void use_upload(struct cn_resources *resources, struct cn_upload *upload, const char *rest,
+static void use_upload(struct cn_resources *resources, const struct cn_roster_board *board,
+                       struct cn_upload *upload, const char *rest,
                        const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
     uint32_t number = 0;
     const char *end;
     bool numbered = parse_number(rest, '\0', &number, &end);
     if (request->method == CN_COAP_PUT && numbered) {
-        handle_chunks(resources, upload, number, request, reply);
+        handle_chunks(resources, board, upload, number, request, reply);
     } else if (request->method == CN_COAP_POST && strcmp(rest, "commit") == 0) {
-        handle_commit(resources, upload, reply);
+        handle_commit(resources, board, upload, reply);
     } else if (request->method == CN_COAP_GET && (numbered || !*rest)) {
         struct cn_upload_status status = {0};
         cn_spool_describe(upload, number, CN_RANGE_MAX, &status);
@@ -464,7 +503,7 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
     }
     struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
     if (upload)
-        use_upload(resources, upload, rest, request, reply);
+        use_upload(resources, board, upload, rest, request, reply);
 }
 
 // Answers a probe of the path with as many bytes (RFC 8899).

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "aggregator/run.h"
+#include "runtime/base/log_limit.h"
 #include "transport/coap_server.h"
 
 #define CN_RESOURCES_CHUNK_SIZE 64 // small, so that a message can be filled to any path's size
@@ -29,7 +30,8 @@ struct cn_resources {
     struct cn_run *run;
     const struct cn_job *job;
     uint64_t (*now_ms)(void);
-    uint64_t trouble_ms; // clock; when trouble of ours was last told
+    uint64_t trouble_ms;       // clock; when trouble of ours was last told
+    struct cn_log_limit ahead; // lines about boards that are ahead of the ledger
 };
 
 // The routes; each one's context is a struct cn_resources.

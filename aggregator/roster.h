@@ -12,6 +12,8 @@ struct cn_roster_facts { // as the board told when it registered
     uint64_t memory;     // bytes for training
     uint64_t power_mw;   // 0: no budget
     uint32_t protocol;   // that was picked
+    // It holds a newer version of the run than the ledger has; lineage 0: it does not.
+    uint64_t ahead_lineage, ahead_version;
     char type[CN_NAME_SIZE];
 };
 

@@ -47,7 +47,6 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
     run->waiting_told = false;
-    run->rejected = 0;
     run->invite_ms = 0;
     return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
 }

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "aggregator/run.h"
+#include "runtime/base/log_limit.h"
 
 struct cn_run {
     struct cn_run_config config;
     enum cn_run_phase phase;
     uint32_t round;          // OPEN, CLOSING: of the ledger; else the next one
     uint32_t accepted;       // contributions to it
-    uint32_t rejected;       // updates, since it was opened
     uint32_t selected;       // groups invited to it
     uint32_t wanted;         // groups to invite; grows when a deadline passes
     uint64_t deadline_ms;    // clock; OPEN
@@ -20,7 +20,8 @@ struct cn_run {
     bool measured_any;
     uint64_t base_in, base_out; // traffic of earlier processes
     bool waiting_told, trouble_told;
-    struct cn_merge_cuts cuts; // of the newest version
+    struct cn_log_quotas rejected; // lines about updates, by board
+    struct cn_merge_cuts cuts;     // of the newest version
     const char *end_reason;
     struct cn_progress progress;
 };

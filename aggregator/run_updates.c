@@ -7,8 +7,7 @@
 #include "aggregator/admission.h"
 #include "aggregator/run_private.h"
 #include "runtime/base/log.h"
-
-#define REJECTED_TOLD 20 // updates of a round
+#include "runtime/port/platform.h"
 
 static enum cn_round_state round_state(const struct cn_run *run)
 {
@@ -164,9 +163,9 @@ static void reject(struct cn_run *run, struct cn_upload *upload, const char *rea
                    struct cn_upload_status *status)
 {
     // A board that only sends rubbish must not fill the log.
-    enum cn_log_level level = run->rejected++ < REJECTED_TOLD ? CN_LOG_WARN : CN_LOG_DEBUG;
-    cn_log(level, "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
-           upload->board, reason);
+    cn_log_within(cn_log_quota_of(&run->rejected, upload->board), cn_platform_now_ms(), CN_LOG_WARN,
+                  "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
+                  upload->board, reason);
     decide(status, CN_VERDICT_REJECTED, reason);
     cn_spool_drop(run->config.spool, upload);
 }

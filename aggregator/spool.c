@@ -6,16 +6,21 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
-#define SAVE_MS 2000 // that a chunk may wait to be durable
+#define SAVE_MS 2000     // that a chunk may wait to be durable
+#define LEND_MS 10000    // between two times that an upload is lent: each copies it
+#define STOPPED_MS 10000 // an upload without a chunk for so long makes room for one of its group
 
 struct cn_spool {
     struct cn_spool_config config;
     struct cn_upload *uploads;
     uint64_t used; // bytes of all uploads
     bool full_told;
+    struct cn_log_quota full;     // lines about the disk
+    struct cn_log_quotas dropped; // about uploads, by board
 };
 
 static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
@@ -26,6 +31,7 @@ static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
     *link = upload->next;
     spool->used -= upload->declared.size;
     free(upload->bitmap);
+    free(upload->lent);
     free(upload->parts);
     free(upload);
 }
@@ -99,10 +105,11 @@ cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME
     return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
 }
 
-static struct cn_upload *find_by_group(const struct cn_spool *spool, const char *group)
+static struct cn_upload *find_by_board(const struct cn_spool *spool, const char *board,
+                                       const char *group)
 {
     for (struct cn_upload *upload = spool->uploads; upload; upload = upload->next)
-        if (strcmp(upload->group, group) == 0)
+        if (strcmp(upload->board, board) == 0 && (*board || strcmp(upload->group, group) == 0))
             return upload;
     return NULL;
 }
@@ -124,16 +131,16 @@ static bool fits_disk(struct cn_spool *spool, uint64_t size)
         return true;
     bool fits = available >= config->reserve && available - config->reserve >= size + spool->used;
     if (!fits && !spool->full_told)
-        cn_log(CN_LOG_ERROR, "spool",
-               "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
-               " MiB: updates are refused until there is more",
-               config->disk, available >> 20, config->reserve >> 20);
+        cn_log_within(&spool->full, cn_platform_now_ms(), CN_LOG_ERROR, "spool",
+                      "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
+                      " MiB: updates are refused until there is more",
+                      config->disk, available >> 20, config->reserve >> 20);
     spool->full_told = !fits;
     return fits;
 }
 
 // declared->size was checked: it is at most frame_max.
-static cn_err begin(struct cn_spool *spool, const char *group,
+static cn_err begin(struct cn_spool *spool, const char *board, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload **upload)
 {
     uint64_t chunk_size = spool->config.chunk_size;
@@ -146,15 +153,18 @@ static cn_err begin(struct cn_spool *spool, const char *group,
         return CN_ENOMEM;
     begun->chunk_count = (uint32_t)chunks;
     begun->bitmap = calloc(chunks / 8 + 1, 1);
+    begun->lent = calloc(chunks / 8 + 1, 1);
     begun->parts = calloc(count_parts(begun), sizeof(*begun->parts));
     begun->declared = *declared;
+    snprintf(begun->board, sizeof(begun->board), "%s", board);
     snprintf(begun->group, sizeof(begun->group), "%s", group);
     cn_spool_name(declared->round, group, name);
     cn_err err = CN_ENOMEM;
-    if (begun->bitmap && begun->parts)
+    if (begun->bitmap && begun->lent && begun->parts)
         err = spool->config.store->ops->create(spool->config.store, name, &begun->file);
     if (err) {
         free(begun->bitmap);
+        free(begun->lent);
         free(begun->parts);
         free(begun);
         return err;
@@ -166,6 +176,40 @@ static cn_err begin(struct cn_spool *spool, const char *group,
     return CN_OK;
 }
 
+// What others of the group have of the same frame. That it cannot be read costs only sending.
+static void borrow(struct cn_spool *spool, struct cn_upload *to, uint64_t now_ms)
+{
+    for (struct cn_upload *from = spool->uploads; from; from = from->next) {
+        if (from == to || !from->received || strcmp(from->group, to->group) != 0 ||
+            !same_frame(&from->declared, &to->declared) ||
+            (from->lent_ms && now_ms - from->lent_ms < LEND_MS))
+            continue;
+        from->lent_ms = now_ms;
+        cn_err err = cn_spool_lend(&spool->config, from, to);
+        if (err)
+            cn_log(CN_LOG_DEBUG, "spool", "a part of %s is not lent: %s", to->group,
+                   cn_err_text(err));
+    }
+}
+
+// Whether a limit holds for one more upload. One of the group that stopped, as its leader does that
+// died, does not keep the next leader out.
+static cn_err make_room(struct cn_spool *spool, const char *group,
+                        const struct cn_declare_request *declared, uint64_t now_ms)
+{
+    uint64_t limit = spool->config.limit;
+    struct cn_upload *next;
+    for (struct cn_upload *upload = spool->uploads;
+         upload && limit && spool->used + declared->size > limit; upload = next) {
+        next = upload->next;
+        if (strcmp(upload->group, group) == 0 && now_ms - upload->put_ms >= STOPPED_MS)
+            cn_spool_drop(spool, upload);
+    }
+    if (limit && spool->used + declared->size > limit)
+        return CN_EAGAIN;
+    return fits_disk(spool, declared->size) ? CN_OK : CN_ENOSPC;
+}
+
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_upload **upload)
@@ -173,34 +217,39 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     *upload = NULL;
     if (declared->size == 0 || declared->size > spool->config.frame_max)
         return CN_ERANGE;
-    struct cn_upload *found = find_by_group(spool, group);
-    if (found && !same_frame(&found->declared, declared)) {
+    struct cn_upload *found = find_by_board(spool, board, group);
+    if (found && (strcmp(found->group, group) != 0 || !same_frame(&found->declared, declared))) {
         cn_spool_drop(spool, found);
         found = NULL;
     }
     if (!found) {
-        if (spool->config.limit && spool->used + declared->size > spool->config.limit)
-            return CN_EAGAIN;
-        if (!fits_disk(spool, declared->size))
-            return CN_ENOSPC;
-        cn_err err = begin(spool, group, declared, &found);
+        cn_err err = make_room(spool, group, declared, now_ms);
+        if (!err)
+            err = begin(spool, board, group, declared, &found);
         if (err)
             return err;
     }
-    found->declared = *declared; // the measurements may be newer
-    snprintf(found->board, sizeof(found->board), "%s", board);
-    cn_message_upload_id(board, declared->run, declared->round, declared->digest, found->id);
+    if (!found->is_declared) {
+        found->declared = *declared;
+        found->is_declared = true;
+        found->put_ms = now_ms;
+        cn_message_upload_id(board, declared->run, declared->round, declared->digest, found->id);
+        borrow(spool, found, now_ms);
+    }
     if (!found->since_ms)
         found->since_ms = now_ms;
     *upload = found;
     return CN_OK;
 }
 
-struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *group,
+struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *board, const char *group,
                                 const uint8_t id[CN_UPLOAD_ID_SIZE])
 {
-    struct cn_upload *found = find_by_group(spool, group);
-    return found && memcmp(found->id, id, CN_UPLOAD_ID_SIZE) == 0 ? found : NULL;
+    struct cn_upload *found = find_by_board(spool, board, group);
+    return found && found->is_declared && strcmp(found->group, group) == 0 &&
+                   memcmp(found->id, id, CN_UPLOAD_ID_SIZE) == 0
+               ? found
+               : NULL;
 }
 
 static bool has_chunk(const struct cn_upload *upload, uint32_t index)
@@ -256,7 +305,13 @@ static cn_err compare(struct cn_spool *spool, struct cn_upload *upload, uint64_t
     return CN_OK;
 }
 
-// Writes the chunks from index to end that are not there, each run of them at once.
+// Whether the chunk is there, and not lent.
+static bool is_own(const struct cn_upload *upload, uint32_t index)
+{
+    return has_chunk(upload, index) && !(upload->lent[index / 8] >> (index % 8) & 1);
+}
+
+// Writes the chunks from index to end that the board has not sent, each run of them at once.
 static cn_err write_missing(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
                             uint32_t end, const uint8_t *data, size_t size)
 {
@@ -264,8 +319,8 @@ static cn_err write_missing(struct cn_spool *spool, struct cn_upload *upload, ui
     cn_err err = CN_OK;
     for (uint32_t i = index; !err && i < end;) {
         uint32_t first = i;
-        bool there = has_chunk(upload, i);
-        while (i < end && has_chunk(upload, i) == there)
+        bool there = is_own(upload, i);
+        while (i < end && is_own(upload, i) == there)
             i++;
         size_t from = (first - index) * chunk_size, to = (i - index) * chunk_size;
         size_t part = (to < size ? to : size) - from;
@@ -295,6 +350,8 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t i
     for (uint32_t i = index / CN_SPOOL_PART; i <= last; i++)
         if (upload->parts[i].saved == upload->parts[i].received)
             upload->parts[i].since_ms = now_ms;
+    upload->put_ms = now_ms;
+    cn_spool_own(upload, index, count);
     mark(upload, index, count);
     // One that is complete as a whole is about to be decided.
     if (upload->parts[last].received == CN_SPOOL_PART && upload->received < upload->chunk_count)
@@ -328,7 +385,7 @@ void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t m
                            CN_RECENT_MAX];
 }
 
-cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *upload, uint8_t **frame)
+cn_err cn_spool_read(const struct cn_spool *spool, struct cn_upload *upload, uint8_t **frame)
 {
     *frame = NULL;
     if (upload->received < upload->chunk_count)
@@ -342,7 +399,7 @@ cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *uploa
     if (!err) {
         cn_crypto_digest(bytes, size, digest);
         if (memcmp(digest, upload->declared.digest, CN_DIGEST_SIZE) != 0)
-            err = CN_EDIGEST;
+            err = cn_spool_give_back(upload) ? CN_EAGAIN : CN_EDIGEST;
     }
     if (err) {
         free(bytes);
@@ -352,11 +409,24 @@ cn_err cn_spool_read(const struct cn_spool *spool, const struct cn_upload *uploa
     return CN_OK;
 }
 
+static void drop_others(struct cn_spool *spool, const struct cn_upload *kept)
+{
+    struct cn_upload *next;
+    for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
+        next = upload->next;
+        if (upload != kept && strcmp(upload->group, kept->group) == 0 &&
+            upload->declared.round == kept->declared.round)
+            cn_spool_drop(spool, upload);
+    }
+}
+
 cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
 {
     struct cn_store_file *file = upload->file;
     cn_err err = spool->config.store->ops->commit(file);
     cn_spool_parts_remove(&spool->config, upload);
+    if (!err)
+        drop_others(spool, upload);
     free_upload(spool, upload);
     return err;
 }
@@ -383,8 +453,9 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
             save(spool, upload, SAVE_MS, now_ms);
             continue;
         }
-        cn_log(CN_LOG_INFO, "spool", "dropped an unfinished upload of %s for round %" PRIu32,
-               upload->board, upload->declared.round);
+        cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_INFO, "spool",
+                      "dropped an unfinished upload of %s for round %" PRIu32, upload->board,
+                      upload->declared.round);
         cn_spool_drop(spool, upload);
     }
 }
@@ -392,17 +463,18 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
 // --- opening ---
 
 // A part that an earlier program saved becomes part of the upload again.
-static cn_err take_part(void *context, const char *group, const struct cn_declare_request *declared,
-                        uint32_t part, const uint8_t *bitmap, const uint8_t *data)
+static cn_err take_part(void *context, const char *board, const char *group,
+                        const struct cn_declare_request *declared, uint32_t part,
+                        const uint8_t *bitmap, const uint8_t *data)
 {
     struct cn_spool *spool = context;
-    struct cn_upload *upload = find_by_group(spool, group);
+    struct cn_upload *upload = find_by_board(spool, board, group);
     size_t chunk_size = spool->config.chunk_size;
     if (declared->size > spool->config.frame_max)
         return CN_ERANGE;
-    if (upload && !same_frame(&upload->declared, declared))
+    if (upload && (strcmp(upload->group, group) != 0 || !same_frame(&upload->declared, declared)))
         return CN_ECONFLICT;
-    cn_err err = upload ? CN_OK : begin(spool, group, declared, &upload);
+    cn_err err = upload ? CN_OK : begin(spool, board, group, declared, &upload);
     uint32_t first = part * CN_SPOOL_PART;
     if (!err && first >= upload->chunk_count)
         err = CN_ERANGE;

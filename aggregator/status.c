@@ -9,12 +9,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
 #define FILE_MAX (16u << 20)
 #define FRESH_MS 10000 // an older file is of a program that hangs or is gone
 
 // --- writing ---
+
+// Says which key a board has without saying the key.
+static void name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_crypto_digest(board->secret, sizeof(board->secret), digest);
+    cn_hex(text, digest, CN_STATUS_KEY_SIZE / 2);
+}
 
 static cJSON *describe_boards(const struct cn_roster *roster)
 {
@@ -26,11 +35,16 @@ static cJSON *describe_boards(const struct cn_roster *roster)
             continue;
         const struct cn_roster_facts *facts = &boards[i].facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
+        char key[CN_STATUS_KEY_SIZE];
+        name_key(&boards[i].enrolled, key);
+        cJSON_AddStringToObject(board, "key", key);
         cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
         cJSON_AddStringToObject(board, "type", facts->type);
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        if (facts->ahead_lineage)
+            cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
     }
     return list;
 }
@@ -115,10 +129,13 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         struct cn_status_board *board = &live->boards[live->board_count++];
         const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
         snprintf(board->name, sizeof(board->name), "%s", item->string);
+        const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "key"));
+        snprintf(board->key, sizeof(board->key), "%s", key ? key : "");
         board->heard_ms = read_number(item, "heard_ms");
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
+        board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         if (type && cn_name_valid(type))
             snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
     }
@@ -211,12 +228,18 @@ struct report {
     bool ended;
 };
 
-// What the running aggregator knows about the board; zeros when it was not heard.
-static struct cn_status_board find_board(const struct report *report, const char *board)
+// What the running aggregator knows about the board; zeros when it was not heard with the key that
+// it has now. An aggregator of before names no keys.
+static struct cn_status_board find_board(const struct report *report,
+                                         const struct cn_ledger_board *board)
 {
-    for (size_t i = 0; i < report->live->board_count; i++)
-        if (strcmp(report->live->boards[i].name, board) == 0)
-            return report->live->boards[i];
+    char key[CN_STATUS_KEY_SIZE];
+    name_key(board, key);
+    for (size_t i = 0; i < report->live->board_count; i++) {
+        const struct cn_status_board *live = &report->live->boards[i];
+        if (strcmp(live->name, board->name) == 0 && (!live->key[0] || strcmp(live->key, key) == 0))
+            return *live;
+    }
     return (struct cn_status_board){0};
 }
 
@@ -237,8 +260,9 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
 
 // Why the board is, or is not, in the round. One sentence.
 static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
-                      uint64_t heard_ms, const char **reason)
+                      const struct cn_status_board *live, const char **reason)
 {
+    uint64_t heard_ms = live->heard_ms;
     struct cn_ledger_contribution contribution;
     bool selected = false;
     *reason = "in the round: its update is awaited";
@@ -248,6 +272,10 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
     }
     if (report->live->running && !heard_ms) {
         *reason = "not heard since the aggregator started: check its power, network, key";
+        return CN_OK;
+    }
+    if (live->facts.ahead_lineage) {
+        *reason = "it is ahead of this ledger: was that restored from a backup?";
         return CN_OK;
     }
     if (report->ended) {
@@ -282,11 +310,11 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
 {
     const struct report *report = context;
     const char *reason;
-    struct cn_status_board live = find_board(report, board->name);
+    struct cn_status_board live = find_board(report, board);
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    cn_err err = explain(report, board, heard_ms, &reason);
+    cn_err err = explain(report, board, &live, &reason);
     if (err)
         return err;
     if (report->json) {

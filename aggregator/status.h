@@ -11,6 +11,7 @@
 #include "aggregator/run.h"
 
 #define CN_STATUS_FILE "status.json"
+#define CN_STATUS_KEY_SIZE 17
 
 // Writes the file. An error is of no consequence.
 cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
@@ -25,6 +26,7 @@ struct cn_status_live {
     size_t board_count;        // heard since the start
     struct cn_status_board {
         char name[CN_NAME_SIZE];
+        char key[CN_STATUS_KEY_SIZE]; // start of the digest of the key that it was heard with
         uint64_t heard_ms;
         struct cn_roster_facts facts;
     } * boards; // owned

@@ -116,11 +116,14 @@ file(STRINGS ${CMAKE_SOURCE_DIR}/runtime/round/checkpoint.h newest REGEX "define
 string(REGEX REPLACE "[^0-9]*([0-9]+).*" "\\1" newest "${newest}")
 set(state /var/lib/cairn)
 set(state_files "${state}/checkpoint.a ${state}/checkpoint.b")
-set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key")
+set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key /etc/systemd/system/cairn-node.service.d/jetson-gpu.conf")
+file(READ ${package_source}/jetson_gpu.sh on_configure)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${package_source}/jetson_gpu.sh)
 cairn_package(cairn-node "train a model on this board, with others or alone")
 cairn_service(cairn-node)
-install(FILES ${package_source}/gpu.conf DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node/examples
-        COMPONENT cairn-node)
+install(FILES ${package_source}/jetson-gpu.conf DESTINATION ${CMAKE_INSTALL_DATADIR}/cairn-node COMPONENT cairn-node)
+install(FILES ${package_source}/cairn-gpu.service DESTINATION lib/systemd/system COMPONENT cairn-node)
+set(on_configure "")
 cairn_document(cairn-node PROFILES.md cat ${CMAKE_SOURCE_DIR}/runtime/profile/PROFILES.md)
 install(FILES ${package_build}/cairn-node/PROFILES.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node
         COMPONENT cairn-node)
@@ -187,7 +190,7 @@ cairn-aggregator runs the rounds of a training job, keeps a durable ledger of
 the boards' updates, merges them and serves the versions of the model.")
 set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_NAME cairn-flash)
 set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_DEPENDS "${libc}, e2fsprogs")
-set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_RECOMMENDS "cairn-boards, openssh-client, xz-utils, zstd")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_RECOMMENDS "cairn-boards, mtools, openssh-client, xz-utils, zstd")
 set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_SUGGESTS "cairn-aggregator")
 set(CPACK_COMPONENT_CAIRN-FLASH_DESCRIPTION "puts Cairn on edge boards and verifies it
 cairn-flash injects the packages, the profile and the key of a board into a

@@ -72,7 +72,9 @@ static void ask_for_proof(struct cn_coap_server *server, const struct cn_coap_se
     coap_add_option(response, COAP_OPTION_ECHO, CN_COAP_ECHO_SIZE, session->echo);
 }
 
-static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
+// board: NULL for one that has no session.
+static void write_reply(struct cn_coap_server *server, struct cn_coap_board *board,
+                        coap_pdu_t *response)
 {
     const struct cn_coap_reply *reply = &server->reply;
     uint8_t number[4];
@@ -82,7 +84,10 @@ static void write_reply(struct cn_coap_server *server, coap_pdu_t *response)
         coap_add_option(response, COAP_OPTION_MAXAGE,
                         coap_encode_var_safe(number, sizeof(number), reply->max_age_s), number);
     if (reply->size && !coap_add_data(response, reply->size, reply->body)) {
-        cn_log(CN_LOG_ERROR, "coap", "a reply of %zu bytes does not fit a datagram", reply->size);
+        if (board)
+            cn_log_within(&board->misfits, cn_platform_now_ms(), CN_LOG_ERROR, "coap",
+                          "an answer of %zu bytes for %s does not fit a message", reply->size,
+                          board->name);
         coap_pdu_set_code(response, COAP_RESPONSE_CODE_INTERNAL_ERROR);
     }
 }
@@ -150,7 +155,7 @@ static void turn_away(struct cn_coap_server *server, coap_pdu_t *response)
 {
     cn_coap_reply_error(&server->reply, CN_COAP_UNAVAILABLE, "all sessions are taken");
     server->reply.max_age_s = FULL_S;
-    write_reply(server, response);
+    write_reply(server, NULL, response);
 }
 
 static void on_request(coap_resource_t *resource, coap_session_t *coap, const coap_pdu_t *pdu,
@@ -176,7 +181,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
         return;
     if (!proven && server->reply.size > AMPLIFICATION * cn_coap_message_size(pdu))
         ask_for_proof(server, session, response);
-    write_reply(server, response);
+    write_reply(server, session->board, response);
     if (request.wants_reply || server->reply.code >= CN_COAP_BAD_REQUEST)
         server->stats.bytes_out += cn_coap_message_size(response);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/base/name.h"
 #include "transport/bucket.h"
 #include "transport/coap_common.h"
@@ -17,6 +18,7 @@ struct cn_coap_board {
     struct cn_coap_board *next;
     char name[CN_NAME_SIZE];
     struct cn_bucket requests, bulk;
+    struct cn_log_quota misfits; // lines about answers that did not fit
 };
 
 // A session over TCP from its connection on, any other from its first request on, to libcoap's end

@@ -47,6 +47,8 @@ static const struct cn_message_field register_fields[] = {
     LONG(5, cn_register_request, facts.memory, 0, ANY),
     LONG(6, cn_register_request, facts.power_mw, 0, ANY),
     FIELD(7, NAME_OR_EMPTY, cn_register_request, facts.board_type),
+    OPTION(12, cn_register_request, facts.ahead_lineage),
+    OPTION(13, cn_register_request, facts.ahead_version),
 };
 static const struct cn_message_schema register_schema = SCHEMA(register_fields);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/group/membership_wire.h"
 #include "runtime/port/platform.h"
 #include "transport/address.h"
@@ -35,6 +36,7 @@ struct peer {
     uint8_t key[CN_KEY_SIZE];
     uint64_t opened_ms;
     bool told;                     // that it refuses this board
+    struct cn_log_quota lines;     // about where it is and whether it refuses
     char address[CN_ADDRESS_SIZE]; // of the attempt or session
     char at[CN_ADDRESS_SIZE];      // where it answered last; "" when it never did
     char other[CN_ADDRESS_SIZE];   // where it was heard, if not at its address in the list; else ""
@@ -163,10 +165,12 @@ static void note_place(struct peer_link *link, uint32_t index)
         return;
     memcpy(peer->at, peer->address, sizeof(peer->at));
     if (has_moved(link, index))
-        cn_log(CN_LOG_INFO, "peer", "%s answers at %s; group.members says %s", member->name,
-               peer->at, member->address);
+        cn_log_within(&peer->lines, cn_platform_now_ms(), CN_LOG_INFO, "peer",
+                      "%s answers at %s; group.members says %s", member->name, peer->at,
+                      member->address);
     else if (moved)
-        cn_log(CN_LOG_INFO, "peer", "%s answers at %s again", member->name, peer->at);
+        cn_log_within(&peer->lines, cn_platform_now_ms(), CN_LOG_INFO, "peer",
+                      "%s answers at %s again", member->name, peer->at);
 }
 
 static void tell_refusal(struct peer_link *link, uint32_t index)
@@ -175,8 +179,8 @@ static void tell_refusal(struct peer_link *link, uint32_t index)
     enum cn_exchange_state state = peer->exchange->state;
 
     if (state == CN_EXCHANGE_REFUSED && !peer->told)
-        cn_log(CN_LOG_WARN, "peer", "%s refuses this board: %s", link->members[index].name,
-               peer->exchange->text);
+        cn_log_within(&peer->lines, cn_platform_now_ms(), CN_LOG_WARN, "peer",
+                      "%s refuses this board: %s", link->members[index].name, peer->exchange->text);
     if (state == CN_EXCHANGE_UP || state == CN_EXCHANGE_REFUSED)
         peer->told = state == CN_EXCHANGE_REFUSED;
 }

@@ -14,8 +14,7 @@ static const char help[] =
 
 static int check(struct cn_delivery *delivery)
 {
-    return cn_tree_check(delivery->order.positional, delivery->payload.architecture,
-                         delivery->order.replace);
+    return cn_tree_check(delivery->order.positional, &delivery->payload, delivery->order.replace);
 }
 
 static int write_tree(struct cn_delivery *delivery)

@@ -7,6 +7,7 @@
 #include "boards/flash/commands.h"
 #include "boards/flash/delivery.h"
 #include "boards/flash/process.h"
+#include "boards/flash/system.h"
 #include "boards/flash/talk.h"
 
 static const char help[] =
@@ -14,7 +15,7 @@ static const char help[] =
     "\n"
     "Puts the packages, the profile and the key on a running board and installs them there. The\n"
     "user needs ssh without a password and sudo without one, or is root. Nothing is written there\n"
-    "before the board's architecture was checked.\n"
+    "before the board's architecture, glibc and free space were checked.\n"
     "\n" CN_ORDER_HELP;
 
 // A word that reads back as itself in the remote shell; paths are plain already.
@@ -28,30 +29,43 @@ static int ask(const char *host, const char *script, int in, struct cn_process_r
     return !err && result->code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
+// "arm64 2.35-0ubuntu3.8 1048576": architecture, version of libc6, KiB free in /var/lib.
+static int check_answer(const char *answer, const struct cn_payload *payload, const char *host)
+{
+    struct cn_system system = {0};
+    unsigned long long free_kib = 0;
+    int code;
+
+    if (sscanf(answer, "%15s %63s %llu", system.architecture, system.libc, &free_kib) != 3) {
+        cn_talk_error("its system must be Debian or Ubuntu", "%s: it has no libc6, or no df", host);
+        return CN_EXIT_FAILED;
+    }
+    code = cn_system_check(&system, payload->architecture, host);
+    return code ? code : cn_system_check_free((uint64_t)free_kib << 10, payload, host);
+}
+
 static int check_board(const struct cn_order *order, const struct cn_payload *payload)
 {
     struct cn_process_result result;
-    char script[512], found[16] = "";
+    char script[768], answer[160] = "";
     int code;
 
-    snprintf(script, sizeof(script),
-             "%s$s true && dpkg --print-architecture && { %s ! $s test -e " CN_PAYLOAD_ETC
-             "/node.key || { echo 'it has the key of a board already' >&2; exit 1; }; }",
-             root_prefix, order->replace ? "true ||" : "");
+    snprintf(
+        script, sizeof(script),
+        "%s$s true && { %s ! $s test -e " CN_PAYLOAD_ETC
+        "/node.key || { echo 'it has the key of a board already' >&2; exit 1; }; } && "
+        "echo $(dpkg --print-architecture) $(dpkg-query -W -f '${Version}\\n' libc6 | head -n1) "
+        "$(df -Pk /var/lib | awk 'NR == 2 {print $4}')",
+        root_prefix, order->replace ? "true ||" : "");
     code = ask(order->positional, script, -1, &result);
     if (code)
         cn_talk_error("is ssh and sudo possible without a password? --replace writes over a key",
                       "%s: %s", order->positional, cn_process_complaint(&result));
-    else if (result.out.size && result.out.size < sizeof(found))
-        snprintf(found, sizeof(found), "%.*s", (int)result.out.size - 1,
-                 (const char *)result.out.data);
+    else
+        snprintf(answer, sizeof(answer), "%.*s", (int)result.out.size,
+                 result.out.data ? (const char *)result.out.data : "");
     cn_process_deinit(&result);
-    if (code || strcmp(payload->architecture, "all") == 0 ||
-        strcmp(payload->architecture, found) == 0)
-        return code;
-    cn_talk_error(NULL, "%s is %s, the packages are for %s", order->positional, found,
-                  payload->architecture);
-    return CN_EXIT_FAILED;
+    return code ? code : check_answer(answer, payload, order->positional);
 }
 
 // One file through standard input, aside and renamed, with its mode from the start.
@@ -108,6 +122,24 @@ static int check(struct cn_delivery *delivery)
     return check_board(&delivery->order, &delivery->payload);
 }
 
+// Removes the files that a failed delivery left, as far as the board can be reached.
+static void take_back(const char *host, const struct cn_payload *payload)
+{
+    char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET * 2 + 8) + 128];
+    struct cn_process_result result;
+    size_t length = (size_t)snprintf(script, sizeof(script), "%s$s rm -f", root_prefix);
+
+    for (size_t i = 0; i < payload->count; i++)
+        length += (size_t)snprintf(script + length, sizeof(script) - length, " %s %s.new",
+                                   payload->files[i].target, payload->files[i].target);
+    if (ask(host, script, -1, &result) == CN_EXIT_DONE)
+        cn_talk_step("removed", "what was written to %s is removed again", host);
+    else
+        cn_talk_error("remove " CN_PAYLOAD_ETC "/node.key and " CN_PAYLOAD_SEED " there",
+                      "%s: it holds a part of the files: %s", host, cn_process_complaint(&result));
+    cn_process_deinit(&result);
+}
+
 static int send_all(struct cn_delivery *delivery)
 {
     const char *host = delivery->order.positional;
@@ -116,8 +148,10 @@ static int send_all(struct cn_delivery *delivery)
     for (size_t i = 0; i < delivery->payload.count && !code; i++)
         if (strcmp(delivery->payload.files[i].target, CN_PAYLOAD_UNIT) != 0) // installed at once
             code = send(host, &delivery->payload.files[i]);
-    if (code)
+    if (code) {
+        take_back(host, &delivery->payload);
         return code;
+    }
     delivery->delivered = true;
     code = install(host);
     if (!code)

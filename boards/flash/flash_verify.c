@@ -62,5 +62,6 @@ const struct cn_command cn_flash_verify = {
     .name = "verify",
     .summary = "compare an image or a card with what was made",
     .help = help,
+    .exits = "5 not what was written",
     .run = run,
 };

@@ -90,7 +90,8 @@ static int wait_for(const char *gateway, const char *name, uint64_t timeout_ms)
         }
         if (spent_ms >= timeout_ms) {
             cn_talk_error("is its power on, its network up, and is UDP to the gateway's port let "
-                          "through? its console and 'journalctl -u cairn-node' say more",
+                          "through? a fresh JetPack may wait in its wizard; its console and "
+                          "'journalctl -u cairn-node -u cairn-firstboot' say more",
                           "%s was not heard in %llu s", name,
                           (unsigned long long)timeout_ms / 1000);
             return CN_EXIT_WAIT;
@@ -140,5 +141,6 @@ const struct cn_command cn_flash_wait = {
     .name = "wait",
     .summary = "wait until a board has joined",
     .help = help,
+    .exits = "6 not heard in time",
     .run = run,
 };

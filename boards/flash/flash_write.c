@@ -211,5 +211,6 @@ const struct cn_command cn_flash_write = {
     .name = "write",
     .summary = "write an image to a card and read it back",
     .help = help,
+    .exits = "4 unsafe target",
     .run = run,
 };

@@ -11,12 +11,12 @@
 #include "boards/flash/fat.h"
 #include "boards/flash/mounts.h"
 #include "boards/flash/process.h"
+#include "boards/flash/system.h"
 #include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 
 #define STATUS_FILE "/var/lib/dpkg/status"
-#define LIBC_MINOR 34 // the packages need glibc 2.34
 
 static int read_table(const struct cn_image_file *image, int file, struct cn_partition_table *table)
 {
@@ -178,57 +178,44 @@ static int check_file_system(const struct cn_image_file *image, const char *when
     return code;
 }
 
-// "Field: value" of a paragraph of the package database.
-static void read_paragraph(const char *text, const char *field, char *value, size_t size)
-{
-    const char *end = strstr(text, "\n\n"), *at = strstr(text, field);
-
-    value[0] = '\0';
-    if (at && (!end || at < end))
-        snprintf(value, size, "%.*s", (int)strcspn(at + strlen(field), "\n"), at + strlen(field));
-}
-
-static int check_libc(const struct cn_image_file *image, const char *architecture)
-{
-    unsigned major = 0, minor = 0;
-
-    if (strcmp(architecture, "all") != 0 && strcmp(architecture, image->architecture) != 0) {
-        cn_talk_error("take the packages or the image of the other architecture",
-                      "%s holds a system for %s, the packages are for %s", image->path,
-                      image->architecture, architecture);
-        return CN_EXIT_FAILED;
-    }
-    if (sscanf(image->libc, "%u.%u", &major, &minor) == 2 && major == 2 && minor < LIBC_MINOR) {
-        cn_talk_error("JetPack 6, Debian 12, Ubuntu 22.04 or later have it",
-                      "%s has glibc %s; the packages need 2.%d", image->path, image->libc,
-                      LIBC_MINOR);
-        return CN_EXIT_FAILED;
-    }
-    return CN_EXIT_DONE;
-}
-
 static int check_system(struct cn_image_file *image, const char *architecture)
 {
     struct cn_process_result result;
-    const char *libc = NULL;
+    struct cn_system system = {0};
     cn_err err = ask(image, "cat " STATUS_FILE, &result);
 
-    if (!err && result.out.size && !cn_buffer_append(&result.out, "", 1)) {
-        libc = strstr((const char *)result.out.data, "Package: libc6\n");
-        if (libc) {
-            read_paragraph(libc, "\nArchitecture: ", image->architecture,
-                           sizeof(image->architecture));
-            read_paragraph(libc, "\nVersion: ", image->libc, sizeof(image->libc));
-        }
-    }
+    if (!err && result.out.size && !cn_buffer_append(&result.out, "", 1))
+        cn_system_read((const char *)result.out.data, &system);
     cn_process_deinit(&result);
-    if (!libc) {
+    memcpy(image->architecture, system.architecture, sizeof(image->architecture));
+    memcpy(image->libc, system.libc, sizeof(image->libc));
+    if (!system.architecture[0]) {
         cn_talk_error("the root must hold a Debian or Ubuntu system; --partition chooses another",
                       "%s: partition %u has no package database with libc6", image->path,
                       image->root.number);
         return CN_EXIT_FAILED;
     }
-    return check_libc(image, architecture);
+    return cn_system_check(&system, architecture, image->path);
+}
+
+// "Fast link dest: "TARGET"" of debugfs.
+static void look_for_wizard(const struct cn_image_file *image)
+{
+    static const char *const commands[] = {"stat /etc/systemd/system/default.target",
+                                           "stat /lib/systemd/system/default.target"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct cn_process_result result;
+        bool link = ask(image, commands[i], &result) == CN_OK && result.out.size &&
+                    !cn_buffer_append(&result.out, "", 1) &&
+                    strstr((const char *)result.out.data, "ink dest: ");
+
+        if (link)
+            cn_system_note_wizard((const char *)result.out.data, image->path);
+        cn_process_deinit(&result);
+        if (link)
+            return;
+    }
 }
 
 // A root without one mounts nothing.
@@ -293,6 +280,7 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
     }
     code = check_file_system(image, "as it came");
     read_fstab(image);
+    look_for_wizard(image);
     return code ? code : check_system(image, architecture);
 }
 
@@ -300,7 +288,7 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
                              bool replace)
 {
     static const char *const own[] = {CN_PAYLOAD_ETC "/node.key", CN_PAYLOAD_ETC "/node.yaml"};
-    uint64_t needed = cn_payload_size(payload) + (8u << 20);
+    int code;
 
     for (size_t i = 0; i < 2 && !replace; i++) {
         if (exists(image, own[i])) {
@@ -309,14 +297,8 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
             return CN_EXIT_FAILED;
         }
     }
-    if (needed > image->superblock.free_size) {
-        cn_talk_error("grow the partition and its file system first",
-                      "%s: its root has %llu MiB free, %llu MiB are needed", image->path,
-                      (unsigned long long)image->superblock.free_size >> 20,
-                      (unsigned long long)needed >> 20);
-        return CN_EXIT_FAILED;
-    }
-    return check_places(image, payload);
+    code = cn_system_check_free(image->superblock.free_size, payload, image->path);
+    return code ? code : check_places(image, payload);
 }
 
 // mkdir for each folder above path that is not there.

@@ -26,24 +26,38 @@ static const char firstboot[] =
     "export DEBIAN_FRONTEND=noninteractive\n"
     "set --\n"
     "while read -r _ file; do set -- \"$@\" \"./$file\"; done <SHA256SUMS\n"
-    "dpkg -i \"$@\" || exit 1\n"
+    "# Files that somebody edited stay; apt, cloud-init or a wizard may hold the lock for "
+    "minutes.\n"
+    "tries=60\n"
+    "until dpkg --force-confdef --force-confold -i \"$@\" </dev/null 2>errors; do\n"
+    "    cat errors >&2\n"
+    "    grep -q 'locked by another process' errors && [ $tries -gt 0 ] || exit 1\n"
+    "    tries=$((tries - 1))\n"
+    "    sleep 10\n"
+    "done\n"
+    "cat errors >&2\n"
     "sync\n"
-    "rm -f \"$@\" SHA256SUMS\n"
+    "rm -f \"$@\" SHA256SUMS errors\n"
     "sync\n"
     "echo 'cairn-firstboot: installed'\n";
 
+// Wanted by basic.target: a fresh JetPack boots to nv-oem-config.target, which excludes
+// multi-user.target.
 static const char unit[] = "[Unit]\n"
                            "Description=Cairn, first boot: install the packages of the image\n"
                            "ConditionPathExists=" CN_PAYLOAD_SEED "/SHA256SUMS\n"
                            "After=local-fs.target\n"
+                           "StartLimitIntervalSec=0\n"
                            "\n"
                            "[Service]\n"
                            "Type=oneshot\n"
                            "ExecStart=/bin/sh " CN_PAYLOAD_SEED "/firstboot\n"
+                           "Restart=on-failure\n"
+                           "RestartSec=30\n"
                            "StandardOutput=journal+console\n"
                            "\n"
                            "[Install]\n"
-                           "WantedBy=multi-user.target\n";
+                           "WantedBy=basic.target\n";
 
 // What debugfs and a shell take as one plain word.
 static bool is_plain(const char *path)

@@ -16,7 +16,7 @@
 #define CN_PAYLOAD_ETC "/etc/cairn"
 #define CN_PAYLOAD_SEED "/var/lib/cairn-seed"
 #define CN_PAYLOAD_UNIT "/etc/systemd/system/cairn-firstboot.service"
-#define CN_PAYLOAD_UNIT_LINK "/etc/systemd/system/multi-user.target.wants/cairn-firstboot.service"
+#define CN_PAYLOAD_UNIT_LINK "/etc/systemd/system/basic.target.wants/cairn-firstboot.service"
 
 struct cn_payload_file {
     char source[512]; // here

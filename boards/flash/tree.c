@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "boards/flash/system.h"
 #include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
@@ -113,12 +115,28 @@ static bool enable(int root)
     return good;
 }
 
+// Removes the files up to number count and the link of the unit; folders stay.
+static void take_back(int root, const struct cn_payload *payload, size_t count)
+{
+    for (size_t i = 0; i <= count; i++) {
+        const char *target = i < count ? payload->files[i].target : CN_PAYLOAD_UNIT_LINK, *name;
+        int folder = open_folder(root, target, &name);
+
+        if (folder < 0)
+            continue;
+        unlinkat(folder, name, 0);
+        close(folder);
+    }
+}
+
 int cn_tree_write(const char *path, const struct cn_payload *payload)
 {
     int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool good = root >= 0;
+    size_t begun = 0;
 
     for (size_t i = 0; i < payload->count && good; i++) {
+        begun++;
         good = place(root, &payload->files[i]);
         if (!good)
             cn_talk_error(errno == EACCES ? "the tree is root's: run this with sudo" : NULL,
@@ -128,6 +146,10 @@ int cn_tree_write(const char *path, const struct cn_payload *payload)
     if (good && !enable(root)) {
         cn_talk_error(NULL, "%s: the first-boot unit cannot be enabled: %s", path, strerror(errno));
         good = false;
+    }
+    if (!good && root >= 0) {
+        take_back(root, payload, begun);
+        cn_talk_step("removed", "what was written to %s is removed again", path);
     }
     if (root >= 0)
         close(root);
@@ -145,48 +167,72 @@ static bool exists(int root, const char *path)
     return file >= 0;
 }
 
-// The architecture of the tree's libc6, or "".
-static void find_architecture(int root, char *architecture, size_t size)
+// A fifo or a device is not opened in earnest: the tree comes from anywhere.
+static void read_system(int root, struct cn_system *system)
 {
-    int file = open_in(root, "/var/lib/dpkg/status", O_RDONLY, 0);
-    off_t length = file < 0 ? -1 : lseek(file, 0, SEEK_END);
-    char *text = length > 0 && length < (off_t)STATUS_MAX ? calloc(1, (size_t)length + 1) : NULL;
-    const char *libc, *at, *end;
+    int file = open_in(root, "/var/lib/dpkg/status", O_RDONLY | O_NONBLOCK, 0);
+    struct stat info;
+    bool plain = file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
+                 info.st_size < (off_t)STATUS_MAX;
+    char *text = plain ? calloc(1, (size_t)info.st_size + 1) : NULL;
 
-    architecture[0] = '\0';
-    if (text && pread(file, text, (size_t)length, 0) == (ssize_t)length) {
-        libc = strstr(text, "Package: libc6\n");
-        at = libc ? strstr(libc, "\nArchitecture: ") : NULL;
-        end = libc ? strstr(libc, "\n\n") : NULL;
-        if (at && (!end || at < end))
-            snprintf(architecture, size, "%.*s", (int)strcspn(at + 15, "\n"), at + 15);
-    }
+    *system = (struct cn_system){0};
+    if (text && pread(file, text, (size_t)info.st_size, 0) == (ssize_t)info.st_size)
+        cn_system_read(text, system);
     free(text);
     if (file >= 0)
         close(file);
 }
 
-int cn_tree_check(const char *path, const char *architecture, bool replace)
+static int check_free(int root, const struct cn_payload *payload, const char *path)
+{
+    struct statvfs space;
+
+    if (fstatvfs(root, &space))
+        return CN_EXIT_DONE;
+    return cn_system_check_free((uint64_t)space.f_bavail * space.f_frsize, payload, path);
+}
+
+static void look_for_wizard(int root, const char *path)
+{
+    static const char *const folders[] = {"/etc/systemd/system", "/lib/systemd/system"};
+    ssize_t length = -1;
+
+    for (size_t i = 0; i < 2 && length < 0; i++) {
+        int folder = open_in(root, folders[i], O_RDONLY | O_DIRECTORY, 0);
+        char target[256];
+
+        if (folder < 0)
+            continue;
+        length = readlinkat(folder, "default.target", target, sizeof(target) - 1);
+        close(folder);
+        target[length < 0 ? 0 : length] = '\0';
+        cn_system_note_wizard(target, path);
+    }
+}
+
+int cn_tree_check(const char *path, const struct cn_payload *payload, bool replace)
 {
     int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), code = CN_EXIT_FAILED;
-    char found[16];
+    struct cn_system system;
 
     if (root < 0) {
         cn_talk_error(NULL, "%s: %s", path, strerror(errno));
         return code;
     }
-    find_architecture(root, found, sizeof(found));
-    if (!found[0])
+    read_system(root, &system);
+    if (!system.architecture[0])
         cn_talk_error("the root must hold a Debian or Ubuntu system",
                       "%s has no package database with libc6", path);
-    else if (strcmp(architecture, "all") != 0 && strcmp(architecture, found) != 0)
-        cn_talk_error(NULL, "%s holds a system for %s, the packages are for %s", path, found,
-                      architecture);
     else if (!replace && (exists(root, CN_PAYLOAD_ETC "/node.key") ||
                           exists(root, CN_PAYLOAD_ETC "/node.yaml")))
         cn_talk_error("--replace writes over it", "%s holds the files of a board already", path);
     else
-        code = CN_EXIT_DONE;
+        code = cn_system_check(&system, payload->architecture, path);
+    if (!code)
+        code = check_free(root, payload, path);
+    if (!code)
+        look_for_wizard(root, path);
     close(root);
     return code;
 }

@@ -6,9 +6,10 @@
 
 #include "boards/flash/payload.h"
 
-// The libc6 of the tree's package database: an exit code after saying why not.
-int cn_tree_check(const char *root, const char *architecture, bool replace);
+// Checks that the packages can be installed there: architecture, glibc, free space, and, unless
+// replace, no files of a board. An exit code after saying why not.
+int cn_tree_check(const char *root, const struct cn_payload *payload, bool replace);
 
 // Writes the files with their modes, owner root where this process may, and enables the unit; reads
-// them back.
+// them back. After a failure all that it wrote is removed.
 int cn_tree_write(const char *root, const struct cn_payload *payload);

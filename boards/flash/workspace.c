@@ -3,18 +3,47 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define PREFIX "cairn-flash-"
+
+static const char *const places[] = {"/dev/shm", "/tmp"};
+
+// Wipes what processes of this user left that ended without a chance to, such as by kill -9. Their
+// number is part of the name.
+static void wipe_stale(const char *place)
+{
+    DIR *folder = opendir(place);
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        struct cn_workspace stale;
+        struct stat info;
+        int pid = 0, end = 0;
+
+        if (sscanf(entry->d_name, PREFIX "%d-%*6[A-Za-z0-9]%n", &pid, &end) != 1 || end == 0 ||
+            entry->d_name[end] || pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
+            continue;
+        snprintf(stale.path, sizeof(stale.path), "%s/%.200s", place, entry->d_name);
+        if (lstat(stale.path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid())
+            cn_workspace_close(&stale);
+    }
+    if (folder)
+        closedir(folder);
+}
+
 cn_err cn_workspace_open(struct cn_workspace *space)
 {
-    static const char *const places[] = {"/dev/shm", "/tmp"};
-
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        wipe_stale(places[i]);
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        snprintf(space->path, sizeof(space->path), "%s/cairn-flash-XXXXXX", places[i]);
+        snprintf(space->path, sizeof(space->path), "%s/" PREFIX "%d-XXXXXX", places[i],
+                 (int)getpid());
         if (mkdtemp(space->path))
             return CN_OK;
     }

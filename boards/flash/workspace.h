@@ -1,7 +1,7 @@
 // workspace.h - a private folder for what must not stay: keys, staged files.
 //
 // It lies in memory (/dev/shm) where there is such a place, 0700, and everything in it is
-// overwritten and removed at the end.
+// overwritten and removed at the end. What a process that was killed left is wiped by the next one.
 #pragma once
 
 #include "runtime/base/error.h"

@@ -1,5 +1,10 @@
 #include "runtime/base/log_limit.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LINE_SIZE 512
+
 bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *count)
 {
     limit->count++;
@@ -8,4 +13,51 @@ bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *cou
     *count = limit->count;
     *limit = (struct cn_log_limit){.until_ms = now_ms + CN_LOG_LIMIT_MS};
     return true;
+}
+
+struct cn_log_quota *cn_log_quota_of(struct cn_log_quotas *quotas, const char *peer)
+{
+    uint32_t hash = 2166136261u; // FNV-1a
+
+    for (const char *c = peer; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 16777619u;
+    return &quotas->buckets[hash % CN_LOG_QUOTA_BUCKETS];
+}
+
+bool cn_log_quota_take(struct cn_log_quota *quota, uint64_t now_ms, uint64_t *left_out)
+{
+    uint64_t back = now_ms > quota->now_ms ? now_ms - quota->now_ms : 0;
+
+    quota->now_ms = now_ms;
+    quota->spent_ms = quota->spent_ms > back ? quota->spent_ms - back : 0;
+    if (quota->spent_ms > (CN_LOG_QUOTA_BURST - 1) * CN_LOG_QUOTA_MS) {
+        quota->left_out++;
+        return false;
+    }
+    quota->spent_ms += CN_LOG_QUOTA_MS;
+    *left_out = quota->left_out;
+    quota->left_out = 0;
+    return true;
+}
+
+void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_level level,
+                   const char *area, const char *format, ...)
+{
+    char line[LINE_SIZE];
+    uint64_t left_out;
+    va_list values;
+
+    if (!cn_log_quota_take(quota, now_ms, &left_out)) {
+        if (quota->left_out == 1)
+            cn_log(level, area, "more lines of this kind are left out for now");
+        return;
+    }
+    if (left_out)
+        cn_log(level, area, "%llu more line%s of this kind %s left out",
+               (unsigned long long)left_out, left_out == 1 ? "" : "s",
+               left_out == 1 ? "was" : "were");
+    va_start(values, format);
+    vsnprintf(line, sizeof(line), format, values);
+    va_end(values);
+    cn_log(level, area, "%s", line);
 }

@@ -190,12 +190,16 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
     // Two spaces behind the longest name, by which manual pages and completion tell it from the
     // rest.
     fprintf(stream, "Usage: %s [--log-level error|warn|info|debug] COMMAND [OPTIONS]\n\n", program);
-    for (; *commands; commands++)
-        fprintf(stream, "  %-*s  %s\n", width, (*commands)->name, (*commands)->summary);
+    for (size_t i = 0; commands[i]; i++)
+        fprintf(stream, "  %-*s  %s\n", width, commands[i]->name, commands[i]->summary);
     fprintf(stream,
             "\n'%s COMMAND --help' describes a command.\n"
-            "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile, 130 interrupted.\n",
+            "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile",
             program);
+    for (size_t i = 0; commands[i]; i++)
+        if (commands[i]->exits)
+            fprintf(stream, ", %s", commands[i]->exits);
+    fprintf(stream, ", 130 interrupted.\n");
 }
 
 // What was printed has to be there: a full disk would otherwise leave half an answer and exit code

@@ -24,6 +24,7 @@ struct cn_command {
     const char *name;
     const char *summary; // one line
     const char *help;    // what --help prints
+    const char *exits;   // exit codes of its own for the program's --help: "5 differs"; or NULL
     int (*run)(const struct cn_ports *ports, int argc, char **argv);
 };
 

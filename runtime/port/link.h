@@ -35,6 +35,8 @@ struct cn_registration {
     char board_type[CN_NAME_SIZE];            // "jetson-orin-nano-8gb"
     char members[CN_GROUP_MAX][CN_NAME_SIZE]; // of its group, as its profile says; itself included
     uint32_t member_count;
+    // What it holds of the run, when that is newer than the aggregator's round; zeros: it is not.
+    uint64_t ahead_lineage, ahead_version;
 };
 
 // What the aggregator answers.

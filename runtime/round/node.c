@@ -148,8 +148,10 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
         cn_log(CN_LOG_INFO, "node", "the aggregator started another run");
         return cn_node_enlist(node);
     }
-    if (node->working)
+    if (node->working) {
         cn_mailbox_put_news(&node->box, news);
+        cn_node_ahead_hear(&node->ahead, &node->status.progress, news, cn_platform_now_ms());
+    }
     if (node->registered && node->config.settings->group.member_count > 1 &&
         cn_node_keys_ask(&node->keys, &node->manifest, news, cn_platform_now_ms()))
         err = cn_node_enlist(node);
@@ -290,6 +292,7 @@ static void write_status(struct cn_node_owner *node, uint64_t now)
     status->registered = node->registered;
     status->down = node->down;
     status->refused = node->refused;
+    status->ahead = node->ahead.told;
     status->job = node->registered ? &node->manifest.job : NULL;
     status->run = node->manifest.run;
     status->group = node->manifest.group;
@@ -363,6 +366,8 @@ static cn_err run_loop(struct cn_node_owner *node)
             err = poll_group(node, cn_platform_now_ms());
         if (!err)
             err = cn_node_poll_keys(node, cn_platform_now_ms());
+        if (!err)
+            err = cn_node_poll_ahead(node, cn_platform_now_ms());
         if (!err)
             err = poll_care(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());

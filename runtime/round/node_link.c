@@ -26,13 +26,16 @@ cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings
     return err;
 }
 
-cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings)
+cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
+                           const struct cn_node_ahead *ahead)
 {
     struct cn_registration registration = {
         .cpu_count = cn_platform_cpu_count(),
         .memory = settings->memory_limit,
         .power_mw = settings->power_mw,
         .member_count = settings->group.member_count,
+        .ahead_lineage = ahead ? ahead->lineage : 0,
+        .ahead_version = ahead ? ahead->version : 0,
     };
 
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);

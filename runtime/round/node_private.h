@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/round/node.h"
+#include "runtime/round/node_ahead.h"
 #include "runtime/round/node_care.h"
 #include "runtime/round/node_group.h"
 #include "runtime/round/node_keys.h"
@@ -19,6 +20,7 @@ struct cn_node_owner {
     bool remembered; // by what the aggregator said before this start
     struct cn_manifest manifest;
     struct cn_node_keys keys;
+    struct cn_node_ahead ahead;
     bool fetching_graph;
     struct cn_mapping model; // the ONNX file made from the graph blob
 
@@ -60,3 +62,6 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 // Goes over to new pair keys when that is due. A board that does not lead hears of them, too: the
 // leader may be the one that was revoked.
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
+
+// Says so in log and to the aggregator when that is older than this board.
+cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);

@@ -8,7 +8,8 @@
 
 cn_err cn_node_enlist(struct cn_node_owner *node)
 {
-    cn_err err = cn_node_link_enlist(node->link, node->config.settings);
+    cn_err err = cn_node_link_enlist(node->link, node->config.settings,
+                                     node->ahead.told ? &node->ahead : NULL);
 
     return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }
@@ -124,4 +125,17 @@ cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)
         return CN_OK;
     node->keys.looking = true;
     return node->link->ops->watch(node->link, true);
+}
+
+cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)
+{
+    const struct cn_node_ahead *ahead = &node->ahead;
+
+    if (!cn_node_ahead_tell(&node->ahead, now))
+        return CN_OK;
+    cn_log(CN_LOG_ERROR, "node",
+           "this board is ahead of the aggregator: it has version %u of lineage %u, the aggregator "
+           "names version %u of lineage %u; was it restored from a backup? The board waits",
+           ahead->version, ahead->lineage, ahead->news_version, ahead->news_lineage);
+    return cn_node_enlist(node);
 }

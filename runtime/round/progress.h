@@ -30,7 +30,8 @@ struct cn_step_split {
 struct cn_progress {
     enum cn_phase phase;
     uint32_t round, step, version;
-    uint32_t steps; // of the round
+    uint32_t lineage; // of the version; 0: none is held
+    uint32_t steps;   // of the round
     uint64_t epoch, resets;
     uint32_t rank, size; // of the group; size 0 while it forms
     bool ended;

@@ -104,6 +104,7 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     progress->step = cn_session_position(session);
     progress->steps = held->steps;
     progress->version = held->version;
+    progress->lineage = session->held.lineage;
     progress->resets = held->resets;
     progress->scores = session->scores.version == held->version && session->scores.rows
                            ? session->scores

@@ -30,6 +30,8 @@ static const char *explain(const struct cn_status_file *status)
         return "not registered yet";
     if (status->care->care.pause)
         return cn_care_text(status->care->care.pause);
+    if (status->ahead)
+        return "ahead of the aggregator: was that restored from a backup?";
     if (progress->ended)
         return "the run has ended";
     if (!status->networked)

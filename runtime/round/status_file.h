@@ -23,6 +23,7 @@ struct cn_status_file {
     bool networked;
     bool registered, down, has_news;
     bool refused;              // by the aggregator; it is down then as well
+    bool ahead;                // of the aggregator
     const char *group;         // its name
     struct cn_round_info news; // the last the aggregator said
     char members[256];         // cn_membership_describe; "" for a board alone

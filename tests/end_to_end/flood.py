@@ -202,6 +202,40 @@ def a_recorded_hello_ends_no_session(build):
         return f"{40 * len(hellos)} were sent again"
 
 
+class RelayedGroup(Cluster):
+    """board-1 reaches board-2 over UDP through a relay of this process."""
+
+    def __init__(self, build, groups, **job):
+        super().__init__(build, groups, **job)
+        self.relay_port = self.port + 1  # reserved with it
+
+    def group_text(self, board, members):
+        text = super().group_text(board, members)
+        listed = f'board-2: "127.0.0.1:{self.board_ports["board-2"]}"'
+        assert listed in text, text
+        return text.replace(listed, f'board-2: "127.0.0.1:{self.relay_port}"') if board == "board-1" else text
+
+
+@scenario
+def a_recorded_hello_ends_no_session_of_members(build):
+    job = {"rounds": ENDLESS, "quorum": 1, "network": UDP}
+    with RelayedGroup(build, {"lab-a": ["board-1", "board-2"]}, **job) as cluster, \
+            Relay(cluster.relay_port, cluster.board_ports["board-2"]) as relay:
+        cluster.start_all()
+        cluster.wait_for_view("board-1", 2)
+        wait_for_versions(cluster, 1)
+        hellos = relay.hellos[-2:]
+        assert hellos, "no ClientHello with a cookie was seen"
+        seen = len(relay.hellos)
+        for _ in range(40):
+            for hello in hellos:
+                relay.replay(hello)
+            time.sleep(0.05)
+        wait_for_versions(cluster, 2)
+        assert len(relay.hellos) == seen, f"{len(relay.hellos) - seen} new handshakes"
+        return f"{40 * len(hellos)} were sent again"
+
+
 @scenario
 def a_handshake_beside_a_session_ends_none(build):
     """A new ClientHello from the address of a session, with a cookie of its own, that is not followed by a key."""

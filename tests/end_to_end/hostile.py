@@ -372,8 +372,44 @@ def attack_all(cluster, program):
     assert lines[-1].startswith("2 versions, 0 differ"), lines
 
 
+def member_undoes_nothing(cluster, program):
+    """A member of a group on the upload of another, of which it knows all."""
+    cluster.start("gateway")
+    honest, mallory = (Board(cluster, program, name) for name in ("honest", "mallory"))
+    for _ in range(100):
+        now = honest.round()
+        if now[3] == 0 and now[6]:
+            break
+        time.sleep(0.1)
+    mallory.round()
+    frame = frame_of(now, "pair")
+    declaration = declaration_of(now, frame)
+    path = "u/" + decode(honest.ask(POST, "u", encode(declaration))[1])[0][1].hex()
+    honest.send(declaration, frame, commit=False)
+    assert mallory.ask(DELETE, path)[0] == 404
+    assert mallory.ask(PUT, f"{path}/0", bytes(PARCEL))[0] == 404
+    assert mallory.ask(POST, "u", encode(declaration_of(now, frame, _1=0)))[0] == 201  # a measurement
+    junk = bytes(len(frame))
+    assert mallory.send(declaration_of(now, frame, _6=0.0, _7=2), junk)[0] == 422
+    mallory.send(declaration_of(now, frame, _6=0.0, _7=2), junk, commit=False)
+    status = decode(honest.ask(GET, path)[1])[0]
+    assert status[6] == len(frame) // PARCEL * PARCEL // CHUNK, status
+    last = len(frame) // PARCEL * PARCEL
+    code, body = honest.ask(PUT, f"{path}/{last // CHUNK}", frame[last:])
+    status = decode(body)[0]
+    assert code == 204 and status[2] and status[3] == ACCEPTED, (code, status)
+    rows = cluster.ledger("SELECT board, held_out_loss FROM contribution")
+    assert rows == [("honest", 1.0)], rows
+    for each in (honest, mallory):
+        each.close()
+
+
 def main(build, program):
     os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's descriptors
+    with Cluster(build, {"pair": ["honest", "mallory"]}, rounds=3, quorum=1, central=False,
+                 model="digits-mlp.onnx") as cluster:
+        member_undoes_nothing(cluster, program)
+    print("a member undid nothing of another's upload")
     groups = {"good": ["honest"], "evil": ["mallory"], "late": ["tardy"]}
     with Cluster(build, groups, rounds=3, quorum=2, central=False, model="digits-mlp.onnx") as cluster:
         attack_all(cluster, program)

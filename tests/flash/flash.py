@@ -6,12 +6,15 @@ Without root or a tool that it needs a case says so and is left out.
 """
 
 import glob
+import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import flash_bench
 import machine
@@ -145,12 +148,29 @@ def an_interruption_leaves_nothing_half_done(bench):
 
     interrupted("early", "e2fsck", "kill -INT $PPID", 130, "interrupted")
     assert bench.enrolled("early") is None
+    interrupted("closed", "debugfs", '[ "$1" != -w ] || { kill -HUP $PPID; exit 129; }', 130, "taken back")
+    assert bench.enrolled("closed") == "revoked"
     interrupted("late", "debugfs", '[ "$1" != -w ] || { kill -TERM $PPID; exit 130; }', 130, "interrupted", "taken back")
     assert bench.enrolled("late") == "revoked"
     program = os.path.join(bench.build, "cairn-aggregator")
     interrupted("middle", "cairn-aggregator", f'[ "$1" != enroll ] || {{ {program} "$@"; kill -KILL $$; }}', 1,
                 "not enrolled", "taken back")
     assert bench.enrolled("middle") == "revoked"
+
+
+def what_a_killed_program_left_in_memory_is_wiped(bench):
+    tools = tempfile.mkdtemp(dir=bench.folder)
+    bench.make_tool(tools, "debugfs", '[ "$1" != -w ] || { kill -KILL $PPID; exit 1; }')
+    assert bench.image("killed", tools=tools) == -signal.SIGKILL
+    left, = glob.glob("/dev/shm/cairn-flash-*")
+    assert os.path.exists(os.path.join(left, "node.key"))
+    foreign = f"/dev/shm/cairn-flash-{os.getpid()}-abcdef"  # of a process that lives
+    os.mkdir(foreign)
+    try:
+        bench.expect(bench.run("plan", *bench.order("planned")), 0)
+        assert glob.glob("/dev/shm/cairn-flash-*") == [foreign], "a key of a killed program stays"
+    finally:
+        os.rmdir(foreign)
 
 
 def a_root_without_a_table_is_found(bench):
@@ -210,6 +230,13 @@ def links_in_a_root_folder_stay_in_it(bench):
         file.write(STATUS.format(arch="amd64", libc="2.35"))
     bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1, "for amd64")
     bench.expect(bench.run("rootfs", *bench.order("linked")), 2, "DIR is missing")
+    with open(os.path.join(root, "var/lib/dpkg/status"), "w") as file:
+        file.write(STATUS.format(arch="arm64", libc="2.31-0ubuntu9"))
+    bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1, "glibc 2.31")
+    os.unlink(os.path.join(root, "var/lib/dpkg/status"))
+    os.mkfifo(os.path.join(root, "var/lib/dpkg/status"))
+    bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1, "no package database")
+    os.unlink(os.path.join(root, "var/lib/dpkg/status"))
     assert bench.enrolled("linked") is None
     with open(os.path.join(root, "var/lib/dpkg/status"), "w") as file:
         file.write(STATUS.format(arch="arm64", libc="2.35"))
@@ -218,11 +245,29 @@ def links_in_a_root_folder_stay_in_it(bench):
     bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1)
     assert not os.listdir(outside) and bench.enrolled("linked") == "revoked"
     os.unlink(os.path.join(root, "conf/cairn"))
+    bench.write("rootfs/var/lib/cairn-seed", "in the way")
+    bench.expect(bench.run("rootfs", root, *bench.order("linked")), 1, "is removed again", "taken back")
+    assert not os.listdir(os.path.join(root, "conf/cairn")), "half a delivery stays"
+    os.unlink(os.path.join(root, "var/lib/cairn-seed"))
     bench.expect(bench.run("rootfs", root, *bench.order("linked")), 0, "is ready")
     key = os.path.join(root, "conf/cairn/node.key")
     assert os.stat(key).st_mode & 0o777 == 0o600
-    assert os.path.islink(os.path.join(root, "conf/systemd/system/multi-user.target.wants/cairn-firstboot.service"))
+    assert os.path.islink(os.path.join(root, "conf/systemd/system/basic.target.wants/cairn-firstboot.service"))
     bench.expect(bench.run("rootfs", root, *bench.order("linked-2")), 1, "a board already")
+
+
+def a_root_folder_without_room_is_refused(bench):
+    point = bench.path("small")
+    os.makedirs(point)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", point], capture_output=True).returncode:
+        return print("left out: a full folder needs root")
+    try:
+        os.makedirs(os.path.join(point, "var/lib/dpkg"))
+        bench.write("small/var/lib/dpkg/status", STATUS.format(arch="arm64", libc="2.35"))
+        bench.expect(bench.run("rootfs", point, *bench.order("small")), 1, "0 MiB free")
+        assert bench.enrolled("small") is None and not os.path.exists(os.path.join(point, "etc"))
+    finally:
+        subprocess.run(["umount", point], check=True)
 
 
 def a_running_board_is_reached_by_ssh(bench):
@@ -237,7 +282,7 @@ def a_running_board_is_reached_by_ssh(bench):
 
         if native != "arm64":
             bench.package = arm
-            bench.expect(order("far"), 1, f"is {native}, the packages are for arm64")
+            bench.expect(order("far"), 1, f"holds a system for {native}, the packages are for arm64")
             bench.package = bench.path(f"cairn-test_{native}.deb")
         far.use_key("stranger")
         bench.expect(order("far"), 1, "Permission denied", "without a password")
@@ -246,20 +291,56 @@ def a_running_board_is_reached_by_ssh(bench):
         assert bench.enrolled("far") is None and not os.path.exists(far.path("/etc/cairn/node.yaml"))
         with open(os.path.join(far.folder, "memory/filler"), "wb") as file:
             fill(file)
-            bench.expect(order("full"), 1, "No space left", "taken back")
+            bench.expect(order("full"), 1, "MiB free")
         os.unlink(os.path.join(far.folder, "memory/filler"))
-        assert bench.enrolled("full") == "revoked" and not os.path.exists(far.path("/etc/cairn/node.key"))
+        assert bench.enrolled("full") is None
+        with far.program("dpkg-query", "echo 2.31-0ubuntu9"):
+            bench.expect(order("old"), 1, "glibc 2.31")
+        assert bench.enrolled("old") is None
+        with open(far.path("/var/lib/cairn-seed"), "w") as file:
+            file.write("in the way")
+        bench.expect(order("half"), 1, "is removed again", "taken back")
+        assert bench.enrolled("half") == "revoked" and not os.listdir(far.path("/etc/cairn"))
+        os.unlink(far.path("/var/lib/cairn-seed"))
         bench.expect(order("far"), 0, "runs as far")
         assert os.path.exists(far.path("/usr/share/cairn-test/noise")), "the package is not installed"
         assert os.stat(far.path("/etc/cairn/node.key")).st_mode & 0o777 == 0o600
         bench.expect(order("other"), 1, "has the key of a board already")
         assert bench.enrolled("other") is None
         bench.expect(order("other", "--replace"), 0, "runs as other")
+        an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order)
         far.stop()
         bench.expect(order("gone"), 1, "Connection refused")
         assert bench.enrolled("gone") is None
     assert not os.path.exists("/etc/cairn/node.key"), "the test wrote to this machine"
     bench.package = arm
+
+
+# Another program with dpkg's lock, until the first-boot step has slept once.
+HOLDER = """
+import fcntl, os, sys, time
+lock = open(sys.argv[1] + "/var/lib/dpkg/lock-frontend", "a")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+while not os.path.exists(sys.argv[1] + "/tmp/slept"):
+    time.sleep(0.1)
+"""
+
+
+def an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order):
+    bench.package = bench.make_package(native, 2)
+    with open(far.path("/etc/cairn-test.conf"), "w") as file:
+        file.write("edited\n")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, far.root], stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"held\n"
+    with far.program("sleep", "touch /tmp/slept; exec /bin/sleep 1"):
+        bench.expect(order("newer", "--replace"), 0, "runs as newer")
+    assert holder.wait() == 0, "nobody waited for the lock"
+    with open(far.path("/etc/cairn-test.conf")) as file:
+        assert file.read() == "edited\n"
+    with open(far.path("/var/lib/dpkg/status")) as file:
+        installed = file.read().split("Package: cairn-test\n")[1].split("\n\n")[0]
+    assert "install ok installed" in installed and "Version: 2" in installed, installed
 
 
 def a_gateway_is_reached_by_ssh(bench):
@@ -303,11 +384,53 @@ def fill(file):
         pass
 
 
+def the_wizard_of_a_fresh_jetpack_is_named(bench):
+    tree = bench.path("fresh")
+    bench.write_tree(tree, [("var/lib/dpkg/status", STATUS.format(arch="arm64", libc="2.35"))])
+    bench.expect(bench.run("rootfs", tree, *bench.order("fresh"), "--dry-run"), 0)
+    assert "wizard" not in bench.said
+    os.makedirs(os.path.join(tree, "etc/systemd/system"))
+    os.symlink("/lib/systemd/system/nv-oem-config.target", os.path.join(tree, "etc/systemd/system/default.target"))
+    bench.expect(bench.run("rootfs", tree, *bench.order("fresh"), "--dry-run"), 0, "l4t_create_default_user.sh")
+    base = bench.path("fresh.img")
+    shutil.copy(bench.base, base)
+    bench.write("script", "mkdir etc/systemd\nmkdir etc/systemd/system\n"
+                "symlink etc/systemd/system/default.target /lib/systemd/system/nv-oem-config.target\n")
+    subprocess.run(["debugfs", "-w", "-f", bench.path("script"), f"{base}?offset={ROOT_AT}"], check=True,
+                   capture_output=True)
+    bench.expect(bench.run("plan", *bench.order("fresh"), "--base", base), 0, "l4t_create_default_user.sh")
+
+
 def waiting_ends_with_a_reason(bench):
     bench.expect(bench.run("wait", "--name", "nobody", "--gateway", "gateway.yaml"), 1, "not enrolled")
     code = bench.run("wait", "--name", "node-1", "--gateway", "gateway.yaml", "--timeout", "1 s")
     bench.expect(code, 6, "was not heard", "journalctl")
     bench.expect(bench.run("wait", "--name", "node-1", "--gateway", "missing.yaml"), 1)
+
+
+def waiting_believes_what_was_heard_with_the_new_key_only(bench):
+    """The status of an aggregator that runs, written here: this process lives and the file is new."""
+    bench.expect(bench.image("again"), 0)
+    with open(bench.path("again.key"), "w") as file:
+        file.write(debugfs(bench.path("again.img"), "cat /etc/cairn/node.key"))
+    with open(bench.path("again.key")) as file:
+        secret = bytes.fromhex(file.read().split()[2])
+    state = bench.path("state/gateway")
+
+    def wait(key):
+        now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+        with open(os.path.join(state, "status.json"), "w") as file:
+            json.dump({"pid": os.getpid(), "written_ms": now, "phase": 0,
+                       "boards": {"again": {"heard_ms": now - 1000, "key": key}}}, file)
+        return bench.run("wait", "--name", "again", "--gateway", "gateway.yaml", "--timeout", "1 s")
+
+    bench.expect(wait("0123456789abcdef"), 6, "was not heard")  # with the key that it had before
+    bench.expect(wait(hashlib.sha256(secret).hexdigest()[:16]), 0, "again joined")
+    os.unlink(os.path.join(state, "status.json"))
+
+
+def the_help_names_all_exit_codes(bench):
+    bench.expect(bench.run("--help"), 0, "4 unsafe target", "5 not what was written", "6 not heard in time")
 
 
 CASES = [
@@ -318,14 +441,19 @@ CASES = [
     unusable_images_are_refused,
     a_fat_partition_is_written_where_the_board_mounts_it,
     an_interruption_leaves_nothing_half_done,
+    what_a_killed_program_left_in_memory_is_wiped,
     a_root_without_a_table_is_found,
     unusable_orders_are_refused,
     what_fails_after_the_enrolment_takes_it_back,
     a_flipped_byte_is_found,
     links_in_a_root_folder_stay_in_it,
+    a_root_folder_without_room_is_refused,
     a_running_board_is_reached_by_ssh,
     a_gateway_is_reached_by_ssh,
+    the_wizard_of_a_fresh_jetpack_is_named,
     waiting_ends_with_a_reason,
+    waiting_believes_what_was_heard_with_the_new_key_only,
+    the_help_names_all_exit_codes,
 ]
 
 

@@ -42,16 +42,22 @@ class Bench:
             file.write(text)
         return self.path(name)
 
-    def make_package(self, architecture):
-        tree = self.path("package-" + architecture)
+    def make_package(self, architecture, version=1):
+        tree = tempfile.mkdtemp(dir=self.folder)
+        os.chmod(tree, 0o755)
         os.makedirs(os.path.join(tree, "DEBIAN"))
         os.makedirs(os.path.join(tree, "usr/share/cairn-test"))
+        os.makedirs(os.path.join(tree, "etc"))
+        with open(os.path.join(tree, "etc/cairn-test.conf"), "w") as file:
+            file.write(f"of version {version}\n")
+        with open(os.path.join(tree, "DEBIAN/conffiles"), "w") as file:
+            file.write("/etc/cairn-test.conf\n")
         with open(os.path.join(tree, "usr/share/cairn-test/noise"), "wb") as file:
             file.write(os.urandom(50000))
         with open(os.path.join(tree, "DEBIAN/control"), "w") as file:
-            file.write(f"Package: cairn-test\nVersion: 1\nArchitecture: {architecture}\n"
+            file.write(f"Package: cairn-test\nVersion: {version}\nArchitecture: {architecture}\n"
                        "Maintainer: nobody <nobody@cairn.invalid>\nDescription: a test\nInstalled-Size: 60\n")
-        package = self.path(f"cairn-test_{architecture}.deb")
+        package = self.path(f"cairn-test{version if version > 1 else ''}_{architecture}.deb")
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, package], check=True, capture_output=True)
         return package
 
@@ -59,15 +65,18 @@ class Bench:
         """An ext4 file system with a package database and the (path, text) of extra; its bytes."""
         tree, root = tempfile.mkdtemp(dir=self.folder), self.path("root.ext4")
         files = [("var/lib/dpkg/status", STATUS.format(arch=arch, libc=libc)), ("etc/hostname", "board\n"), *extra]
-        for path, text in files:
-            os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
-            with open(os.path.join(tree, path), "w") as file:
-                file.write(text)
+        self.write_tree(tree, files)
         with open(root, "wb") as file:
             file.truncate(size << 20)
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", tree, root], check=True)
         with open(root, "rb") as file:
             return file.read()
+
+    def write_tree(self, tree, files):
+        for path, text in files:
+            os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
+            with open(os.path.join(tree, path), "w") as file:
+                file.write(text)
 
     def make_base(self, name, partitioned=True, **root):
         """A vendor's image with a GPT, or without any table."""

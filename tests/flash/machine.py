@@ -3,6 +3,7 @@ a port of the loopback. What is done there stays in a folder in memory that is t
 Its mounts are this process's own: however the process ends, nobody finds the machine's /dev under a test's folder.
 """
 
+import contextlib
 import ctypes
 import glob
 import os
@@ -104,6 +105,18 @@ class Machine:
                        "AuthorizedKeysFile /etc/user.pub\nStrictModes no\nPasswordAuthentication no\n"
                        f"KbdInteractiveAuthentication no\nSetEnv PATH={':'.join(self.shared)}:{os.environ['PATH']}\n")
         self.use_key("user")
+
+    @contextlib.contextmanager
+    def program(self, name, line):
+        """A script in place of a program of the machine."""
+        path = os.path.join(self.path("/usr/local/bin"), name)
+        with open(path, "w") as file:
+            file.write(f"#!/bin/sh\n{line}\n")
+        os.chmod(path, 0o755)
+        try:
+            yield
+        finally:
+            os.unlink(path)
 
     def use_key(self, name):
         """What the client shows: "user", or "stranger", whom the machine does not know."""

@@ -6,7 +6,9 @@ Packages are installed into a folder (dpkg --root), so nothing of this machine i
 tool is missing is said and left out.
 """
 
+import fnmatch
 import glob
+import grp
 import json
 import os
 import re
@@ -81,6 +83,59 @@ def manuals_and_bills_are_readable(folder):
         manual = run("zcat", page).stdout
         for command in commands_of(os.path.join(folder, "unpacked", name, "usr/bin", name)):
             assert f".SH {name} {command}".upper() in manual.upper(), f"{command} is not in the manual of {name}"
+
+
+# Below /usr/share the folders of both packages, for this process and its children only.
+INSTALLED = """
+mount -t overlay overlay -o lowerdir="$1/cairn-boards/usr/share:/usr/share" /usr/share && cd / &&
+exec "$1/cairn-node/usr/bin/cairn-node" check --board auto --sysroot "$2"
+"""
+
+
+def the_installed_boards_are_found(folder):
+    unpacked, board = os.path.join(folder, "unpacked"), os.path.join(folder, "board")
+    os.makedirs(os.path.join(board, "sys/firmware/devicetree/base"))
+    with open(os.path.join(board, "sys/firmware/devicetree/base/compatible"), "wb") as file:
+        file.write(b"raspberrypi,5-model-b\0brcm,bcm2712\0")
+    probe = run("unshare", "-m", "true", check=False)
+    if probe.returncode or not commands_of(os.path.join(unpacked, "cairn-node/usr/bin/cairn-node")):
+        return print("left out: the installed root needs root and a program for this machine")
+    said = run("unshare", "-m", "sh", "-c", INSTALLED, "sh", unpacked, board).stdout
+    assert "raspberrypi-5" in said, said
+
+
+# /proc/devices of L4T r36 on an Orin, as far as it is of interest, and misc devices: after NVIDIA's sources of nvmap
+# and nvgpu. What CUDA opens there, by its class or path.
+ORIN_CLASSES = ["mem", "misc", "drm", "nvidia-uvm", "17000000.gpu", "17000000.gpu", "nvhost-ctrl", "rtc"]
+ORIN_OPENED = {"/dev/nvmap": "misc", "/dev/host1x-fence": "misc", "/dev/dri/renderD128": "drm",
+               "/dev/nvgpu/igpu0/ctrl": "17000000.gpu", "/dev/nvgpu/igpu0/as": "17000000.gpu"}
+
+
+def the_gpu_of_an_orin_may_be_opened(folder, packages):
+    """systemd.resource-control(5): a path, or char- and a pattern of a name in /proc/devices."""
+    root = Root(os.path.join(folder, "root-orin"))
+    root.write("proc/device-tree/compatible", b"nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0")
+    root.dpkg("-i", package_of(packages, "cairn-node"))
+    dropin = root.path("etc/systemd/system/cairn-node.service.d/jetson-gpu.conf")
+    with open(root.path("usr/lib/systemd/system/cairn-node.service")) as unit, open(dropin) as more:
+        lines = unit.read().splitlines() + more.read().splitlines()
+    allowed = [line.split("=", 1)[1].split() for line in lines if line.startswith("DeviceAllow=")]
+    for path, name in ORIN_OPENED.items():
+        assert name in ORIN_CLASSES
+        assert any(access == "rw" and (what == path or fnmatch.fnmatchcase("char-" + name, what))
+                   for what, access in allowed), f"CUDA may not open {path}"
+    known = {group.gr_name for group in grp.getgrall()}
+    for group in ("video", "render"):  # a unit with a group that is not there does not start
+        assert (f"SupplementaryGroups={group}" in lines) == (group in known), group
+    assert any(line.startswith("Environment=CUDA_CACHE_PATH=") for line in lines)
+    root.dpkg("-i", package_of(packages, "cairn-node"))
+    with open(dropin) as file:
+        assert file.read().count("DeviceAllow=/dev/nvmap") == 1
+    root.dpkg("--purge", "cairn-node")
+    assert not root.has("etc/systemd/system/cairn-node.service.d"), "purge left the drop-in"
+    other = Root(os.path.join(folder, "root-other"))
+    other.dpkg("-i", package_of(packages, "cairn-node"))
+    assert not other.has("etc/systemd/system/cairn-node.service.d"), "it is no Jetson"
 
 
 def commands_of(program):
@@ -158,11 +213,13 @@ def main(build):
             print(f"{os.path.getsize(path):9} {os.path.basename(path)}")
         the_packages_are_the_same_when_made_again(build, folder, packages)
         lintian_has_no_complaint(packages)
-        for name in PROGRAMS:
+        for name in [*PROGRAMS, "cairn-boards"]:
             os.makedirs(os.path.join(folder, "unpacked", name))
             run("dpkg", "-x", package_of(packages, name), os.path.join(folder, "unpacked", name))
         units_are_confined(folder)
         manuals_and_bills_are_readable(folder)
+        the_installed_boards_are_found(folder)
+        the_gpu_of_an_orin_may_be_opened(folder, packages)
         for name in SERVICES:
             a_service_keeps_its_state_until_purge(folder, packages, name)
     finally:

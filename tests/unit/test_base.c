@@ -123,6 +123,24 @@ static void the_first_line_of_a_file_comes_without_its_end(void **state)
     rmdir(folder);
 }
 
+static void lines_of_a_kind_have_a_quota(void **state)
+{
+    struct cn_log_quotas quotas = {0};
+    struct cn_log_quota *quota = cn_log_quota_of(&quotas, "board-1");
+    uint64_t left_out, written = 0;
+
+    (void)state;
+    for (int i = 0; i < 60001; i++)
+        written += cn_log_quota_take(quota, 5000, &left_out);
+    assert_int_equal(written, CN_LOG_QUOTA_BURST);
+    assert_true(cn_log_quota_take(cn_log_quota_of(&quotas, "board-2"), 5000, &left_out));
+    assert_false(cn_log_quota_take(quota, 5000 + CN_LOG_QUOTA_MS - 1, &left_out));
+    assert_true(cn_log_quota_take(quota, 5000 + CN_LOG_QUOTA_MS, &left_out));
+    assert_int_equal(left_out, 60001 - CN_LOG_QUOTA_BURST + 1);
+    assert_true(cn_log_quota_take(quota, 5000 + 3 * CN_LOG_QUOTA_MS, &left_out));
+    assert_int_equal(left_out, 0);
+}
+
 static void a_limited_line_is_written_at_once_and_then_seldom(void **state)
 {
     struct cn_log_limit limit = {0};
@@ -147,6 +165,7 @@ int main(void)
         cmocka_unit_test(a_permutation_hits_each_position_once),
         cmocka_unit_test(diagnostics_count_beyond_what_they_keep),
         cmocka_unit_test(the_first_line_of_a_file_comes_without_its_end),
+        cmocka_unit_test(lines_of_a_kind_have_a_quota),
         cmocka_unit_test(a_limited_line_is_written_at_once_and_then_seldom),
     };
 

@@ -387,6 +387,28 @@ static void a_board_of_the_release_before_takes_part_until_its_group_changes_key
     assert_int_equal(reply.code, CN_COAP_CONTENT);
 }
 
+static void a_board_that_is_ahead_of_the_ledger_is_noted(void **state)
+{
+    struct world *world = *state;
+    struct cn_register_request request = {
+        .protocol = {2, CN_PROTOCOL_MAX},
+        .update_format = {1, CN_UPDATE_FORMAT_MAX},
+        .graph_ops = {1, CN_GRAPH_OPS_MAX},
+        .facts = {.cpu_count = 1, .ahead_lineage = 1, .ahead_version = 0}};
+    uint8_t bytes[CN_MESSAGE_MAX];
+    struct cn_coap_reply reply;
+    size_t size;
+    for (uint64_t version = 0; version < 2; version++) {
+        request.facts.ahead_version = version;
+        assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
+        world_ask(world, "a1", CN_COAP_POST, "reg", bytes, size, &reply);
+        assert_int_equal(reply.code, CN_COAP_CONTENT);
+        const struct cn_roster_facts *facts = &cn_roster_find(world->roster, "a1")->facts;
+        assert_int_equal(facts->ahead_lineage, version ? 1 : 0); // the ledger has version 0
+        assert_int_equal(facts->ahead_version, version);
+    }
+}
+
 static void paths_that_make_no_sense_are_refused(void **state)
 {
     static const char *const paths[] = {
@@ -439,6 +461,7 @@ int main(void)
         ROUND_TEST(a_revoked_board_is_dropped_and_answered_no_more),
         ROUND_TEST(a_group_has_other_keys_when_a_board_was_revoked),
         ROUND_TEST(a_board_of_the_release_before_takes_part_until_its_group_changes_keys),
+        ROUND_TEST(a_board_that_is_ahead_of_the_ledger_is_noted),
         ROUND_TEST(paths_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

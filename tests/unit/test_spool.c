@@ -66,6 +66,17 @@ static void put(struct fixture *fixture, struct cn_upload *upload, uint32_t inde
                      CN_OK);
 }
 
+static void reopen(struct fixture *fixture, size_t frame_max)
+{
+    const struct cn_spool_config config = {.store = &fixture->flaky.store,
+                                           .frame_max = frame_max,
+                                           .limit = 2 * frame_max,
+                                           .chunk_size = CHUNK,
+                                           .expiry_ms = 10000};
+    cn_spool_close(fixture->spool);
+    assert_int_equal(cn_spool_open(&config, &fixture->spool), CN_OK);
+}
+
 static void chunks_may_come_in_any_order_and_twice(void **state)
 {
     struct fixture *fixture = *state;
@@ -133,11 +144,81 @@ static void another_board_of_the_group_goes_on_with_the_same_frame(void **state)
     upload = declare(fixture, "b", "g");
     assert_int_equal(upload->received, 1);
     assert_memory_not_equal(upload->id, id, sizeof(id));
-    assert_null(cn_spool_find(fixture->spool, "g", id));
-    assert_null(cn_spool_find(fixture->spool, "h", upload->id));
+    assert_ptr_equal(cn_spool_find(fixture->spool, "b", "g", upload->id), upload);
+    assert_null(cn_spool_find(fixture->spool, "b", "g", id));
+    assert_null(cn_spool_find(fixture->spool, "b", "h", upload->id));
+    assert_null(cn_spool_find(fixture->spool, "a", "g", upload->id));
 }
 
-static void a_new_frame_of_the_group_replaces_the_old(void **state)
+static void what_one_member_does_leaves_the_upload_of_another(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_declare_request mine = fixture->declared;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    uint8_t *frame;
+    put(fixture, upload, 0);
+    fixture->declared.run = 0; // a measurement
+    declare(fixture, "b", "g");
+    fixture->declared = mine;
+    struct cn_upload *other = declare(fixture, "b", "g");
+    assert_int_equal(other->received, 1); // lent
+    cn_spool_drop(fixture->spool, other);
+    assert_ptr_equal(cn_spool_find(fixture->spool, "a", "g", upload->id), upload);
+    for (uint32_t i = 1; i < 7; i++)
+        put(fixture, upload, i);
+    assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_OK);
+    free(frame);
+}
+
+static void junk_that_was_lent_goes_back(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint8_t junk[2 * CHUNK] = {1};
+    uint8_t *frame;
+    assert_int_equal(
+        cn_spool_put(fixture->spool, declare(fixture, "a", "g"), 0, junk, sizeof(junk), 10), CN_OK);
+    struct cn_upload *upload = declare(fixture, "b", "g");
+    assert_int_equal(upload->received, 2);
+    put(fixture, upload, 1); // other bytes than those that were lent
+    for (uint32_t i = 2; i < 7; i++)
+        put(fixture, upload, i);
+    assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_EAGAIN);
+    assert_int_equal(upload->received, 6);
+    assert_int_equal(upload->first_missing, 0);
+    put(fixture, upload, 0);
+    assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_OK);
+    assert_memory_equal(frame, fixture->frame, SIZE);
+    free(frame);
+    assert_int_equal(cn_spool_keep(fixture->spool, upload), CN_OK);
+    assert_int_equal(fixture->flaky.open_count, 0); // the other one can count no more
+}
+
+static void junk_that_was_lent_is_nobodys_own_after_a_restart(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint8_t junk[CHUNK] = {1};
+    assert_int_equal(
+        cn_spool_put(fixture->spool, declare(fixture, "a", "g"), 0, junk, sizeof(junk), 10), CN_OK);
+    put(fixture, declare(fixture, "b", "g"), 1);
+    cn_spool_drop(fixture->spool, declare(fixture, "a", "g"));
+    reopen(fixture, 1000);
+    struct cn_upload *upload = declare(fixture, "b", "g");
+    assert_int_equal(upload->received, 1);
+    put(fixture, upload, 0);
+}
+
+static void the_measurements_of_the_first_declaration_count(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->declared.train_loss = 0.5;
+    struct cn_upload *upload = declare(fixture, "a", "g");
+    fixture->declared.train_loss = 0.25;
+    declare(fixture, "b", "g");
+    assert_ptr_equal(declare(fixture, "a", "g"), upload);
+    assert_true(upload->declared.train_loss == 0.5);
+}
+
+static void a_new_frame_of_the_board_replaces_the_old(void **state)
 {
     struct fixture *fixture = *state;
     put(fixture, declare(fixture, "a", "g"), 0);
@@ -219,17 +300,6 @@ static void names_of_files_are_read_back(void **state)
 
 #define SPOOL_TEST(name) cmocka_unit_test_setup_teardown(name, open_spool, close_spool)
 
-static void reopen(struct fixture *fixture, size_t frame_max)
-{
-    const struct cn_spool_config config = {.store = &fixture->flaky.store,
-                                           .frame_max = frame_max,
-                                           .limit = 2 * frame_max,
-                                           .chunk_size = CHUNK,
-                                           .expiry_ms = 10000};
-    cn_spool_close(fixture->spool);
-    assert_int_equal(cn_spool_open(&config, &fixture->spool), CN_OK);
-}
-
 // What a program that was killed leaves: nothing of the aside file, and the parts as saved.
 static void kill_spool(struct fixture *fixture, size_t frame_max)
 {
@@ -297,7 +367,7 @@ static void a_stop_saves_all_and_a_damaged_part_is_thrown_away(void **state)
     upload = declare(fixture, "a", "g");
     assert_int_equal(upload->received, 2);
     reopen(fixture, 1000);
-    assert_int_equal(cn_store_replace(&fixture->flaky.store, "round-3-g.part-0", "nonsense", 8),
+    assert_int_equal(cn_store_replace(&fixture->flaky.store, "round-3-a.part-0", "nonsense", 8),
                      CN_OK);
     reopen(fixture, 1000); // closing saves only what changed
     upload = declare(fixture, "a", "g");
@@ -328,7 +398,11 @@ int main(void)
         SPOOL_TEST(a_chunk_of_the_wrong_size_or_number_is_refused),
         SPOOL_TEST(other_bytes_than_declared_are_found_out),
         SPOOL_TEST(another_board_of_the_group_goes_on_with_the_same_frame),
-        SPOOL_TEST(a_new_frame_of_the_group_replaces_the_old),
+        SPOOL_TEST(what_one_member_does_leaves_the_upload_of_another),
+        SPOOL_TEST(junk_that_was_lent_goes_back),
+        SPOOL_TEST(junk_that_was_lent_is_nobodys_own_after_a_restart),
+        SPOOL_TEST(the_measurements_of_the_first_declaration_count),
+        SPOOL_TEST(a_new_frame_of_the_board_replaces_the_old),
         SPOOL_TEST(the_spool_has_a_limit),
         SPOOL_TEST(sizes_that_no_frame_has_are_refused),
         SPOOL_TEST(uploads_that_stopped_or_are_of_another_round_are_dropped),
