@@ -11,7 +11,8 @@
 cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_upload *upload,
                           const uint8_t *frame, struct cn_diag *diag, uint64_t *weight);
 
-// The weight limited by the job, by the group's enrolment (NULL: none) and so that the weights of a
+// The weight limited by the job's max_weight, by the group's enrolment (NULL: none), by what its
+// enrolled boards can draw in a round (unless the job trusts groups) and so that the weights of a
 // quorum fit the fold.
 uint64_t cn_admission_cap(const struct cn_job *job, const struct cn_roster_group *group,
                           uint64_t weight);

@@ -82,8 +82,10 @@ static uint64_t root(unsigned __int128 square)
 static uint64_t norm_limit(const struct cn_fold *fold)
 {
     double limit = fold->caps.max_norm * (double)(1 << FIX_BITS);
+    uint64_t most = limit >= (double)(1ull << 62) ? 0 : (uint64_t)limit;
+    uint64_t other = fold->caps.norm_max;
 
-    return limit >= (double)(1ull << 62) ? 0 : (uint64_t)limit;
+    return most && other ? (most < other ? most : other) : most + other;
 }
 
 static uint64_t find_factor(uint64_t norm_max, unsigned __int128 square)
@@ -138,6 +140,38 @@ static void add_few_and_square(void *context, size_t offset, const uint16_t *ind
         addition->square += (uint64_t)(fixed * fixed);
     }
     add_few_whole(context, offset, index, values, count);
+}
+
+static cn_err square_only(void *context, size_t offset, const float *values, size_t count)
+{
+    struct addition *addition = context;
+
+    (void)offset;
+    for (size_t i = 0; i < count; i++) {
+        int64_t fixed = fix(values[i]);
+
+        addition->square += (uint64_t)(fixed * fixed);
+    }
+    return CN_OK;
+}
+
+static void square_few(void *context, size_t offset, const uint16_t *index, const float *values,
+                       size_t count)
+{
+    (void)index;
+    cn_err err = square_only(context, offset, values, count);
+    (void)err; // it cannot fail
+}
+
+cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t size,
+                    uint64_t *norm)
+{
+    struct addition addition = {0};
+    const struct cn_update_sink sink = {square_only, square_few, &addition};
+    cn_err err = cn_update_decode_few(frame, size, layout, &sink);
+
+    *norm = root(addition.square);
+    return err;
 }
 
 // |fix| <= 2^31 and factor < 2^32; the division rounds towards zero.

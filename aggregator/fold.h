@@ -5,7 +5,8 @@
 // most 2^31 cannot overflow it. Memory is 8 bytes a coordinate, however many updates there are.
 //
 // An update with a larger L2 norm than max_norm is scaled down in the same whole numbers. With
-// S = the sum of fix(v)^2, N = the square root of S rounded up, M = max_norm * 2^27 rounded down
+// S = the sum of fix(v)^2, N = the square root of S rounded up, M = the lesser of max_norm * 2^27
+// rounded down and norm_max,
 // and F = M * 2^32 / N rounded down, each fix(v) is replaced by fix(v) * F / 2^32, rounded towards
 // zero, if N > M. Threading: none.
 #pragma once
@@ -17,7 +18,12 @@ struct cn_fold;
 struct cn_fold_caps {
     uint64_t max_weight; // samples one update may count for; 0 for no limit
     double max_norm;     // 0 for no limit
+    uint64_t norm_max;   // another limit of the norm, in units of 2^-27; 0 for none
 };
+
+// The norm of a checked frame in units of 2^-27, rounded up: N above.
+cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t size,
+                    uint64_t *norm);
 
 // layout is borrowed until close.
 cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,

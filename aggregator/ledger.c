@@ -47,6 +47,10 @@ static const char later[] =
     " rows INTEGER NOT NULL, top5 REAL NOT NULL, f1 REAL NOT NULL, mae REAL NOT NULL,"
     " perplexity REAL NOT NULL, PRIMARY KEY(version,source)) STRICT, WITHOUT ROWID;";
 
+// A column that came later, in the same way. A row of an older program has 0.
+static const char later_column[] =
+    "ALTER TABLE contribution ADD COLUMN boards INTEGER NOT NULL DEFAULT 0";
+
 // Maps a result of SQLite and logs what it said.
 static cn_err map_error(struct cn_ledger *ledger, int result)
 {
@@ -204,6 +208,19 @@ static cn_err insert_identity(struct cn_ledger *ledger)
     return err;
 }
 
+static cn_err add_column(struct cn_ledger *ledger)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "SELECT 1 FROM pragma_table_info('contribution') WHERE name='boards'",
+        "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? cn_ledger_sql_run(ledger, later_column) : err;
+}
+
 // Two programs may make the same ledger at the same time: the transaction decides who does.
 static cn_err make_schema(struct cn_ledger *ledger)
 {
@@ -225,6 +242,8 @@ static cn_err make_schema(struct cn_ledger *ledger)
         err = cn_ledger_sql_run(ledger, schema_2);
     if (!err)
         err = cn_ledger_sql_run(ledger, later);
+    if (!err)
+        err = add_column(ledger);
     return cn_ledger_sql_end(ledger, err);
 }
 

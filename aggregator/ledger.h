@@ -112,7 +112,8 @@ struct cn_ledger_contribution {
     uint8_t digest[CN_DIGEST_SIZE]; // of the frame
     uint64_t size;                  // of the frame, bytes
     uint64_t weight;                // samples, capped
-    double held_out_loss;           // sums over the group's held-out samples, for the base version
+    uint32_t boards; // enrolled in the group when it was accepted; 0: by a program without caps
+    double held_out_loss; // sums over the group's held-out samples, for the base version
     uint64_t held_out_correct, held_out_count;
     double train_loss;
     struct cn_measures measures; // of the base version, too
@@ -163,8 +164,12 @@ struct cn_ledger_version {
     uint64_t delta_size;
     uint64_t bytes_in, bytes_out;     // payload on the network until then, since the run began
     struct cn_ledger_metrics central; // on the aggregator's own set
-    struct cn_ledger_metrics boards;  // sums of what the groups of the next round measured
+    struct cn_ledger_metrics boards;  // medians over the groups of the next round, see below
 };
+
+// What boards measured is only their word: each group counts as one, and the worse of two middle
+// ones is taken. correct and loss are shares of CN_LEDGER_MEDIAN samples; count is that, or 0.
+#define CN_LEDGER_MEDIAN 1000000
 
 // Writes the version and marks its round merged, in one transaction. Its files are durable before.
 cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *version);

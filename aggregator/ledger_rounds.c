@@ -87,10 +87,10 @@ static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledg
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
         "INSERT INTO contribution(round,grp,board,digest,size,weight,held_out_loss,"
-        "held_out_correct,held_out_count,train_loss) VALUES(?,?,?,?,?,?,?,?,?,?)",
-        "ittbiidiid", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
+        "held_out_correct,held_out_count,train_loss,boards) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+        "ittbiidiidi", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
         (int64_t)c->weight, c->held_out_loss, (int64_t)c->held_out_correct,
-        (int64_t)c->held_out_count, c->train_loss);
+        (int64_t)c->held_out_count, c->train_loss, (int64_t)c->boards);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -124,7 +124,8 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
 }
 
 #define CONTRIBUTION_COLUMNS                                                                       \
-    "round,grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,train_loss"
+    "round,grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,"            \
+    "train_loss,boards"
 
 static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contribution *c)
 {
@@ -140,6 +141,7 @@ static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contri
     c->held_out_correct = (uint64_t)sqlite3_column_int64(statement, 7);
     c->held_out_count = (uint64_t)sqlite3_column_int64(statement, 8);
     c->train_loss = sqlite3_column_double(statement, 9);
+    c->boards = (uint32_t)sqlite3_column_int64(statement, 10);
     return err;
 }
 
@@ -257,12 +259,50 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
     return cn_ledger_sql_end(ledger, err);
 }
 
-// What the groups of round number + 1 measured on version number, summed.
 #define VERSION_QUERY                                                                              \
-    "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count,"   \
-    "(SELECT total(held_out_loss) FROM contribution WHERE round=number+1),"                        \
-    "(SELECT ifnull(sum(held_out_correct),0) FROM contribution WHERE round=number+1),"             \
-    "(SELECT ifnull(sum(held_out_count),0) FROM contribution WHERE round=number+1) FROM version "
+    "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count"    \
+    " FROM version "
+
+// Reads the middle one of what the groups of a round measured, each as a mean over its samples: of
+// an even number the worse one.
+static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, const char *sql, double *middle,
+                          uint64_t *groups)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, sql, "i", (int64_t)round);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *middle = sqlite3_column_double(statement, 0);
+    *groups = err ? 0 : (uint64_t)sqlite3_column_int64(statement, 1);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+#define MEASURED " FROM contribution WHERE round=?1 AND held_out_count>0"
+#define MIDDLE(value, worse_first)                                                                 \
+    "SELECT " value ",(SELECT count(*)" MEASURED ")" MEASURED " ORDER BY " value worse_first       \
+    " LIMIT 1 OFFSET (SELECT (count(*)-1)/2" MEASURED ")"
+
+// What the groups of round number + 1 measured on version number. A group counts as one, however
+// many samples it says it has.
+static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
+                          struct cn_ledger_metrics *boards)
+{
+    double loss = 0, accuracy = 0;
+    uint64_t groups = 0;
+    cn_err err = read_middle(ledger, number + 1, MIDDLE("held_out_loss/held_out_count", " DESC"),
+                             &loss, &groups);
+    if (!err)
+        err = read_middle(ledger, number + 1, MIDDLE("1.0*held_out_correct/held_out_count", " ASC"),
+                          &accuracy, &groups);
+    if (err || groups == 0)
+        return err;
+    boards->count = CN_LEDGER_MEDIAN;
+    boards->loss = loss * CN_LEDGER_MEDIAN;
+    boards->correct = (uint64_t)(accuracy * CN_LEDGER_MEDIAN + 0.5);
+    return CN_OK;
+}
 
 // Means over the samples of the central set, or of the groups.
 static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool central,
@@ -306,10 +346,10 @@ static cn_err read_version(struct cn_ledger *ledger, sqlite3_stmt *statement,
     v->central.loss = sqlite3_column_double(statement, 7);
     v->central.correct = (uint64_t)sqlite3_column_int64(statement, 8);
     v->central.count = (uint64_t)sqlite3_column_int64(statement, 9);
-    v->boards.loss = sqlite3_column_double(statement, 10);
-    v->boards.correct = (uint64_t)sqlite3_column_int64(statement, 11);
-    v->boards.count = (uint64_t)sqlite3_column_int64(statement, 12);
+    v->boards = (struct cn_ledger_metrics){0};
     sqlite3_finalize(statement);
+    if (!err)
+        err = read_boards(ledger, v->number, &v->boards);
     if (!err)
         err = read_measures(ledger, v->number, true, &v->central.measures);
     if (!err)

@@ -7,11 +7,12 @@
 #include "aggregator/model_store.h"
 #include "runtime/profile/job.h"
 
-// Updates of a round that limits.max_norm scaled down.
+// Updates of a round that stood out: scaled down, capped or left out.
 struct cn_merge_cuts {
     uint32_t round, count;
     double norm;              // the largest
     char group[CN_NAME_SIZE]; // whose it is
+    char text[240];           // a sentence about it, with its numbers
 };
 
 struct cn_merge_config {

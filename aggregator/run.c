@@ -2,7 +2,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "aggregator/merge.h"
 #include "aggregator/run_private.h"
@@ -11,6 +13,7 @@
 
 #define RETRY_MS 3000 // after a merge that failed
 #define INVITE_MS 500 // between looks for more groups
+#define LOSS_JUMP 4   // times its parent's loss: a version that people hear of
 
 static uint32_t newest_version(const struct cn_run *run)
 {
@@ -247,6 +250,30 @@ static bool result_decides(const struct cn_run *run)
     return job->target_accuracy > 0 || job->patience > 0 || newest_version(run) >= job->rounds;
 }
 
+static double mean_loss(const struct cn_ledger_metrics *metrics)
+{
+    return metrics->loss / (double)metrics->count;
+}
+
+// Says when a version is far worse than its parent. metrics is NULL when they are not finite.
+static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledger_metrics *metrics)
+{
+    struct cn_ledger_version parent = {0};
+
+    run->warning[0] = '\0';
+    if (!metrics)
+        snprintf(run->warning, sizeof(run->warning),
+                 "version %" PRIu32 ": its loss on the central set is not finite", number);
+    else if (number && cn_ledger_find_version(run->config.ledger, number - 1, &parent) == CN_OK &&
+             parent.central.count && mean_loss(metrics) > LOSS_JUMP * mean_loss(&parent.central))
+        snprintf(run->warning, sizeof(run->warning),
+                 "version %" PRIu32
+                 ": its loss on the central set is %.4g, that of version %" PRIu32 " was %.4g",
+                 number, mean_loss(metrics), number - 1, mean_loss(&parent.central));
+    if (run->warning[0])
+        cn_log(CN_LOG_WARN, "run", "%s", run->warning);
+}
+
 // idle: no evaluation is running.
 static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
@@ -259,8 +286,11 @@ static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     uint32_t version;
     cn_err err = measure->poll(measure->context, now_ms, &version, &metrics);
     *idle = err != CN_EAGAIN;
+    if (err == CN_EDIVERGED)
+        watch_loss(run, version, NULL);
     if (err)
         return CN_OK; // none yet, or logged by the evaluator
+    watch_loss(run, version, &metrics);
     err = cn_ledger_set_central(run->config.ledger, version, &metrics);
     if (err) {
         cn_log(CN_LOG_ERROR, "run", "the measurement of version %" PRIu32 " is lost: %s", version,
@@ -395,6 +425,7 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .end_reason = run->end_reason,
         .progress = run->progress,
     };
+    memcpy(state->warning, run->warning, sizeof(state->warning));
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
     read_traffic(run, &state->bytes_in, &state->bytes_out);

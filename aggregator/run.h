@@ -55,6 +55,8 @@ struct cn_run_config {
     void (*traffic)(void *context, uint64_t *bytes_in, uint64_t *bytes_out);
 };
 
+#define CN_RUN_WARNING 160
+
 struct cn_run_state { // for people
     enum cn_run_phase phase;
     uint32_t round; // open or next
@@ -63,6 +65,7 @@ struct cn_run_state { // for people
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out; // of the whole run, over restarts
     struct cn_merge_cuts cuts;    // of the newest version, if it was made by this program
+    char warning[CN_RUN_WARNING]; // a version is far worse than its parent; "": none
     const char *end_reason;       // ENDED
     struct cn_progress progress;
 };

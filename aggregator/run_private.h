@@ -22,6 +22,7 @@ struct cn_run {
     bool waiting_told, trouble_told;
     struct cn_log_quotas rejected; // lines about updates, by board
     struct cn_merge_cuts cuts;     // of the newest version
+    char warning[CN_RUN_WARNING];  // of the version that was measured last; "": none
     const char *end_reason;
     struct cn_progress progress;
 };

@@ -118,7 +118,7 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
     return err;
 }
 
-static void describe_contribution(const struct cn_upload *upload, uint64_t weight,
+static void describe_contribution(const struct cn_upload *upload, uint64_t weight, uint32_t boards,
                                   struct cn_ledger_contribution *contribution)
 {
     const struct cn_declare_request *declared = &upload->declared;
@@ -127,6 +127,7 @@ static void describe_contribution(const struct cn_upload *upload, uint64_t weigh
         .round = declared->round,
         .size = declared->size,
         .weight = weight,
+        .boards = boards,
         .held_out_loss = declared->held_out_loss,
         .held_out_correct = declared->held_out_correct,
         .held_out_count = declared->held_out_count,
@@ -143,8 +144,9 @@ static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weig
                      struct cn_upload_status *status)
 {
     struct cn_ledger_contribution contribution;
+    const struct cn_roster_group *group = cn_roster_find_group(run->config.roster, upload->group);
 
-    describe_contribution(upload, weight, &contribution);
+    describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
     cn_err err = cn_spool_keep(run->config.spool, upload);
     if (!err)
         err = cn_ledger_accept(run->config.ledger, &contribution);
@@ -199,7 +201,12 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upl
         reject(run, upload, diag.count ? cn_diag_first(&diag) : cn_err_text(err), status);
         return CN_OK;
     }
-    weight = cn_admission_cap(run->config.job,
-                              cn_roster_find_group(run->config.roster, upload->group), weight);
-    return record(run, upload, weight, status);
+    uint64_t counted = cn_admission_cap(
+        run->config.job, cn_roster_find_group(run->config.roster, upload->group), weight);
+    if (counted < weight)
+        cn_log(CN_LOG_WARN, "run",
+               "round %" PRIu32 ": group %s says %" PRIu64 " samples and counts for %" PRIu64
+               ", the most that the job and its enrolment allow",
+               upload->declared.round, upload->group, weight, counted);
+    return record(run, upload, counted, status);
 }

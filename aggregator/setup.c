@@ -103,6 +103,8 @@ static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
         job->up.value_bits, (int)job->down.mode, job->down.density, job->down.value_bits,
         job->max_norm, job->max_weight);
     length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
+    if (job->trust_groups)
+        length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
     length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }

@@ -56,6 +56,7 @@ static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
     cJSON_AddNumberToObject(object, "count", (double)cuts->count);
     cJSON_AddNumberToObject(object, "norm", cuts->norm);
     cJSON_AddStringToObject(object, "group", cuts->group);
+    cJSON_AddStringToObject(object, "text", cuts->text);
     return object;
 }
 
@@ -70,6 +71,8 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
     cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
+    if (state->warning[0])
+        cJSON_AddStringToObject(root, "warning", state->warning);
     if (state->cuts.count)
         cJSON_AddItemToObject(root, "cuts", describe_cuts(&state->cuts));
     char *text = cJSON_PrintUnformatted(root);
@@ -147,12 +150,14 @@ static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "cuts");
     const cJSON *norm = cJSON_GetObjectItemCaseSensitive(object, "norm");
     const char *group = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "group"));
-    if (!cJSON_IsNumber(norm) || !group || !cn_name_valid(group))
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "text"));
+    if (!cJSON_IsNumber(norm) || !group || !text || !cn_name_valid(group))
         return;
     cuts->round = (uint32_t)read_number(object, "round");
     cuts->count = (uint32_t)read_number(object, "count");
     cuts->norm = norm->valuedouble;
     snprintf(cuts->group, sizeof(cuts->group), "%s", group);
+    snprintf(cuts->text, sizeof(cuts->text), "%s", text);
 }
 
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
@@ -167,6 +172,8 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     live->bytes_in = read_number(root, "bytes_in");
     live->bytes_out = read_number(root, "bytes_out");
     read_cuts(root, &live->cuts);
+    const char *warning = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "warning"));
+    snprintf(live->warning, sizeof(live->warning), "%s", warning ? warning : "");
     return read_boards(root, live);
 }
 
@@ -404,11 +411,11 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
 static void print_cuts(const struct report *report)
 {
     const struct cn_merge_cuts *cuts = &report->live->cuts;
+    if (report->live->warning[0] && !report->json)
+        fprintf(report->stream, "%s\n", report->live->warning);
     if (cuts->count && !report->json)
-        fprintf(report->stream,
-                "limits.max_norm %g scaled down %" PRIu32 " of the updates of round %" PRIu32
-                "; the largest norm was %.4g, of group %s\n",
-                report->job->max_norm, cuts->count, cuts->round, cuts->norm, cuts->group);
+        fprintf(report->stream, "round %" PRIu32 ", %" PRIu32 " of its updates: %s\n", cuts->round,
+                cuts->count, cuts->text);
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,

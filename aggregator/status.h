@@ -23,7 +23,8 @@ struct cn_status_live {
     uint64_t remaining_ms;
     uint64_t bytes_in, bytes_out;
     struct cn_merge_cuts cuts; // count 0: none
-    size_t board_count;        // heard since the start
+    char warning[CN_RUN_WARNING];
+    size_t board_count; // heard since the start
     struct cn_status_board {
         char name[CN_NAME_SIZE];
         char key[CN_STATUS_KEY_SIZE]; // start of the digest of the key that it was heard with

@@ -1,4 +1,5 @@
-// Attention, a block of rows of q at a time: the scores of one block exist, never those of all.
+// Attention, a block of rows of q at a time. Only the scores of one block are in memory, never all
+// of them.
 #include <math.h>
 #include <string.h>
 
@@ -6,22 +7,24 @@
 #include "ports/cpu/gemm.h"
 #include "ports/cpu/sums.h"
 
-#define BLOCK_SCORES (16 * 1024) // words: both blocks of the gradient stay in the second cache
+// Words; both blocks of the gradient then stay in the second-level cache.
+#define BLOCK_SCORES (16 * 1024)
 #define BLOCK_ROWS (12 * TILE_ROWS)
-#define CAUSAL_ROWS (4 * TILE_ROWS) // fewer, so that more of what is masked is left out
+#define CAUSAL_ROWS (4 * TILE_ROWS) // fewer rows, so that more of the masked part is skipped
 
+// One call on one lane: the layout of its workspace.
 struct attention {
     const struct cn_attention *op;
     const float *mask;
-    size_t pitch;           // words of a row of scores: all columns in whole vectors
+    size_t pitch;           // words of a row of scores: k_rows rounded up to whole vectors
     size_t block;           // rows of q at a time
-    float *keys, *values;   // k' and v', width x pitch each
-    float *scores, *slopes; // block x pitch
-    float *sums;            // block
-    float *gemm;
+    float *keys, *values;   // k' (width x pitch) and v' (v_width x pitch) of a head
+    float *scores, *slopes; // block x pitch each: scores, and their gradients
+    float *sums;            // for each row of the block, its sum of exponentials
+    float *gemm;            // workspace of cpu_gemm
 };
 
-// Lays out the workspace; returns its words. values and slopes are of the gradient only.
+// Lays out the workspace and returns its size in words. Only the gradient has values and slopes.
 static size_t lay_out(const struct cn_attention *op, bool gradient, float *workspace,
                       struct attention *a)
 {
@@ -40,7 +43,7 @@ static size_t lay_out(const struct cn_attention *op, bool gradient, float *works
     return (size_t)(a->gemm - workspace) + cpu_gemm_workspace(largest, largest, largest);
 }
 
-// The rows of a head from first on.
+// Returns the rows of a head from row first on.
 static struct cpu_matrix rows_of(const float *sample, const struct cn_heads *heads, size_t head,
                                  size_t first)
 {
@@ -53,7 +56,8 @@ static struct cpu_matrix transpose_of(struct cpu_matrix m)
     return (struct cpu_matrix){m.data, m.col, m.row};
 }
 
-// A head's matrix as its columns, so that products with it write whole vectors.
+// Transposes a head's matrix, padded with zeros to whole vectors, so that products with it write
+// whole vectors.
 static void transpose_rows(const struct attention *a, struct cpu_matrix from, size_t width,
                            float *to)
 {
@@ -79,13 +83,14 @@ static void multiply(const struct attention *a, struct cpu_matrix left, struct c
     cpu_gemm(&product, a->gemm);
 }
 
-// Columns that row i of q sees.
+// Returns the number of columns that row i of q sees.
 static size_t columns_of(const struct cn_attention *op, size_t i)
 {
     return op->causal ? least(i + 1, op->k_rows) : op->k_rows;
 }
 
-// Rows first.. of left times the transposed matrix, as far as the last of them sees.
+// Computes scores = left times the transposed matrix, for the first `end` columns rounded up to
+// whole vectors.
 static void find_scores(const struct attention *a, struct cpu_matrix left, size_t width,
                         const float *transposed, size_t rows, size_t end, float *scores)
 {
@@ -93,7 +98,7 @@ static void find_scores(const struct attention *a, struct cpu_matrix left, size_
              (const size_t[]){rows, width, round_up(end, VECTOR)}, false);
 }
 
-// scores = scale * scores + mask; the result is the largest.
+// Computes scores = scale * scores + mask for row i of q. Returns the largest.
 static float finish_scores(const struct attention *a, size_t i, float *scores)
 {
     const float *mask = a->mask ? a->mask + i * a->op->k_rows : NULL;
@@ -102,7 +107,7 @@ static float finish_scores(const struct attention *a, size_t i, float *scores)
     vector top = (vector){0} - INFINITY;
     float largest = -INFINITY;
 
-    for (; j < count; j += VECTOR) { // beyond count, junk
+    for (; j < count; j += VECTOR) { // values beyond count are junk
         vector score = scale * *(const vector *)(scores + j);
 
         if (mask)
@@ -121,7 +126,8 @@ static float finish_scores(const struct attention *a, size_t i, float *scores)
     return largest;
 }
 
-// exp(score - base), 0 where that is too small for a curve and from count to end.
+// Computes exp(score - base), and 0 where that is too small for curve_exp. Clears scores [count,
+// end).
 static void exp_scores(float *scores, float base, size_t count, size_t end)
 {
     for (size_t j = 0; j < count; j += VECTOR) {
@@ -139,6 +145,8 @@ static void scale_row(float *row, float factor, size_t count)
         row[c] *= factor;
 }
 
+// Computes rows [first, first + block) of the output: y = softmax(scores) v. Saves the logarithm of
+// each row's sum of exponentials for the gradient.
 static void attend_block(const struct attention *a, const struct cpu_task *task, size_t n,
                          size_t head, size_t first)
 {
@@ -191,7 +199,7 @@ size_t cpu_attention_workspace(const struct cn_call *call, size_t samples)
     return lay_out(&call->attention, false, NULL, &a);
 }
 
-// The operands of one head of one sample.
+// The operands of one head of one sample, for the gradient.
 struct grad_head {
     struct cpu_matrix dy, q, k, v, y, dq, dk, dv;
     const float *saved;
@@ -215,7 +223,8 @@ static struct grad_head grad_head_of(const struct cpu_task *task, size_t n, size
     };
 }
 
-// From the product with v' to the gradient of q k': p (dy v' - dy y') scale.
+// Computes the gradient of q k' from slopes = dy v': p (dy v' - dy y') scale, where shares is p and
+// product is dy y'.
 static void find_slopes(const struct attention *a, const float *shares, float product, size_t count,
                         size_t end, float *slopes)
 {
@@ -227,6 +236,7 @@ static void find_slopes(const struct attention *a, const float *shares, float pr
         slopes[j] = 0;
 }
 
+// Adds the gradients of rows [first, first + block) of q to dk and dv, and writes those rows of dq.
 static void grad_block(const struct attention *a, const struct grad_head *head, size_t first)
 {
     const struct cn_attention *op = a->op;

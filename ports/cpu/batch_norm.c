@@ -1,4 +1,4 @@
-// Batch normalization. The statistics are of the whole batch: each lane shows its part to the
+// Batch normalization. The statistics cover the whole batch. Each lane shows its part to the
 // others, they meet, and every lane adds up all parts in the order of the lanes.
 #include <math.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/tile.h"
 
-#define BLOCK 1024 // elements that are summed in single precision
+#define BLOCK 1024 // elements that are summed in single precision before the double-precision sum
 
 typedef int32_t mask __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
@@ -15,6 +15,7 @@ size_t cpu_batch_norm_shown(const struct cn_call *call)
     return call->batch_norm.frozen ? 0 : 2 * call->batch_norm.channels + 1;
 }
 
+// Two sums that are found in one pass.
 struct sums {
     double first, second;
 };
@@ -28,7 +29,7 @@ static float add_up(vector v)
     return sum;
 }
 
-// Adds the sum of (x - shift) and of its square.
+// Adds the sum of (x - shift) and the sum of its square.
 static void sum_squares(const float *x, size_t count, float shift, struct sums *sums)
 {
     for (size_t end, i = 0; i < count; i = end) {
@@ -51,8 +52,8 @@ static void sum_squares(const float *x, size_t count, float shift, struct sums *
     }
 }
 
-// A channel of this lane: its mean and the sum of squares around it. The shift, a value near the
-// mean, keeps the difference of the two sums exact.
+// Returns the mean of a channel over this lane's samples, and the sum of squares around it. The
+// shift, a value near the mean, keeps the difference of the two sums precise.
 static struct sums lane_moments(const struct cpu_task *task, size_t c)
 {
     const struct cn_batch_norm *op = &task->call->batch_norm;
@@ -71,7 +72,7 @@ static struct sums lane_moments(const struct cpu_task *task, size_t c)
                          sums.second - sums.first * sums.first / count};
 }
 
-// The mean and the sum of squares around it of all lanes' samples (Chan et al., 1979).
+// Returns the mean over all lanes' samples and the sum of squares around it (Chan et al., 1979).
 static struct sums join_moments(const struct cpu_task *task, size_t c)
 {
     size_t channels = task->call->batch_norm.channels;
@@ -93,6 +94,7 @@ static struct sums join_moments(const struct cpu_task *task, size_t c)
     return all;
 }
 
+// Adds this lane's share of the batch's statistics to the gradient row, weighted by its samples.
 static void add_statistics(const struct cpu_task *task, size_t c, float mean, float variance)
 {
     float samples = (float)task->samples;
@@ -103,7 +105,7 @@ static void add_statistics(const struct cpu_task *task, size_t c, float mean, fl
     task->out[3][c] = (task->add ? task->out[3][c] : 0) + samples * variance;
 }
 
-// Finds the mean and 1 / deviation of every channel.
+// Computes the mean and 1 / deviation of every channel. The lanes meet in between.
 static void find_moments(const struct cpu_task *task)
 {
     const struct cn_batch_norm *op = &task->call->batch_norm;
@@ -128,7 +130,8 @@ static void find_moments(const struct cpu_task *task)
     }
 }
 
-// A running variance may fall below 0 when what was sent of it was rounded.
+// Takes the mean and 1 / deviation from the running statistics. A running variance may be negative
+// when an encoded update was rounded.
 static void take_moments(const struct cpu_task *task)
 {
     const struct cn_batch_norm *op = &task->call->batch_norm;
@@ -142,6 +145,7 @@ static void take_moments(const struct cpu_task *task)
     }
 }
 
+// Computes y = x * scale + shift, plus the residual if there is one, cut at 0 if the op says so.
 static void normalize_row(const struct cn_batch_norm *op, const float *x, const float *residual,
                           float scale, float shift, float *y)
 {
@@ -186,7 +190,8 @@ void cpu_batch_norm(const struct cpu_task *task)
         }
 }
 
-// Adds the sum of dy and of dy * (x - mean); with y only where that is above 0.
+// Adds the sum of dy and the sum of dy * (x - mean). If y is given, elements where y is not above 0
+// count as 0.
 static void sum_products(const float *dy, const float *x, const float *y, size_t count, float mean,
                          struct sums *sums)
 {
@@ -214,7 +219,8 @@ static void sum_products(const float *dy, const float *x, const float *y, size_t
     }
 }
 
-// dbeta = sum dy, dgamma = sum dy * (x - mean) / deviation; both are shown to the other lanes.
+// Computes dbeta = sum dy and dgamma = sum dy * (x - mean) / deviation, and shows both to the other
+// lanes.
 static void sum_gradients(const struct cpu_task *task, const float *y)
 {
     const struct cn_batch_norm *op = &task->call->batch_norm;
@@ -242,7 +248,8 @@ static void sum_gradients(const struct cpu_task *task, const float *y)
     }
 }
 
-// dx = gamma / deviation * (dy - mean(dy) - (x - mean) / deviation^2 * mean(dy * (x - mean))).
+// The factors of a channel's gradient: dx = gamma / deviation * (dy - mean(dy) - (x - mean) /
+// deviation^2 * mean(dy * (x - mean))).
 struct backward {
     float scale, offset, slope; // dx = scale * dy - offset - slope * (x - mean)
     float mean;

@@ -1,20 +1,22 @@
-// Broadcasting arithmetic, and the sums over what an operand repeats that are its gradients.
+// Arithmetic that broadcasts, and its gradients: sums over the elements that an operand repeats.
 //
-// Dims are walked in rows along the last one; a row's kernel sees strides of 0 or 1 mostly.
+// The dimensions are walked in rows along the last one, so a row's kernel mostly sees strides of 0
+// or 1.
 #include <math.h>
 #include <string.h>
 
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/sums.h"
 
-#define CHUNK 256 // of a row that is worked on aside
+#define CHUNK 256 // elements of a row in the temporary buffer of a gradient
 
-// The start of each row: index counts, the offsets follow by their strides.
+// The start of the current row. index counts the rows; the offsets follow it by their strides.
 struct walk {
     size_t index[CN_COMBINE_RANK_MAX];
     size_t a, b, condition;
 };
 
+// Steps to the next row.
 static void walk_next(struct walk *walk, const struct cn_combine *op)
 {
     for (size_t d = op->rank - 1; d-- > 0;) {
@@ -39,7 +41,7 @@ static size_t row_count(const struct cn_combine *op)
     return count;
 }
 
-// A row of one of the operations; x and y are the operands' elements.
+// Computes one row of an operation; x and y are the operands' elements.
 #define ROW(expression)                                                                            \
     do {                                                                                           \
         if (a_step == 1 && b_step == 1)                                                            \
@@ -59,7 +61,7 @@ static size_t row_count(const struct cn_combine *op)
             }                                                                                      \
     } while (0)
 
-// Comparisons are such that a NaN stays a NaN.
+// Computes one row of c. The comparisons are written so that a NaN stays a NaN.
 static void combine_row(enum cn_combine_kind kind, size_t count, const float *a, size_t a_step,
                         const float *b, size_t b_step, float *c)
 {
@@ -145,8 +147,8 @@ void cpu_where(const struct cpu_task *task)
     }
 }
 
-// The derivative of x op y by x (side 0) or y (side 1). Where two operands are equal, each has half
-// of the gradient of their maximum.
+// Returns the derivative of x op y by x (side 0) or y (side 1). Where two operands are equal, each
+// gets half of the gradient of their minimum or maximum.
 static float slope(enum cn_combine_kind kind, int side, float x, float y)
 {
     switch (kind) {
@@ -174,14 +176,15 @@ static float slope(enum cn_combine_kind kind, int side, float x, float y)
     }
 }
 
-// What the gradient of a row needs; operands that are left out are NULL.
+// The operands of one row of the gradient; an operand that is left out is NULL.
 struct grad_row {
     const struct cn_combine *op;
     const float *dc, *a, *b, *condition;
     size_t a_step, b_step, condition_step;
 };
 
-// Elements [first, first + count) of dc times the derivative, count <= CHUNK.
+// Returns elements [first, first + count) of dc times the derivative; count is at most CHUNK. The
+// result is in aside, or dc itself where the derivative is 1.
 static const float *grad_chunk(const struct grad_row *row, size_t first, size_t count, float *aside)
 {
     const float *dc = row->dc + first;
@@ -211,6 +214,7 @@ static const float *grad_chunk(const struct grad_row *row, size_t first, size_t 
     return aside;
 }
 
+// Adds a row of the gradient to its operand; step 0: the operand repeats along the row.
 static void add_grad_row(const struct grad_row *row, size_t cols, float *to, size_t step)
 {
     const float scale = row->op->scale;
@@ -228,7 +232,8 @@ static void add_grad_row(const struct grad_row *row, size_t cols, float *to, siz
     }
 }
 
-// Words of the operand that the gradient is for: of a sample, or of all when they share it.
+// Returns the words of the operand that the gradient is for: of one sample, or of all if they share
+// it.
 static size_t gradient_words(const struct cn_combine *op)
 {
     const size_t *strides = op->side ? op->b : op->a;

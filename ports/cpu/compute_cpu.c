@@ -10,18 +10,18 @@
 #include "ports/cpu/lanes.h"
 #include "ports/cpu/pages.h"
 
-#define ALIGNMENT 64 // bytes: a cache line
-#define LINE_WORDS 16
-#define LARGE ((size_t)4 << 20) // bytes of an arena that has pages of its own
-#define PAGE ((size_t)64 << 10) // a multiple of every system's
+#define ALIGNMENT 64            // bytes: a cache line
+#define LINE_WORDS 16           // words of a cache line
+#define LARGE ((size_t)4 << 20) // bytes from which an arena is mapped in pages of its own
+#define PAGE ((size_t)64 << 10) // bytes; a multiple of the page size of every system
 
 struct cn_compute_program {
     size_t count;
-    double *sums; // owned; of flat calls
+    double *sums; // owned: room for the sums of flat calls; NULL for none
     struct cn_call calls[];
 };
 
-// What a lane adds up, on a cache line of its own.
+// The results of a lane, on a cache line of its own.
 struct lane_result {
     struct cn_compute_result result;
     cn_err err;
@@ -32,17 +32,18 @@ struct cpu {
     const struct cpu_kernels *kernels;
     struct cpu_lanes *threads;
     uint32_t lanes;
-    float *arena[CN_ARENA_COUNT];      // owned
-    size_t mapped[CN_ARENA_COUNT];     // bytes, of those that are not from the heap
-    size_t words[CN_ARENA_COUNT];      // as planned
-    size_t lane_words[CN_ARENA_COUNT]; // from one lane's to the next's; 0 for what they share
-    struct cpu_pages pages;            // of the arenas that are mapped
-    struct lane_result *results;       // owned
-    struct cn_compute_result flat;     // of flat calls
-    double *shown;                     // owned; what lanes show each other, two turns of it
-    size_t shown_stride;               // doubles of a lane
+    float *arena[CN_ARENA_COUNT];  // owned
+    size_t mapped[CN_ARENA_COUNT]; // bytes of a mapped arena; 0 if it is from the heap
+    size_t words[CN_ARENA_COUNT];  // words asked for in reserve
+    // Words from one lane's part to the next one's; 0 if the lanes share it.
+    size_t lane_words[CN_ARENA_COUNT];
+    struct cpu_pages pages;        // takes the pages of mapped arenas ahead
+    struct lane_result *results;   // owned
+    struct cn_compute_result flat; // results of flat calls
+    double *shown;                 // owned: what lanes show each other; two turns of it
+    size_t shown_stride;           // doubles from one lane's part to the next one's
 
-    // The current run, read by all lanes.
+    // The current run, which all lanes read.
     const struct cn_compute_program *program;
     const struct cn_call *call;
     const struct cn_hyper *hyper;
@@ -108,8 +109,9 @@ static uint32_t cpu_lanes_count(const struct cn_compute *device)
     return ((const struct cpu *)device)->lanes;
 }
 
-// Kernels keep the offsets of taps within the planes of plane.h in 32 bits, and numbers of elements
-// within a sample. As floating point numbers, so that nothing wraps.
+// Returns whether a window is small enough: kernels keep in 32 bits the offsets of taps in the
+// planes of plane.h, and the numbers of elements in a sample. Computes in floating point, so that
+// nothing wraps.
 static bool window_fits(const struct cn_window *w)
 {
     double limit = INT32_MAX, plane = 1, kernel = 1, phases = 1, channels;
@@ -123,7 +125,7 @@ static bool window_fits(const struct cn_window *w)
         phases *= w->stride[axis];
     }
     channels = w->channels_in > w->channels_out ? w->channels_in : w->channels_out;
-    // Beside what a phase holds it has slack; several samples share planes that are small.
+    // A phase also has slack, and several samples may share small planes; 1024 words cover both.
     return channels / w->groups * phases * (plane + 1024) < limit &&
            (double)w->channels_in * w->in[0] * w->in[1] < limit &&
            (double)w->channels_out * w->out[0] * w->out[1] < limit &&
@@ -150,11 +152,13 @@ static cn_err cpu_query(const struct cn_compute *device, const struct cn_call *c
     return CN_OK;
 }
 
+// Returns whether each lane has a part of its own in the arena.
 static bool per_lane(enum cn_arena arena)
 {
     return arena == CN_ARENA_GRADIENTS || arena == CN_ARENA_ACTIVATIONS;
 }
 
+// Allocates zeroed memory. Large blocks are mapped; *mapped is their size, else 0.
 static void *allocate(size_t size, size_t *mapped)
 {
     bool large = size >= LARGE;
@@ -175,8 +179,9 @@ static void *allocate(size_t size, size_t *mapped)
     return words;
 }
 
-// Until the first run the file of the weights is in memory, too, so that much is left. With weights
-// of others (CN_ARENA_OWN) more than the plan is in memory while they are read.
+// Lets a thread take the pages ahead, in the order of their use. Until the first run the file of
+// the weights is in memory too, so the thread leaves that much untaken. With the weights of others
+// (CN_ARENA_OWN), more than the plan is in memory while they are read, so no page is taken ahead.
 static void take_pages(struct cpu *cpu)
 {
     static const enum cn_arena order[] = {CN_ARENA_WEIGHTS, CN_ARENA_ACTIVATIONS,
@@ -218,7 +223,7 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
     return CN_OK;
 }
 
-// Makes room for what lanes show each other in these calls.
+// Makes room for what the lanes show each other in these calls.
 static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t count)
 {
     size_t largest = 0, stride, bytes;
@@ -287,25 +292,28 @@ static void cpu_release(struct cn_compute *device, struct cn_compute_program *pr
     free(program);
 }
 
+// Returns the address of an operand for a lane; first is the number of the lane's first sample in
+// the batch.
 static float *place(const struct cpu *cpu, const struct cn_operand *operand, uint32_t lane,
                     size_t first)
 {
     if (operand->arena == CN_ARENA_NONE)
         return NULL;
-    // Activations start at the lane's first sample, the batch at the first of all.
+    // Activations begin with the lane's first sample, the batch begins with the first sample of
+    // all.
     if (operand->arena == CN_ARENA_ACTIVATIONS)
         first = 0;
     return cpu->arena[operand->arena] + lane * cpu->lane_words[operand->arena] + operand->offset +
            first * operand->stride;
 }
 
-// The first of this lane's shares of count things; the next lane's first is its end.
+// Returns the first of a lane's share of count things. The next lane's first is its end.
 static size_t share(size_t count, uint32_t lane, uint32_t lanes)
 {
     return count / lanes * lane + count % lanes * lane / lanes;
 }
 
-// True when the call is the same for every sample.
+// Returns whether the call is the same for every sample.
 static bool is_shared(const struct cn_call *call)
 {
     size_t strides = 0;
@@ -317,6 +325,7 @@ static bool is_shared(const struct cn_call *call)
     return !strides;
 }
 
+// Runs all calls of the program on one lane's samples.
 static void run_batch_lane(void *context, uint32_t lane)
 {
     const struct cpu *cpu = context;
@@ -346,8 +355,8 @@ static void run_batch_lane(void *context, uint32_t lane)
         task.workspace = place(cpu, &call->workspace, lane, 0);
         task.add =
             call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
-        // Two turns: a lane that is through with one meeting may already write for the next, while
-        // another still reads. It cannot be two ahead.
+        // Two turns are enough: a lane that is through with one meeting may write for the next
+        // while another still reads, but it cannot be two meetings ahead.
         if (cpu->kernels->ops[call->op].shown && cpu->shown)
             task.shown = cpu->shown + meetings++ % 2 * cpu->lanes * cpu->shown_stride;
         cpu->kernels->ops[call->op].run(&task);
@@ -421,7 +430,7 @@ static cn_err cpu_unmap(struct cn_compute *device, enum cn_arena arena)
     return CN_OK;
 }
 
-// A run is over when it returns.
+// Returns at once: a run is over when cpu_run returns.
 static cn_err cpu_show(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
                        void **host)
 {

@@ -1,5 +1,5 @@
-// Convolution and its two gradients: the choice between the ways of conv.h, by an estimate of what
-// each spends beside multiplying.
+// Convolution and its two gradients: chooses between the ways of conv.h by an estimate of what each
+// spends beside multiplying.
 #include "ports/cpu/conv.h"
 
 #include "ports/cpu/plane.h"
@@ -9,7 +9,7 @@ static bool is_pointwise(const struct cn_window *w)
     return w->kernel[0] == 1 && w->kernel[1] == 1;
 }
 
-// Junk outputs for each true one.
+// Returns the number of junk outputs for each true one.
 static float flat_waste(const struct cn_window *w)
 {
     struct planes planes = planes_of(w, 1);
@@ -17,7 +17,8 @@ static float flat_waste(const struct cn_window *w)
     return (float)(planes.rows * planes.pitch) / ((float)w->out[0] * (float)w->out[1]) - 1;
 }
 
-// Cycles for a word of the column matrix, as a share of those for its products: 1 / 16 each.
+// Returns the cost of making the column matrix, as a share of the cost of its products. A product
+// costs 1/16 of a cycle; the numbers below are cycles for a word of the matrix.
 static float columns_waste(const struct conv *conv, enum cn_op op)
 {
     float word = 0.25f + 1.5f / (float)conv->window->out[1];
@@ -29,15 +30,17 @@ static float columns_waste(const struct conv *conv, enum cn_op op)
     return word * 16 / (float)conv->group_out;
 }
 
-#define WINOGRAD_TILES 4           // of a plane, to use a transformed weight often enough
-#define WINOGRAD_WEIGHTS (1 << 16) // transformed ones are summed in the cache
-#define WINOGRAD_WORDS (1 << 21)   // of the transformed planes of a sample
+// Tiles of a plane from which a transformed weight is used often enough.
+#define WINOGRAD_TILES 4
+#define WINOGRAD_WEIGHTS (1 << 16) // most words of weights whose transformed sums stay in the cache
+#define WINOGRAD_WORDS (1 << 21)   // most words of the transformed planes of a sample
 
 static size_t winograd_tiles(const struct cn_window *w)
 {
     return ((size_t)w->in[0] + 1) / 2 * (((size_t)w->in[1] + 1) / 2);
 }
 
+// Returns whether Winograd's algorithm can do this convolution, with workspace of a bearable size.
 static bool is_winograd(const struct conv *conv, enum cn_op op)
 {
     const struct cn_window *w = conv->window;
@@ -52,11 +55,13 @@ static bool is_winograd(const struct conv *conv, enum cn_op op)
            (op != CN_OP_CONV_GRAD_WEIGHT || conv->group_in * conv->group_out <= WINOGRAD_WEIGHTS);
 }
 
-// As above: 16 products for 36, and the tiles that reach beyond a plane; then for each product what
-// it takes to transform its share of an input and of an output.
+// Returns the cost beside the 36 products of a tile, as above; it may be negative. Counts 16
+// products instead of 36, tiles that reach beyond the plane, and for each product its share of the
+// transforms of inputs and outputs.
 static float winograd_waste(const struct conv *conv, enum cn_op op)
 {
-    bool sums = op == CN_OP_CONV_GRAD_WEIGHT; // over tiles: both sides are packed once more
+    // The sum is over tiles, so both sides are packed once more.
+    bool sums = op == CN_OP_CONV_GRAD_WEIGHT;
     const struct cn_window *w = conv->window;
     float products = 16 * (float)winograd_tiles(w) / (9 * (float)w->in[0] * (float)w->in[1]);
 
@@ -65,7 +70,8 @@ static float winograd_waste(const struct conv *conv, enum cn_op op)
            1;
 }
 
-// The number of samples has no part in it: a call keeps its way for every batch.
+// Chooses a way. The number of samples has no influence, so a call is done the same way for every
+// batch.
 static const struct conv_way *choose(const struct conv *conv, enum cn_op op)
 {
     const struct cn_window *w = conv->window;
@@ -79,7 +85,7 @@ static const struct conv_way *choose(const struct conv *conv, enum cn_op op)
         w->pad[1] > (w->kernel[1] - 1) * w->dilation[1])
         return &conv_columns;
     flat = flat_waste(w);
-    // Its sums in vectors are added up at the end, and it reads more for each product.
+    // The flat way adds up its sums over vectors at the end, and reads more for each product.
     if (op == CN_OP_CONV_GRAD_WEIGHT)
         flat += 0.15f + 0.6f * VECTOR / (float)conv->y_channel;
     columns = columns_waste(conv, op);

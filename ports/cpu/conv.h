@@ -1,11 +1,13 @@
 // conv.h - four ways to convolve; conv.c chooses by the shape.
 //
-// Flat: conv_flat.c, over planes in flat rows, nothing is copied for each tap. Best for few
-// channels and wide planes. Columns: conv_columns.c, a matrix with a row for each tap and a column
-// for each output, then a product. Best for small planes, where flat rows would be padding above
-// all, and for many channels. Depthwise: conv_depthwise.c, groups of one channel in and out.
-// Winograd: conv_winograd.c, 3x3 of stride 1 with fewer products, where channels are enough to pay
-// for it.
+// - Flat (conv_flat.c): works on planes in flat rows and copies nothing for each tap. Best for few
+//   channels and wide planes.
+// - Columns (conv_columns.c): makes a matrix with a row for each tap and a column for each output,
+//   then multiplies. Best for many channels, and for small planes, where flat rows would be mostly
+//   padding.
+// - Depthwise (conv_depthwise.c): for groups of one channel in and out.
+// - Winograd (conv_winograd.c): 3x3 of stride 1 with fewer products. Best where there are enough
+//   channels to pay for the transforms.
 #pragma once
 
 #include "ports/cpu/kernel.h"
@@ -14,11 +16,11 @@
 struct conv {
     const struct cn_window *window;
     size_t samples;
-    size_t x_channel, y_channel; // words of a plane
-    size_t x_sample, y_sample;
-    size_t group_in, group_out; // channels
-    size_t kernel;              // taps of a channel
-    size_t taps;                // of a group
+    size_t x_channel, y_channel; // words of a plane of x and of y
+    size_t x_sample, y_sample;   // words of a sample
+    size_t group_in, group_out;  // channels of a group
+    size_t kernel;               // taps of one channel
+    size_t taps;                 // taps of all input channels of a group
 };
 
 static inline struct conv conv_of(const struct cn_window *w, size_t samples)
@@ -41,6 +43,7 @@ static inline struct conv conv_of(const struct cn_window *w, size_t samples)
 #define conv_depthwise CPU_NAME(conv_depthwise)
 #define conv_winograd CPU_NAME(conv_winograd)
 
+// One way. workspace returns words for a lane. grad_weight adds to dw.
 struct conv_way {
     void (*forward)(const struct conv *conv, const struct cpu_task *task);
     void (*grad_input)(const struct conv *conv, const struct cpu_task *task);

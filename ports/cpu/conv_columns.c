@@ -1,24 +1,26 @@
-// Convolution as a product with a matrix of columns: row (channel, tap), column (sample, output).
-// A pointwise convolution of stride 1 has its input as that matrix.
+// Convolution as a product with a matrix of columns: its rows are (channel, tap), its columns
+// (sample, output). For a pointwise convolution of stride 1 the input is that matrix.
 #include <assert.h>
 
 #include "ports/cpu/conv.h"
 #include "ports/cpu/gemm.h"
 #include "ports/cpu/plane.h"
 
-#define COLUMNS_WORDS (128 * 1024) // of the matrix: it should stay in the second cache
-#define COLUMNS_MIN 128            // columns, to use each packed weight often enough
-#define DIRECT_MIN 192             // words of a plane from which a sample alone is enough
+// Words of the matrix, which should stay in the second-level cache.
+#define COLUMNS_WORDS (128 * 1024)
+#define COLUMNS_MIN 128 // columns from which each packed weight is used often enough
+#define DIRECT_MIN 192  // words of a plane from which one sample alone is enough
 
+// A chunk of the samples of a call.
 struct columns {
     const struct conv *conv;
-    struct planes planes; // of the samples of this chunk
-    size_t chunk;         // samples at most
-    size_t cols;          // of this chunk
-    bool direct;          // the matrix is the input, y the result, a sample at a time
-    float *matrix, *side; // taps x cols, group_out x cols
-    float *plane;         // one channel of planes
-    float *gemm;          // workspace
+    struct planes planes; // planes of the samples of this chunk
+    size_t chunk;         // samples of a chunk, at most
+    size_t cols;          // columns of this chunk
+    bool direct;          // the matrix is the input and y the result, one sample at a time
+    float *matrix, *side; // taps x cols; group_out x cols
+    float *plane;         // one channel of the planes
+    float *gemm;          // workspace of cpu_gemm
 };
 
 static bool is_direct(const struct conv *conv)
@@ -30,6 +32,7 @@ static bool is_direct(const struct conv *conv)
            conv->y_channel >= DIRECT_MIN;
 }
 
+// Returns the number of samples in a chunk.
 static size_t chunk_of(const struct conv *conv)
 {
     size_t cols = COLUMNS_WORDS / conv->taps, samples;
@@ -41,6 +44,7 @@ static size_t chunk_of(const struct conv *conv)
     return samples < conv->samples ? samples : conv->samples;
 }
 
+// Begins the chunk at sample first.
 static void start(struct columns *columns, size_t first)
 {
     const struct conv *conv = columns->conv;
@@ -78,7 +82,7 @@ static size_t workspace(const struct conv *conv, enum cn_op op)
     return own + cpu_gemm_workspace(out, cols, taps);
 }
 
-// Copies count rows of width words that lie pitch apart; may write up to VECTOR words more.
+// Copies count rows of width words that lie pitch apart. May write up to VECTOR words more.
 ALWAYS_INLINE void copy_rows(float *to, const float *from, size_t count, size_t width, size_t pitch)
 {
     if (width <= VECTOR) {
@@ -91,7 +95,8 @@ ALWAYS_INLINE void copy_rows(float *to, const float *from, size_t count, size_t 
             *(vector *)(to + r * width + q) = *(const vector *)(from + r * pitch + q);
 }
 
-// Row by row, upwards: what a row writes too much, the next one writes over.
+// Makes the matrix. Rows are written in ascending order: each overwrites the words that the row
+// before wrote beyond its end.
 static void make_columns(const struct columns *columns, const float *x)
 {
     const struct conv *conv = columns->conv;
@@ -124,7 +129,7 @@ static void add_row(float *to, const float *from, size_t count)
         to[i] += from[i];
 }
 
-// The way back: dx is the sum of the matrix over its taps.
+// Adds the matrix up over its taps: the sum is dx.
 static void sum_columns(const struct columns *columns, float *dx)
 {
     const struct conv *conv = columns->conv;
@@ -147,7 +152,7 @@ static void sum_columns(const struct columns *columns, float *dx)
     }
 }
 
-// side[o] = y's channel o of all samples of the chunk.
+// Copies y: side[o] = channel o of all samples of the chunk.
 static void gather_side(const struct columns *columns, const float *y)
 {
     const struct conv *conv = columns->conv;
@@ -158,6 +163,7 @@ static void gather_side(const struct columns *columns, const float *y)
             tile_copy(to, y + n * conv->y_sample + o * conv->y_channel, conv->y_channel);
 }
 
+// Copies side back into y.
 static void scatter_side(const struct columns *columns, float *y)
 {
     const struct conv *conv = columns->conv;
@@ -175,7 +181,7 @@ static void forward_group(const struct columns *columns, const struct cpu_task *
     const float *x = task->in[0] + n * conv->x_sample + g * conv->group_in * conv->x_channel;
     float *y = task->out[0] + n * conv->y_sample + g * conv->group_out * conv->y_channel;
     const float *weight = task->in[1] + g * conv->group_out * conv->taps;
-    bool whole = columns->planes.samples == 1; // y can be written at once
+    bool whole = columns->planes.samples == 1; // y can be written directly
     struct cpu_product product = {
         .rows = conv->group_out,
         .inner = conv->taps,

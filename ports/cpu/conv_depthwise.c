@@ -1,20 +1,21 @@
-// Depthwise convolution: a channel at a time over the flat rows of plane.h, for as many samples as
-// stay in the first cache.
+// Depthwise convolution: one channel at a time over the flat rows of plane.h, for as many samples
+// as stay in the first-level cache.
 #include <assert.h>
 
 #include "ports/cpu/conv.h"
 #include "ports/cpu/plane.h"
 
-#define WIDE 8           // vectors of a run of outputs
-#define PLANE_WORDS 3072 // of a channel of some samples
-#define TAPS 3           // of a run in the weight gradient, times WIDE vectors
+#define WIDE 8           // vectors of outputs that are computed together
+#define PLANE_WORDS 3072 // words of one channel of a chunk of samples
+#define TAPS 3           // taps that the weight gradient sums together
 
+// One call on one lane.
 struct depthwise {
     const struct conv *conv;
     struct planes planes;
-    size_t chunk;
-    int32_t *offsets;
-    float *plane, *flat;
+    size_t chunk;        // samples at a time, at most
+    int32_t *offsets;    // of each tap in the plane
+    float *plane, *flat; // one channel of inputs; of outputs in flat rows
 };
 
 static size_t chunk_of(const struct conv *conv)
@@ -62,7 +63,7 @@ static void start(struct depthwise *d, size_t first)
             d->offsets[i++] = (int32_t)plane_tap(&d->planes, w, y, x);
 }
 
-// flat = sum over taps of weight * plane.
+// Computes flat = sum over taps of weight * plane.
 static void convolve(const struct depthwise *d, const float *weight)
 {
     const size_t taps = d->conv->kernel;
@@ -87,7 +88,7 @@ static void convolve(const struct depthwise *d, const float *weight)
     }
 }
 
-// plane = sum over taps of weight * flat, each at its place.
+// Computes plane = sum over taps of weight * flat, each tap at its offset.
 static void spread(const struct depthwise *d, const float *weight)
 {
     const size_t flat = round_up(d->planes.flat, VECTOR);
@@ -102,7 +103,7 @@ static void spread(const struct depthwise *d, const float *weight)
     }
 }
 
-// dw[k] += sum of flat * plane at tap k.
+// Adds to dw[k] the sum of flat * plane at tap k.
 static void correlate(const struct depthwise *d, float *dw)
 {
     const size_t flat = round_up(d->planes.flat, VECTOR);

@@ -4,24 +4,26 @@
 #include "ports/cpu/conv.h"
 #include "ports/cpu/plane.h"
 
-#define INNER 256              // taps of a packed tile of weights: it stays in the first cache
-#define PLANE_WORDS 32768      // of the planes of some samples: they stay in the second
-#define GRAD_WORDS (96 * 1024) // the same in the gradients
+// Taps of a packed tile of weights, which stays in the first-level cache.
+#define INNER 256
+// Words of the planes of a chunk of samples, which stay in the second-level cache.
+#define PLANE_WORDS 32768
+#define GRAD_WORDS (96 * 1024) // words of a chunk for the weight gradient: inputs and outputs
 
-// A convolution of stride 1 or more, forward or, with mirrored taps, the gradient for the input.
+// A convolution: forward or, with mirrored taps and stride 1, the gradient for the input.
 struct flat {
     const struct cn_window *window;
     struct planes planes;
     size_t group_in, group_out;
-    size_t taps, row; // row: words of a channel of strip
-    bool mirrored;
-    const int32_t *offsets;
-    const float *weight, *bias; // of the group
-    float *packed;              // TILE_ROWS x INNER
+    size_t taps, row;           // taps of a group; words of a channel of strip
+    bool mirrored;              // the gradient for the input
+    const int32_t *offsets;     // of each tap in the planes of the group
+    const float *weight, *bias; // weights and biases of the group; bias NULL: none
+    float *packed;              // TILE_ROWS x INNER weights
     float *strip;               // TILE_ROWS channels of flat outputs
 };
 
-// The convolution of dy that gives dx; stride is 1.
+// Returns the convolution of dy that gives dx; the stride is 1.
 static struct cn_window mirror(const struct cn_window *w)
 {
     struct cn_window other = *w;
@@ -37,6 +39,7 @@ static struct cn_window mirror(const struct cn_window *w)
     return other;
 }
 
+// Returns how many of the samples fit into words; at least one.
 static size_t samples_of(const struct cn_window *w, size_t channels, size_t words, size_t samples)
 {
     struct planes one = planes_of(w, 1);
@@ -55,7 +58,7 @@ static void fill_offsets(const struct cn_window *w, const struct planes *planes,
                 *offsets++ = (int32_t)(c * planes->channel + plane_tap(planes, w, y, x));
 }
 
-// Weights of output channels [o, o + height) and taps [k, k + inner), tap by tap.
+// Packs the weights of output channels [o, o + height) and taps [k, k + inner), tap by tap.
 static void pack(const struct flat *f, size_t o, size_t height, size_t k, size_t inner)
 {
     size_t kernel = f->taps / f->group_in;
@@ -74,8 +77,8 @@ static void pack(const struct flat *f, size_t o, size_t height, size_t k, size_t
     }
 }
 
-// All outputs of one group of the samples of planes. x are the group's planes, y its first output
-// channel in the first sample.
+// Computes all outputs of one group for the samples of planes. x is the first plane of the group, y
+// the group's first output channel in the first sample.
 static void run_group(const struct flat *f, const float *x, float *y, size_t y_sample)
 {
     size_t plane = f->planes.out[0] * f->planes.out[1];
@@ -107,6 +110,7 @@ static void run_group(const struct flat *f, const float *x, float *y, size_t y_s
     }
 }
 
+// Returns the words of workspace for run.
 static size_t flat_words(const struct cn_window *w, size_t samples)
 {
     size_t group_in = w->channels_in / w->groups;
@@ -168,8 +172,8 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
     run(&mirrored, task, NULL, true);
 }
 
-// The weight gradient: for each (output channel, tap) a dot product over flat outputs and samples.
-// A block of them keeps its sums in registers for as many samples as the workspace holds.
+// The weight gradient: for each pair of output channel and tap, a dot product over flat outputs and
+// samples. A block of pairs keeps its sums in registers for as many samples as the workspace holds.
 
 #if TILE_ROWS > 6
 #define BLOCK_CHANNELS 4
@@ -181,13 +185,13 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
 
 struct weight_grad {
     struct planes planes;
-    size_t flat; // words of a channel of dy
+    size_t flat; // words of a channel of dy in flat rows
     size_t taps;
-    const int32_t *offsets;
+    const int32_t *offsets; // of each tap in the planes of the group
 };
 
-// dw[i][j] += over all gathered samples, for channels x BLOCK_TAPS of a block, of which the first
-// taps are wanted. channels is a constant.
+// Adds to dw[i][j] the products over all samples of the chunk, for a block of `channels` x
+// BLOCK_TAPS. Only the first `taps` of them are used. channels is a compile-time constant.
 ALWAYS_INLINE void grad_block(const struct weight_grad *grad, const float *dy, const float *x,
                               size_t k, float *dw, const size_t channels, size_t taps)
 {

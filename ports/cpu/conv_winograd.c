@@ -1,8 +1,11 @@
-// 3x3 convolution by Winograd's F(2x2, 3x3) (Lavin and Gray, 2015): a tile of 2x2 outputs takes 16
-// products for each pair of channels, not 36. With d a tile of 4x4 inputs, g the taps and o the
-// product of each element with its like, y = A' ((G g G') o (B' d B)) A; the element in the middle
-// is a product of matrices for each of the 16 points, over the channels. All factors are 1 and 1/2,
-// so what is lost of the precision is little.
+// 3x3 convolution by Winograd's F(2x2, 3x3) (Lavin and Gray, 2015). A tile of 2x2 outputs takes 16
+// products for each pair of channels instead of 36. With d a tile of 4x4 inputs, g the taps and o
+// the element-wise product,
+//
+//     y = A' ((G g G') o (B' d B)) A
+//
+// The element-wise product, summed over the channels, is a product of matrices for each of the 16
+// points. All factors are 1 and 1/2, so little precision is lost.
 #include <assert.h>
 
 #include "ports/cpu/conv.h"
@@ -12,21 +15,22 @@
 
 #define POINTS 16
 #define TAPS 9
-#define TILES_WORDS (256 * 1024) // of the transformed inputs of some samples
-#define TILES_LEAST 64           // to use each transformed weight often enough
+#define TILES_WORDS (256 * 1024) // words of the transformed inputs of a chunk of samples
+#define TILES_LEAST 64           // tiles from which a transformed weight is used often enough
 
-// A convolution, forward or, with mirrored taps, the gradient for the input.
+// A convolution: forward or, with mirrored taps, the gradient for the input.
 struct winograd {
     size_t in, out;       // channels
-    size_t height, width; // of a plane, the same on both sides
-    size_t down, across;  // tiles of a plane
-    size_t chunk;         // samples at a time
-    size_t room;          // tiles of a chunk, in whole stripes
+    size_t height, width; // of a plane, the same for inputs and outputs
+    size_t down, across;  // tiles of a plane: rows and columns of them
+    size_t chunk;         // samples at a time, at most
+    size_t room;          // tiles of a chunk, rounded up to whole stripes of TILE_COLS
     struct planes planes; // of the samples of this chunk
     size_t tiles;         // of this chunk
-    float *plane;         // a channel of all samples of a chunk
-    float *stage;         // POINTS x pitch: a channel's tiles
-    float *tiles_in;      // transformed: see each use
+    float *plane;         // one channel of all samples of the chunk
+    float *stage;         // POINTS x pitch: the transformed tiles of one channel
+    // Transformed inputs; transform_inputs and keep_channel define their order.
+    float *tiles_in;
 };
 
 static size_t stage_pitch(const struct winograd *w)
@@ -49,6 +53,7 @@ static struct cn_window window_of(const struct winograd *w)
                               .dilation = {1, 1}};
 }
 
+// Begins a chunk of so many samples.
 static void start(struct winograd *w, size_t samples)
 {
     const struct cn_window window = window_of(w);
@@ -57,7 +62,7 @@ static void start(struct winograd *w, size_t samples)
     w->tiles = samples * w->down * w->across;
 }
 
-// channels: whose tiles are kept at a time.
+// Plans the chunks. channels is the number of channels whose tiles are kept at a time.
 static struct winograd winograd_of(const struct conv *conv, bool mirrored, size_t channels)
 {
     const struct cn_window *window = conv->window;
@@ -78,7 +83,7 @@ static struct winograd winograd_of(const struct conv *conv, bool mirrored, size_
     return w;
 }
 
-// The plane and the stage come first in the workspace.
+// Places the plane and the stage at the beginning of the workspace.
 static void lay_out_stage(struct winograd *w, float *workspace)
 {
     w->plane = workspace;
@@ -91,7 +96,7 @@ ALWAYS_INLINE vector load(const float *from)
     return *(const vector *)from;
 }
 
-// B' along one axis.
+// Multiplies by B' along one axis.
 ALWAYS_INLINE void transform_input(const vector d[4], vector to[4])
 {
     to[0] = d[0] - d[2];
@@ -100,7 +105,7 @@ ALWAYS_INLINE void transform_input(const vector d[4], vector to[4])
     to[3] = d[1] - d[3];
 }
 
-// VECTOR tiles side by side, whose first input is at from; point p goes to to[p * pitch].
+// Transforms VECTOR tiles side by side; the first input is at from. Point p goes to to[p * pitch].
 ALWAYS_INLINE void transform_tiles(const float *from, size_t row, float *to, size_t pitch)
 {
     vector half[4][4], columns[4][4];
@@ -126,7 +131,7 @@ ALWAYS_INLINE void transform_tiles(const float *from, size_t row, float *to, siz
             *(vector *)(to + (4 * i + j) * pitch) = columns[j][i];
 }
 
-// Tiles beyond the last count as zero: they take part in sums over tiles.
+// Clears the tiles beyond the last, because they take part in sums over tiles.
 static void clear_rest(const struct winograd *w)
 {
     for (size_t p = 0; p < POINTS; p++)
@@ -134,8 +139,9 @@ static void clear_rest(const struct winograd *w)
                (w->room - w->tiles) * sizeof(*w->stage));
 }
 
-// The tiles of a channel of all samples of the chunk, one behind the other. Rows of tiles are
-// written upwards: what one writes too much, the next writes over.
+// Transforms the tiles of one channel of all samples of the chunk into the stage, one after the
+// other. Rows of tiles are written in ascending order: each overwrites the words that the row
+// before wrote beyond its end.
 static void stage_inputs(const struct winograd *w, const float *x, size_t x_sample)
 {
     float *to = w->stage;
@@ -151,7 +157,7 @@ static void stage_inputs(const struct winograd *w, const float *x, size_t x_samp
 
 // --- Weights ---
 
-// Up to 4 neighbours.
+// Loads count neighbouring words, at most 4; the rest are 0.
 ALWAYS_INLINE vector4 load_some(const float *from, size_t count)
 {
     vector4 value = {0};
@@ -170,7 +176,7 @@ ALWAYS_INLINE void store_some(float *to, vector4 value, size_t count)
         memcpy(to, &value, count * sizeof(*to));
 }
 
-// G along one axis.
+// Multiplies by G along one axis.
 ALWAYS_INLINE void transform_taps(vector4 a, vector4 b, vector4 c, vector4 to[4])
 {
     to[0] = a;
@@ -179,8 +185,8 @@ ALWAYS_INLINE void transform_taps(vector4 a, vector4 b, vector4 c, vector4 to[4]
     to[3] = c;
 }
 
-// The taps of one input and height output channels, taps[TAPS][height]; point p goes to
-// to[p * pitch].
+// Transforms the taps of one input channel and height output channels, taps[TAPS][height]. Point p
+// goes to to[p * pitch].
 static void transform_weight(const float *taps, size_t height, float *to, size_t pitch)
 {
     for (size_t i = 0; i < height; i += 4) {
@@ -203,7 +209,7 @@ static void transform_weight(const float *taps, size_t height, float *to, size_t
     }
 }
 
-// Weights of the output channels [o, o + height): packed tap by tap, then transformed.
+// Packs the weights of output channels [o, o + height) tap by tap, then transforms them.
 static void transform_weights(const struct winograd *w, const float *weight, bool mirrored,
                               size_t o, size_t height, float *packed, float *to)
 {
@@ -222,15 +228,15 @@ static void transform_weights(const struct winograd *w, const float *weight, boo
 
 // --- Outputs ---
 
-// A' along one axis.
+// Multiplies by A' along one axis.
 ALWAYS_INLINE void transform_output(const vector m[4], vector to[2])
 {
     to[0] = m[0] + m[1] + m[2];
     to[1] = m[1] - m[2] - m[3];
 }
 
-// VECTOR tiles of one channel; point p is at from[p * pitch], output (i, j) of each tile goes to
-// to[(2 i + j) * room].
+// Transforms VECTOR tiles of one channel back. Point p is at from[p * pitch]; output (i, j) of each
+// tile goes to to[(2 i + j) * room].
 ALWAYS_INLINE void finish_tiles(const float *from, size_t pitch, float *to, size_t room)
 {
     vector half[4][2], m[4], y[2];
@@ -253,7 +259,7 @@ ALWAYS_INLINE void finish_tiles(const float *from, size_t pitch, float *to, size
     }
 }
 
-// A row of outputs from those of the left and of the right of each tile.
+// Joins a row of outputs from the left and the right outputs of each tile.
 static void join_row(const float *left, const float *right, size_t across, float bias, bool relu,
                      float *to)
 {
@@ -269,7 +275,7 @@ static void join_row(const float *left, const float *right, size_t across, float
     }
 }
 
-// The outputs of one channel of the chunk; parts are those of each tile, [4][room].
+// Writes the outputs of one channel of the chunk. parts holds the outputs of each tile, [4][room].
 static void write_planes(const struct winograd *w, const float *parts, float bias, bool relu,
                          float *y, size_t y_sample)
 {
@@ -278,7 +284,7 @@ static void write_planes(const struct winograd *w, const float *parts, float bia
     for (size_t n = 0; n < w->planes.samples; n++, y += y_sample) {
         const float *from = parts + n * w->down * w->across;
 
-        // Upwards, as above; the plane has room behind it.
+        // Rows are written in ascending order, as in stage_inputs; the plane has room behind it.
         for (size_t i = 0; i < w->height; i++) {
             const float *row = from + i / 2 * w->across + i % 2 * 2 * w->room;
 
@@ -290,13 +296,15 @@ static void write_planes(const struct winograd *w, const float *parts, float bia
 
 // --- Forward and the gradient for the input ---
 
+// Where the parts of the forward convolution lie in the workspace.
 struct products {
-    float *packed;  // TAPS x in x TILE_ROWS
-    float *weights; // POINTS x in x TILE_ROWS
+    float *packed;  // TAPS x in x TILE_ROWS weights
+    float *weights; // POINTS x in x TILE_ROWS transformed weights
     float *sums;    // POINTS x TILE_ROWS x TILE_COLS
     float *parts;   // TILE_ROWS x 4 x room
 };
 
+// Lays out the workspace and returns its size in words.
 static size_t lay_out_products(struct winograd *w, float *workspace, struct products *products)
 {
     lay_out_stage(w, workspace);
@@ -307,7 +315,7 @@ static size_t lay_out_products(struct winograd *w, float *workspace, struct prod
     return (size_t)(products->parts - workspace) + TILE_ROWS * 4 * w->room + VECTOR;
 }
 
-// Stripe by stripe, [stripe][point][channel][TILE_COLS].
+// Transforms all inputs of the chunk into [stripe][point][channel][TILE_COLS].
 static void transform_inputs(const struct winograd *w, const float *x, size_t x_sample)
 {
     for (size_t c = 0; c < w->in; c++) {
@@ -319,7 +327,7 @@ static void transform_inputs(const struct winograd *w, const float *x, size_t x_
     }
 }
 
-// height output channels of all tiles of the chunk.
+// Computes height output channels of all tiles of the chunk.
 static void multiply(const struct winograd *w, const struct products *products, size_t height)
 {
     for (size_t s = 0; s * TILE_COLS < w->tiles; s++) {
@@ -381,13 +389,15 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
 
 // --- The gradient for the weights: dg = G' (sum over tiles of (A dy A') o (B' d B)) G ---
 
+// Where the parts of the weight gradient lie in the workspace.
 struct sums {
-    float *tiles_out; // POINTS x out x room
-    float *total;     // POINTS x out x pitch
-    size_t pitch;     // input channels in whole vectors
-    float *gemm;
+    float *tiles_out; // POINTS x out x room: transformed dy
+    float *total;     // POINTS x out x pitch: sums over tiles
+    size_t pitch;     // input channels, rounded up to whole vectors
+    float *gemm;      // workspace of cpu_gemm
 };
 
+// Lays out the workspace and returns its size in words.
 static size_t lay_out_sums(struct winograd *w, float *workspace, struct sums *sums)
 {
     lay_out_stage(w, workspace);
@@ -398,7 +408,7 @@ static size_t lay_out_sums(struct winograd *w, float *workspace, struct sums *su
     return (size_t)(sums->gemm - workspace) + cpu_gemm_workspace(w->out, w->room, w->in);
 }
 
-// A along one axis.
+// Multiplies by A along one axis.
 ALWAYS_INLINE void spread_output(vector a, vector b, vector to[4])
 {
     to[0] = a;
@@ -407,7 +417,7 @@ ALWAYS_INLINE void spread_output(vector a, vector b, vector to[4])
     to[3] = -b;
 }
 
-// VECTOR tiles of dy side by side.
+// Transforms VECTOR tiles of dy side by side.
 ALWAYS_INLINE void spread_tiles(const float *from, size_t row, float *to, size_t pitch)
 {
     vector a = load(from), b = load(from + VECTOR);
@@ -425,7 +435,7 @@ ALWAYS_INLINE void spread_tiles(const float *from, size_t row, float *to, size_t
     }
 }
 
-// As stage_inputs; outputs that an odd plane does not have are zero.
+// As stage_inputs, for dy. Outputs beyond an odd plane are zero.
 static void stage_outputs(const struct winograd *w, const float *dy, size_t dy_sample)
 {
     size_t pitch = 2 * w->across;
@@ -449,6 +459,7 @@ static void keep_channel(const struct winograd *w, size_t channel, size_t channe
         tile_copy(to + (p * channels + channel) * w->room, w->stage + p * stage_pitch(w), w->room);
 }
 
+// Adds the products of all tiles of the chunk to total, point by point.
 static void add_products(const struct winograd *w, const struct sums *sums, bool add)
 {
     for (size_t p = 0; p < POINTS; p++) {
@@ -467,7 +478,7 @@ static void add_products(const struct winograd *w, const struct sums *sums, bool
     }
 }
 
-// G' along one axis.
+// Multiplies by G' along one axis.
 ALWAYS_INLINE void transform_total(vector a, vector b, vector c, vector d, vector to[3])
 {
     to[0] = a + 0.5f * (b + c);
@@ -475,7 +486,7 @@ ALWAYS_INLINE void transform_total(vector a, vector b, vector c, vector d, vecto
     to[2] = 0.5f * (b + c) + d;
 }
 
-// The taps of up to VECTOR input channels.
+// Transforms the sums of count input channels (at most VECTOR) and adds their taps to dw.
 static void add_taps(const float *total, size_t point, float *dw, size_t count)
 {
     vector half[4][3], taps[3][3];

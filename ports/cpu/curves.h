@@ -1,4 +1,5 @@
-// curves.h - exp, sigmoid and tanh of a vector, to about 2e-7 of the result; erf to 1e-7.
+// curves.h - exp, sigmoid and tanh of a vector, with a relative error of about 2e-7; erf with an
+// error of 1e-7.
 #pragma once
 
 #include <stdbool.h>
@@ -7,13 +8,14 @@
 
 typedef int32_t curve_bits __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
+// Returns yes where the bits of which are set, no elsewhere.
 ALWAYS_INLINE vector curve_choose(curve_bits which, vector yes, vector no)
 {
     return (vector)((which & (curve_bits)yes) | (~which & (curve_bits)no));
 }
 
-// exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, where the series to r^7 leaves 5e-9. Results stay
-// between exp(-87) and exp(88); a NaN stays one.
+// Computes exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, where the series to r^7 leaves an error of
+// 5e-9. Results are limited to [exp(-87), exp(88)]; a NaN stays a NaN.
 ALWAYS_INLINE vector curve_exp(vector x)
 {
     const vector shift = (vector){0} + 12582912.0f; // 1.5 * 2^23: adding it rounds to integers
@@ -22,7 +24,8 @@ ALWAYS_INLINE vector curve_exp(vector x)
     x = curve_choose(x < -87.0f, (vector){0} - 87.0f, x);
     x = curve_choose(x > 88.0f, (vector){0} + 88.0f, x);
     n = x * 1.44269504f + shift;
-    r = x - (n - shift) * 0.693359375f; // ln(2) in two parts, the first of few digits
+    // Subtracts n ln(2) in two parts; the first has few digits, so its product is exact.
+    r = x - (n - shift) * 0.693359375f;
     r = r + (n - shift) * 2.12194440e-4f;
     sum = 1.0f / 5040 * r + 1.0f / 720;
     sum = sum * r + 1.0f / 120;
@@ -39,7 +42,7 @@ ALWAYS_INLINE vector curve_sigmoid(vector x)
     return 1 / (1 + curve_exp(-x));
 }
 
-// 1 - 2 / (exp(2 x) + 1), near 0 the series to x^9.
+// Computes 1 - 2 / (exp(2 x) + 1); near 0, the series to x^9.
 ALWAYS_INLINE vector curve_tanh(vector x)
 {
     vector square = x * x;
@@ -50,9 +53,9 @@ ALWAYS_INLINE vector curve_tanh(vector x)
     return curve_choose(square < 0.0625f, x + x * square * sum, 1 - 2 / (curve_exp(2 * x) + 1));
 }
 
-// Up to 1, x + x P(x^2); beyond, 1 - t Q(t) exp(-x^2) with the t of Abramowitz and Stegun, Handbook
-// of Mathematical Functions, 7.1.26. P and Q are fitted by least squares at Chebyshev's points.
-// density is exp(-x^2).
+// Computes, for |x| < 1, x + x P(x^2). Beyond, it computes 1 - t Q(t) exp(-x^2) with the t of
+// Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26. P and Q are fitted by least
+// squares at Chebyshev's points. density is exp(-x^2).
 ALWAYS_INLINE vector curve_erf(vector x, vector density)
 {
     vector size = curve_choose(x < 0, -x, x), square = x * x;

@@ -1,17 +1,17 @@
 // Dropout from a counter-based generator: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3" (SC 2011). Whoever computes an element, in whatever order,
-// draws the same number for it.
+// random numbers: as easy as 1, 2, 3" (SC 2011). Every lane and every port draws the same number
+// for an element, in whatever order.
 #include <string.h>
 
 #include "ports/cpu/kernel.h"
 
 #define ROUNDS 10
-#define BLOCKS 16 // counters at once, so that the compiler uses vectors
+#define BLOCKS 16 // counters at a time, so that the compiler uses vectors
 
 static const uint32_t multiplier[2] = {0xd2511f53u, 0xcd9e8d57u};
 static const uint32_t weyl[2] = {0x9e3779b9u, 0xbb67ae85u};
 
-// Counters and, after the rounds, random words: word w of counter i is word[w][i].
+// Holds counters before the rounds and random words after them: word w of counter i is word[w][i].
 struct philox {
     uint32_t word[4][BLOCKS];
 };
@@ -29,7 +29,7 @@ static void philox_round(struct philox *p, const uint32_t key[2])
     }
 }
 
-// The random words of BLOCKS counters from first on.
+// Draws the random words of BLOCKS counters from first on.
 static void draw(const struct cpu_task *task, uint64_t sample, size_t first, struct philox *p)
 {
     uint32_t key[2] = {(uint32_t)task->hyper->seed, (uint32_t)(task->hyper->seed >> 32)};

@@ -7,12 +7,13 @@
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/sums.h"
 
-// 1 / (1 + exp(-x)).
+// Computes 1 / (1 + exp(-x)).
 static inline float sigmoid(float x)
 {
     return 1 / (1 + expf(-x));
 }
 
+// Computes log(1 + exp(x)) without overflow.
 static inline float softplus(float x)
 {
     return (x > 0 ? x : 0) + log1pf(expf(x > 0 ? -x : x));
@@ -26,13 +27,13 @@ static inline float gelu_tanh(float x)
     return tanhf(GELU_INNER * (x + GELU_CUBE * x * x * x));
 }
 
-// x / 2 * (1 + erf(x / sqrt(2))).
+// Computes x / 2 * (1 + erf(x / sqrt(2))).
 ALWAYS_INLINE vector gelu(vector x)
 {
     return 0.5f * x * (1 + curve_erf(x * (float)M_SQRT1_2, curve_exp(-0.5f * x * x)));
 }
 
-// (1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi).
+// Computes (1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi).
 ALWAYS_INLINE vector gelu_slope(vector x)
 {
     vector density = curve_exp(-0.5f * x * x);
@@ -45,7 +46,7 @@ ALWAYS_INLINE vector error_function(vector x)
     return curve_erf(x, curve_exp(-x * x));
 }
 
-// A map that is written for vectors. function is a constant at every call.
+// Applies a map that is written for vectors. function is a compile-time constant.
 ALWAYS_INLINE void map_vectors(vector (*function)(vector), const float *in, float *out,
                                size_t count)
 {
@@ -72,7 +73,7 @@ static void gelu_grad_all(const float *dy, const float *in, float *dx, size_t co
         dx[i + j] = dy[i + j] * rest[j];
 }
 
-// A whole kind of map: an expression of x.
+// Applies one kind of map, an expression of x, to all elements.
 #define MAP(expression)                                                                            \
     do {                                                                                           \
         for (size_t i = 0; i < count; i++) {                                                       \
@@ -81,6 +82,8 @@ static void gelu_grad_all(const float *dy, const float *in, float *dx, size_t co
         }                                                                                          \
     } while (0)
 
+// Converts between float32 and int32, which have the same size. A value that int32 cannot hold
+// becomes INT32_MIN.
 static void convert(bool to_int, const float *in, float *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -98,7 +101,7 @@ static void convert(bool to_int, const float *in, float *out, size_t count)
     }
 }
 
-// Comparisons are such that a NaN stays a NaN.
+// The comparisons are written so that a NaN stays a NaN.
 void cpu_map(const struct cpu_task *task)
 {
     const struct cn_map *op = &task->call->map;
@@ -163,7 +166,8 @@ static inline float mish_slope(float x)
     return t + x * sigmoid(x) * (1 - t * t);
 }
 
-// dx = dy times an expression of x (or of y: what the kind's gradient needs).
+// Computes dx = dy times an expression of x. For some kinds x is the map's result y (struct
+// cn_map).
 #define GRAD(expression)                                                                           \
     do {                                                                                           \
         for (size_t i = 0; i < count; i++) {                                                       \
@@ -225,7 +229,8 @@ void cpu_map_grad(const struct cpu_task *task)
     // clang-format on
 }
 
-// Four rows at a time: the sums are read and written as seldom.
+// Adds four rows at a time, so that the sums are read and written less often. Returns the number of
+// rows that were added.
 static size_t add_four_rows(float scale, const float *dy, size_t rows, size_t count, float *db)
 {
     size_t r = 0;

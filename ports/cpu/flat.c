@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define GROUP 256 // numbers that are added before their sum is, see struct cn_hyper
+#define GROUP 256 // numbers that are added up before their sum is added: see struct cn_hyper
 
 void cpu_flat_add(float *restrict total, float *restrict part, size_t count)
 {
@@ -28,8 +28,8 @@ bool cpu_flat_finite(const float *values, size_t count)
     return !found;
 }
 
-// What the optimizers start from; the order of operations is the contract's. The compiler makes a
-// loop for each combination, because the flags do not change within it.
+// Returns the gradient that the optimizers start from. The contract fixes the order of operations.
+// The compiler makes one loop for each combination of flags, because they do not change within it.
 static inline float gradient_of(const struct cn_hyper *hyper, const struct cn_range *range,
                                 const float *clip, const struct cpu_flat *flat, size_t i)
 {
@@ -45,7 +45,7 @@ static inline float gradient_of(const struct cn_hyper *hyper, const struct cn_ra
 void cpu_flat_sgd(const struct cn_hyper *hyper, const struct cn_range *range, const float *clip,
                   const struct cpu_flat *given)
 {
-    const struct cn_hyper h = *hyper; // copies: nothing written below can change them
+    const struct cn_hyper h = *hyper; // copies, so that no write below can change them
     const struct cn_range r = *range;
     const struct cpu_flat flat = *given;
     float *restrict weights = flat.weights, *restrict velocity = flat.first;

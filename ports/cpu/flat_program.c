@@ -7,30 +7,33 @@
 
 #include "ports/cpu/flat.h"
 
-#define LINE_WORDS 16 // lanes meet at a cache line
+#define LINE_WORDS 16 // words of a cache line, on which two lanes' shares meet
 
+// Consecutive calls of one kind that run as one pass over the lanes.
 struct pass {
     const struct cpu_flat_arenas *arenas;
     const struct cn_call *calls;
     size_t count;
     const struct cn_hyper *hyper;
     double *sums;
-    const float *clip; // once it is known
+    const float *clip; // set once a CLIP call has run
     atomic_bool finite;
 };
 
-// The first of a lane's share of count things; the next lane's first is its end.
+// Returns the first of a lane's share of count things. The next lane's first is its end.
 static size_t share(size_t count, uint32_t lane, uint32_t lanes)
 {
     return count / lanes * lane + count % lanes * lane / lanes;
 }
 
+// Returns the size of a lane's share and sets its first.
 static size_t share_of(size_t count, const struct pass *pass, uint32_t lane, size_t *first)
 {
     *first = share(count, lane, pass->arenas->lanes);
     return share(count, lane + 1, pass->arenas->lanes) - *first;
 }
 
+// Adds the gradients of all lanes to those of lane 0, for this lane's share of the words.
 static void sum_lane(void *context, uint32_t lane)
 {
     const struct pass *pass = context;
@@ -57,7 +60,8 @@ static size_t chunks_of(size_t count)
     return count / CPU_FLAT_CHUNK + (count % CPU_FLAT_CHUNK != 0);
 }
 
-// Chunks go round the lanes, so that which lane adds one does not change the sum.
+// Adds up squares chunk by chunk. The chunks go to the lanes in turn; which lane adds one does not
+// change the sum.
 static void squares_lane(void *context, uint32_t lane)
 {
     const struct pass *pass = context;
@@ -77,6 +81,7 @@ static void squares_lane(void *context, uint32_t lane)
     }
 }
 
+// Runs words [first, first + count) of one call's range.
 static void step_range(const struct pass *pass, const struct cn_call *call, size_t first,
                        size_t count)
 {
@@ -100,7 +105,8 @@ static void step_range(const struct pass *pass, const struct cn_call *call, size
         cpu_flat_statistic(pass->hyper, range, &flat);
 }
 
-// A lane takes its share of all ranges together, from one cache line to another.
+// Runs a lane's share of all ranges together. Shares begin and end at cache lines of that row of
+// words.
 static void step_lane(void *context, uint32_t lane)
 {
     const struct pass *pass = context;
@@ -137,7 +143,7 @@ static double norm_of(const struct pass *pass)
     return sqrt(total);
 }
 
-// Whether call may be in one pass with the call before it.
+// Returns whether call may be in one pass with the call before it.
 static bool same_pass(const struct cn_call *before, const struct cn_call *call)
 {
     return (before->op == CN_OP_CLIP && call->op == CN_OP_CLIP) ||

@@ -1,7 +1,7 @@
 // The loops around the micro-kernel. A block of a, BLOCK_ROWS x BLOCK_INNER, is packed tile by tile
-// and stays in the second cache; a stripe of b, BLOCK_INNER x TILE_COLS, is packed and stays in the
-// first. Where there are several blocks of a, a panel of stripes is packed for all of them. What is
-// used too seldom to pay for the copy is read where it lies.
+// and stays in the second-level cache. A stripe of b, BLOCK_INNER x TILE_COLS, is packed and stays
+// in the first-level cache. If a has several blocks, a panel of stripes is packed for all of them.
+// What is used too seldom to pay for the copy is read where it lies.
 #include "ports/cpu/gemm.h"
 
 #include <string.h>
@@ -10,9 +10,9 @@
 
 #define BLOCK_INNER 256
 #define BLOCK_ROWS 144          // a multiple of every TILE_ROWS
-#define PANEL_WORDS (64 * 1024) // it shares the second cache with a block of a
+#define PANEL_WORDS (64 * 1024) // words; a panel shares the second-level cache with a block of a
 
-// c' = b' a': the same numbers with rows and columns exchanged.
+// Returns the same product with rows and columns exchanged: c' = b' a'.
 static struct cpu_product transposed(const struct cpu_product *product)
 {
     struct cpu_product other = *product;
@@ -27,8 +27,8 @@ static struct cpu_product transposed(const struct cpu_product *product)
     return other;
 }
 
-// A product of few rows and many columns fills its tiles when it is turned round; and c should be
-// written along its rows.
+// Returns whether the exchanged product is better. A product of few rows and many columns fills its
+// tiles when it is exchanged, and c should be written along its rows.
 static bool better_transposed(const struct cpu_product *product)
 {
     if (product->c.col != 1)
@@ -36,6 +36,7 @@ static bool better_transposed(const struct cpu_product *product)
     return product->rows < TILE_ROWS && product->cols > 2 * TILE_ROWS && product->b.col != 1;
 }
 
+// Packs inner rows of a stripe of b; columns beyond cols become 0.
 static void pack_stripe(const struct cpu_matrix *b, size_t inner, size_t cols, float *stripe)
 {
     if (cols < TILE_COLS)
@@ -54,13 +55,14 @@ static void pack_stripe(const struct cpu_matrix *b, size_t inner, size_t cols, f
                 stripe[k * TILE_COLS + j] = b->data[k * b->row + j * b->col];
 }
 
-// Tiles of a matrix whose columns are contiguous: TILE_ROWS words of each.
+// Packs a tile of a matrix whose columns are contiguous: TILE_ROWS words of each column.
 static void copy_tile(const float *from, size_t step, size_t inner, float *to)
 {
     for (size_t k = 0; k < inner; k++, from += step, to += TILE_ROWS)
         memcpy(to, from, TILE_ROWS * sizeof(*to));
 }
 
+// Packs rows [first, first + height) of a, column by column.
 static void pack_tile(const struct cpu_matrix *a, size_t first, size_t height, size_t inner,
                       float *to)
 {
@@ -76,6 +78,7 @@ static void pack_tile(const struct cpu_matrix *a, size_t first, size_t height, s
                 to[k * height + i] = from[i * a->row + k * a->col];
 }
 
+// Packs a block of a, tile by tile.
 static void pack_rows(const struct cpu_matrix *a, size_t rows, size_t inner, float *to)
 {
     size_t height;
@@ -86,7 +89,7 @@ static void pack_rows(const struct cpu_matrix *a, size_t rows, size_t inner, flo
     }
 }
 
-// Writes a tile that was computed aside to where c is scattered, narrow or scaled.
+// Writes a tile that was computed aside into c. Used when c is scattered, narrow or scaled.
 static void store_tile(const struct cpu_product *product, const float *tile, float *c, size_t rows,
                        size_t cols, bool add)
 {
@@ -99,14 +102,14 @@ static void store_tile(const struct cpu_product *product, const float *tile, flo
         }
 }
 
-// A block of rows of a, times one stripe of b.
+// A block of rows of a, and one stripe of b.
 struct block {
     size_t row, rows, inner;
     size_t col, cols;
-    const float *packed; // tiles of a, or NULL: read from product->a
-    const float *panel;  // stripes of b, or NULL: read from product->b
+    const float *packed; // tiles of a; NULL: read a
+    const float *panel;  // stripes of b; NULL: read b
     struct cpu_matrix a, b;
-    bool add, last; // last: the sums are final
+    bool add, last; // add to c; the sums are final after this block
 };
 
 static void multiply_stripe(const struct cpu_product *product, const struct block *block)
@@ -137,11 +140,11 @@ static void multiply_stripe(const struct cpu_product *product, const struct bloc
             store_tile(product, aside, c, height, block->cols, block->add);
         packed += packed ? height * block->inner : 0;
     }
-    if (block->last) // and still in the cache
+    if (block->last) // while the block is still in the cache
         cpu_gemm_finish(product, block->row, block->col, block->rows, block->cols);
 }
 
-// The columns [first, end) of a block of rows; stripe: room for one of b.
+// Computes columns [first, end) of a block of rows. stripe is room for one stripe of b.
 static void multiply_block(const struct cpu_product *product, struct block *block, size_t first,
                            size_t end, float *stripe)
 {
@@ -165,6 +168,7 @@ static void multiply_block(const struct cpu_product *product, struct block *bloc
     block->b = b;
 }
 
+// Packs columns [first, end) of b, stripe by stripe.
 static void pack_panel(const struct cpu_matrix *b, size_t inner, size_t first, size_t end,
                        float *panel)
 {
@@ -175,6 +179,7 @@ static void pack_panel(const struct cpu_matrix *b, size_t inner, size_t first, s
     }
 }
 
+// Writes zeros, the result of a product over nothing, unless it is added.
 static void clear(const struct cpu_product *product)
 {
     for (size_t i = 0; i < product->rows && !product->add; i++)
@@ -182,13 +187,13 @@ static void clear(const struct cpu_product *product)
             product->c.data[i * product->c.row + j * product->c.col] = 0;
 }
 
-// Room for a packed block of a.
+// Returns the words of a packed block of a.
 static size_t block_words(size_t rows, size_t inner)
 {
     return round_up(least(rows, BLOCK_ROWS), 16) * inner;
 }
 
-// Columns of a panel.
+// Returns the columns of a panel.
 static size_t panel_cols(size_t rows, size_t inner, size_t cols)
 {
     if (rows <= BLOCK_ROWS)
@@ -196,7 +201,7 @@ static size_t panel_cols(size_t rows, size_t inner, size_t cols)
     return least(PANEL_WORDS / inner / TILE_COLS * TILE_COLS, round_up(cols, TILE_COLS));
 }
 
-// All rows of the columns [first, end), with b's rows [k, k + inner).
+// Computes all rows of columns [first, end), from rows [k, k + inner) of b.
 static void multiply_panel(const struct cpu_product *product, size_t k, size_t inner, size_t first,
                            size_t end, float *workspace)
 {
@@ -248,6 +253,6 @@ size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols)
     size_t block = least(inner, BLOCK_INNER), side = rows > cols ? rows : cols;
     size_t panel = side > BLOCK_ROWS ? least(PANEL_WORDS, block * round_up(side, TILE_COLS)) : 0;
 
-    // Rows and columns may be exchanged.
+    // Counts for either order: rows and columns may be exchanged.
     return block_words(side, block) + (panel > block * TILE_COLS ? panel : block * TILE_COLS);
 }

@@ -1,14 +1,18 @@
-// gemm.h - products of matrices with any strides, cut into blocks for the caches and packed.
+// gemm.h - products of matrices with any strides, blocked for the caches and packed.
+//
+// Threading: any; the workspace is the caller's. Up to CPU_SLACK words beyond an operand may be
+// read.
 #pragma once
 
 #include "ports/cpu/kernel.h"
 
 struct cpu_matrix {
-    float *data;     // only read in a and b
+    float *data;     // a and b are only read
     size_t row, col; // strides in words
 };
 
-// c = alpha a b + bias, then max(c, 0) if relu; or c += alpha a b, without bias or relu.
+// A product: c = alpha a b + bias, then max(c, 0) if relu. With add it is c += alpha a b, without
+// bias or relu. a is rows x inner, b is inner x cols.
 struct cpu_product {
     size_t rows, inner, cols;
     struct cpu_matrix a, b, c;
@@ -23,15 +27,19 @@ struct cpu_product {
 #define cpu_gemm_finish CPU_NAME(gemm_finish)
 #define cpu_gemm_workspace CPU_NAME(gemm_workspace)
 
+// Computes a product. workspace has as many words as cpu_gemm_workspace says. In each of a, b and
+// c, one of the strides must be 1 for gemm_openblas.c.
 void cpu_gemm(const struct cpu_product *product, float *workspace);
 
-// Words; never less for a larger product.
+// Returns the words of workspace. A larger product never needs less.
 size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols);
 
-// Adds the bias to a block of c whose sums are final, and cuts it, where the product says so.
+// Adds the bias to a block of c whose sums are final, and cuts it at 0, as far as the product says
+// so.
 void cpu_gemm_finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,
                      size_t cols);
 
+// Returns a view of data with these strides in words.
 static inline struct cpu_matrix cpu_matrix_of(const float *data, size_t row, size_t col)
 {
     return (struct cpu_matrix){(float *)(uintptr_t)data, row, col};

@@ -1,4 +1,4 @@
-// What comes behind the sums of a product: bias and cut.
+// The steps after the sums of a product: the bias, and the cut at 0.
 #include "ports/cpu/gemm.h"
 
 static void finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,
@@ -16,7 +16,7 @@ static void finish(const struct cpu_product *product, size_t row, size_t col, si
         }
 }
 
-// The same for contiguous columns.
+// As finish, for contiguous columns.
 static void finish_rows(const struct cpu_product *product, size_t row, size_t col, size_t rows,
                         size_t cols)
 {

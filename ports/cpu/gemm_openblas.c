@@ -1,19 +1,21 @@
-// Products of matrices by OpenBLAS, in place of gemm.c (CAIRN_OPENBLAS). Each lane calls it by
-// itself, for one thread, so the samples stay split over the lanes as everywhere.
+// Matrix products by OpenBLAS, in place of gemm.c (CAIRN_OPENBLAS). Each lane makes its own calls,
+// each for one thread, so the samples stay split over the lanes as everywhere.
 #include <assert.h>
 #include <cblas.h>
 
 #include "ports/cpu/gemm.h"
 #include "ports/cpu/tile.h"
 
-// A matrix whose rows are not contiguous is the transpose of one whose are.
+// Returns whether the rows are not contiguous: then the matrix is the transpose of one with
+// contiguous rows.
 static bool is_transposed(const struct cpu_matrix *m)
 {
     assert(m->row == 1 || m->col == 1);
     return m->col != 1;
 }
 
-// Words from one contiguous row to the next. Where there is only one, any that it fits in.
+// Returns the words from one contiguous row to the next. If there is only one row, any number that
+// is large enough.
 static blasint leading_of(const struct cpu_matrix *m, size_t rows, size_t cols)
 {
     size_t step = is_transposed(m) ? m->col : m->row, length = is_transposed(m) ? rows : cols;
@@ -24,7 +26,7 @@ static blasint leading_of(const struct cpu_matrix *m, size_t rows, size_t cols)
 void cpu_gemm(const struct cpu_product *product, float *workspace)
 {
     const struct cpu_matrix *a = &product->a, *b = &product->b, *c = &product->c;
-    bool columns = is_transposed(c); // in which order a contiguous row is a transposed matrix
+    bool columns = is_transposed(c); // the order in which c's contiguous rows are columns
 
     (void)workspace;
     cblas_sgemm(columns ? CblasColMajor : CblasRowMajor,
@@ -37,7 +39,8 @@ void cpu_gemm(const struct cpu_product *product, float *workspace)
     cpu_gemm_finish(product, 0, 0, product->rows, product->cols);
 }
 
-// It has its own; callers expect some. They ask before the first product.
+// Returns the smallest size that callers accept: OpenBLAS has workspace of its own. Callers ask
+// before the first product, so this also limits OpenBLAS to one thread.
 size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols)
 {
     openblas_set_num_threads(1);

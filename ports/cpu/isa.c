@@ -16,7 +16,7 @@ static bool always(void)
 }
 
 #if defined(__x86_64__)
-// The levels of the x86-64 psABI, by the features the kernels are compiled for.
+// These levels of the x86-64 psABI are tested by the features that the kernels are compiled for.
 static bool has_v3(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -44,7 +44,7 @@ extern const struct cpu_kernels cpu_v82_kernels;
 #endif
 extern const struct cpu_kernels cpu_base_kernels;
 
-// The best first.
+// All kernels of this build, the best first.
 static const struct variant {
     const char *name;
     const struct cpu_kernels *kernels;

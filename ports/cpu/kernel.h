@@ -1,45 +1,50 @@
 // kernel.h - one call on one lane, and the functions that do it.
 //
-// The kernel files are compiled once for each instruction set with CPU_ISA set to its name; the
-// port picks a table when it opens. Nothing outside this directory includes this file.
+// Kernel files are compiled once for each instruction set, with CPU_ISA set to its name; the port
+// picks a table when it opens. Only files of this directory include this one. Kernels allocate
+// nothing; each runs on its lane's thread. runtime/port/compute.h specifies the ops and the order
+// of their operands.
 #pragma once
 
 #include "ports/cpu/lanes.h"
 #include "runtime/port/compute.h"
 
+// A call with the operands of one lane.
 struct cpu_task {
     const struct cn_call *call;
     const struct cn_hyper *hyper;
-    size_t samples;                  // of this lane, may be 0
-    size_t first;                    // of them, its number in the batch
-    const float *in[CN_CALL_INPUTS]; // first sample of this lane; NULL when left out
+    size_t samples;                  // samples of this lane; may be 0
+    size_t first;                    // number in the batch of this lane's first sample
+    const float *in[CN_CALL_INPUTS]; // at the lane's first sample; NULL when left out
     float *out[CN_CALL_OUTPUTS];
-    float *workspace;
-    bool add;                         // the call's cn_write, resolved
+    float *workspace;                 // of this lane; as many words as workspace() said
+    bool add;                         // add to the outputs; the call's cn_write, resolved
     struct cn_compute_result *result; // of this lane
-    cn_err *err;                      // of this lane; what wait returns
+    cn_err *err;                      // of this lane; a kernel sets it to what wait shall return
 
     // For the few ops that need the whole batch: what each lane shows to the others. A lane writes
-    // its own part, meets the others, and may then read all parts until the end of the call.
+    // its own part and meets the others. From then until the end of the call it may read all parts.
     struct cpu_lanes *threads;
     uint32_t lane, lanes;
-    double *shown;       // of lane 0
-    size_t shown_stride; // from one lane's to the next's
+    double *shown;       // the part of lane 0
+    size_t shown_stride; // doubles from one lane's part to the next one's
 };
 
-// Indexed by cn_op. workspace gives words for a lane.
+// The functions of one op. workspace returns words for a lane.
 struct cpu_kernel {
     void (*run)(const struct cpu_task *task);
     size_t (*workspace)(const struct cn_call *call, size_t samples); // NULL: none
-    size_t (*shown)(const struct cn_call *call); // doubles of a lane; NULL: lanes do not meet
+    // Doubles that a lane shows; NULL: lanes do not meet.
+    size_t (*shown)(const struct cn_call *call);
 };
 
+// The kernels of one instruction set.
 struct cpu_kernels {
     const char *name;
-    struct cpu_kernel ops[CN_OP_BATCH_COUNT];
+    struct cpu_kernel ops[CN_OP_BATCH_COUNT]; // by enum cn_op
 };
 
-// Words that may be read, not used, beyond any operand.
+// Words beyond any operand that kernels may read but do not use.
 #define CPU_SLACK 64
 
 #ifdef CPU_ISA

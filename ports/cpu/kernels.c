@@ -1,4 +1,4 @@
-// The table of one instruction set.
+// The table of kernels of one instruction set.
 #include "ports/cpu/kernel.h"
 
 const struct cpu_kernels CPU_NAME(kernels);

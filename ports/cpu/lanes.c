@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define SPINS 4000 // about 100 us: longer than the usual wait between two runs of a step
+#define SPINS 4000 // about 100 us, longer than the usual wait between two runs of a step
 #define YIELDS 50
 
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@
 #define RELAX() ((void)0)
 #endif
 
-// Waits until a counter has moved on; the last resort is to sleep.
+// A counter that threads wait for. They spin, then yield, then sleep.
 struct gate {
     atomic_uint value;
     atomic_uint sleepers;
@@ -35,9 +35,9 @@ struct lane {
 struct cpu_lanes {
     uint32_t count;
     unsigned spins;
-    int processor; // of lane 0, -1 when lanes are not pinned
+    int processor; // of lane 0; -1: lanes are not pinned
     struct gate start, done, meeting;
-    atomic_uint left;    // lanes that have not finished this run
+    atomic_uint left;    // lanes other than 0 that have not finished this run
     atomic_uint arrived; // lanes at the meeting
     atomic_bool stop;
     void (*work)(void *context, uint32_t lane);
@@ -60,10 +60,12 @@ static void gate_deinit(struct gate *gate)
     pthread_mutex_destroy(&gate->mutex);
 }
 
+// Moves the counter and wakes the sleepers.
 static void gate_move(struct gate *gate)
 {
     atomic_fetch_add(&gate->value, 1);
-    // A lane that goes to sleep counts itself before it looks at the value again.
+    // A lane that goes to sleep counts itself before it looks at the value again, so it cannot be
+    // missed here.
     if (!atomic_load(&gate->sleepers))
         return;
     pthread_mutex_lock(&gate->mutex);
@@ -71,6 +73,7 @@ static void gate_move(struct gate *gate)
     pthread_mutex_unlock(&gate->mutex);
 }
 
+// Waits until the counter differs from seen.
 static void gate_wait(struct gate *gate, unsigned seen, unsigned spins)
 {
     for (unsigned i = 0; i < spins; i++) {
@@ -114,11 +117,12 @@ static void pin(pthread_t thread, int processor)
 
     CPU_ZERO(&set);
     CPU_SET((unsigned)processor, &set);
-    // Only speed depends on it.
+    // A failure only costs speed.
     (void)pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
-// Gives every lane a processor of its own, or none at all when there are too few.
+// Gives every lane a processor of its own, or none of them if there are too few. Without one, lanes
+// do not spin.
 static void choose_processors(struct cpu_lanes *lanes)
 {
     cpu_set_t allowed;
@@ -195,7 +199,8 @@ void cpu_lanes_close(struct cpu_lanes *lanes)
     free(lanes);
 }
 
-// Moves the caller off the processors of the other lanes, without holding it there.
+// Moves the caller to lane 0's processor, away from those of the other lanes, without pinning it
+// there.
 static void step_aside(const struct cpu_lanes *lanes)
 {
     cpu_set_t allowed;

@@ -3,14 +3,15 @@
 
 #include "ports/cpu/kernel.h"
 
-// A row of logits: element c is at x[c * step].
+// A row of logits; element c is x[c * step].
 struct row {
     const float *x;
-    float *gradient; // or NULL
+    float *gradient; // NULL: not wanted
     size_t step;
     size_t label;
 };
 
+// Returns the first of the largest elements.
 static size_t first_largest(const struct row *row, size_t outputs)
 {
     size_t best = 0;
@@ -21,8 +22,10 @@ static size_t first_largest(const struct row *row, size_t outputs)
     return best;
 }
 
-// share_c = w_c t_c; loss = sum_c share_c (log(sum_j exp(x_j - max)) - (x_c - max));
-// d loss / d x_j = softmax_j sum_c share_c - share_j.
+// Returns share_c = w_c t_c, where t is the smoothed target. With it,
+//
+//     loss = sum_c share_c (log(sum_j exp(x_j - max)) - (x_c - max))
+//     d loss / d x_j = softmax_j sum_c share_c - share_j
 static float share_of(const struct cn_loss_call *op, const float *weights, size_t label, size_t c)
 {
     float target = op->smoothing / (float)op->outputs + (c == label ? 1 - op->smoothing : 0);
@@ -30,6 +33,7 @@ static float share_of(const struct cn_loss_call *op, const float *weights, size_
     return weights ? weights[c] * target : target;
 }
 
+// Adds the loss, weight and hit of one row to result, and writes its gradient.
 static void entropy_of_row(const struct cn_loss_call *op, const float *weights,
                            const struct row *row, struct cn_compute_result *result)
 {
@@ -86,9 +90,10 @@ void cpu_cross_entropy(const struct cpu_task *task)
     }
 }
 
-// The loss of one value and its derivative.
+// A loss of one value. Sets slope to its derivative.
 typedef float value_loss(float y, float target, const struct cn_loss_call *op, float *slope);
 
+// Adds, for each sample, the mean of a loss over its values, and writes the gradient.
 static inline void mean_of_values(const struct cpu_task *task, value_loss *loss)
 {
     const struct cn_loss_call op = task->call->loss;
@@ -109,7 +114,7 @@ static inline void mean_of_values(const struct cpu_task *task, value_loss *loss)
     }
 }
 
-// max(x, 0) - x t + log(1 + exp(-|x|)), which neither overflows nor loses small numbers.
+// Computes max(x, 0) - x t + log(1 + exp(-|x|)), which neither overflows nor loses small numbers.
 static inline float binary_entropy(float x, float target, const struct cn_loss_call *op,
                                    float *slope)
 {
@@ -120,6 +125,7 @@ static inline float binary_entropy(float x, float target, const struct cn_loss_c
     return (x < 0 ? 0 : x) - x * target + log1pf(small);
 }
 
+// Huber's loss; with delta <= 0, the absolute difference.
 static inline float huber(float y, float target, const struct cn_loss_call *op, float *slope)
 {
     float d = y - target, size = fabsf(d);
@@ -135,6 +141,7 @@ static inline float huber(float y, float target, const struct cn_loss_call *op, 
     return op->delta * (size - 0.5f * op->delta);
 }
 
+// The value itself as the loss.
 static inline float itself(float y, float target, const struct cn_loss_call *op, float *slope)
 {
     (void)target;
@@ -158,7 +165,7 @@ void cpu_mean_loss(const struct cpu_task *task)
     mean_of_values(task, itself);
 }
 
-// loss = mean_j (y_j - t_j)^2; d loss / d y_j = 2 (y_j - t_j) / outputs.
+// Computes loss = mean_j (y_j - t_j)^2 and d loss / d y_j = 2 (y_j - t_j) / outputs.
 void cpu_mse(const struct cpu_task *task)
 {
     size_t outputs = task->call->loss.outputs;

@@ -1,4 +1,4 @@
-// Matrix products: of whole batches, and independent ones.
+// Matrix products: of whole batches, and of independent matrices.
 #include <string.h>
 
 #include "ports/cpu/gemm.h"
@@ -39,7 +39,8 @@ size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples)
                               op->inner_batched ? op->inner * samples : op->inner, op->cols);
 }
 
-// A result that all samples share, or that the matrices of a sample do, is a sum.
+// Multiplies independent matrices. A result that all samples share, or all matrices of a sample, is
+// the sum of their products.
 void cpu_products(const struct cpu_task *task)
 {
     const struct cn_products *op = &task->call->products;

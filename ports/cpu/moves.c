@@ -3,7 +3,8 @@
 
 #include "ports/cpu/kernel.h"
 
-// A row of count words; a scale of 1 leaves every bit as it is, so integers can be copied too.
+// Copies a row of count words. A scale of 1 leaves every bit as it is, so integers can be copied
+// too.
 static void copy_row(const struct cn_copy *op, bool add, const float *x, float *y)
 {
     const uint32_t last = op->rank - 1;
@@ -63,7 +64,8 @@ void cpu_fill(const struct cpu_task *task)
         task->out[0][i] = task->add ? task->out[0][i] + op->value : op->value;
 }
 
-// The row that index names, or the first one with an error when there is none.
+// Returns the row that index names; a negative index counts from the end. If there is no such row,
+// sets CN_ERANGE and returns 0.
 static size_t row_of(const struct cpu_task *task, const float *index, size_t rows)
 {
     int32_t row;

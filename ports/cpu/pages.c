@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20) // bytes
-#define STACK ((size_t)256 << 10)   // bytes; a usual one would count as memory of the process
+#define STACK ((size_t)256 << 10)   // bytes; the default size would count as memory of the process
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 // Linux 5.14; older ones refuse it
+#define MADV_POPULATE_WRITE 23 // since Linux 5.14; older kernels refuse it
 #endif
 
 void *cpu_pages_map(size_t size)
@@ -26,7 +26,8 @@ void *cpu_pages_map(size_t size)
     if (before)
         munmap(from, before);
     munmap(from + before + size, behind);
-    // An advice, so it may fail. The end stays in small pages: a large one would be taken whole.
+    // This is advice, so it may fail. The end stays in small pages: a large page would be taken
+    // whole.
     madvise(from + before, size - size % HUGE_PAGE, MADV_HUGEPAGE);
     return from + before;
 }
@@ -43,7 +44,8 @@ void cpu_pages_add(struct cpu_pages *pages, void *from, size_t size)
     pages->ranges[pages->count++].size = size;
 }
 
-// A large page at a time: who changes the process's mappings meanwhile waits no longer than that.
+// Takes the pages, one large page at a time, so that a thread that changes the process's mappings
+// meanwhile waits no longer than that.
 static void *take(void *argument)
 {
     struct cpu_pages *pages = argument;
@@ -60,6 +62,7 @@ static void *take(void *argument)
     return NULL;
 }
 
+// Returns the number of processors that this process may use.
 static unsigned processors(void)
 {
     cpu_set_t allowed;
@@ -84,7 +87,7 @@ void cpu_pages_start(struct cpu_pages *pages, size_t limit)
 {
     pages->limit = limit;
     atomic_store(&pages->stop, false);
-    // Of several nodes of memory each lane takes its own pages, near itself.
+    // With several nodes of memory, each lane takes its own pages, near itself.
     if (pages->count && processors() > 1 && access("/sys/devices/system/node/node1", F_OK))
         pages->running = start_thread(pages);
     pages->started = pages->running;

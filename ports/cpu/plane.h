@@ -1,13 +1,13 @@
-// plane.h - planes laid out so that every convolution is a stride-1 convolution over flat rows.
+// plane.h - planes laid out so that every convolution has stride 1 over flat rows.
 //
 // The planes of one channel of several samples are copied one after the other with their padding,
-// split by the phases of the stride: with stride s, word (r, q) of phase (py, px) is element
-// (r * s + py, q * s + px) of the padded plane. A tap of the kernel is then one constant offset,
-// and outputs p = (sample * rows + y) * pitch + x for all p are computed in one run; those beyond
-// the output's width and height are junk and are dropped.
+// and split by the phases of the stride. With stride s, word (r, q) of phase (py, px) is element
+// (r * s + py, q * s + px) of the padded plane. A tap of the kernel is then one constant offset.
+// Outputs p = (sample * rows + y) * pitch + x are computed for all p in one run; those beyond the
+// output's width and height are junk and are dropped.
 //
 // With stride 1, padding is shared: the zeros to the left of a row are also those to the right of
-// the row above, and the zeros above a sample also those below the one before.
+// the row above, and the zeros above a sample are also those below the sample before.
 #pragma once
 
 #include <stdint.h>
@@ -16,25 +16,28 @@
 #include "ports/cpu/tile.h"
 #include "runtime/port/compute.h"
 
-// Kernels may read, and write junk, this far beyond the last output.
+// Words beyond the last output that kernels may read, and may overwrite with junk.
 #define PLANE_SLACK (8 * VECTOR)
 
+// The layout of one channel of several samples. Arrays of two are indexed by axis: rows, columns.
 struct planes {
     size_t stride[2], pad[2], in[2], out[2];
     size_t samples;
-    size_t rows, pitch; // of a sample in a phase
+    size_t rows, pitch; // rows of a sample in a phase; words from row to row
     size_t flat;        // words of all samples in a phase
-    size_t phase;       // the same with zeros that taps reach and slack
+    size_t phase;       // flat, and the zeros and slack that taps reach
     size_t channel;     // words of all phases of one channel
-    bool used[2][2];    // [axis][phase], the first two phases: whether any tap reads it
+    bool used[2][2];    // [axis][phase], first two phases: whether any tap reads it
 };
 
+// Returns how many words of a phase the last tap lies beyond the first.
 static inline size_t plane_reach(const struct cn_window *w, int axis)
 {
     return (w->kernel[axis] - 1) * (size_t)w->dilation[axis] / w->stride[axis];
 }
 
-// Words from one row, or sample, to the next.
+// Returns the words from one row to the next (axis 1), or the rows from one sample to the next
+// (axis 0).
 static inline size_t plane_extent(const struct cn_window *w, int axis)
 {
     size_t reach = plane_reach(w, axis);
@@ -67,7 +70,8 @@ static inline struct planes planes_of(const struct cn_window *w, size_t samples)
     return planes;
 }
 
-// Where tap (y, x) of the kernel reads, from the first word of a channel, for output 0.
+// Returns the offset, from the first word of a channel, at which tap (y, x) of the kernel reads for
+// output 0.
 static inline size_t plane_tap(const struct planes *planes, const struct cn_window *window,
                                size_t y, size_t x)
 {
@@ -78,7 +82,7 @@ static inline size_t plane_tap(const struct planes *planes, const struct cn_wind
     return phase * planes->phase + dy / planes->stride[0] * planes->pitch + dx / planes->stride[1];
 }
 
-// The part of a row of a phase that holds elements: q in [first, end) is element
+// The part of a row of a phase that holds elements: word q in [first, end) is element
 // q * stride + phase - pad.
 struct plane_span {
     size_t first, end;
@@ -98,12 +102,13 @@ static inline struct plane_span plane_span(const struct planes *planes, int axis
     return span;
 }
 
+// Returns whether no tap reads this phase.
 static inline bool plane_unused(const struct planes *planes, size_t py, size_t px)
 {
     return (py < 2 && !planes->used[0][py]) || (px < 2 && !planes->used[1][px]);
 }
 
-// One phase of one sample.
+// Copies one phase of one sample.
 static inline void plane_copy_phase(const struct planes *planes, float *to, const float *from,
                                     size_t py, size_t px)
 {
@@ -134,7 +139,7 @@ static inline void plane_copy_phase(const struct planes *planes, float *to, cons
            (planes->rows - rows.end) * planes->pitch * sizeof(*to));
 }
 
-// Copies one channel of all samples, which are sample words apart.
+// Copies one channel of all samples, which lie `sample` words apart, into the planes.
 static inline void plane_copy(const struct planes *planes, float *to, const float *from,
                               size_t sample)
 {
@@ -150,7 +155,7 @@ static inline void plane_copy(const struct planes *planes, float *to, const floa
         }
 }
 
-// The way back: each element of one channel of all samples from its place.
+// Copies each element of one channel of all samples back from the planes.
 static inline void plane_restore(const struct planes *planes, float *to, const float *from,
                                  size_t sample)
 {
@@ -178,7 +183,8 @@ static inline void plane_restore(const struct planes *planes, float *to, const f
         }
 }
 
-// Outputs of one channel of all samples in the places p, zeros in the junk, slack words after it.
+// Copies outputs of one channel of all samples to their places p. Writes zeros to the junk places,
+// and to slack words after them.
 static inline void plane_spread(const struct planes *planes, float *to, const float *from,
                                 size_t sample, size_t slack)
 {
@@ -195,7 +201,7 @@ static inline void plane_spread(const struct planes *planes, float *to, const fl
     memset(to + planes->flat, 0, slack * sizeof(*to));
 }
 
-// The outputs without the junk, finished.
+// Copies the outputs without the junk, after adding the bias and cutting at 0 if relu.
 static inline void plane_gather(const struct planes *planes, float *to, const float *from,
                                 size_t sample, float bias, bool relu)
 {

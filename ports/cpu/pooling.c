@@ -3,11 +3,12 @@
 
 #include "ports/cpu/kernel.h"
 
+// The taps [first, end) of a window along one axis.
 struct range {
     size_t first, end;
 };
 
-// The part of the window of output o that lies inside the input.
+// Returns the taps of output o's window that lie inside the input.
 static struct range inside(const struct cn_window *w, int axis, size_t o)
 {
     size_t start = o * w->stride[axis];
@@ -24,7 +25,7 @@ static struct range inside(const struct cn_window *w, int axis, size_t o)
     return range;
 }
 
-// Index in the plane of tap (ky, kx) of output (y, x); the tap lies inside.
+// Returns the index in the plane of tap (ky, kx) of output (y, x). The tap must lie inside.
 static size_t place_of(const struct cn_window *w, size_t y, size_t x, size_t ky, size_t kx)
 {
     size_t row = y * w->stride[0] + ky * w->dilation[0] - w->pad[0];
@@ -43,7 +44,7 @@ static void max_output(const struct cn_window *w, const float *x, size_t oy, siz
         for (size_t kx = cols.first; kx < cols.end; kx++) {
             size_t at = place_of(w, oy, ox, ky, kx);
 
-            // Not <=, so that a NaN wins and reaches the loss.
+            // Takes a NaN too, so that it reaches the loss.
             if (x[at] > x[best] || x[at] != x[at])
                 best = at;
         }
@@ -51,7 +52,7 @@ static void max_output(const struct cn_window *w, const float *x, size_t oy, siz
     *place = (int32_t)best;
 }
 
-// The usual window of 2 x 2, without tests for the border.
+// Pools with the usual window of 2 x 2, without tests for the border.
 static void max_plane_2x2(const struct cn_window *w, const float *x, float *y, int32_t *place)
 {
     for (size_t oy = 0; oy < w->out[0]; oy++) {
@@ -116,7 +117,7 @@ void cpu_max_pool_grad(const struct cpu_task *task)
     }
 }
 
-// What the sum over the window of output i is multiplied with.
+// Returns the factor of the sum over an output's window.
 static float average_share(const struct cn_window *w, struct range rows, struct range cols)
 {
     size_t count = w->count_pads ? (size_t)w->kernel[0] * w->kernel[1]

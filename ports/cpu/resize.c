@@ -1,15 +1,17 @@
-// Resized planes, and the largest or smallest along dims.
+// Resizing of planes, and the largest or smallest elements along dimensions.
 #include <math.h>
 #include <string.h>
 
 #include "ports/cpu/kernel.h"
 
-// An output along one axis: share of the input at first, the rest of the one at second.
+// The inputs of an output along one axis: share of the input at first, 1 - share of the one at
+// second.
 struct tap {
     size_t first, second;
     float share;
 };
 
+// Returns the position in the input of output number out.
 static float position(const struct cn_resize *op, int axis, size_t out)
 {
     float at = (float)out;
@@ -96,7 +98,7 @@ void cpu_resize_grad(const struct cpu_task *task)
         resize_plane_back(op, task->in[0] + plane * out, task->out[0] + plane * in);
 }
 
-// Steps to the next element of x; returns the change of y's index.
+// Steps to the next element of x. Returns the index in y that follows y.
 static size_t next_element(const struct cn_extreme *op, size_t *index, size_t y)
 {
     for (size_t d = op->rank; d-- > 0;) {
@@ -127,7 +129,7 @@ static size_t output_words(const struct cn_extreme *op)
     return last + 1;
 }
 
-// A NaN wins, so that it reaches the loss.
+// Returns whether value replaces best. A NaN does, so that it reaches the loss.
 static bool is_better(enum cn_extreme_kind kind, float value, float best)
 {
     return (kind == CN_EXTREME_MAX ? value > best : value < best) ||

@@ -1,4 +1,4 @@
-// Work on rows: softmax, and normalization by a row's own mean and variance.
+// Operations on rows: softmax, and normalization by a row's own mean and variance.
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "ports/cpu/kernel.h"
 #include "ports/cpu/sums.h"
 
-// sum a (x - mean).
+// Returns sum a (x - mean).
 static float dot_centred(const float *a, const float *x, float mean, size_t count)
 {
     float part[8] = {0};
@@ -23,7 +23,8 @@ static float dot_centred(const float *a, const float *x, float mean, size_t coun
     return sum;
 }
 
-// y = exp(x - largest), 0 where that is too small for a curve: what a mask leaves out must be 0.
+// Computes y = exp(x - largest), and 0 where that is too small for curve_exp: masked elements must
+// be exactly 0.
 static void exp_row(const float *x, float largest, size_t count, float *y)
 {
     const float least = -87;
@@ -42,7 +43,7 @@ static void exp_row(const float *x, float largest, size_t count, float *y)
     memcpy(y + i, rest, (count - i) * sizeof(*y));
 }
 
-// A row of softmax, its elements inner words apart.
+// Computes a row of softmax. Its elements lie inner words apart.
 static void softmax_row(const struct cn_softmax *op, const float *x, float *y)
 {
     const size_t inner = op->inner;
@@ -50,7 +51,7 @@ static void softmax_row(const struct cn_softmax *op, const float *x, float *y)
 
     for (size_t c = 1; c < op->cols; c++)
         largest = x[c * inner] > largest ? x[c * inner] : largest;
-    // A row of which nothing is left (all -inf) has no softmax: NaN, as everywhere else.
+    // A row of -inf only has no softmax: the result is NaN, as in other programs.
     if (inner == 1) {
         exp_row(x, largest, op->cols, y);
         sum = row_sum(y, op->cols);
@@ -78,7 +79,7 @@ void cpu_softmax(const struct cpu_task *task)
                         task->out[0] + o * op->cols * op->inner + i);
 }
 
-// Softmax: dx = y (dy - sum dy y). Its logarithm: dx = dy - exp(y) sum dy.
+// Computes dx = y (dy - sum dy y) for softmax, dx = dy - exp(y) sum dy for its logarithm.
 static void softmax_grad_row(const struct cn_softmax *op, const float *dy, const float *y,
                              float *dx)
 {
@@ -110,13 +111,13 @@ void cpu_softmax_grad(const struct cpu_task *task)
         }
 }
 
-// The affine numbers of a row start here.
+// Returns where gamma and beta of a row begin.
 static size_t affine_of(const struct cn_norm *op, size_t row)
 {
     return row % op->groups * (op->cols / op->inner);
 }
 
-// y = (x - mean) / deviation * gamma + beta.
+// Computes y = (x - mean) / deviation * gamma + beta. Saves the mean and 1 / deviation.
 static void norm_row(const struct cn_norm *op, const float *x, const float *gamma,
                      const float *beta, float *y, float *saved)
 {
@@ -151,7 +152,8 @@ void cpu_norm(const struct cpu_task *task)
     }
 }
 
-// With g = dy * gamma and n = (x - mean) * scale: dx = scale (g - mean of g - n * mean of g n).
+// Computes dx = scale (g - mean of g - n * mean of g n), with g = dy * gamma and n = (x - mean) *
+// scale.
 static void norm_grad_row(const struct cn_norm *op, const float *dy, const float *x,
                           const float *saved, const float *gamma, float *dx)
 {
@@ -183,7 +185,7 @@ void cpu_norm_grad(const struct cpu_task *task)
                       task->out[0] + r * op->cols);
 }
 
-// dgamma = sum dy n, dbeta = sum dy.
+// Adds to dgamma = sum dy n and to dbeta = sum dy. Either may be NULL.
 static void norm_grad_affine_row(const struct cn_norm *op, const float *dy, const float *x,
                                  const float *saved, float *dgamma, float *dbeta)
 {

@@ -1,8 +1,11 @@
-// sums.h - the sum of a row, and of two rows' products, in eight parts so that it fills a vector.
+// sums.h - the sum of a row, and of the products of two rows, in eight parts that fill a vector.
+//
+// The order of the additions depends on count only.
 #pragma once
 
 #include <stddef.h>
 
+// Returns the sum of row.
 static inline float row_sum(const float *row, size_t count)
 {
     float part[8] = {0};
@@ -19,6 +22,7 @@ static inline float row_sum(const float *row, size_t count)
     return sum;
 }
 
+// Returns the sum of a[i] * b[i].
 static inline float row_dot(const float *a, const float *b, size_t count)
 {
     float part[8] = {0};

@@ -1,7 +1,7 @@
-// tile.h - the micro-kernel: a block of rows x TILE_COLS of a product, held in registers.
+// tile.h - the micro-kernel: a block of a product of rows x TILE_COLS, held in registers.
 //
-// All matrix products and convolutions come down to it. It is written with the vector extensions of
-// GCC and Clang, so one source serves SSE, AVX2, AVX-512 and NEON.
+// All matrix products and convolutions use it. It is written with the vector extensions of GCC and
+// Clang, so one source serves SSE, AVX2, AVX-512 and NEON.
 #pragma once
 
 #include <stdbool.h>
@@ -27,8 +27,8 @@
 typedef float vector __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 typedef float vector4 __attribute__((vector_size(16), aligned(4), may_alias));
 
-// What a tile multiplies: a is rows x inner with any strides; row k of b starts at b + offsets[k],
-// or at b + k * b_row when offsets is NULL, and its columns are contiguous.
+// The operands of a tile. a is rows x inner with any strides. Row k of b begins at b + offsets[k],
+// or at b + k * b_row if offsets is NULL; its columns are contiguous.
 struct tile {
     size_t inner;
     const float *a;
@@ -36,15 +36,16 @@ struct tile {
     const float *b;
     size_t b_row;
     const int32_t *offsets;
-    float *c; // contiguous columns
+    float *c; // its columns are contiguous
     size_t c_row;
     bool add;    // c += a b, else c = a b
-    bool narrow; // only the first VECTOR columns
+    bool narrow; // compute only the first VECTOR columns
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// rows, vectors and scattered are constants at every call, so the sums stay in registers.
+// Computes a tile. rows, vectors and scattered are compile-time constants, so the sums stay in
+// registers.
 ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const size_t vectors,
                             const bool scattered)
 {
@@ -85,7 +86,8 @@ ALWAYS_INLINE void tile_run(const struct tile *tile, const size_t rows, const si
         }
 }
 
-// The same for an a that tile_pack has packed, whose strides are constants.
+// Computes a tile by the variant of tile_run that suits it; the packed variant has constant
+// strides.
 ALWAYS_INLINE void tile_rows(const struct tile *tile, const size_t rows)
 {
     struct tile packed = *tile;
@@ -104,7 +106,7 @@ ALWAYS_INLINE void tile_rows(const struct tile *tile, const size_t rows)
     }
 }
 
-// Rows of the next tile when left are to do: TILE_ROWS, or one of the smaller sizes.
+// Returns the rows of the next tile when left rows remain: TILE_ROWS, or one of the smaller sizes.
 ALWAYS_INLINE size_t tile_height(size_t left)
 {
     if (left >= TILE_ROWS)
@@ -118,7 +120,7 @@ ALWAYS_INLINE size_t tile_height(size_t left)
     return left >= 2 ? 2 : 1;
 }
 
-// rows is a result of tile_height.
+// Computes a tile. rows is a result of tile_height.
 static inline void tile_multiply(const struct tile *tile, size_t rows)
 {
     switch (rows) {
@@ -142,7 +144,7 @@ static inline void tile_multiply(const struct tile *tile, size_t rows)
     }
 }
 
-// to[4 columns of from][.], from[4][.]: to[j * to_row + i] = from[i * from_row + j].
+// Transposes a block of 4 x 4: to[j * to_row + i] = from[i * from_row + j].
 ALWAYS_INLINE void transpose_4x4(float *to, size_t to_row, const float *from, size_t from_row)
 {
     vector4 a = *(const vector4 *)from, b = *(const vector4 *)(from + from_row);
@@ -164,7 +166,7 @@ ALWAYS_INLINE void transpose_4x4(float *to, size_t to_row, const float *from, si
     a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4, (a) + 8, (b) + 8, (c) + 8, (d) + 8, (a) + 12,  \
         (b) + 12, (c) + 12, (d) + 12
 
-// Quarter q of value is column first + 4 * q.
+// Stores quarter q of value at row 4 * q of to.
 ALWAYS_INLINE void store_quarters(float *to, size_t to_row, vector value)
 {
     *(vector4 *)to = __builtin_shufflevector(value, value, 0, 1, 2, 3);
@@ -173,7 +175,7 @@ ALWAYS_INLINE void store_quarters(float *to, size_t to_row, vector value)
     *(vector4 *)(to + 12 * to_row) = __builtin_shufflevector(value, value, 12, 13, 14, 15);
 }
 
-// Four times transpose_4x4, side by side.
+// Does transpose_4x4 for four blocks side by side.
 ALWAYS_INLINE void transpose_4x16(float *to, size_t to_row, const float *from, size_t from_row)
 {
     vector a = *(const vector *)from, b = *(const vector *)(from + from_row);
@@ -195,7 +197,7 @@ ALWAYS_INLINE void transpose_4x16(float *to, size_t to_row, const float *from, s
 #undef QUARTERS
 #endif
 
-// to[j * to_row + i] = from[i * from_row + j] for rows x cols of from.
+// Transposes rows x cols of from: to[j * to_row + i] = from[i * from_row + j].
 static inline void tile_transpose(float *to, size_t to_row, const float *from, size_t from_row,
                                   size_t rows, size_t cols)
 {
@@ -208,7 +210,7 @@ static inline void tile_transpose(float *to, size_t to_row, const float *from, s
         for (; j + 16 <= cols; j += 16) {
             const float *at = from + i * from_row + j;
 
-            for (size_t k = 4; k < 8; k++) // of the next tile, behind the last rows
+            for (size_t k = 4; k < 8; k++) // rows of the next block, one block ahead
                 __builtin_prefetch(at + k * from_row);
             transpose_4x16(to + j * to_row + i, to_row, at, from_row);
         }
@@ -224,7 +226,7 @@ static inline void tile_transpose(float *to, size_t to_row, const float *from, s
             to[j * to_row + i] = from[i * from_row + j];
 }
 
-// The sum of all elements.
+// Returns the sum of all elements.
 ALWAYS_INLINE float tile_sum(vector value)
 {
 #if VECTOR == 16
@@ -260,8 +262,7 @@ ALWAYS_INLINE float tile_sum(vector value)
 #define HIGH 2, 6, 3, 7
 #endif
 
-// The elements with even, with odd numbers of two vectors in a row; and back: the first and the
-// second vector of a pair whose elements lie in turn.
+// Return the elements with even and with odd numbers of a followed by b.
 ALWAYS_INLINE vector tile_even(vector a, vector b)
 {
     return __builtin_shufflevector(a, b, EVEN);
@@ -272,6 +273,7 @@ ALWAYS_INLINE vector tile_odd(vector a, vector b)
     return __builtin_shufflevector(a, b, ODD);
 }
 
+// Return the first and the second half of a and b interleaved.
 ALWAYS_INLINE vector tile_low(vector a, vector b)
 {
     return __builtin_shufflevector(a, b, LOW);
@@ -287,6 +289,7 @@ ALWAYS_INLINE vector tile_high(vector a, vector b)
 #undef LOW
 #undef HIGH
 
+// Copies count words.
 static inline void tile_copy(float *to, const float *from, size_t count)
 {
     size_t i = 0;
@@ -297,7 +300,7 @@ static inline void tile_copy(float *to, const float *from, size_t count)
         to[i] = from[i];
 }
 
-// Every second word of from, of which one more may be read.
+// Copies every second word of from. One more word of from may be read.
 static inline void tile_copy_even(float *to, const float *from, size_t count)
 {
     size_t i = 0;

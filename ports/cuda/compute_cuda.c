@@ -10,8 +10,8 @@
 #include "runtime/base/log.h"
 
 struct cn_compute_program {
-    CUgraphExec graph; // NULL: the calls are queued anew in each run
-    bool writes[CN_ARENA_COUNT];
+    CUgraphExec graph;           // NULL: each run queues the calls again
+    bool writes[CN_ARENA_COUNT]; // arenas that the program writes
     size_t count;
     struct cn_call calls[];
 };
@@ -21,7 +21,7 @@ static struct cuda *cuda_of(struct cn_compute *device)
     return (struct cuda *)device;
 }
 
-// Any thread may call: the context belongs to the one that does.
+// Makes the device's context current for the calling thread, because any thread may call.
 static cn_err enter(struct cuda *cuda)
 {
     return cuda_check(cuda, cuda->library.driver.context_set(cuda->context), "cuCtxSetCurrent");
@@ -84,7 +84,8 @@ static uint32_t cuda_lanes(const struct cn_compute *device)
 static cn_err cuda_query(const struct cn_compute *device, const struct cn_call *call,
                          size_t samples, size_t *workspace)
 {
-    // A plan that is found here is kept for the call itself: the device is not const to this port.
+    // The plan of a convolution that is found here is kept for the call itself, so this port needs
+    // the device not to be const.
     struct cuda *cuda = cuda_of((struct cn_compute *)(uintptr_t)device);
     cn_err err = enter(cuda);
 
@@ -113,6 +114,7 @@ static bool same_operand(const struct cn_operand *a, const struct cn_operand *b)
     return a->arena == b->arena && a->offset == b->offset && a->stride == b->stride;
 }
 
+// Returns whether an earlier input of the program, or of this call, is the same operand.
 static bool seen_before(const struct cn_compute_program *program, size_t call, int input)
 {
     const struct cn_operand *operand = &program->calls[call].in[input];
@@ -124,8 +126,8 @@ static bool seen_before(const struct cn_compute_program *program, size_t call, i
     return false;
 }
 
-// Kernels and libraries work on the largest batch; the samples that a run does not have repeat
-// those it has.
+// Fills the batch up by repeating its samples, because kernels and libraries always compute the
+// largest batch.
 static cn_err repeat_samples(struct cuda *cuda, const struct cn_compute_program *program)
 {
     for (size_t i = 0; i < program->count; i++)
@@ -180,8 +182,8 @@ static cn_err queue(struct cuda *cuda, const struct cn_compute_program *program)
     return err;
 }
 
-// Makes the program one launch. Where the device cannot capture something in it, the program runs
-// call by call.
+// Captures the program as a CUDA graph, so that a run is one launch. If the device cannot capture
+// some call of it, the program runs call by call.
 static cn_err capture(struct cuda *cuda, struct cn_compute_program *program)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -189,7 +191,7 @@ static cn_err capture(struct cuda *cuda, struct cn_compute_program *program)
     CUresult result;
     cn_err err;
 
-    // Relaxed: libraries load their kernels when these are first used.
+    // Relaxed, because libraries load their kernels when they first use them.
     result = driver->capture_begin(cuda->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     if (result)
         return cuda_check(cuda, result, "cuStreamBeginCapture");
@@ -220,6 +222,7 @@ static void note_flat_writes(const struct cn_call *call, bool writes[CN_ARENA_CO
     writes[CN_ARENA_SECOND] = writes[CN_ARENA_SECOND] || call->op == CN_OP_ADAM;
 }
 
+// Notes which arenas the program writes, so that map knows what to copy.
 static void note_writes(struct cn_compute_program *program)
 {
     for (size_t i = 0; i < program->count; i++) {
@@ -239,7 +242,7 @@ static void cuda_release(struct cn_compute *device, struct cn_compute_program *p
     if (!program)
         return;
     if (program->graph) {
-        // Work that is queued may still use it; errors come from wait.
+        // Queued work may still use the graph. Errors of that work come from wait.
         if (!enter(cuda) && cuda->library.driver.stream_wait(cuda->stream))
             cn_log(CN_LOG_WARN, "cuda", "a program was released after an error of the device");
         cuda->library.driver.prepared_destroy(program->graph);

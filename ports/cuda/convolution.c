@@ -8,22 +8,23 @@
 #include "ports/cuda/dnn_plan.h"
 #include "runtime/base/log.h"
 
-#define WORKSPACE_MAX (256u << 20) // bytes that a plan may want
+#define WORKSPACE_MAX (256u << 20) // bytes of workspace that a plan may need
 
-// A plan for one shape. The workspace is first the tensors that are not used where they lie, then
-// what the library asks for.
+// A plan for one shape. The workspace begins with the tensors that are buffered; the library's own
+// workspace follows.
 struct cuda_conv {
     enum cn_op op;
     struct cn_window window;
     uint32_t samples;
-    struct dnn_plan plan;     // plan.plan is NULL: own kernels
-    size_t buffer[DNN_ROLES]; // words before a role's buffer; SIZE_MAX: used where it lies
-    size_t library;           // words before the library's
-    size_t words;
+    struct dnn_plan plan; // plan.plan is NULL: the port's kernels do it
+    // Offset of a role's buffer in words; SIZE_MAX: the tensor is used where it lies.
+    size_t buffer[DNN_ROLES];
+    size_t library; // offset of the library's workspace in words
+    size_t words;   // of the whole workspace
     struct cuda_conv *next;
 };
 
-// The operand of each role: x, weight, y.
+// Tells which operand has each role: x, weight, y.
 struct roles {
     int in[DNN_ROLES]; // number of the input; -1: the output
 };
@@ -64,8 +65,8 @@ static bool same_window(const struct cn_window *a, const struct cn_window *b)
     return same;
 }
 
-// With 16 bits all tensors are packed. With float32 the weight goes through a buffer, because
-// parameters are not aligned, and its gradient, because it may be added to.
+// Lays out the workspace. With 16 bits all tensors are packed into buffers. With float32 only the
+// weight has a buffer: parameters are not aligned, and its gradient may be added to.
 static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
 {
     bool packed = cuda->precision != CN_PRECISION_FLOAT32;
@@ -84,6 +85,7 @@ static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
     conv->words = words + (conv->plan.workspace + CUDA_WORKSPACE_UNIT + 3) / 4;
 }
 
+// Finds the plan of a call, or makes and keeps one.
 static cn_err find(struct cuda *cuda, const struct cn_call *call, uint32_t samples,
                    struct cuda_conv **found)
 {
@@ -123,6 +125,7 @@ cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t s
     return err;
 }
 
+// Adds the bias and cuts at 0 after a forward convolution, if the call says so.
 static cn_err bias_and_relu(struct cuda *cuda, const struct cuda_args *args)
 {
     const struct cn_window *w = &args->call.window;
@@ -138,6 +141,7 @@ static cn_err bias_and_relu(struct cuda *cuda, const struct cuda_args *args)
                                args->samples * w->channels_out * plane);
 }
 
+// Queues the port's own kernels.
 static cn_err run_own(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_window *w = &args->call.window;
@@ -153,7 +157,7 @@ static cn_err run_own(struct cuda *cuda, struct cuda_args *args)
     return err ? err : bias_and_relu(cuda, args);
 }
 
-// The tensor of a role as rows x channels x plane.
+// Returns the tensor of a role as rows x channels x plane.
 static struct cn_bias shape_of(const struct cn_window *w, uint32_t samples, int role)
 {
     struct cn_bias shape = {.rows = samples,
@@ -168,7 +172,7 @@ static struct cn_bias shape_of(const struct cn_window *w, uint32_t samples, int 
     return shape;
 }
 
-// Moves a tensor between its place and its buffer.
+// Moves a tensor from its place into its buffer, or back.
 static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, float *buffer,
                    bool in)
 {
@@ -195,7 +199,8 @@ static bool aligned(const void *pointer)
     return (uintptr_t)pointer % DNN_ALIGNMENT == 0;
 }
 
-// Without buffers a tensor must be aligned and is only set.
+// Returns whether the plan can be used. A tensor without a buffer must be aligned, and can only be
+// set, not added to.
 static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
 {
     struct roles roles = roles_of(args->call.op);
@@ -214,6 +219,7 @@ static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
     return true;
 }
 
+// Queues the plan, and the moves of the tensors that are buffered.
 static cn_err run_plan(struct cuda *cuda, struct cuda_args *args, struct cuda_conv *conv)
 {
     struct roles roles = roles_of(args->call.op);
@@ -242,7 +248,7 @@ cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
     struct cuda_conv *conv;
     cn_err err;
 
-    // No workspace was asked for the plan of one sample, which all samples share.
+    // A call that all samples share counts as one sample; no workspace was reserved for its plan.
     if (args->samples != cuda->samples)
         return run_own(cuda, args);
     err = find(cuda, &args->call, args->samples, &conv);

@@ -1,16 +1,21 @@
-// convolution.h - convolutions and their gradients: cuDNN where it is there and can, else the
-// port's kernels.
+// convolution.h - convolutions and their gradients: by cuDNN if it is there and can do it, else by
+// the port's kernels.
 //
-// A plan is found when the engine asks for the workspace, and kept until the device closes. Only
-// plans that repeat to the bit are taken, and with float32 only those that do not round the
-// factors. With 16 bits, tensors are packed as n x plane x channels; float32 stays n x channels x
+// A plan is found when the engine asks for the workspace, and is kept until the device closes. Only
+// plans that repeat to the bit are used, and with float32 only those that do not round the factors.
+// With 16 bits, tensors are packed as n x plane x channels. With float32 they stay n x channels x
 // plane.
 #pragma once
 
 #include "ports/cuda/device.h"
 
-// Words of the workspace of CONV, CONV_GRAD_INPUT or CONV_GRAD_WEIGHT.
+// Finds a plan and sets *workspace to the words that CONV, CONV_GRAD_INPUT or CONV_GRAD_WEIGHT
+// needs. CN_ENOMEM.
 cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t samples,
                        size_t *workspace);
+
+// Queues one of these calls.
 cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args);
+
+// Frees all plans.
 void cuda_conv_release(struct cuda *cuda);

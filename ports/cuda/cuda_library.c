@@ -6,7 +6,7 @@
 
 #include "runtime/base/log.h"
 
-// A function of a table by its name.
+// The name of a function and its place in a table.
 struct symbol {
     const char *name;
     size_t offset;
@@ -21,17 +21,19 @@ static const struct symbol blas_symbols[] = {CUDA_BLAS_FUNCTIONS(BLAS_SYMBOL){NU
 static const struct symbol dnn_symbols[] = {CUDA_DNN_FUNCTIONS(DNN_SYMBOL){NULL, 0}};
 
 static const char *const driver_files[] = {"libcuda.so.1", NULL};
-// One for CUDA 13 does not start on a driver for 12; an older one does on a newer driver.
+// A library for CUDA 13 does not start on a driver for CUDA 12; an older library does on a newer
+// driver.
 static const char *const blas_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
 static const char *const dnn_files[] = {"libcudnn.so.9", NULL};
 
-// Fills in a table. The last reason why a file cannot be used is in *why.
+// Opens the first of the files that is there and fills in a table of its functions. Returns NULL if
+// that fails; *why is then the last reason.
 static void *open_table(const char *const *files, const struct symbol *symbols, void *table,
                         const char **why)
 {
     void *handle = NULL;
 
-    // They keep threads and what a thread leaves behind at its end: their code must stay.
+    // NODELETE, because the libraries keep threads, and code that runs when a thread ends.
     for (; *files && !handle; files++)
         handle = dlopen(*files, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {

@@ -1,8 +1,8 @@
 // cuda_library.h - the functions of NVIDIA's libraries that this port calls, found when it opens.
 //
-// Nothing is linked: a program with this port starts on a machine without a GPU. The names are
-// those that CUDA 12.6 and cuDNN 9.3 export, so later ones have them too. Tests fill in the tables
-// themselves.
+// Nothing is linked, so a program with this port starts on a machine without a GPU. The names are
+// those that CUDA 12.6 and cuDNN 9.3 export, so later versions have them too. Tests fill in the
+// tables themselves.
 #pragma once
 
 #include <cublasLt.h>
@@ -12,7 +12,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
-// X(member, function)
+// Lists of X(member, function): the name in the table and the library's function.
 #define CUDA_DRIVER_FUNCTIONS(X)                                                                   \
     X(init, cuInit)                                                                                \
     X(driver_version, cuDriverGetVersion)                                                          \
@@ -97,14 +97,17 @@ struct cuda_dnn {
 
 struct cuda_library {
     struct cuda_driver driver;
-    struct cuda_blas blas; // create is NULL without cuBLASLt: own kernels multiply
-    struct cuda_dnn dnn;   // create is NULL without cuDNN: own kernels convolve
-    void *handles[3];
+    struct cuda_blas blas; // create is NULL without cuBLASLt: the port's kernel multiplies
+    struct cuda_dnn dnn;   // create is NULL without cuDNN: the port's kernels convolve
+    void *handles[3];      // owned: of dlopen; NULL: not there
 };
 
-// CN_ENOTSUP and a line in the log without the driver's library. The others may be missing.
+// Opens the libraries. Without the driver's it returns CN_ENOTSUP and logs why at level absence.
+// Without cuBLASLt or cuDNN it logs a warning and goes on.
 cn_err cuda_library_open(struct cuda_library *library, enum cn_log_level absence);
+
+// Closes the libraries. Accepts a zeroed struct.
 void cuda_library_close(struct cuda_library *library);
 
-// The kernels for all kinds of GPU that nvcc was asked for, as cuModuleLoadData takes them.
+// The kernels for all kinds of GPU that they were compiled for, as cuModuleLoadData takes them.
 extern const unsigned char cuda_kernels_image[];

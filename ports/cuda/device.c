@@ -5,7 +5,8 @@
 #include "ports/cuda/convolution.h"
 #include "runtime/base/log.h"
 
-#define CAPABILITY_LEAST 80 // bfloat16, and the PTX that is built in
+// Capability times 10; needed for bfloat16 and for the PTX that is built in.
+#define CAPABILITY_LEAST 80
 
 static const char *const kernel_names[CUDA_KERNEL_COUNT] = {
 #define KERNEL_NAME(name) "cuda_kernel_" #name,
@@ -25,7 +26,7 @@ cn_err cuda_check(const struct cuda *cuda, CUresult result, const char *what)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CN_ENOMEM : CN_EIO;
 }
 
-// Says why there is no GPU to use. Quietly where the CPU does as well.
+// Logs why no GPU is used, quietly if the CPU is acceptable too.
 static cn_err absent(const struct cuda *cuda, CUresult result, const char *what)
 {
     const char *name = NULL;
@@ -45,6 +46,7 @@ static int attribute(const struct cuda *cuda, CUdevice_attribute which)
     return value;
 }
 
+// Finds GPU number `number` and checks that the driver and the GPU are new enough.
 static cn_err find_device(struct cuda *cuda, uint32_t number)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -93,7 +95,7 @@ static void read_limits(struct cuda *cuda)
 
     cuda->threads = threads > 0 && threads < 256 ? (uint32_t)threads / 32 * 32 : 256;
     cuda->grid = processors > 0 ? 16 * (uint32_t)processors : 16;
-    // What NVIDIA recommends: 32 MiB from Hopper on, 4 MiB before (cublasSetWorkspace).
+    // NVIDIA recommends 32 MiB from Hopper on and 4 MiB before (cublasSetWorkspace).
     cuda->product_words = cuda->base.capability >= 90 ? 8u << 20 : 1u << 20;
     cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
     cuda->managed = cuda->unified && attribute(cuda, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) > 0;
@@ -118,6 +120,7 @@ static cn_err load_kernels(struct cuda *cuda)
     return CN_OK;
 }
 
+// Makes the streams and events.
 static cn_err make_queues(struct cuda *cuda)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -136,7 +139,7 @@ static cn_err make_queues(struct cuda *cuda)
     return cuda_check(cuda, result, "a stream");
 }
 
-// Without them the port works on its own kernels.
+// Starts cuBLASLt and cuDNN. Without them the port uses its own kernels.
 static void open_libraries(struct cuda *cuda)
 {
     if (cuda->library.blas.create && cuda->library.blas.create(&cuda->blas)) {
@@ -190,7 +193,7 @@ void cuda_device_close(struct cuda *cuda)
 
     if (!cuda->context)
         return;
-    // Errors are left alone here: everything is given back, whatever the device says.
+    // Errors are ignored from here on: everything is released, whatever the device reports.
     if (driver->context_set(cuda->context) == CUDA_SUCCESS && cuda->stream &&
         driver->stream_wait(cuda->stream))
         cn_log(CN_LOG_WARN, "cuda", "closed after an error of the device");
@@ -243,7 +246,7 @@ cn_err cuda_launch_threads(struct cuda *cuda, enum cuda_kernel kernel, struct cu
 cn_err cuda_launch_blocks(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
                           uint64_t blocks)
 {
-    // The tiles of a product are for a full block.
+    // The tiles of a product need a full block.
     return launch(cuda, kernel, args, blocks,
                   kernel == CUDA_KERNEL_products ? CUDA_PRODUCT_THREADS : cuda->threads);
 }

@@ -4,9 +4,9 @@
 
 #include "runtime/base/log.h"
 
-#define CHOICES 16 // plans that the library proposes
+#define CHOICES 16 // proposals that are asked of the library, at most
 
-// An attribute of a descriptor, to be set.
+// An attribute to be set in a descriptor.
 struct attribute {
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
@@ -16,7 +16,7 @@ struct attribute {
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-// Makes a descriptor and gives it to the plan. NULL on errors.
+// Makes a descriptor, which the plan owns. Returns NULL on errors.
 static cudnnBackendDescriptor_t make(const struct cuda_dnn *dnn, struct dnn_plan *plan,
                                      cudnnBackendDescriptorType_t type,
                                      const struct attribute *attributes, size_t count)
@@ -46,7 +46,8 @@ static cudnnDataType_t data_type(enum cn_precision precision)
                                                : CUDNN_DATA_FLOAT;
 }
 
-// dims are n, channels, rows, cols. The role is its number in the variant pack.
+// Describes a tensor. dims are n, channels, rows, cols. The role is the tensor's number in the
+// variant pack.
 static cudnnBackendDescriptor_t make_tensor(const struct cuda_dnn *dnn, struct dnn_plan *plan,
                                             enum dnn_role role, const int64_t dims[4],
                                             enum cn_precision precision)
@@ -67,8 +68,9 @@ static cudnnBackendDescriptor_t make_tensor(const struct cuda_dnn *dnn, struct d
     return make(dnn, plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, attributes, LENGTH(attributes));
 }
 
-// The library derives the output's size: any end will do that gives w->out. The pad before, where
-// it is one of them, because most of its engines want both to be equal; else the least.
+// Returns the padding at the end. The library derives the output's size from it, so any value will
+// do that gives w->out. If the padding before is such a value it is taken, because most of the
+// library's engines want both to be equal. Otherwise it is the least.
 static int64_t pad_end(const struct cn_window *w, int axis)
 {
     int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
@@ -83,7 +85,7 @@ static int64_t pad_end(const struct cn_window *w, int axis)
 static cudnnBackendDescriptor_t make_window(const struct cuda_dnn *dnn, struct dnn_plan *plan,
                                             const struct cn_window *w)
 {
-    cudnnDataType_t type = CUDNN_DATA_FLOAT; // of the sums
+    cudnnDataType_t type = CUDNN_DATA_FLOAT; // type of the sums
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     int64_t axes = 2, before[2], after[2], strides[2], dilations[2];
     const struct attribute attributes[] = {
@@ -105,7 +107,7 @@ static cudnnBackendDescriptor_t make_window(const struct cuda_dnn *dnn, struct d
     return make(dnn, plan, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, attributes, LENGTH(attributes));
 }
 
-// The descriptor and attributes of each operation: convolution, x, weight, y, alpha, beta.
+// The descriptor of an operation and its attributes: convolution, x, weight, y, alpha, beta.
 struct operation {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t window, tensors[DNN_ROLES], alpha, beta;
@@ -138,6 +140,7 @@ static const struct operation grad_weight = {
     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
 };
 
+// Describes the operation graph of one convolution.
 static cudnnBackendDescriptor_t make_graph(const struct cuda_dnn *dnn, cudnnHandle_t handle,
                                            const struct operation *kind, const struct cn_window *w,
                                            uint32_t samples, enum cn_precision precision,
@@ -176,7 +179,8 @@ static cudnnBackendDescriptor_t make_graph(const struct cuda_dnn *dnn, cudnnHand
     return make(dnn, plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, of_graph, LENGTH(of_graph));
 }
 
-// Whether the engine of a proposal repeats to the bit and, with float32, keeps the factors whole.
+// Returns whether the engine of a proposal repeats to the bit and, with float32, does not round the
+// factors.
 static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choice,
                        enum cn_precision precision)
 {
@@ -205,6 +209,7 @@ static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choi
     return good;
 }
 
+// Makes a plan of a proposal. Returns false if that fails or it needs too much workspace.
 static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
                        cudnnBackendDescriptor_t choice, size_t workspace, struct dnn_plan *plan)
 {
@@ -229,7 +234,7 @@ static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
     return true;
 }
 
-// The library's proposals, best first; the first that will do becomes the plan.
+// Asks the library for proposals, best first. The first acceptable one becomes the plan.
 static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBackendDescriptor_t graph,
                    enum cn_precision precision, size_t workspace, cudnnBackendHeurMode_t mode,
                    struct dnn_plan *plan)
@@ -253,7 +258,7 @@ static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBacken
     for (int64_t i = 0; i < count && i < made && !plan->plan; i++)
         if (acceptable(dnn, choices[i], precision) &&
             try_choice(dnn, handle, choices[i], workspace, plan)) {
-            // The plan needs its choice: it is kept with the other parts.
+            // The plan needs its choice, so that is kept with the other parts.
             if (plan->count < DNN_PARTS) {
                 plan->parts[plan->count++] = choices[i];
                 choices[i] = NULL;
@@ -287,7 +292,7 @@ cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_o
 
 void dnn_plan_close(const struct cuda_dnn *dnn, struct dnn_plan *plan)
 {
-    // What was made last refers to what was made before.
+    // In reverse order: a part refers to parts that were made before it.
     while (plan->count > 0)
         dnn->forget(plan->parts[--plan->count]);
     plan->plan = NULL;
@@ -313,7 +318,7 @@ cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const stru
     dnn_plan_close(dnn, &once);
     if (!status)
         return CN_OK;
-    // Turned down only now, nothing of it queued.
+    // The library refuses only now; nothing was queued.
     if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
         CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM) {
         cn_log(CN_LOG_WARN, "cuda", "cuDNN does not take the plan that it made (status %d)",

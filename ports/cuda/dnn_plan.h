@@ -1,4 +1,6 @@
 // dnn_plan.h - a convolution as a graph of cuDNN's backend, and the plan that computes it.
+//
+// Threading: one thread, with the device's context current.
 #pragma once
 
 #include <stddef.h>
@@ -7,6 +9,8 @@
 #include "ports/cuda/cuda_library.h"
 #include "runtime/port/compute.h"
 
+// The tensors of a convolution. For a gradient, the tensor that it computes has the role of the
+// tensor that it is for.
 enum dnn_role {
     DNN_X,
     DNN_WEIGHT,
@@ -14,25 +18,28 @@ enum dnn_role {
     DNN_ROLES,
 };
 
-#define DNN_ALIGNMENT 16 // bytes, of every tensor
-#define DNN_PARTS 16     // descriptors of a plan, at most
+#define DNN_ALIGNMENT 16 // bytes; every tensor must be aligned to it
+#define DNN_PARTS 16     // most descriptors of a plan
 
 struct dnn_plan {
     cudnnBackendDescriptor_t parts[DNN_PARTS]; // owned
-    int count;
-    cudnnBackendDescriptor_t plan; // one of them; NULL: none was found
-    size_t workspace;              // bytes
+    int count;                                 // of parts
+    cudnnBackendDescriptor_t plan;             // one of the parts; NULL: no plan was found
+    size_t workspace;                          // bytes that it needs
 };
 
-// CN_ENOTSUP when cuDNN has no plan that repeats to the bit, keeps the precision and needs at most
-// workspace bytes; plan->plan is then NULL. float32: tensors are n x channels x rows x cols. 16
-// bits: their memory is n x rows x cols x channels.
+// Finds a plan for a convolution or one of its gradients. CN_ENOTSUP when cuDNN has none that
+// repeats to the bit, keeps the precision and needs at most workspace bytes; plan->plan is then
+// NULL. With float32, tensors lie as n x channels x rows x cols. With 16 bits they lie as n x rows
+// x cols x channels.
 cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,
                      const struct cn_window *window, uint32_t samples, enum cn_precision precision,
                      size_t workspace, struct dnn_plan *plan);
+
+// Frees the plan's descriptors. Accepts a zeroed plan.
 void dnn_plan_close(const struct cuda_dnn *dnn, struct dnn_plan *plan);
 
-// Queues it on the handle's stream. CN_ENOTSUP when the library does not take it after all. The
-// workspace is aligned to 256 bytes.
+// Queues the plan on the handle's stream. workspace is aligned to 256 bytes. CN_ENOTSUP when the
+// library refuses it after all, with nothing queued; CN_EIO for other errors.
 cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,
                     void *tensors[DNN_ROLES], void *workspace);

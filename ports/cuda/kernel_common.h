@@ -1,10 +1,11 @@
-// kernel_common.h - what several kernel files share.
+// kernel_common.h - functions that several kernel files share.
 #pragma once
 
 #include "ports/cuda/kernel_language.h"
 #include "ports/cuda/kernels.h"
 
-// The largest grid is smaller than most work: a thread takes every so manyth element.
+// Returns this thread's first element. A grid is smaller than most work, so a thread takes every
+// index_step()-th element.
 DEVICE uint32_t first_index(void)
 {
     return block_index() * block_size() + thread_index();
@@ -15,34 +16,37 @@ DEVICE uint32_t index_step(void)
     return grid_size() * block_size();
 }
 
+// Returns whether the call adds to its output, with CN_WRITE_STEP resolved.
 DEVICE bool adds(const struct cuda_args *a)
 {
     return a->call.write == CN_WRITE_ADD || (a->call.write == CN_WRITE_STEP && !a->hyper->first);
 }
 
+// Sets *place to value, or adds value to it.
 DEVICE void put(float *place, float value, bool add)
 {
     *place = add ? *place + value : value;
 }
 
-// Samples of the run: what sums go over.
+// Returns the samples of the run, which sums go over.
 DEVICE uint32_t run_samples(const struct cuda_args *a)
 {
     return a->once ? 1 : a->hyper->samples;
 }
 
-// Samples that an elementwise call computes: one when all samples share the result.
+// Returns the samples that an elementwise call computes: one if all samples share the result.
 DEVICE uint32_t output_samples(const struct cuda_args *a)
 {
     return a->call.out[0].stride ? a->samples : 1;
 }
 
-// Word of element i, counted over all samples of count elements.
+// Returns the word of element i, where i counts over all samples of count elements.
 DEVICE size_t word_of(uint32_t i, uint32_t count, size_t stride)
 {
     return stride == count ? i : (size_t)(i / count) * stride + i % count;
 }
 
+// Returns the sum of value over the warp, in every lane; likewise the next two.
 DEVICE float warp_sum(float value)
 {
     for (uint32_t mask = CUDA_WARP / 2; mask; mask /= 2)
@@ -64,7 +68,7 @@ DEVICE float warp_max(float value)
     return value;
 }
 
-// Over the threads of a block, the same result in each of them.
+// Returns the sum over the threads of a block, in every thread; likewise block_max.
 DEVICE float block_sum(float value)
 {
     SHARED float part[CUDA_THREADS / CUDA_WARP];
@@ -72,7 +76,7 @@ DEVICE float block_sum(float value)
     float sum = 0;
 
     value = warp_sum(value);
-    block_sync(); // the call before may still read
+    block_sync(); // an earlier call may still be read
     if (thread_index() % CUDA_WARP == 0)
         part[thread_index() / CUDA_WARP] = value;
     block_sync();
@@ -98,8 +102,8 @@ DEVICE float block_max(float value)
 
 // The threads that work on a row together: a warp, or with args.wide a block.
 struct team {
-    uint32_t lane, width; // of this thread, of the team
-    uint32_t first, step; // rows of this team
+    uint32_t lane, width; // this thread's number in the team; threads of the team
+    uint32_t first, step; // first row of this team; rows from one of its rows to the next
     bool wide;
 };
 

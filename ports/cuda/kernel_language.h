@@ -1,9 +1,12 @@
-// kernel_language.h - what kernels are written in: CUDA C++ under nvcc, C17 for the tests.
+// kernel_language.h - the language of the kernels: CUDA C++ under nvcc, C17 for the tests.
 //
-// A kernel file uses C only, and these names for what CUDA adds, so that the tests can run the same
-// text on the host (tests/support). All grids and blocks have one dimension; a block is
-// a multiple of 32 threads, at most CUDA_THREADS. All threads of a block reach block_sync, all of a
-// warp the functions that begin with warp_.
+// A kernel file uses C only, and the names below for the additions of CUDA. So the tests can run
+// the same text on the host (tests/support). All grids and blocks have one dimension. A block has a
+// multiple of 32 threads, at most CUDA_THREADS.
+//
+// All threads of a block must reach block_sync, and all threads of a warp the functions that begin
+// with warp_. warp_swap returns the value of the lane whose number differs in the bits of mask,
+// warp_read the value of a given lane, and warp_ballot the lanes that vote true, as bits.
 #pragma once
 
 #include <math.h>
@@ -58,7 +61,7 @@ DEVICE uint32_t warp_ballot(bool vote)
     return __ballot_sync(0xffffffffu, vote);
 }
 
-// One rounding each, never contracted.
+// Each rounds once and is never contracted.
 DEVICE float exact_add(float a, float b)
 {
     return __fadd_rn(a, b);
@@ -105,14 +108,16 @@ DEVICE float bits_float(uint32_t bits)
 #define DEVICE static inline __attribute__((unused))
 #define SHARED static _Thread_local
 
-// Where the one thread that runs stands. tests/support/cuda_host_kernels.c keeps it and switches
+// The position of the one thread that runs. tests/support/cuda_host_kernels.c keeps it and switches
 // threads.
 struct cuda_host_place {
     uint32_t thread, threads, block, blocks;
 };
 extern _Thread_local struct cuda_host_place cuda_host_place;
 void cuda_host_block_sync(void);
-void cuda_host_warp_swap(void *value, size_t size, uint32_t from); // takes lane from's value
+
+// Replaces value by that of lane `from`.
+void cuda_host_warp_swap(void *value, size_t size, uint32_t from);
 uint32_t cuda_host_warp_ballot(bool vote);
 
 DEVICE uint32_t thread_index(void)
@@ -155,7 +160,7 @@ DEVICE uint32_t warp_ballot(bool vote)
     return cuda_host_warp_ballot(vote);
 }
 
-// The project's settings forbid contraction.
+// The project's compiler settings forbid contraction.
 DEVICE float exact_add(float a, float b)
 {
     return a + b;

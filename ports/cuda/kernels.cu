@@ -1,4 +1,5 @@
-// All kernels in one text: nvcc makes one image of it, the tests one object for the host.
+// All kernels in one translation unit: nvcc makes one image of it, the tests one object for the
+// host.
 #include "ports/cuda/kernels_attention.cu"
 #include "ports/cuda/kernels_elementwise.cu"
 #include "ports/cuda/kernels_flat.cu"

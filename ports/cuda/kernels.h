@@ -1,51 +1,55 @@
-// kernels.h - the kernels of this port and what they are given.
+// kernels.h - the kernels of this port and their arguments.
 //
 // Every kernel takes the same argument: the call as the engine wrote it, with its operands as
-// pointers of the device. What a kernel does with it is said at the kernel.
+// pointers of the device. The comment at a kernel says what it uses.
 #pragma once
 
 #include "runtime/port/compute.h"
 
-// What kernels leave for each other and for the host; lies on the device.
+// Values that kernels leave for each other and for the host. Lies on the device.
 struct cuda_state {
-    double loss, weight; // sums since the last wait
-    double squares;      // of the gradient so far, by CLIP
-    double norm;         // result of CLIP
+    double loss, weight; // sums of losses and weights since the last wait
+    double squares;      // sum of the gradient's squares so far, by CLIP
+    double norm;         // the gradient's norm, by CLIP
     uint64_t correct;
     uint32_t bad;      // since the last wait: a gradient was not finite
     uint32_t outside;  // since the last wait: an index or label was out of range
     uint32_t overflow; // since the last wait: float16's scale was too large
-    uint32_t skip;     // in this flat program: the optimizer does nothing
-    float clip;        // the factor of CLIP
-    float scale;       // of the loss: a power of 2, 1 but for float16
-    uint32_t steps;    // since the scale was last changed
+    // In this flat program: the optimizer does nothing, because a gradient was not finite.
+    uint32_t skip;
+    float clip;     // the factor of CLIP
+    float scale;    // factor of the loss: a power of 2; 1 except with float16
+    uint32_t steps; // steps since the scale was last changed
 };
 
-// What a block of a loss kernel adds up.
+// The sums of one block of a loss kernel.
 struct cuda_loss_part {
     double loss, weight;
     uint64_t correct;
 };
 
-#define CUDA_LOSS_BLOCKS 128
-#define CUDA_PRODUCT_THREADS 256 // of a block of products
+#define CUDA_LOSS_BLOCKS 128     // most blocks of a loss kernel
+#define CUDA_PRODUCT_THREADS 256 // threads of a block of the kernel products
 
+// The argument of every kernel.
 struct cuda_args {
     struct cn_call call;
-    float *in[CN_CALL_INPUTS]; // NULL when left out
+    float *in[CN_CALL_INPUTS]; // NULL: left out
     float *out[CN_CALL_OUTPUTS];
     float *workspace;
-    struct cn_hyper *hyper; // of this run
+    struct cn_hyper *hyper; // of this run, on the device
     struct cuda_state *state;
-    uint32_t samples;     // the largest batch: what per-sample outputs are computed for
-    uint32_t parts;       // into how many pieces a sum is cut; see the kernel
-    bool once;            // no operand has a stride: the work is that of one sample
-    bool wide;            // a row is the work of a block, not of a warp
-    bool clipped;         // the optimizer applies the factor of CLIP
-    struct cn_hyper next; // begin
+    uint32_t samples; // samples of the largest batch; outputs of all of them are computed
+    uint32_t parts;   // number of partial sums; see the kernel
+    bool once;        // no operand has a stride: the call is that of one sample
+    // A block works on a row, instead of a warp. bias_relu: cut at 0. pack, unpack: float16, else
+    // bfloat16.
+    bool wide;
+    bool clipped;         // the optimizer multiplies by the factor of CLIP
+    struct cn_hyper next; // for the kernel begin: the hyper-parameters of the run
 };
 
-// X(name)
+// The list of all kernels, X(name).
 #define CUDA_KERNELS(X)                                                                            \
     X(begin)                                                                                       \
     X(begin_flat)                                                                                  \

@@ -1,21 +1,22 @@
-// Attention without the matrix of scores: a warp owns a row of the result and goes through the rows
+// Attention without the matrix of scores. A warp owns a row of the result and goes through the rows
 // of the other side, 32 at a time, one in each lane. Scores are kept relative to the largest so far
-// (Milakov and Gimelshein, 2018; Dao et al., 2022). saved has log(sum exp(score)) of each q row.
+// (Milakov and Gimelshein, 2018; Dao et al., 2022). saved holds log(sum exp(score)) of each q row.
 #include "ports/cuda/kernel_common.h"
 
-#define CHUNK 32      // columns of a tile of rows in shared memory
-#define OWN 8         // words of a row of the result that a lane keeps: width <= 256
-#define TILE_PITCH 33 // words of a row of the tile: no bank conflicts
+#define CHUNK 32      // columns of a tile in shared memory
+#define OWN 8         // words of a result row that a lane keeps: width <= 256
+#define TILE_PITCH 33 // words from row to row of a tile; avoids bank conflicts
 
-// A matrix of one head: row r starts r * leading words after base.
+// A matrix of one head. Row r begins r * leading words after base.
 struct rows {
     const float *base;
     uint32_t count, width;
     size_t leading;
 };
 
-// own[0..width) times the row of m that is this lane's, for rows first.. of m. The block brings m
-// into shared memory chunk by chunk, so all its warps are here together.
+// Returns the product of own[0..width) and this lane's row of m, which is row first + lane. The
+// whole block must call this together, because it brings m into shared memory chunk by chunk. own
+// is NULL for a warp without a row.
 DEVICE float tile_dot(const float *own, const struct rows *m, uint32_t first)
 {
     SHARED float tile[CUDA_WARP * TILE_PITCH];
@@ -40,7 +41,7 @@ DEVICE float tile_dot(const float *own, const struct rows *m, uint32_t first)
     return sum;
 }
 
-// result[i] of the warp += sum over lanes of share * row (first + lane) of m.
+// Adds to the warp's result the sum over lanes of share * row (first + lane) of m.
 DEVICE void add_rows(float result[OWN], float share, const struct rows *m, uint32_t first)
 {
     uint32_t lane = thread_index() % CUDA_WARP;
@@ -55,19 +56,21 @@ DEVICE void add_rows(float result[OWN], float share, const struct rows *m, uint3
     }
 }
 
+// Writes the warp's result, times factor, to a row.
 DEVICE void write_row(float *row, const float result[OWN], float factor, uint32_t width)
 {
     for (uint32_t i = 0, c = thread_index() % CUDA_WARP; i < OWN && c < width; i++, c += CUDA_WARP)
         row[c] = result[i] * factor;
 }
 
-// A head of a sample and the row that is this warp's. Blocks take CUDA_THREADS / 32 rows of one
-// head.
+// A head of a sample and the row of it that this warp works on. A block takes CUDA_THREADS / 32
+// rows of one head.
 struct head {
-    uint32_t n, number, row, last; // last: the last row of the block
+    uint32_t n, number, row, last; // sample, head, this warp's row; last row of the block
     bool active;                   // the row exists
 };
 
+// Returns the number of blocks for the rows of one head.
 DEVICE uint32_t head_blocks(uint32_t rows)
 {
     uint32_t warps = block_size() / CUDA_WARP;
@@ -88,7 +91,7 @@ DEVICE struct head head_of(const struct cn_attention *op, uint32_t block, uint32
     return head;
 }
 
-// The first word of a head's matrix in an operand.
+// Returns the first word of a head's matrix in an operand.
 DEVICE float *head_base(float *operand, size_t stride, const struct cn_heads *heads,
                         const struct head *head)
 {
@@ -107,12 +110,13 @@ DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head 
     return m;
 }
 
-// The warp's row of a matrix; 0 when it has none.
+// Returns the warp's row of a matrix, or NULL if it has none.
 DEVICE const float *own_row(const struct rows *m, const struct head *head)
 {
     return head->active ? m->base + head->row * m->leading : 0;
 }
 
+// Returns the score of q row q and k row k; -INFINITY where it is masked or beyond the end.
 DEVICE float masked_score(const struct cn_attention *op, const float *mask, float dot, uint32_t q,
                           uint32_t k)
 {
@@ -123,7 +127,7 @@ DEVICE float masked_score(const struct cn_attention *op, const float *mask, floa
     return mask ? score + mask[(size_t)q * op->k_rows + k] : score;
 }
 
-// Rows of k that the block has to look at.
+// Returns the end of the rows of k that the block needs.
 DEVICE uint32_t k_end(const struct cn_attention *op, const struct head *head)
 {
     uint32_t end = (uint32_t)op->k_rows;
@@ -131,12 +135,13 @@ DEVICE uint32_t k_end(const struct cn_attention *op, const struct head *head)
     return op->causal && head->last + 1 < end ? head->last + 1 : end;
 }
 
+// A softmax sum that grows: the largest score so far, and the sum relative to it.
 struct online {
     float largest, sum;
 };
 
-// Brings a tile's scores into the sum; the result is the lane's share, *shrink what earlier shares
-// are to be multiplied with.
+// Adds a tile's scores to the sum. Returns this lane's share; *shrink is the factor for earlier
+// shares.
 DEVICE float online_add(struct online *o, float score, float *shrink)
 {
     float largest = fmaxf(o->largest, warp_max(score));
@@ -149,6 +154,7 @@ DEVICE float online_add(struct online *o, float score, float *shrink)
     return share;
 }
 
+// y = softmax(scale q k' + mask) v. in: q, k, v, [mask]. out: y, [saved].
 KERNEL(attention)
 {
     const struct cn_attention *op = &a.call.attention;
@@ -184,7 +190,7 @@ KERNEL(attention)
     }
 }
 
-// What both gradient kernels read of a head. in: dy, q, k, v, y, saved, [mask].
+// The matrices of a head that both gradient kernels read. in: dy, q, k, v, y, saved, [mask].
 struct grad_sides {
     struct rows q, k, v, dy;
 };
@@ -201,14 +207,15 @@ DEVICE struct grad_sides grad_sides_of(const struct cuda_args *a, const struct h
     return s;
 }
 
-// The gradient of the score of q row and k row: p (dy v' - d), d = dy y' of the q row.
+// Returns the gradient of the score of a q row and a k row: p (dy v' - d), with d = dy y' of the q
+// row.
 DEVICE float score_grad(float share, float dy_v, float d)
 {
     return share * (dy_v - d);
 }
 
-// dq = scale * sum over k rows of the gradient of the score * k.
-// d of each q row goes to the workspace, for attention_grad_key.
+// dq = scale * sum over k rows of the gradient of the score * k. Also writes d of each q row to the
+// workspace, for attention_grad_key.
 KERNEL(attention_grad_query)
 {
     const struct cn_attention *op = &a.call.attention;
@@ -246,7 +253,7 @@ KERNEL(attention_grad_query)
     }
 }
 
-// dk = scale * sum over q rows of the gradient of the score * q; dv = sum of p * dy.
+// dk = scale * sum over q rows of the gradient of the score * q; dv = sum over q rows of p * dy.
 KERNEL(attention_grad_key)
 {
     const struct cn_attention *op = &a.call.attention;

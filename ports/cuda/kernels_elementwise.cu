@@ -1,4 +1,5 @@
-// Maps, broadcasting arithmetic, copies, fills and dropout: a thread computes an output.
+// Maps, broadcasting arithmetic, copies, fills, dropout and extremes. A thread computes one output
+// at a time.
 #include "ports/cuda/kernel_common.h"
 
 #define ROOT_HALF 0.70710678118654752f     // 1 / sqrt(2)
@@ -12,19 +13,19 @@ DEVICE float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-// log(1 + exp(x)) without overflow.
+// Returns log(1 + exp(x)) without overflow.
 DEVICE float softplus(float x)
 {
     return fmaxf(x, 0) + log1pf(expf(-fabsf(x)));
 }
 
-// To [low, high]; a NaN stays.
+// Limits x to [low, high]; a NaN stays.
 DEVICE float clip(float x, float low, float high)
 {
     return x < low ? low : x > high ? high : x;
 }
 
-// Kinds whose gradient needs x.
+// Returns the value of a map whose gradient needs x.
 DEVICE float map_of_x(const struct cn_map *op, float x)
 {
     switch (op->kind) {
@@ -55,7 +56,7 @@ DEVICE float map_of_x(const struct cn_map *op, float x)
     }
 }
 
-// Comparisons are such that a NaN stays a NaN.
+// Returns the value of a map. The comparisons are written so that a NaN stays a NaN.
 DEVICE float map_value(const struct cn_map *op, float x)
 {
     switch (op->kind) {
@@ -115,7 +116,7 @@ KERNEL(map)
     }
 }
 
-// d tanh(u) * x / 2 with u = scale * (x + cube * x^3).
+// The derivative of x / 2 * (1 + tanh(u)) with u = scale * (x + cube * x^3).
 DEVICE float gelu_tanh_slope(float x)
 {
     float t = tanhf(TANH_SCALE * (x + TANH_CUBE * x * x * x));
@@ -130,6 +131,7 @@ DEVICE float mish_slope(float x)
     return t + x * (1 - t * t) * sigmoid(x);
 }
 
+// Returns the derivative of a map, from x.
 DEVICE float slope_of_x(const struct cn_map *op, float x)
 {
     float s;
@@ -164,7 +166,8 @@ DEVICE float slope_of_x(const struct cn_map *op, float x)
     }
 }
 
-// y for the kinds before CN_MAP_NEEDS_X, else x.
+// Returns the derivative of a map. The argument is the map's result for kinds before
+// CN_MAP_NEEDS_X, else x.
 DEVICE float map_slope(const struct cn_map *op, float y)
 {
     switch (op->kind) {
@@ -222,7 +225,7 @@ DEVICE float combine_value(enum cn_combine_kind kind, float a, float b)
         return a * b;
     case CN_COMBINE_DIV:
         return a / b;
-    case CN_COMBINE_MIN: // NaNs win, as in PyTorch
+    case CN_COMBINE_MIN: // a NaN wins, as in PyTorch
         return a != a || a < b ? a : b;
     case CN_COMBINE_MAX:
         return a != a || a > b ? a : b;
@@ -252,7 +255,7 @@ DEVICE uint32_t combine_count(const struct cn_combine *op)
     return count;
 }
 
-// Where element i of a sample lies in operands with such strides.
+// The words of an element in the three operands.
 struct places {
     size_t a, b, condition;
 };
@@ -278,7 +281,7 @@ DEVICE struct places places_of(const struct cn_combine *op, uint32_t i)
     return at;
 }
 
-// COMBINE and WHERE.
+// Does COMBINE and WHERE.
 KERNEL(combine)
 {
     const struct cn_combine *op = &a.call.combine;
@@ -300,7 +303,7 @@ KERNEL(combine)
     }
 }
 
-// d (a op b) / d a for side 0, / d b for side 1.
+// Returns d (a op b) / d a for side 0, d (a op b) / d b for side 1.
 DEVICE float combine_slope(enum cn_combine_kind kind, int side, float a, float b)
 {
     switch (kind) {
@@ -312,7 +315,7 @@ DEVICE float combine_slope(enum cn_combine_kind kind, int side, float a, float b
         return side ? a : b;
     case CN_COMBINE_DIV:
         return side ? -a / (b * b) : 1 / b;
-    case CN_COMBINE_MIN: // as PyTorch: halves where they are equal
+    case CN_COMBINE_MIN: // as in PyTorch: half for each where they are equal
         return a == b ? 0.5f : (a < b) == !side ? 1.0f : 0.0f;
     case CN_COMBINE_MAX:
         return a == b ? 0.5f : (a > b) == !side ? 1.0f : 0.0f;
@@ -329,7 +332,7 @@ DEVICE float combine_slope(enum cn_combine_kind kind, int side, float a, float b
     }
 }
 
-// dc times the slope at element i of sample n.
+// Returns dc times the derivative at element i of sample n.
 DEVICE float combine_share(const struct cuda_args *a, uint32_t n, uint32_t i)
 {
     const struct cn_combine *op = &a->call.combine;
@@ -347,8 +350,8 @@ DEVICE float combine_share(const struct cuda_args *a, uint32_t n, uint32_t i)
     return dc * combine_slope(op->kind, op->side, left, right);
 }
 
-// Element number of a sample from a number over the dims that the result keeps (stride not 0) and
-// one over those that it sums; *place is the word in the result.
+// Returns the number of an element in a sample. kept counts over the dimensions that the result
+// keeps (stride not 0), summed over those that it sums. *place is the word in the result.
 DEVICE uint32_t combine_element(const struct cn_combine *op, uint32_t kept, uint32_t summed,
                                 size_t *place)
 {
@@ -374,6 +377,7 @@ DEVICE uint32_t combine_element(const struct cn_combine *op, uint32_t kept, uint
     return element;
 }
 
+// Returns the number of elements of the result.
 DEVICE uint32_t kept_count(const struct cn_combine *op)
 {
     uint32_t count = 1;
@@ -384,8 +388,8 @@ DEVICE uint32_t kept_count(const struct cn_combine *op)
     return count;
 }
 
-// An output is the sum over what its operand repeats: the work of a thread, or with wide of a
-// block.
+// An output is the sum over the elements that its operand repeats. It is the work of a thread, or
+// with wide of a block.
 KERNEL(combine_grad)
 {
     const struct cn_combine *op = &a.call.combine;
@@ -414,6 +418,7 @@ KERNEL(combine_grad)
     }
 }
 
+// A result that all samples share is the sum over the samples of the run.
 KERNEL(copy)
 {
     const struct cn_copy *op = &a.call.copy;
@@ -438,7 +443,7 @@ KERNEL(copy)
         }
         for (uint32_t s = 0; s < samples; s++)
             sum += op->scale * a.in[0][(n + s) * a.call.in[0].stride + (size_t)x];
-        // A copy that is not scaled keeps the bits: it may be of integers.
+        // A copy that is not scaled keeps the bits, because they may be integers.
         if (samples == 1 && op->scale == 1 && !add)
             sum = a.in[0][n * a.call.in[0].stride + (size_t)x];
         put(&a.out[0][n * a.call.out[0].stride + (size_t)y], sum, add);
@@ -455,7 +460,7 @@ KERNEL(fill)
         put(&a.out[0][word_of(i, count, a.call.out[0].stride)], op->value, add);
 }
 
-// One round of Philox4x32 (Salmon et al., SC 2011).
+// Does one round of Philox4x32 (Salmon et al., SC 2011).
 DEVICE void philox_round(uint32_t counter[4], uint32_t key0, uint32_t key1)
 {
     uint64_t first = (uint64_t)0xd2511f53u * counter[0];
@@ -467,6 +472,7 @@ DEVICE void philox_round(uint32_t counter[4], uint32_t key0, uint32_t key1)
     counter[3] = (uint32_t)first;
 }
 
+// Does the ten rounds; the counter becomes four random words.
 DEVICE void philox(uint32_t counter[4], uint64_t seed)
 {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
@@ -478,7 +484,7 @@ DEVICE void philox(uint32_t counter[4], uint64_t seed)
     }
 }
 
-// A thread draws four words and decides on four elements.
+// A thread draws four words and decides about four elements.
 KERNEL(dropout)
 {
     const struct cn_dropout *op = &a.call.dropout;
@@ -503,7 +509,7 @@ KERNEL(dropout)
     }
 }
 
-// EXTREME: dims with stride 0 in y are searched. A thread finds one output.
+// A thread finds one output. Dimensions with stride 0 in y are searched.
 KERNEL(extreme)
 {
     const struct cn_extreme *op = &a.call.extreme;
@@ -545,6 +551,7 @@ KERNEL(extreme)
     }
 }
 
+// A thread finds one input's gradient: dy of its output if the output came from this element.
 KERNEL(extreme_grad)
 {
     const struct cn_extreme *op = &a.call.extreme;

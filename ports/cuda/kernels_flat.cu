@@ -1,12 +1,13 @@
-// Whole arenas, word by word, and what runs begin with. The optimizers give the bits that the
-// contract asks for, those of the CPU: each operation is rounded once, in the order written there.
+// Work on whole arenas, word by word, and the kernels that begin a run. The optimizers give the
+// bits of the CPU, as the contract requires: each operation is rounded once, in the order that the
+// contract states.
 #include "ports/cuda/kernel_common.h"
 
-#define GROUP 256        // numbers that are added before their sum is, see struct cn_hyper
-#define SCALE_STEPS 2000 // steps without overflow before float16's scale is doubled
-#define SCALE_MAX 16777216.0f
+#define GROUP 256             // numbers of a partial sum: see struct cn_hyper
+#define SCALE_STEPS 2000      // steps without overflow before float16's scale is doubled
+#define SCALE_MAX 16777216.0f // largest scale of float16
 
-// One thread. Every run begins with it: the numbers of the run come with the launch.
+// Begins every run: stores the hyper-parameters, which come with the launch. One thread works.
 KERNEL(begin)
 {
     if (thread_index() > 0 || block_index() > 0)
@@ -18,7 +19,7 @@ KERNEL(begin)
     }
 }
 
-// Also in flat programs: the optimizer may work again.
+// Begins a flat program: the optimizer may work again. One thread works.
 KERNEL(begin_flat)
 {
     if (thread_index() > 0 || block_index() > 0)
@@ -28,7 +29,7 @@ KERNEL(begin_flat)
     a.state->clip = 1;
 }
 
-// After wait has read the results.
+// Clears the results after wait has read them. One thread works.
 KERNEL(reset)
 {
     if (thread_index() > 0 || block_index() > 0)
@@ -42,8 +43,8 @@ KERNEL(reset)
     a.state->norm = 0;
 }
 
-// Samples beyond the batch repeat those of it, so that what is computed from them is finite where
-// the batch is. in[0] is the first sample, fill.count its words.
+// Repeats the samples of the batch in the places beyond it, so that results computed from them are
+// finite where the batch's are. in[0] is the first sample, fill.count its words.
 KERNEL(repeat)
 {
     uint32_t count = (uint32_t)a.call.fill.count, samples = a.hyper->samples;
@@ -56,8 +57,8 @@ KERNEL(repeat)
     }
 }
 
-// Rows of fill.count words that a product of the library will add to: they start at 0 unless the
-// call adds to what is there.
+// Clears fill.count words that a library's product will add to, unless the call adds to their
+// present values.
 KERNEL(clear)
 {
     for (uint32_t i = first_index(); !adds(&a) && i < a.call.fill.count; i += index_step())
@@ -69,7 +70,7 @@ DEVICE bool is_finite(float value)
     return (float_bits(value) & 0x7f800000u) != 0x7f800000u;
 }
 
-// SUM_LANES, with float16: takes the loss's scale out of the gradients, which is exact. in[0] are
+// SUM_LANES with float16: divides the gradients by the loss's scale, which is exact. in[0] has
 // fill.count words.
 KERNEL(unscale)
 {
@@ -84,6 +85,8 @@ KERNEL(unscale)
     }
 }
 
+// Chooses the scale of the next step: half after an overflow, double after SCALE_STEPS without. One
+// thread works.
 KERNEL(unscale_finish)
 {
     struct cuda_state *s = a.state;
@@ -99,7 +102,7 @@ KERNEL(unscale_finish)
     }
 }
 
-// CHECK. All writers write the same.
+// CHECK: notes a value that is not finite. All threads that write, write the same.
 KERNEL(check)
 {
     for (uint32_t i = first_index(); i < a.call.fill.count; i += index_step())
@@ -109,7 +112,7 @@ KERNEL(check)
         }
 }
 
-// CLIP: a thread adds the squares of 256 neighbours.
+// CLIP, first pass: a thread adds the squares of 256 neighbours.
 KERNEL(squares)
 {
     const struct cn_range *op = &a.call.range;
@@ -129,7 +132,7 @@ KERNEL(squares)
     }
 }
 
-// And of 256 sums, from in[0] to the workspace, fill.count of them.
+// CLIP, later passes: a thread adds 256 of the fill.count sums in in[0] into the workspace.
 KERNEL(squares_again)
 {
     const double *from = (const double *)(const void *)a.in[0];
@@ -146,7 +149,8 @@ KERNEL(squares_again)
     }
 }
 
-// One thread: the range's sum in in[0] joins the others'; the factor follows.
+// CLIP, last: adds the range's sum in in[0] to those of other ranges and computes the factor. One
+// thread works.
 KERNEL(clip)
 {
     struct cuda_state *s = a.state;
@@ -161,7 +165,8 @@ KERNEL(clip)
     s->clip = factor < 1 ? factor : 1;
 }
 
-// in: gradients, weights, momentum, second moment, base; the whole arenas.
+// Returns the gradient that the optimizers start from. in: gradients, weights, momentum, second
+// moment, base; whole arenas.
 DEVICE float gradient_of(const struct cuda_args *a, size_t i)
 {
     const struct cn_range *op = &a->call.range;

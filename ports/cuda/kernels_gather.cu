@@ -1,8 +1,8 @@
-// Rows by their numbers. The gradient is gathered by the row it belongs to, in the order of the
-// numbers, so that nothing is added by two threads.
+// Gathers rows by their numbers. In the gradient, each row of dx collects its terms, in the order
+// of the numbers, so that no two threads add to one word.
 #include "ports/cuda/kernel_common.h"
 
-// The row that an index means; one that is out of range is noted and read as 0.
+// Returns the row that an index names. An index out of range is noted and read as 0.
 DEVICE uint32_t row_of(const struct cuda_args *a, float word)
 {
     int32_t rows = (int32_t)a->call.gather.rows, index = (int32_t)float_bits(word);
@@ -49,7 +49,8 @@ KERNEL(gather_elements)
     }
 }
 
-// A warp owns a row of dx: it looks through all numbers, 32 at a time, and adds what is its row's.
+// A warp owns a row of dx. It looks through all numbers, 32 at a time, and adds the rows of dy that
+// belong to its row.
 KERNEL(gather_grad)
 {
     const struct cn_gather *op = &a.call.gather;
@@ -84,6 +85,7 @@ KERNEL(gather_grad)
     }
 }
 
+// A thread owns an element of dx and looks through all numbers of its column.
 KERNEL(gather_grad_elements)
 {
     const struct cn_gather *op = &a.call.gather;

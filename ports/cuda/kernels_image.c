@@ -1,4 +1,5 @@
-// The image that nvcc made of kernels.cu, as it is. CUDA_KERNELS_FILE comes from CMakeLists.txt.
+// The image that nvcc made of kernels.cu, byte for byte. CUDA_KERNELS_FILE comes from
+// CMakeLists.txt.
 #include "ports/cuda/cuda_library.h"
 
 __asm__(".section .rodata\n"

@@ -1,14 +1,15 @@
 // Losses and their gradients. Each block adds up its rows in double precision, in their order;
-// loss_finish adds the blocks.
+// loss_finish adds up the blocks.
 #include "ports/cuda/kernel_common.h"
 
-// The workspace has CUDA_LOSS_BLOCKS parts. A warp's share of a row is the same in each lane.
+// Writes the block's sums to the workspace, which has CUDA_LOSS_BLOCKS parts. All lanes of a warp
+// must pass the same values.
 DEVICE void write_part(const struct cuda_args *a, double loss, double weight, uint32_t correct)
 {
     SHARED double losses[CUDA_THREADS / CUDA_WARP], weights[CUDA_THREADS / CUDA_WARP];
     SHARED uint32_t counts[CUDA_THREADS / CUDA_WARP];
     struct cuda_loss_part *parts = (struct cuda_loss_part *)(void *)a->workspace;
-    uint32_t warps = a->wide ? 1 : block_size() / CUDA_WARP; // wide: all warps have the same
+    uint32_t warps = a->wide ? 1 : block_size() / CUDA_WARP; // wide: all warps have the same sums
     struct cuda_loss_part sum = {0, 0, 0};
 
     if (thread_index() % CUDA_WARP == 0) {
@@ -27,7 +28,7 @@ DEVICE void write_part(const struct cuda_args *a, double loss, double weight, ui
     parts[block_index()] = sum;
 }
 
-// One thread; parts is the count of blocks.
+// Adds up the sums of a.parts blocks. One thread works.
 KERNEL(loss_finish)
 {
     const struct cuda_loss_part *parts = (const struct cuda_loss_part *)(const void *)a.workspace;
@@ -41,7 +42,7 @@ KERNEL(loss_finish)
     }
 }
 
-// The first largest of a row, in all threads of the team.
+// Returns the first of a row's largest elements, in all threads of the team.
 DEVICE uint32_t first_largest(const struct team *team, const float *x, size_t step, uint32_t count)
 {
     float largest = -INFINITY, place = (float)count;
@@ -55,7 +56,7 @@ DEVICE uint32_t first_largest(const struct team *team, const float *x, size_t st
     return (uint32_t)-team_max(team, -place); // exact below 2^24 outputs
 }
 
-// A class's share of the target, with its weight.
+// Returns a class's share of the target, times its weight.
 DEVICE float target_of(const struct cuda_args *a, uint32_t number, int32_t label)
 {
     const struct cn_loss_call *op = &a->call.loss;
@@ -66,14 +67,14 @@ DEVICE float target_of(const struct cuda_args *a, uint32_t number, int32_t label
     return a->in[2] ? target * a->in[2][number] : target;
 }
 
-// What the rows of a team sum up to.
+// The sums over the rows of a team.
 struct entropy_sums {
     double loss, weight;
     uint32_t correct;
 };
 
-// With targets t that have the classes' weights: loss = -sum_c t_c log p_c, d loss / d x = p sum t
-// - t.
+// Adds a row's loss and writes its gradient. With targets t, weighted by class: loss = -sum_c t_c
+// log p_c and d loss / d x = p sum t - t.
 DEVICE void entropy_row(const struct cuda_args *a, const struct team *team, uint32_t n, uint32_t r,
                         struct entropy_sums *sums)
 {
@@ -129,7 +130,7 @@ KERNEL(cross_entropy)
     write_part(&a, sums.loss, sums.weight, sums.correct);
 }
 
-// One output's loss and slope, before they are divided by the count of outputs.
+// Returns an output's loss and sets its slope, before the division by the number of outputs.
 DEVICE float output_loss(const struct cuda_args *a, float y, float t, float *slope)
 {
     float d = y - t, delta = a->call.loss.delta, size = fabsf(d);
@@ -154,6 +155,7 @@ DEVICE float output_loss(const struct cuda_args *a, float y, float t, float *slo
     }
 }
 
+// Returns the sum over the team, in every thread.
 DEVICE double team_sum_double(const struct team *team, double value)
 {
     SHARED double part[CUDA_THREADS / CUDA_WARP];
@@ -171,7 +173,7 @@ DEVICE double team_sum_double(const struct team *team, double value)
     return sum;
 }
 
-// A sample's loss is the mean over its outputs, its weight 1.
+// The loss of a sample is the mean over its outputs; its weight is 1.
 KERNEL(mean_loss)
 {
     uint32_t outputs = (uint32_t)a.call.loss.outputs;

@@ -1,12 +1,13 @@
-// Pooling and resizing of planes: a thread computes an output. Gradients are gathered by the
-// element they belong to, so that nothing is added by two threads.
+// Pooling and resizing of planes. A thread computes one output. In a gradient, each input collects
+// its terms, so that no two threads add to one word.
 #include "ports/cuda/kernel_common.h"
 
-// Output or input number i of all samples: its plane and place.
+// The sample, channel and position of an output or input.
 struct spot {
     uint32_t n, channel, y, x;
 };
 
+// Returns the position of element i, counted over all samples.
 DEVICE struct spot spot_of(uint32_t i, uint32_t channels, const uint32_t extent[2])
 {
     struct spot at;
@@ -20,6 +21,7 @@ DEVICE struct spot spot_of(uint32_t i, uint32_t channels, const uint32_t extent[
     return at;
 }
 
+// Returns the first word of the plane; stride 0 means that samples follow one another.
 DEVICE size_t plane_of(const struct spot *at, uint32_t channels, const uint32_t extent[2],
                        size_t stride)
 {
@@ -27,7 +29,7 @@ DEVICE size_t plane_of(const struct spot *at, uint32_t channels, const uint32_t 
            (size_t)at->channel * extent[0] * extent[1];
 }
 
-// Where tap k of output o lies along an axis; false outside of the input.
+// Finds where tap k of output o lies along an axis. Returns false outside of the input.
 DEVICE bool tap_inside(const struct cn_window *w, int axis, uint32_t o, uint32_t k, uint32_t *at)
 {
     uint32_t place = o * w->stride[axis] + k * w->dilation[axis];
@@ -36,7 +38,7 @@ DEVICE bool tap_inside(const struct cn_window *w, int axis, uint32_t o, uint32_t
     return place >= w->pad[axis] && *at < w->in[axis];
 }
 
-// The output whose tap k lies at input i along an axis; false when there is none.
+// Finds the output whose tap k lies at input i along an axis. Returns false when there is none.
 DEVICE bool output_of_tap(const struct cn_window *w, int axis, uint32_t i, uint32_t k, uint32_t *o)
 {
     uint32_t place = i + w->pad[axis], before = k * w->dilation[axis];
@@ -47,7 +49,7 @@ DEVICE bool output_of_tap(const struct cn_window *w, int axis, uint32_t i, uint3
     return *o < w->out[axis];
 }
 
-// A NaN wins and reaches the loss.
+// A NaN wins, so that it reaches the loss.
 KERNEL(max_pool)
 {
     const struct cn_window *w = &a.call.window;
@@ -97,7 +99,7 @@ KERNEL(max_pool_grad)
     }
 }
 
-// Taps of output o inside of the input, along an axis.
+// Returns the number of taps of output o that lie inside the input, along an axis.
 DEVICE uint32_t taps_inside(const struct cn_window *w, int axis, uint32_t o)
 {
     uint32_t count = 0, at;
@@ -107,6 +109,7 @@ DEVICE uint32_t taps_inside(const struct cn_window *w, int axis, uint32_t o)
     return count;
 }
 
+// Returns the factor of the sum over an output's window.
 DEVICE float average_share(const struct cn_window *w, uint32_t y, uint32_t x)
 {
     uint32_t count =
@@ -159,12 +162,13 @@ KERNEL(average_pool_grad)
     }
 }
 
-// The inputs that an output is made of along an axis, and their shares.
+// The two inputs of an output along an axis, and their shares.
 struct blend {
     uint32_t low, high;
     float of_low, of_high;
 };
 
+// Returns the position in the input of output number out.
 DEVICE float resize_source(const struct cn_resize *op, int axis, uint32_t out)
 {
     switch (op->place) {
@@ -225,7 +229,7 @@ KERNEL(resize)
     }
 }
 
-// What input at has in output out along an axis.
+// Returns the share of input at in output out, along an axis.
 DEVICE float blend_share(const struct cn_resize *op, int axis, uint32_t out, uint32_t at)
 {
     struct blend blend = blend_of(op, axis, out);
@@ -233,8 +237,8 @@ DEVICE float blend_share(const struct cn_resize *op, int axis, uint32_t out, uin
     return (blend.low == at ? blend.of_low : 0) + (blend.high == at ? blend.of_high : 0);
 }
 
-// The outputs that input at may have a share in. Positions grow with out, so they are neighbours;
-// the first guess is widened by what rounding and both neighbours may move.
+// Finds the outputs that input at may have a share in. Positions grow with out, so these outputs
+// are neighbours. The first guess is widened by the effect of rounding and of both neighbours.
 DEVICE void blend_range(const struct cn_resize *op, int axis, uint32_t at, uint32_t *from,
                         uint32_t *to)
 {

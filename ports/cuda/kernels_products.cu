@@ -1,13 +1,14 @@
-// Products of matrices and convolutions without a library: what the libraries cannot do, or all of
-// it where they are missing. Also what stands around the libraries' work.
+// Matrix products and convolutions without a library: those that the libraries cannot do, or all if
+// they are missing. Also the steps before and after a library's work.
 #include "ports/cuda/kernel_common.h"
 
 #define TILE 32
-#define PITCH 33 // words of a row of a tile: no bank conflicts
+#define PITCH 33 // words from row to row of a tile; avoids bank conflicts
 #define OF_THREAD                                                                                  \
-    (TILE * TILE / CUDA_PRODUCT_THREADS) // elements of a tile for a thread of products
+    (TILE * TILE / CUDA_PRODUCT_THREADS) // elements of a tile that each thread of products computes
 
-// A product as this kernel sees it: element (i, k) of a is at i * a_row + k * a_col, and so on.
+// The product that a block computes. Element (i, k) of a is at i * a_row + k * a_col; likewise for
+// b and c.
 struct product {
     uint32_t rows, inner, cols;
     size_t a_row, a_col, b_row, b_col, c_row;
@@ -15,7 +16,7 @@ struct product {
     float *c;
 };
 
-// Matrix number i of a PRODUCTS call, counted over all samples.
+// Returns product number i of a PRODUCTS call, counted over all samples.
 DEVICE struct product product_of(const struct cuda_args *a, uint32_t i)
 {
     const struct cn_products *op = &a->call.products;
@@ -36,10 +37,11 @@ DEVICE struct product product_of(const struct cuda_args *a, uint32_t i)
     return p;
 }
 
+// Loads a tile of a matrix into shared memory; words beyond the matrix become 0.
 DEVICE void load_tile(float *tile, const float *m, uint32_t first, uint32_t count, size_t step,
                       uint32_t from, uint32_t inner, size_t inner_step)
 {
-    // Neighbouring threads follow the direction in which words are neighbours.
+    // Neighbouring threads read neighbouring words.
     for (uint32_t i = thread_index(); i < TILE * TILE; i += block_size()) {
         uint32_t row = step == 1 ? i % TILE : i / TILE, k = step == 1 ? i / TILE : i % TILE;
         bool inside = first + row < count && from + k < inner;
@@ -48,8 +50,8 @@ DEVICE void load_tile(float *tile, const float *m, uint32_t first, uint32_t coun
     }
 }
 
-// A block of CUDA_PRODUCT_THREADS computes a tile of a matrix. A result that samples share, or all
-// matrices of a sample, is the sum of their products, one after the other.
+// A block of CUDA_PRODUCT_THREADS threads computes a tile of a result. A result that all samples
+// share, or all matrices of a sample, is the sum of their products, in order.
 KERNEL(products)
 {
     SHARED float left[TILE * PITCH], right[TILE * PITCH];
@@ -95,8 +97,8 @@ KERNEL(products)
     }
 }
 
-// After a product or convolution: out[0] = relu(out[0] + scale * in[2]), for rows x channels x
-// inner in all (bias.rows counts all samples); a NaN stays.
+// After a product or convolution: out[0] = out[0] + scale * in[2], cut at 0 with wide. The tensor
+// is rows x channels x inner; bias.rows counts all samples. A NaN stays.
 KERNEL(bias_relu)
 {
     const struct cn_bias *op = &a.call.bias;
@@ -108,11 +110,11 @@ KERNEL(bias_relu)
 
         if (a.in[2])
             y += op->scale * a.in[2][i / inner % channels];
-        a.out[0][i] = a.wide && y < 0 ? 0 : y; // wide: with relu
+        a.out[0][i] = a.wide && y < 0 ? 0 : y; // wide: cut at 0
     }
 }
 
-// Element number i of a tensor of n x channels x extent.
+// The position of an element in a tensor of n x channels x extent.
 struct element {
     uint32_t n, channel, y, x;
 };
@@ -130,7 +132,7 @@ DEVICE struct element element_of(uint32_t i, uint32_t channels, const uint32_t e
     return e;
 }
 
-// A thread computes an output.
+// A thread computes one output.
 KERNEL(conv)
 {
     const struct cn_window *w = &a.call.window;
@@ -150,7 +152,7 @@ KERNEL(conv)
                 uint32_t row = e.y * w->stride[0] + ky * w->dilation[0] - w->pad[0];
                 uint32_t col = e.x * w->stride[1] + kx * w->dilation[1] - w->pad[1];
 
-                // Left of the plane wraps round to large numbers.
+                // Positions left of or above the plane wrap around to large numbers.
                 if (row >= w->in[0] || col >= w->in[1])
                     continue;
                 for (uint32_t c = 0; c < group_in; c++)
@@ -161,7 +163,7 @@ KERNEL(conv)
     }
 }
 
-// A thread gathers what the outputs say of an input.
+// A thread collects the gradient of one input from all outputs that it went into.
 KERNEL(conv_grad_input)
 {
     const struct cn_window *w = &a.call.window;
@@ -196,7 +198,7 @@ KERNEL(conv_grad_input)
     }
 }
 
-// A block adds up an element of the weight over the batch.
+// A block adds up the gradient of one weight over the batch.
 KERNEL(conv_grad_weight)
 {
     const struct cn_window *w = &a.call.window;
@@ -227,7 +229,7 @@ KERNEL(conv_grad_weight)
     }
 }
 
-// To 16 bits, to nearest, ties to even. A NaN stays one.
+// Rounds to 16 bits, to nearest, ties to even. A NaN stays a NaN. Likewise to_float16.
 DEVICE uint32_t to_bfloat16(float value)
 {
     uint32_t bits = float_bits(value);
@@ -250,7 +252,7 @@ DEVICE uint32_t to_float16(float value)
 
         return sign | (float_bits(sum) - float_bits(0.5f));
     }
-    size -= 112u << 23; // of the exponents' biases
+    size -= 112u << 23; // the difference of the exponents' biases
     return sign | (size + 0xfff + (size >> 13 & 1)) >> 13;
 }
 
@@ -265,8 +267,9 @@ DEVICE float from_float16(uint32_t half)
     return bits_float(sign | ((size << 13) + (112u << 23)));
 }
 
-// Between the engine's n x channels x plane of float32 and a library's n x plane x channels of 16
-// bits. bias: rows = n, channels, inner = words of a plane. wide: float16, else bfloat16.
+// Packs the engine's n x channels x plane of float32 as a library's n x plane x channels of 16
+// bits; unpack goes back. bias: rows = n, channels, inner = words of a plane. wide: float16, else
+// bfloat16.
 KERNEL(pack)
 {
     const struct cn_bias *op = &a.call.bias;
@@ -298,7 +301,7 @@ KERNEL(unpack)
     }
 }
 
-// out[0][i] = or += in[0][i], fill.count words: a library's result into its place.
+// Moves a library's result to its place: out[0][i] = or += in[0][i], for fill.count words.
 KERNEL(add_words)
 {
     bool add = adds(&a);

@@ -1,5 +1,5 @@
-// Recurrent cells: a block takes a sample through all steps, a thread keeps units of the hidden
-// state. The state lies in y and in saved, which the whole block sees after block_sync.
+// Recurrent cells. A block takes a sample through all steps; each thread computes some units of the
+// hidden state. The state lies in y and in saved, which the whole block sees after block_sync.
 #include "ports/cuda/kernel_common.h"
 
 DEVICE uint32_t gates_of(enum cn_recurrent_kind kind)
@@ -12,7 +12,8 @@ DEVICE float cell_sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-// workspace[k][g] = weight[g][k], so that threads read neighbours.
+// Transposes the recurrent weight, so that threads read neighbouring words: workspace[k][g] =
+// weight[g][k].
 KERNEL(transpose_weight)
 {
     const struct cn_recurrent *op = &a.call.recurrent;
@@ -22,7 +23,8 @@ KERNEL(transpose_weight)
         a.workspace[i] = a.in[1][(size_t)(i % rows) * hidden + i / rows];
 }
 
-// The recurrent part of gate row: the transposed weight times state.
+// Returns the recurrent part of one gate of one unit: a row of the weight times state. state NULL
+// counts as zeros.
 DEVICE float recurrent_dot(const float *transposed, const float *state, uint32_t row, uint32_t rows,
                            uint32_t hidden)
 {
@@ -33,13 +35,15 @@ DEVICE float recurrent_dot(const float *transposed, const float *state, uint32_t
     return sum;
 }
 
-// What one step of a sample reads and writes.
+// The operands of one step of a sample.
 struct recurrent_step {
-    const float *gates, *before, *cell_before; // before: h(t - 1), NULL for zeros
+    // Gates of the input; h(t - 1); c(t - 1); NULL: zeros.
+    const float *gates, *before, *cell_before;
     float *y, *saved;
-    float *scratch; // of this sample, hidden words: r * h(t - 1)
+    float *scratch; // hidden words of this sample: r * h(t - 1)
 };
 
+// Returns the operands of step `number`, counted in the direction of the pass.
 DEVICE struct recurrent_step step_of(const struct cuda_args *a, uint32_t n, uint32_t number)
 {
     const struct cn_recurrent *op = &a->call.recurrent;
@@ -80,8 +84,8 @@ DEVICE void lstm_unit(const struct recurrent_step *s, const float *dot, uint32_t
     s->y[j] = out * tanhf(cell);
 }
 
-// The update and reset gates; with reset_after the hidden gate too, else it needs r * h of all
-// units.
+// Computes the update and reset gates. With reset_after it computes the hidden gate too; otherwise
+// that needs r * h of all units first (gru_hidden).
 DEVICE void gru_gates(const struct cuda_args *a, const struct recurrent_step *s, const float *dot,
                       uint32_t j)
 {
@@ -126,6 +130,7 @@ DEVICE void plain_unit(const struct cuda_args *a, const struct recurrent_step *s
     s->y[j] = y;
 }
 
+// Computes unit j of a step.
 DEVICE void recurrent_unit(const struct cuda_args *a, const struct recurrent_step *s, uint32_t j)
 {
     const struct cn_recurrent *op = &a->call.recurrent;
@@ -145,7 +150,7 @@ DEVICE void recurrent_unit(const struct cuda_args *a, const struct recurrent_ste
         plain_unit(a, s, dot[0], j);
 }
 
-// The cell after the last step; each thread the units that it made.
+// Writes the cell state after the last step. Each thread writes the units that it computed.
 DEVICE void put_last(const struct cuda_args *a)
 {
     const struct cn_recurrent *op = &a->call.recurrent;
@@ -180,14 +185,15 @@ KERNEL(recurrent)
     put_last(&a);
 }
 
-// What a step of the gradient reads and writes.
+// The operands of one step of the gradient.
 struct recurrent_back {
     const float *dy, *before, *cell_before, *saved;
-    float *dgates, *dhidden;   // one and the same, but for GRU with reset_after
+    float *dgates, *dhidden;   // the same memory, except for GRU with reset_after
     float *carry, *cell_carry; // dh(t - 1), dc(t - 1)
     float *scratch;            // d (r * h(t - 1))
 };
 
+// Returns the operands of step `number`, counted in the direction of the forward pass.
 DEVICE struct recurrent_back back_of(const struct cuda_args *a, uint32_t n, uint32_t number)
 {
     const struct cn_recurrent *op = &a->call.recurrent;
@@ -250,7 +256,7 @@ DEVICE void gru_back(const struct recurrent_back *b, uint32_t j, uint32_t hidden
     b->carry[j] = dh * update;
 }
 
-// Without reset_after: through the product with r * h(t - 1) to the reset gate.
+// Without reset_after: takes the gradient through the product with r * h(t - 1) to the reset gate.
 DEVICE void gru_back_reset(const struct cuda_args *a, const struct recurrent_back *b, uint32_t k)
 {
     uint32_t hidden = (uint32_t)a->call.recurrent.hidden;
@@ -271,7 +277,7 @@ DEVICE void plain_back(const struct cuda_args *a, const struct recurrent_back *b
     b->carry[j] = 0;
 }
 
-// dh(t - 1) of unit k: what the cell passed on, and dhidden through the weight.
+// Computes dh(t - 1) of unit k: the part that the cell passed on, plus dhidden times the weight.
 DEVICE void carry_back(const struct cuda_args *a, const struct recurrent_back *b, uint32_t k,
                        bool late)
 {

@@ -1,8 +1,8 @@
-// Softmax, normalization of rows and of batches, sums over rows.
+// Softmax, normalization of rows and of batches, and sums over rows.
 #include "ports/cuda/kernel_common.h"
 
-// A share of channels x rows that lie one behind the other: thread c of a part adds its rows.
-// parts x channels partial sums go to the workspace, sum_parts adds them up.
+// Bias gradient of rows of channels: a thread adds one channel over the rows of one part. The parts
+// x channels partial sums go to the workspace; sum_parts adds them up.
 KERNEL(bias_grad_rows)
 {
     uint32_t channels = (uint32_t)a.call.bias.channels;
@@ -20,7 +20,7 @@ KERNEL(bias_grad_rows)
     }
 }
 
-// out[k] = the sum over parts of workspace[part][k]; fill.count says how many k.
+// Adds up partial sums: out[k] = sum over parts of workspace[part][k], for fill.count values of k.
 KERNEL(sum_parts)
 {
     uint32_t count = (uint32_t)a.call.fill.count;
@@ -54,7 +54,7 @@ KERNEL(bias_grad)
     }
 }
 
-// The first word of a row of softmax, the words between its elements being inner.
+// Returns the first word of a row of softmax. The elements of a row lie inner words apart.
 DEVICE size_t softmax_row(const struct cn_softmax *op, uint32_t row, size_t stride)
 {
     uint32_t inner = (uint32_t)op->inner, outer = (uint32_t)op->outer;
@@ -90,7 +90,7 @@ KERNEL(softmax)
     }
 }
 
-// dx = y (dy - sum dy y); of the logarithm dx = dy - exp(y) sum dy.
+// dx = y (dy - sum dy y); for the logarithm dx = dy - exp(y) sum dy.
 KERNEL(softmax_grad)
 {
     const struct cn_softmax *op = &a.call.softmax;
@@ -116,7 +116,7 @@ KERNEL(softmax_grad)
     }
 }
 
-// A row of NORM: the numbers of its sample and within it.
+// A row of NORM: the number of its sample, and of the row in it.
 struct norm_row {
     uint32_t n, r;
 };
@@ -130,6 +130,7 @@ DEVICE struct norm_row norm_row_of(const struct cn_norm *op, uint32_t row)
     return at;
 }
 
+// Returns the index of gamma and beta for element c of row r.
 DEVICE uint32_t affine_of(const struct cn_norm *op, uint32_t r, uint32_t c)
 {
     uint32_t inner = (uint32_t)op->inner;
@@ -137,7 +138,7 @@ DEVICE uint32_t affine_of(const struct cn_norm *op, uint32_t r, uint32_t c)
     return r % (uint32_t)op->groups * ((uint32_t)op->cols / inner) + c / inner;
 }
 
-// saved: mean and 1 / deviation of a row, side by side.
+// saved (out[1]) gets the mean and 1 / deviation of each row, side by side.
 KERNEL(norm)
 {
     const struct cn_norm *op = &a.call.norm;
@@ -206,7 +207,7 @@ KERNEL(norm_grad)
     }
 }
 
-// The shares of dgamma and dbeta of element c of a row, counted over all samples.
+// Adds the shares of dgamma and dbeta of element c of a row, which is counted over all samples.
 DEVICE void norm_shares(const struct cuda_args *a, uint32_t row, uint32_t c, float *gamma,
                         float *beta)
 {
@@ -220,8 +221,8 @@ DEVICE void norm_shares(const struct cuda_args *a, uint32_t row, uint32_t c, flo
     *beta += dy;
 }
 
-// groups = inner = 1: a thread adds a column of its part's rows. The workspace gets parts x cols
-// sums for dgamma, then as many for dbeta; sum_parts adds them up.
+// For groups = inner = 1: a thread adds one column over the rows of one part. The workspace gets
+// parts x cols sums for dgamma, then as many for dbeta; sum_parts adds them up.
 KERNEL(norm_grad_affine_rows)
 {
     const struct cn_norm *op = &a.call.norm;
@@ -240,7 +241,8 @@ KERNEL(norm_grad_affine_rows)
     }
 }
 
-// A block adds up one affine number: inner elements of every row of its group.
+// A block adds up the gradients of one gamma and one beta, over inner elements of every row of its
+// group.
 KERNEL(norm_grad_affine)
 {
     const struct cn_norm *op = &a.call.norm;
@@ -264,7 +266,7 @@ KERNEL(norm_grad_affine)
     }
 }
 
-// Word of element i of channel c, counted over all samples.
+// Returns the word of element i of channel c, where i counts over all samples.
 DEVICE size_t plane_word(const struct cn_batch_norm *op, uint32_t c, uint32_t i, size_t stride)
 {
     uint32_t inner = (uint32_t)op->inner;
@@ -272,6 +274,7 @@ DEVICE size_t plane_word(const struct cn_batch_norm *op, uint32_t c, uint32_t i,
     return (size_t)(i / inner) * stride + (size_t)c * inner + i % inner;
 }
 
+// Computes the mean and variance of a channel over the batch. The whole block calls it.
 DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, float *variance)
 {
     const struct cn_batch_norm *op = &a->call.batch_norm;
@@ -290,7 +293,7 @@ DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, fl
     *variance = block_sum(squares) / (float)count;
 }
 
-// A block finds the statistics of a channel: all means, then all 1 / deviation, in saved.
+// A block finds the statistics of a channel. saved (out[1]) gets all means, then all 1 / deviation.
 KERNEL(batch_norm_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
@@ -340,14 +343,14 @@ KERNEL(batch_norm)
     }
 }
 
-// dy where the rectifier let y through.
+// Returns dy, or 0 where the rectifier cut y.
 DEVICE float batch_norm_dy(const struct cuda_args *a, size_t dy, size_t y)
 {
     return a->call.batch_norm.relu && !(a->in[4][y] > 0) ? 0 : a->in[0][dy];
 }
 
-// A block finds a channel's sums of dy and dy h, h = (x - mean) inverse: dbeta and dgamma. They go
-// to the workspace too, side by side.
+// A block finds a channel's sums of dy (dbeta) and of dy h (dgamma), with h = (x - mean) inverse.
+// They also go to the workspace, side by side.
 KERNEL(batch_norm_grad_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
@@ -378,8 +381,8 @@ KERNEL(batch_norm_grad_sums)
     }
 }
 
-// dx = gamma inverse (dy - mean dy - h mean(dy h)), or gamma inverse dy when frozen; 0 for samples
-// beyond the batch.
+// dx = gamma inverse (dy - mean dy - h mean(dy h)), or gamma inverse dy when frozen. It is 0 for
+// samples beyond the batch.
 KERNEL(batch_norm_grad)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;

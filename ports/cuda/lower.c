@@ -1,4 +1,4 @@
-// From the engine's calls of a batch to kernels and the libraries' work.
+// Turns the engine's batch calls into kernels and into calls of the libraries.
 #include <assert.h>
 #include <stdint.h>
 
@@ -6,13 +6,13 @@
 #include "ports/cuda/device.h"
 #include "ports/cuda/products.h"
 
-#define WIDE 512       // a row of that many elements is the work of a block
-#define PARTS 32       // pieces of a long sum over rows
-#define SHORT_SUM 64   // a sum that one thread may do
-#define MANY_SUMS 4096 // so many that each may be one thread's
+#define WIDE 512       // elements of a row from which a block works on it
+#define PARTS 32       // partial sums of a long sum over rows
+#define SHORT_SUM 64   // most terms of a sum for one thread
+#define MANY_SUMS 4096 // number of sums from which each is one thread's
 #define WORDS_MAX INT32_MAX
 
-// Saturates, so that what overflows is too large too.
+// Multiplies, and saturates: a product that overflows is too large too.
 static uint64_t times(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -39,13 +39,12 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-// How an op is done. elements: of a sample, the largest operand's. threads: that the kernel has
-// work for.
+// How an op is done. `elements` returns the elements of its largest operand, for one sample.
 struct lowering {
     cn_err (*lower)(struct cuda *cuda, struct cuda_args *args);
     uint64_t (*elements)(const struct cn_call *call);
-    size_t (*workspace)(const struct cn_call *call, size_t samples); // words; NULL: none
-    enum cuda_kernel kernel;                                         // without lower
+    size_t (*workspace)(const struct cn_call *call, size_t samples); // returns words; NULL: none
+    enum cuda_kernel kernel;                                         // the kernel of lower_elements
 };
 
 static uint64_t matmul_elements(const struct cn_call *call)
@@ -159,7 +158,7 @@ static uint64_t attention_elements(const struct cn_call *call)
 {
     const struct cn_attention *op = &call->attention;
 
-    // Wider heads do not fit the kernel's registers.
+    // Wider heads do not fit into the kernel's registers.
     if (op->width > CN_ATTENTION_WIDTH_MAX || op->v_width > CN_ATTENTION_WIDTH_MAX)
         return UINT64_MAX;
     return times(op->heads, times(most(op->q_rows, op->k_rows), most(op->width, op->v_width)));
@@ -170,7 +169,7 @@ static uint64_t loss_elements(const struct cn_call *call)
     return times(call->loss.outputs, call->loss.rows);
 }
 
-// One thread for each element of the result.
+// Queues an op's kernel with one thread for each element of the result.
 
 static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args);
 
@@ -208,7 +207,7 @@ static cn_err lower_extreme(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_extreme, args, kept * samples_of(args));
 }
 
-// Adds up the parts that lie in the workspace from words on, if somebody wants the sum.
+// Adds up the partial sums that begin `words` into the workspace, if that output is wanted.
 static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, size_t words, int out,
                         size_t count)
 {
@@ -240,7 +239,7 @@ static size_t bias_workspace(const struct cn_call *call, size_t samples)
     return call->bias.inner > 1 ? 0 : PARTS * call->bias.channels;
 }
 
-// Rows are the work of warps, or long ones of blocks.
+// Queues a kernel that works on rows: a warp takes a row, or a block if the row is long.
 static cn_err launch_rows(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
                           uint64_t rows, size_t cols)
 {
@@ -363,7 +362,7 @@ static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
     cn_err err;
 
     if (args->call.op == CN_OP_RECURRENT_GRAD) {
-        // Each sample has a gradient of its own here.
+        // The kernel computes a gradient of the first state for each sample, never their sum.
         for (int i = 2; i < CN_CALL_OUTPUTS; i++)
             if (args->out[i] && !args->call.out[i].stride && args->samples > 1)
                 return CN_ENOTSUP;
@@ -383,7 +382,7 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
     return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
 }
 
-// Each warp has a row of one head.
+// Returns the number of blocks: each warp takes a row of one head.
 static uint64_t attention_blocks(const struct cuda *cuda, const struct cuda_args *args, size_t rows)
 {
     uint64_t warps = cuda->threads / 32;

@@ -1,4 +1,4 @@
-// From the engine's flat calls, which go over whole arenas, to kernels.
+// Turns the engine's flat calls, which go over whole arenas, into kernels.
 #include <stdint.h>
 
 #include "ports/cuda/device.h"
@@ -17,7 +17,8 @@ static cn_err lower_check(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_check, args, words);
 }
 
-// The scale of the next step follows from all gradients: with the part that ends them.
+// Takes the loss's scale out of a range of gradients. The scale of the next step depends on all
+// gradients, so it is chosen after the range that ends them.
 static cn_err lower_unscale(struct cuda *cuda, struct cuda_args *args)
 {
     size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;
@@ -33,7 +34,7 @@ static cn_err lower_unscale(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_blocks(cuda, CUDA_KERNEL_unscale_finish, args, 1);
 }
 
-// 256 neighbours at a time, back and forth between two buffers.
+// Adds up squares, 256 neighbours at a time, back and forth between two buffers.
 static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
 {
     size_t count = (args->call.range.count + 255) / 256;
@@ -57,9 +58,9 @@ static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
     return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_clip, args, 1);
 }
 
-// in: gradients, weights, momentum, second moment, base. Where the optimizer's state is that of a
-// part of the model, its address is moved so that the kernels can count from the model's first
-// word.
+// Queues an optimizer. in: gradients, weights, momentum, second moment, base. If the optimizer's
+// state covers only a part of the model, its address is moved, so that the kernels can count from
+// the model's first word.
 static cn_err lower_update(struct cuda *cuda, struct cuda_args *args, enum cuda_kernel kernel)
 {
     const struct cn_range *range = &args->call.range;
@@ -81,7 +82,7 @@ static cn_err lower_update(struct cuda *cuda, struct cuda_args *args, enum cuda_
 cn_err cuda_lower_flat(struct cuda *cuda, struct cuda_args *args)
 {
     switch (args->call.op) {
-    case CN_OP_SUM_LANES: // there is one lane
+    case CN_OP_SUM_LANES: // nothing to add: there is one lane
         return cuda->precision == CN_PRECISION_FLOAT16 ? lower_unscale(cuda, args) : CN_OK;
     case CN_OP_CHECK:
         return lower_check(cuda, args);

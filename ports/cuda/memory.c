@@ -1,19 +1,22 @@
 // The arenas, and how the host sees them.
 //
-// A GPU with memory of its own: each arena that the host may see has a pinned copy; map brings what
-// the device wrote, unmap sends it back. A batch goes through a buffer on the device, so that its
-// copy can run beside the work on the batch before. A GPU that shares the host's memory: one memory
-// for both, nothing is copied. Batches and outputs are pinned there, the host may fill the one
-// while the GPU works; the rest is managed memory, which both may cache. Gradients are shown while
-// the GPU works: where the host must not touch managed memory then (Orin), they are pinned too.
+// A GPU with memory of its own: each arena that the host may see has a pinned copy. map copies what
+// the device wrote to it, unmap copies it back. A batch goes through a buffer on the device, so
+// that its copy can run beside the work on the batch before.
+//
+// A GPU that shares the host's memory: both use one memory, and nothing is copied. Batches and
+// outputs are pinned there, so the host may fill a batch while the GPU works. The other arenas are
+// managed memory, which both may cache. Gradients are shown while the GPU works, so they are pinned
+// too where the host must not touch managed memory then (Orin).
 #include <assert.h>
 #include <stdint.h>
 
 #include "ports/cuda/device.h"
 #include "runtime/base/log.h"
 
-#define RESERVE 16 // words that may be read, not used, beyond an arena
+#define RESERVE 16 // words behind an arena that may be read but are not used
 
+// Allocates zeroed device memory. After an error *memory is 0, or memory to release.
 static cn_err allocate(struct cuda *cuda, size_t bytes, CUdeviceptr *memory)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -39,6 +42,7 @@ static cn_err allocate_pinned(struct cuda *cuda, size_t bytes, void **memory)
     return err;
 }
 
+// Allocates an arena that host and device share.
 static cn_err share_arena(struct cuda *cuda, struct cuda_arena *arena, size_t bytes, bool managed)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -76,7 +80,8 @@ static cn_err reserve_arena(struct cuda *cuda, enum cn_arena which, size_t words
     size_t bytes;
     cn_err err;
 
-    // Kernels count words in 32 bits. The operands of batch calls were looked at one by one.
+    // Kernels count words in 32 bits. cuda_lower_query has checked the operands of batch calls one
+    // by one.
     if (which != CN_ARENA_ACTIVATIONS && words > INT32_MAX) {
         cn_log(CN_LOG_ERROR, "cuda", "%zu words of a model or batch, at most %d", words, INT32_MAX);
         return CN_ENOTSUP;
@@ -150,7 +155,8 @@ void cuda_memory_release(struct cuda *cuda)
         driver->release_host(cuda->result);
 }
 
-// Parts that nobody asked for any more (an error came between) may still be on their way.
+// Waits for shown parts that were not asked for, because an error came between: they may still be
+// on their way.
 static cn_err end_shows(struct cuda *cuda, const struct cuda_arena *arena)
 {
     if (!arena->shown || cuda->seen == cuda->show_count)
@@ -166,7 +172,8 @@ cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena which, void **host)
 
     assert(which != CN_ARENA_ACTIVATIONS && which != CN_ARENA_NONE);
     *host = arena->host;
-    // The device does not write batches: only the copy before must have read the host's memory.
+    // The device does not write batches, so only the previous copy must have read the host's
+    // memory.
     if (which == CN_ARENA_BATCH && !arena->same && !arena->stale)
         return cuda_check(cuda, driver->event_wait(cuda->filled), "cuEventSynchronize");
     err = end_shows(cuda, arena);
@@ -184,7 +191,7 @@ cn_err cuda_memory_map(struct cuda *cuda, enum cn_arena which, void **host)
     return err;
 }
 
-// Through the staging buffer, which the batch before must have left.
+// Sends a batch through the staging buffer, once the previous batch has left that.
 static cn_err send_batch(struct cuda *cuda, struct cuda_arena *arena)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -223,7 +230,7 @@ cn_err cuda_memory_unmap(struct cuda *cuda, enum cn_arena which)
                       "cuMemcpyHtoDAsync");
 }
 
-// The copy leaves the stream of the work free for what follows.
+// Copies a part to the host on the second stream, so that the stream of the work stays free.
 static CUresult copy_part(struct cuda *cuda, struct cuda_arena *arena, size_t first, size_t count)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -252,7 +259,7 @@ cn_err cuda_memory_show(struct cuda *cuda, enum cn_arena which, size_t first, si
         result = driver->event_record(cuda->shows[cuda->show_count++],
                                       arena->same ? cuda->stream : cuda->copies);
     arena->shown = first + count;
-    arena->stale = false; // until the next run
+    arena->stale = false; // until a run writes to it
     *host = (float *)arena->host + first;
     return cuda_check(cuda, result, "showing a part");
 }

@@ -1,24 +1,25 @@
-// Two neighbouring calls in one product of cuBLASLt, by what it can do to a result on the way out
-// (an epilogue):
+// Does two neighbouring calls as one product of cuBLASLt, which can change a result before it is
+// written (an epilogue):
 //
-//     MATMUL, MAP GELU_TANH       GELU, GELU_BIAS; with AUX where its argument is kept
+//     MATMUL, MAP GELU_TANH       GELU, GELU_BIAS; with AUX if GELU's argument is kept
 //     MATMUL, MAP_GRAD GELU_TANH  DGELU
 //     BIAS_GRAD, MATMUL           BGRADA, BGRADB: a layer's gradients of bias and weight
 //
 // The library's GELU is the one by tanh. Its DRELU wants a mask of bits that the forward call
-// wrote; the engine keeps y and not the mask, so that gradient stays a kernel.
+// wrote. The engine keeps y instead of the mask, so that gradient stays a kernel.
 #include <stdint.h>
 
 #include "ports/cuda/products.h"
 
-#define LEADING_UNIT 8 // elements: the rows of a matrix that is read or written aside
+#define LEADING_UNIT 8 // elements; rows of the epilogue's matrix must be a multiple of it
 
 static bool same_place(const struct cn_operand *a, const struct cn_operand *b)
 {
     return a->arena == b->arena && a->offset == b->offset && a->stride == b->stride;
 }
 
-// Whether writing to one operand may change the other. Without a stride the extent is not known.
+// Returns whether writing to one operand may change the other. Without a stride an operand's extent
+// is not known.
 static bool may_meet(const struct cuda *cuda, const struct cn_operand *a,
                      const struct cn_operand *b)
 {
@@ -30,7 +31,7 @@ static bool may_meet(const struct cuda *cuda, const struct cn_operand *a,
            b->offset < a->offset + a->stride * cuda->samples;
 }
 
-// A product of samples' rows that only sets its result.
+// Returns whether a call is a product of the samples' rows that only sets its result.
 static bool is_layer(const struct cn_call *call)
 {
     const struct cn_matmul *op = &call->matmul;
@@ -39,6 +40,7 @@ static bool is_layer(const struct cn_call *call)
            !op->relu && call->out[0].stride == op->rows * op->cols;
 }
 
+// Returns whether a call is GELU or its gradient, applied to the product.
 static bool is_gelu(const struct cn_call *call, enum cn_op op, const struct cn_call *product)
 {
     return call->op == op && call->map.kind == CN_MAP_GELU_TANH &&
@@ -46,6 +48,7 @@ static bool is_gelu(const struct cn_call *call, enum cn_op op, const struct cn_c
            call->out[0].stride == product->out[0].stride;
 }
 
+// Queues a product and the GELU of its result.
 static cn_err pair_gelu(struct cuda *cuda, const struct cn_call *product, const struct cn_call *map)
 {
     bool in_place = same_place(&map->in[0], &map->out[0]);
@@ -69,7 +72,8 @@ static cn_err pair_gelu(struct cuda *cuda, const struct cn_call *product, const 
     return cuda_products_multiply(cuda, &p, args.workspace);
 }
 
-// In place only: then nobody else reads the product, and its memory is no input's.
+// Queues a product and GELU's gradient of its result. Only in place: then no other call reads the
+// product, and its memory is no input's.
 static cn_err pair_gelu_grad(struct cuda *cuda, const struct cn_call *product,
                              const struct cn_call *grad)
 {
@@ -87,7 +91,8 @@ static cn_err pair_gelu_grad(struct cuda *cuda, const struct cn_call *product,
     return cuda_products_multiply(cuda, &p, args.workspace);
 }
 
-// Whether the product's gradient of a weight takes the same dy, as its left or right side.
+// Returns whether the product is the weight's gradient for the same dy, which is its left or right
+// side.
 static bool is_weight_grad(const struct cn_call *bias, const struct cn_call *product, bool *right)
 {
     const struct cn_matmul *op = &product->matmul;
@@ -100,8 +105,9 @@ static bool is_weight_grad(const struct cn_call *bias, const struct cn_call *pro
     return *right || (same_place(&product->in[0], &bias->in[0]) && op->rows == bias->bias.channels);
 }
 
-// The library counts by columns: what it calls A is the right side. It sets the bias' gradient, so
-// one that is added to goes by way of the end of the workspace.
+// Queues a layer's gradients of bias and weight. The library counts by columns, so its A is the
+// right side. It can only set the gradient of the bias, so one that is added to goes through the
+// end of the workspace.
 static cn_err pair_bias_grad(struct cuda *cuda, const struct cn_call *bias,
                              const struct cn_call *product)
 {
@@ -112,7 +118,7 @@ static cn_err pair_bias_grad(struct cuda *cuda, const struct cn_call *bias,
     bool right;
     cn_err err = CN_OK;
 
-    // With 16 bits the library would add rounded numbers.
+    // With 16 bits, the library would add rounded numbers.
     if (cuda->precision != CN_PRECISION_FLOAT32 || !is_weight_grad(bias, product, &right) ||
         channels > cuda->product_words / 2)
         return CN_ENOTSUP;

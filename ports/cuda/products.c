@@ -5,8 +5,8 @@
 
 #include "runtime/base/log.h"
 
-// What cuBLASLt needs to know of a product. It counts by columns, so what it calls A is b, B is a,
-// and rows and columns change places.
+// Describes a product to cuBLASLt. It counts by columns, so its A is our b, its B is our a, and
+// rows and columns change places.
 struct description {
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
@@ -36,7 +36,7 @@ static cublasComputeType_t compute_type(enum cn_precision precision)
         return CUBLAS_COMPUTE_32F_FAST_16BF;
     case CN_PRECISION_FLOAT16:
         return CUBLAS_COMPUTE_32F_FAST_16F;
-    default: // float32, without TF32
+    default: // float32 without TF32
         return CUBLAS_COMPUTE_32F;
     }
 }
@@ -93,7 +93,8 @@ static cublasStatus_t describe_matrix(struct cuda *cuda, uint64_t rows, uint64_t
     return status;
 }
 
-// The largest power of 2 up to 256 that divides an address and, for batches, the way to the next.
+// Returns the largest power of 2, at most 256, that divides an address, its rows and, for batches,
+// the stride.
 static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leading)
 {
     uint64_t bits =
@@ -102,7 +103,7 @@ static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leadi
     return (uint32_t)(bits & -bits);
 }
 
-// Bytes that the library may use, wherever between two units the workspace begins.
+// Returns the bytes that the library may use after the workspace is aligned.
 static size_t room_of(const struct cuda *cuda, const struct cuda_product *p)
 {
     return (cuda->product_words - p->reserved) * sizeof(float) - CUDA_WORKSPACE_UNIT;
@@ -113,7 +114,8 @@ static cublasStatus_t describe_wish(struct cuda *cuda, const struct cuda_product
 {
     const struct cuda_blas *blas = &cuda->library.blas;
     uint64_t workspace = room_of(cuda, p);
-    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // through the workspace, in order
+    // Sums through the workspace, in a fixed order.
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
     uint32_t of_b = alignment_of(p->b, p->stride_b, p->leading_b);
     uint32_t of_c = alignment_of(p->c, p->stride_c, p->leading_c);
@@ -163,7 +165,8 @@ static cublasStatus_t describe(struct cuda *cuda, const struct cuda_product *p,
     return status;
 }
 
-// What the library turns down only now, nothing of it queued, is done in another way.
+// Maps the status of a product. If the library refuses only now, nothing was queued, and the
+// product is done in another way.
 static cn_err outcome_of(cublasStatus_t status)
 {
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -211,7 +214,7 @@ cn_err cuda_products_clear(struct cuda *cuda, const struct cuda_args *args, size
     return cuda_launch_threads(cuda, CUDA_KERNEL_clear, &clear, words);
 }
 
-// The call as the port's own kernel takes it: one matrix, or count for each sample.
+// Queues a call on the port's own kernel: one matrix, or op->count matrices for each sample.
 static cn_err own_product(struct cuda *cuda, const struct cuda_args *args,
                           const struct cn_products *op)
 {
@@ -222,6 +225,7 @@ static cn_err own_product(struct cuda *cuda, const struct cuda_args *args,
     return cuda_launch_blocks(cuda, CUDA_KERNEL_products, &own, tiles * op->count * args->samples);
 }
 
+// Adds the bias and cuts at 0 after a product, as far as the call says so.
 static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t rows)
 {
     const struct cn_matmul *op = &args->call.matmul;
@@ -235,6 +239,7 @@ static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t
     return cuda_launch_threads(cuda, CUDA_KERNEL_bias_relu, &bias, rows * op->cols);
 }
 
+// Returns whether the library can add the bias: it has no factor for it.
 static bool has_plain_bias(const struct cuda_args *args)
 {
     return !args->in[2] || args->call.matmul.bias_scale == 1;
@@ -292,7 +297,7 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
         err = cuda_products_multiply(cuda, &p, args->workspace);
     if (err != CN_ENOTSUP)
         return err || fused ? err : add_bias(cuda, args, p.rows);
-    // One matrix, whatever it has to do with samples.
+    // One matrix, which does not depend on samples.
     for (int i = 0; i < 2; i++)
         whole.call.in[i].stride = 0;
     whole.call.out[0].stride = 0;
@@ -302,8 +307,8 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
     return err ? err : add_bias(cuda, args, p.rows);
 }
 
-// A call of PRODUCTS as batches: of all matrices where they lie evenly, else of the samples for
-// each matrix. false when a result is the sum of several.
+// Describes a PRODUCTS call as batches: one of all matrices if they lie evenly, else one of the
+// samples for each matrix. Returns false if a result is the sum of several products.
 static bool batches_of(const struct cuda_args *args, struct cuda_product *p, size_t *calls,
                        size_t next[3])
 {
@@ -328,7 +333,7 @@ static bool batches_of(const struct cuda_args *args, struct cuda_product *p, siz
     return p->count <= INT32_MAX;
 }
 
-// Matrix number i of each sample.
+// Queues matrix number i of each sample on the port's own kernel.
 static cn_err own_matrix(struct cuda *cuda, const struct cuda_args *args, size_t i,
                          const size_t next[3])
 {
@@ -364,7 +369,8 @@ cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
     size_t calls, next[3];
     cn_err err = CN_OK;
 
-    // What starts a step is not known here; the own kernel sees it.
+    // With CN_WRITE_STEP it is not known here whether the run is the first of a step; the port's
+    // own kernel sees it.
     if (args->call.write == CN_WRITE_STEP || !batches_of(args, &p, &calls, next))
         return own_product(cuda, args, op);
     for (size_t i = 0; i < calls && !err; i++) {

@@ -9,7 +9,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/log.h"
 
-#define ABORT_MS 1000 // for an abort to end
+#define ABORT_MS 1000 // limit for an abort to end
 
 static atomic_bool wedged;
 
@@ -18,7 +18,8 @@ bool cn_nccl_wedged(void)
     return atomic_load(&wedged);
 }
 
-// An abort may hang, so it has a thread of its own and outlives its caller if it must.
+// One abort of all communicators. It may hang, so it has a thread of its own, which owns this
+// struct if it outlives the caller.
 struct abortion {
     const struct nccl_library *library;
     uint32_t device;
@@ -29,14 +30,16 @@ struct abortion {
     bool done;
 };
 
-// A group around the aborts: several communicators of one process may wait for each other.
+// Aborts all communicators inside one NCCL group, because several communicators of a process may
+// wait for each other.
 static void *abort_main(void *context)
 {
     struct abortion *abortion = context;
 
     (void)abortion->library->device_enter(abortion->device);
     (void)abortion->library->group_start();
-    for (uint32_t i = abortion->count; i-- > 0;) // children are not aborted with their parent
+    // Children first: they are not aborted with their parent.
+    for (uint32_t i = abortion->count; i-- > 0;)
         (void)abortion->library->comm_abort(abortion->comms[i].handle);
     (void)abortion->library->group_end();
     pthread_mutex_lock(&abortion->mutex);
@@ -52,6 +55,7 @@ static void init_abortion(struct abortion *abortion)
     cn_deadline_init_condition(&abortion->ended);
 }
 
+// Waits for the abort to end and returns whether it did within ABORT_MS.
 static bool wait_for_abort(struct abortion *abortion)
 {
     struct timespec until = cn_deadline_after(ABORT_MS);
@@ -66,6 +70,7 @@ static bool wait_for_abort(struct abortion *abortion)
     return done;
 }
 
+// Notes that NCCL is unusable for the rest of the process.
 static cn_err wedge(void)
 {
     atomic_store(&wedged, true);

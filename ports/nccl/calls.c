@@ -1,12 +1,16 @@
 // calls.c - sums and gathers, through a piece of device memory.
 //
-// Each pass copies a part in, has NCCL reduce or exchange it, waits, and copies the result out.
+// Each pass copies a part to the device, has NCCL reduce or exchange it, waits, and copies the
+// result back.
 //
-// Narrow sums (cn_collective_call.wire) are not ncclAllReduce of bfloat16: that adds in bfloat16,
-// once for each member on the ring (NVIDIA/nccl#1026), where the contract wants float32. The host
-// rounds, which halves what is copied to the device, each place gets its share from all others by
-// send and receive, the host adds in the order of places and rounds once, and the sums are
-// gathered. Bytes on the wire and bits of the result are those of ports/tcp.
+// Narrow sums (cn_collective_call.wire) do not use ncclAllReduce of bfloat16. That adds in
+// bfloat16, once for each member of the ring (NVIDIA/nccl#1026), but the contract wants float32.
+// Instead:
+// - The host rounds the numbers, which halves what is copied to the device.
+// - Each place receives its share from all others by send and receive.
+// - The host adds the shares in the order of places and rounds once.
+// - The sums are gathered.
+// The bytes on the wire and the bits of the result are those of ports/tcp.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +19,12 @@
 #include "ports/nccl/nccl_private.h"
 #include "runtime/group/reduce.h"
 
-// A call on its way.
+// A call while it runs.
 struct job {
     const struct cn_collective_call *call;
     const struct nccl_member *comm;
-    uint32_t size, place; // of it
-    size_t element;       // bytes
+    uint32_t size, place; // of the communicator
+    size_t element;       // size of an element in bytes
     int type;             // enum nccl_type
 };
 
@@ -52,7 +56,7 @@ static struct job job_of(const struct cn_collective_call *call, const struct ncc
                         .type = types[call->type]};
 }
 
-// Waits for what NCCL was told to do.
+// Waits for the work that was given to NCCL. taken: whether NCCL accepted it.
 static cn_err finish(struct nccl *nccl, const struct job *job, bool taken)
 {
     cn_err err = taken ? nccl_await_start(nccl, job->comm, nccl->timeout_ms) : CN_EIO;
@@ -60,16 +64,19 @@ static cn_err finish(struct nccl *nccl, const struct job *job, bool taken)
     return err ? err : nccl_await_stream(nccl, job->comm);
 }
 
+// Returns the address of an element in the call's data.
 static void *host_at(const struct job *job, size_t element)
 {
     return (uint8_t *)job->call->data + element * job->element;
 }
 
+// Returns the address of an element in the staging memory.
 static void *device_at(const struct nccl *nccl, const struct job *job, size_t element)
 {
     return (void *)(uintptr_t)(nccl->staging + element * job->element);
 }
 
+// Starts a copy of count elements to element `to` of the staging memory.
 static bool copy_in(struct nccl *nccl, const struct job *job, size_t to, const void *from,
                     size_t count)
 {
@@ -77,12 +84,15 @@ static bool copy_in(struct nccl *nccl, const struct job *job, size_t to, const v
                                    nccl->stream);
 }
 
+// Starts a copy of count elements from element `from` of the staging memory. Call it only when the
+// stream is empty: see nccl_await_stream.
 static bool copy_out(struct nccl *nccl, const struct job *job, void *to, size_t from, size_t count)
 {
     return !nccl->library->copy_out(to, nccl->staging + from * job->element, count * job->element,
                                     nccl->stream);
 }
 
+// Reduces elements [first, first + count), which fit into the staging memory.
 static cn_err reduce_range(struct nccl *nccl, const struct job *job, size_t first, size_t count)
 {
     void *device = device_at(nccl, job, 0);
@@ -112,7 +122,8 @@ static cn_err run_all_reduce(struct nccl *nccl, const struct job *job)
     return err;
 }
 
-// The elements of a share that a pass handles, at most room from offset.
+// Returns the number of elements of a share that a pass handles: those from offset, at most room.
+// *first is the index of the first in the call's data.
 static size_t part_of_share(const struct job *job, uint32_t share, size_t offset, size_t room,
                             size_t *first)
 {
@@ -124,13 +135,14 @@ static size_t part_of_share(const struct job *job, uint32_t share, size_t offset
     return count - offset < room ? count - offset : room;
 }
 
-// The largest share, or a little more.
+// Returns an upper bound of the size of any share.
 static size_t largest_share(const struct job *job)
 {
     return job->call->count / job->size + 1;
 }
 
-// A part of each share, on the device one after the other, to its owner or from it to all.
+// Starts the reduction of a part of each share to its owner, or its broadcast from there. The parts
+// lie one after the other on the device, room elements apart.
 static bool issue_shares(struct nccl *nccl, const struct job *job, size_t offset, size_t room)
 {
     const struct nccl_library *library = nccl->library;
@@ -150,6 +162,8 @@ static bool issue_shares(struct nccl *nccl, const struct job *job, size_t offset
     return nccl_started(library->group_end()) && good;
 }
 
+// Does one pass of a reduce-scatter or all-gather: at most room elements of each share, from
+// offset.
 static cn_err pass_shares(struct nccl *nccl, const struct job *job, size_t offset, size_t room)
 {
     bool scatters = job->call->kind == CN_COLLECTIVE_REDUCE_SCATTER, good = true;
@@ -184,9 +198,10 @@ static cn_err run_shares(struct nccl *nccl, const struct job *job)
     return err;
 }
 
-// --- narrow sums; job is of the rounded numbers ---
+// --- narrow sums; the job is of the rounded numbers ---
 
-// On the device: what goes to each place, room for each, then what came from each.
+// Starts the exchange of a part of each share. The device holds the parts for each place, room
+// elements apart, then the parts from each place.
 static bool issue_halves(struct nccl *nccl, const struct job *job, size_t offset, size_t room)
 {
     const struct nccl_library *library = nccl->library;
@@ -210,7 +225,8 @@ static bool issue_halves(struct nccl *nccl, const struct job *job, size_t offset
     return nccl_started(library->group_end()) && good;
 }
 
-// parts: this place's share of what each other place has, share elements each.
+// Does one pass of the exchange. parts receives this place's share of the numbers of each other
+// place, share elements from each.
 static cn_err pass_halves(struct nccl *nccl, const struct job *job, size_t offset, size_t room,
                           uint16_t *parts, size_t share)
 {
@@ -235,6 +251,7 @@ static cn_err pass_halves(struct nccl *nccl, const struct job *job, size_t offse
     return err ? err : nccl_await_stream(nccl, job->comm);
 }
 
+// Makes room for count bfloat16 numbers.
 static cn_err reserve_halves(struct nccl *nccl, size_t count)
 {
     uint16_t *halves;
@@ -261,7 +278,7 @@ static cn_err run_narrow(struct nccl *nccl, const struct nccl_member *comm,
     uint16_t *sums = nccl->halves, *parts = sums + call->count;
     float *data = call->data;
 
-    assert(job.size > 1); // see nccl_takes_call
+    assert(job.size > 1); // nccl_takes_call declines sets of one
     if (err)
         return err;
     gather.data = sums;
@@ -281,7 +298,8 @@ static cn_err run_narrow(struct nccl *nccl, const struct nccl_member *comm,
     return err;
 }
 
-// NCCL multiplies by 1 / members before it adds, or divides without sign: an average is a sum here.
+// Divides the sums of a call that averages. NCCL's own average multiplies by 1 / members before it
+// adds, or divides as if unsigned.
 static void average(const struct job *job)
 {
     size_t first = 0, count = job->call->count;

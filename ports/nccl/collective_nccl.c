@@ -10,8 +10,8 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-// NCCL may see a member that is gone as an error of its own, and a moment before its connections
-// with this one are closed.
+// Returns whether a member has gone. NCCL may report that as an error of its own, a moment before
+// the control's connections close. So this waits up to 100 ms.
 static bool member_is_lost(const struct nccl *nccl)
 {
     const struct timespec moment = {.tv_nsec = 10000000};
@@ -24,6 +24,8 @@ static bool member_is_lost(const struct nccl *nccl)
     return false;
 }
 
+// Ends the collective and returns the error to report: CN_EWEDGED if the abort hangs, CN_EPEER if a
+// lost member explains err.
 static cn_err fail(struct nccl *nccl, cn_err err)
 {
     cn_err aborted = nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
@@ -52,7 +54,7 @@ static struct nccl_config comm_config(void)
     };
 }
 
-// What each member says, by rank: a small whole number.
+// Exchanges a small whole number with all members: said[r] is that of rank r.
 static cn_err hear_all(struct nccl *nccl, int own, int said[CN_GROUP_MAX])
 {
     float values[CN_GROUP_MAX] = {0};
@@ -70,6 +72,8 @@ static const char *name_of(const struct nccl *nccl, uint32_t rank)
     return nccl->members[nccl->view.ranks[rank]].name;
 }
 
+// Takes the stream, the event and the staging memory on the device. release returns them, also
+// after an error.
 static cn_err take_device(struct nccl *nccl)
 {
     const struct nccl_library *library = nccl->library;
@@ -81,7 +85,8 @@ static cn_err take_device(struct nccl *nccl)
     return CN_OK;
 }
 
-// All members have the library in one version, and a device.
+// Agrees with all members that each has a device that works and the same version of the library.
+// CN_ENOTSUP if one has not.
 static cn_err agree_to_try(struct nccl *nccl, bool able)
 {
     int version = 0, versions[CN_GROUP_MAX];
@@ -103,7 +108,9 @@ static cn_err agree_to_try(struct nccl *nccl, bool able)
     return err;
 }
 
-// The id is made only now, since one that nobody uses leaks a thread and a socket.
+// Makes the id of the communicator on rank 0 and sends it to all. It is made only after the first
+// agreement, since an id that is not used leaks a thread and a socket. *made is false if NCCL
+// failed.
 static cn_err share_id(struct nccl *nccl, struct nccl_id *id, bool *made)
 {
     struct {
@@ -121,6 +128,7 @@ static cn_err share_id(struct nccl *nccl, struct nccl_id *id, bool *made)
     return err;
 }
 
+// Waits until the communicator is ready, until form_until_ms at most.
 static cn_err await_forming(struct nccl *nccl, const struct nccl_member *comm)
 {
     uint64_t now_ms = cn_platform_now_ms();
@@ -129,6 +137,7 @@ static cn_err await_forming(struct nccl *nccl, const struct nccl_member *comm)
     return nccl_await_start(nccl, comm, left_ms);
 }
 
+// Forms the communicator of the whole group.
 static cn_err form_whole(struct nccl *nccl, const struct nccl_id *id)
 {
     struct nccl_config config = comm_config();
@@ -151,7 +160,8 @@ static uint32_t place_in(const struct cn_set *set, uint32_t rank)
     return p;
 }
 
-// Every member splits for every set; those outside get no communicator.
+// Splits off the communicator of a set. NCCL requires every member to call split for every set;
+// members outside of it get no communicator.
 static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
 {
     struct nccl_config config = comm_config();
@@ -171,7 +181,8 @@ static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
     return await_forming(nccl, comm);
 }
 
-// own: how it went here. CN_ENOTSUP, and no communicators are left, when it did not on some member.
+// Agrees with all members whether the communicators formed; own is the result on this member. If
+// one of them failed, this releases all communicators and returns CN_ENOTSUP.
 static cn_err agree_on_forming(struct nccl *nccl, cn_err own)
 {
     int failed[CN_GROUP_MAX];
@@ -212,7 +223,8 @@ static void release(struct nccl *nccl)
 {
     const struct nccl_library *library = nccl->library;
 
-    // A wedged kernel may still use them. The thread that closes need not be the one that opened.
+    // A kernel that hangs may still use these. device_enter is needed because another thread may
+    // have opened them.
     if (library && !cn_nccl_wedged() && !library->device_enter(nccl->device)) {
         if (nccl->staging)
             (void)library->memory_free(nccl->staging);
@@ -278,11 +290,12 @@ static void nccl_close(struct cn_collective *collective)
 
     if (!nccl)
         return;
-    // What went wrong is in cn_nccl_wedged.
+    // cn_nccl_wedged tells if this fails.
     (void)nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
     release(nccl);
 }
 
+// Returns the communicator of a set, or NULL. A set of all members uses the whole group's.
 static const struct nccl_member *find_comm(const struct nccl *nccl, const struct cn_set *set)
 {
     uint32_t id = set && set->size < nccl->view.size ? set->id : 0;
@@ -301,7 +314,8 @@ static bool is_known(const struct nccl *nccl, uint32_t set)
     return false;
 }
 
-// What is known, and so what is left to do, is the same on all members.
+// Skips sets that are known already. All members know the same sets, so all of them form the same
+// communicators.
 static cn_err nccl_prepare(struct cn_collective *collective, const struct cn_set *sets,
                            uint32_t count)
 {
@@ -332,7 +346,8 @@ static cn_err nccl_prepare(struct cn_collective *collective, const struct cn_set
     return CN_OK;
 }
 
-// NCCL hangs when members issue different calls; the control's barrier compares them first.
+// Compares the call with those of the other members, by a barrier of the control. NCCL itself would
+// hang when members issue different calls.
 static cn_err compare_calls(struct nccl *nccl, const struct cn_collective_call *call)
 {
     const struct cn_collective_call barrier = {

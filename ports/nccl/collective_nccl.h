@@ -1,37 +1,39 @@
-// collective_nccl.h - the collective over NCCL, for groups whose LAN is trusted: its wire is not
-// encrypted.
+// collective_nccl.h - the collective over NCCL, for groups on a trusted LAN: NCCL does not encrypt.
 #pragma once
 
 #include "ports/nccl/library.h"
 #include "runtime/port/collective.h"
 
-// The contract of collective.h. In addition:
+// Keeps the contract of collective.h. In addition:
 //
-// config.control is needed. The members agree over it that all can do it, it carries the id of the
-// epoch, which is a secret, and it notices a member that is gone.
+// config.control is required and borrowed until close. Over it the members agree that all can use
+// NCCL, share the id of the communicator, which is a secret, and notice that a member is gone.
 //
-// open returns CN_ENOTSUP, on all members, when one of them cannot do it, has another version or
-// did not get ready in config.open_timeout_ms. It can be opened for another epoch then; a member on
-// which three epochs in a row ended by an error of NCCL or of its device cannot any more. When the
-// communicators of sets do not get ready in that time, the epoch goes on over config.control.
+// open returns CN_ENOTSUP, on all members, if one of them cannot use NCCL, has another version or
+// is not ready within config.open_timeout_ms. open may be tried again in the next epoch. After
+// three epochs in a row that an error of NCCL or of its device ended, a member declines until its
+// process ends. If the communicators of sets are not ready in that time, the epoch goes on over
+// config.control.
 //
-// Only large sums and averages travel over NCCL: all-reduce, reduce-scatter and all-gather of at
-// least CN_NCCL_BYTES_MIN, of the whole group or of one of the first 15 sets that were prepared.
-// All else is done by config.control.
+// Only large sums and averages use NCCL: all-reduce, reduce-scatter and all-gather of at least
+// CN_NCCL_BYTES_MIN bytes. The set must be the whole group or one of the first 15 sets that were
+// prepared. config.control does all other calls.
 //
-// A member that closes takes what it has sent from those that still receive it: a call on the
-// control comes between, as the vote after each step does.
+// A member that closes withdraws what it has sent from members that still receive it. So before
+// close, make a call on the control, as the vote after each step does.
 //
-// CN_EWEDGED, also from close by way of cn_nccl_wedged: an abort did not end within a second.
+// Calls return CN_EWEDGED when an abort did not end within a second; after close, ask
+// cn_nccl_wedged.
 #define CN_NCCL_BYTES_MIN 65536
 
 extern const struct cn_collective_ops cn_collective_nccl;
 
-// True once an abort in this process has not ended: NCCL is unusable, the process must be
-// restarted.
+// Returns true once an abort in this process has not ended: NCCL is unusable, and the process must
+// be restarted. Threading: any.
 bool cn_nccl_wedged(void);
 
-// The same with another table in place of the libraries.
+// As open, with the given table instead of the loaded libraries. NULL: this member declines.
+// library is borrowed until close, and longer if cn_nccl_wedged.
 cn_err cn_nccl_open_with(const struct nccl_library *library,
                          const struct cn_collective_config *config,
                          struct cn_collective **collective);

@@ -6,8 +6,8 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-#define FAILURES 3     // in a row, each
-#define IN_A_ROW 60000 // ms after the one before at most
+#define FAILURES 3     // failures in a row after which NCCL is given up
+#define IN_A_ROW 60000 // ms between two failures in a row, at most
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned count;

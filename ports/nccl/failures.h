@@ -1,12 +1,13 @@
-// failures.h - NCCL that fails in one epoch after the other is left alone: groups would form anew
-// for ever.
+// failures.h - gives NCCL up when it fails in one epoch after the other.
+//
+// Otherwise the group would re-form for ever. The count is the process's. Threading: any.
 #pragma once
 
 #include <stdbool.h>
 
-// A call of NCCL, or of the device for it, failed while all members were there. After three, each
-// within a minute of the one before, NCCL is given up, and the log says so.
+// Notes that a call of NCCL, or of the device for it, failed while all members were there. After
+// three, each within a minute of the one before, NCCL is given up, and the log says so.
 void nccl_note_failure(void);
 
-// True until the process ends; this board keeps its groups from NCCL then.
+// Returns true from the third failure until the process ends. This board declines NCCL then.
 bool nccl_is_given_up(void);

@@ -5,21 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct nccl_library library; // filled once
-static const char *missing;         // why it could not be
+static struct nccl_library library; // filled once, by load
+static const char *missing;         // why it could not be filled; NULL: it was
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #define DEVICES 16
 #define CUDA_INVALID_DEVICE 101
 
-// The driver's, to make a device a thread's.
+// Functions of the driver that make a device current for a thread.
 static int (*device_get)(int *device, int ordinal);
 static int (*context_retain)(void **made, int device);
 static int (*context_set)(void *context);
-static void *contexts[DEVICES]; // those used so far; never given back
+static void *contexts[DEVICES]; // primary contexts used so far; never released
 static pthread_mutex_t contexts_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-// A function pointer may not be cast from void * in ISO C; POSIX lets it be copied.
+// Looks up a symbol and stores it in *function. ISO C does not allow casting void * to a function
+// pointer; POSIX allows copying it.
 static bool find(void *handle, const char *name, void *function)
 {
     void *symbol = dlsym(handle, name);
@@ -28,6 +29,7 @@ static bool find(void *handle, const char *name, void *function)
     return symbol != NULL;
 }
 
+// Makes a device's primary context current for this thread. Returns a CUresult.
 static int device_enter(unsigned number)
 {
     int device = 0, result = CUDA_SUCCESS;
@@ -94,10 +96,10 @@ static void load(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-    // The same bits in every run: one algorithm and protocol. The library reads these once.
+    // One algorithm and protocol give the same bits in every run. NCCL reads these variables once.
     (void)setenv("NCCL_ALGO", "Ring", 0);
     (void)setenv("NCCL_PROTO", "Simple", 0);
-    (void)setenv("NCCL_RAS_ENABLE", "0", 0); // a listener that nobody asked for
+    (void)setenv("NCCL_RAS_ENABLE", "0", 0); // no listening socket that nobody asked for
     if (!driver || !load_driver(driver))
         missing = "libcuda.so.1 is not there, or too old";
     else if (!has_device(driver))

@@ -1,9 +1,9 @@
 // library.h - the functions of NCCL and of the CUDA driver that this port calls, as one table.
 //
-// Both libraries are loaded while the program runs, so one program works with and without them, and
-// a test can put a table of its own in their place. Declared here and not included: the machine
-// that builds needs no CUDA. tests/contract/nccl_abi.c compares with nccl.h where that is
-// installed. Source: NCCL 2.18 to 2.28 (nccl.h), CUDA driver API 12.
+// Both libraries are loaded while the program runs. So one program works with and without them, and
+// a test can use a table of its own. The functions are declared here, so the machine that builds
+// needs no CUDA. tests/contract/nccl_abi.c compares them with nccl.h where that is installed.
+// Source: NCCL 2.18 to 2.28 (nccl.h), CUDA driver API 12.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,8 @@
 
 #define NCCL_ID_SIZE 128
 #define NCCL_MAGIC 0xcafebeefu
-#define NCCL_CONFIG_VERSION 21800 // whose fields are below; a later library takes its defaults
+// The version with the fields below; a later library uses its defaults for newer ones.
+#define NCCL_CONFIG_VERSION 21800
 #define NCCL_UNSET (-2147483647 - 1)
 #define NCCL_NO_COLOR (-1)
 
@@ -54,7 +55,8 @@ typedef unsigned long long cuda_pointer;
 #define CUDA_SUCCESS 0
 #define CUDA_NOT_READY 600
 
-// In the libraries' own types; what they return is enum nccl_result and CUresult.
+// Functions with the libraries' own types. They return enum nccl_result or CUresult. copy_in and
+// copy_out are asynchronous on their stream.
 struct nccl_library {
     int (*get_version)(int *version);
     int (*get_unique_id)(struct nccl_id *id);
@@ -76,7 +78,7 @@ struct nccl_library {
     int (*group_start)(void);
     int (*group_end)(void);
 
-    int (*device_enter)(unsigned number); // makes the device, counted from 0, this thread's
+    int (*device_enter)(unsigned number); // makes device number (from 0) current for this thread
     int (*stream_create)(cuda_stream *stream, unsigned flags);
     int (*stream_destroy)(cuda_stream stream);
     int (*event_create)(cuda_event *event, unsigned flags);
@@ -89,6 +91,6 @@ struct nccl_library {
     int (*copy_out)(void *to, cuda_pointer from, size_t size, cuda_stream stream);
 };
 
-// Loads both libraries, once. NULL when one of them, or any device, is not there; why then says
-// which.
+// Loads both libraries, once. Returns the table, which stays valid until the process ends. Returns
+// NULL when a library or any device is missing; *why then says which. Threading: any.
 const struct nccl_library *nccl_library_load(const char **why);

@@ -1,4 +1,4 @@
-// nccl_private.h - what the files of this port share: an open collective and how it waits.
+// nccl_private.h - shared by the files of this port: an open collective and how it waits.
 #pragma once
 
 #include <stdatomic.h>
@@ -6,7 +6,7 @@
 #include "ports/nccl/abort.h"
 #include "runtime/port/collective.h"
 
-#define NCCL_STAGING_SIZE (16u << 20) // bytes on the device that data passes through
+#define NCCL_STAGING_SIZE (16u << 20) // bytes of device memory that data passes through
 
 struct nccl {
     struct cn_collective base;
@@ -15,37 +15,43 @@ struct nccl {
     const struct cn_member *members; // borrowed
     struct cn_view view;
     uint32_t device;
-    uint32_t form_ms, timeout_ms;
-    uint64_t form_until_ms; // for all communicators together
-    int stop_fd;
+    uint32_t form_ms, timeout_ms; // limits: to form communicators; of a wait without progress
+    uint64_t form_until_ms;       // when all communicators together must have formed
+    int stop_fd;                  // the caller's; readable: cancel; -1 for none
     atomic_bool canceled;
-    bool dead;
-    uint32_t lost;
+    bool dead;     // an error ended the collective
+    uint32_t lost; // index in the member list of the failed member, or UINT32_MAX
     struct nccl_member comms[NCCL_COMMS_MAX]; // the whole group's first, then its children
     uint32_t comm_count;
-    uint32_t known[NCCL_COMMS_MAX]; // ids of the sets that were prepared, this member's and others
+    // Ids of the sets that were prepared, also those without this member.
+    uint32_t known[NCCL_COMMS_MAX];
     uint32_t known_count;
     cuda_stream stream;
     cuda_event event;
-    cuda_pointer staging;
-    uint16_t *halves; // owned: room for narrow sums, see calls.c
-    size_t half_count;
+    cuda_pointer staging; // device memory of NCCL_STAGING_SIZE bytes
+    uint16_t *halves;     // owned: room for the rounded numbers of a narrow sum
+    size_t half_count;    // numbers that halves has room for
 };
 
-// Whether a call was taken; asynchronous work of the communicator may go on.
+// Returns whether NCCL accepted a call. Its asynchronous work may still be running.
 bool nccl_started(int result);
 
-// Waits until the communicator has nothing under way that is not on the stream. Until then nothing
-// else may be put on the stream, nor NCCL be called: it starts work from a thread of its own.
-// Here and below: CN_ETIMEOUT, CN_ECANCELED, and CN_EPEER for a member that is lost.
+// Waits until the communicator has put all its work on the stream: NCCL starts work from a thread
+// of its own. Until then put nothing else on the stream and do not call NCCL.
+//
+// Both waits return CN_ETIMEOUT, CN_ECANCELED, CN_EPEER for a lost member, and CN_EIO when NCCL or
+// the device failed.
 cn_err nccl_await_start(struct nccl *nccl, const struct nccl_member *comm, uint32_t timeout_ms);
 
-// Waits until the stream is empty. For each call that may wait for another member this comes before
-// anything that copies to the host: such a copy blocks in the driver, where nobody sees the peer
-// go.
+// Waits until the stream is empty. Every call that may wait for another member needs this before a
+// copy to the host. Such a copy blocks in the driver, where the loss of a member is not noticed.
 cn_err nccl_await_stream(struct nccl *nccl, const struct nccl_member *comm);
 
-// One that large sums and averages go to: ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER.
+// Returns whether NCCL does this call: a large sum or average, by ALL_REDUCE, REDUCE_SCATTER or
+// ALL_GATHER.
 bool nccl_takes_call(const struct cn_collective_call *call);
+
+// Does a call that nccl_takes_call accepted. Blocks until the data may be used; errors are those of
+// the waits, and CN_ENOMEM.
 cn_err nccl_run_call(struct nccl *nccl, const struct nccl_member *comm,
                      const struct cn_collective_call *call);

@@ -5,8 +5,8 @@
 #include "ports/nccl/nccl_private.h"
 #include "runtime/port/platform.h"
 
-#define POLL_US 200 // between looks at what the device does
-#define CHECK_MS 5  // between looks at the members
+#define POLL_US 200 // pause between two queries of the device or communicator
+#define CHECK_MS 5  // time between two checks of the members
 
 bool nccl_started(int result)
 {
@@ -18,7 +18,7 @@ static void pause_briefly(void)
     usleep(POLL_US);
 }
 
-// Why a wait must end before its time, or CN_OK.
+// Returns why a wait must end before its time, or CN_OK.
 static cn_err interruption(struct nccl *nccl)
 {
     struct pollfd stop = {.fd = nccl->stop_fd, .events = POLLIN};
@@ -28,7 +28,7 @@ static cn_err interruption(struct nccl *nccl)
     return nccl->control->ops->check(nccl->control);
 }
 
-// Waits until ready(nccl, comm) says something else than CN_EAGAIN.
+// Waits until ready(nccl, comm) returns anything but CN_EAGAIN.
 static cn_err await(struct nccl *nccl, const struct nccl_member *comm, uint32_t timeout_ms,
                     cn_err (*ready)(struct nccl *nccl, const struct nccl_member *comm))
 {
@@ -53,7 +53,7 @@ static cn_err await(struct nccl *nccl, const struct nccl_member *comm, uint32_t 
     }
 }
 
-// A communicator says how its last asynchronous work went.
+// Returns how the last asynchronous work of the communicator went; CN_EAGAIN while it runs.
 static cn_err comm_ready(struct nccl *nccl, const struct nccl_member *comm)
 {
     int state = NCCL_SUCCESS;
@@ -68,6 +68,7 @@ static cn_err comm_ready(struct nccl *nccl, const struct nccl_member *comm)
     return result == NCCL_SUCCESS ? CN_OK : CN_EIO;
 }
 
+// Returns CN_EAGAIN until the stream has reached the event.
 static cn_err device_ready(struct nccl *nccl, const struct nccl_member *comm)
 {
     int result = nccl->library->event_query(nccl->event);

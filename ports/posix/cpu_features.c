@@ -37,8 +37,8 @@ static unsigned detect(void)
 }
 #endif
 
-// The answer is kept: asking the processor takes a microsecond in a virtual machine. Threads that
-// ask at the same time store the same.
+// Caches the answer, because CPUID traps and takes about a microsecond in a virtual machine.
+// Threads that ask at the same time store the same value.
 unsigned cn_cpu_features(void)
 {
     static atomic_uint known;

@@ -5,9 +5,9 @@
 #include "ports/posix/cpu_features.h"
 #include "runtime/base/bytes.h"
 
-// Polynomial 0x82f63b78 (reflected). Row n has the remainders of four bits with n times four zero
-// bits behind them: sixteen look-ups that do not wait for each other take eight bytes at once
-// ("slicing", Kounavis and Berry 2005, with 1 KiB instead of 8 of table).
+// Polynomial 0x82f63b78 (reflected). Row n holds the CRC of each 4-bit value followed by 4 * n zero
+// bits. Eight bytes take sixteen look-ups that do not depend on each other ("slicing", Kounavis and
+// Berry 2005, with a table of 1 KiB instead of 8).
 static const uint32_t table[16][16] = {
     {0x00000000u, 0x105ec76fu, 0x20bd8edeu, 0x30e349b1u, 0x417b1dbcu, 0x5125dad3u, 0x61c69362u,
      0x7198540du, 0x82f63b78u, 0x92a8fc17u, 0xa24bb5a6u, 0xb21572c9u, 0xc38d26c4u, 0xd3d3e1abu,
@@ -59,6 +59,7 @@ static const uint32_t table[16][16] = {
      0xf15e7cf9u, 0xb86201deu},
 };
 
+// Returns the CRC after eight bytes: first holds the CRC so far, XORed with the first four bytes.
 static uint32_t add_word(uint32_t first, uint32_t second)
 {
     uint32_t crc = 0;
@@ -91,7 +92,7 @@ static uint32_t crc_table(uint32_t crc, const uint8_t *bytes, size_t size)
 #elif defined(__aarch64__)
 #include <arm_acle.h>
 
-#define TARGET // the file is compiled for it
+#define TARGET // CMakeLists.txt compiles this file with +crc
 #define CRC_8(crc, word) __crc32cd(crc, word)
 #define CRC_1(crc, byte) __crc32cb(crc, byte)
 #endif

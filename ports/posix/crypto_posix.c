@@ -16,15 +16,16 @@
 
 #define BLOCK 64
 
-// With the processor's instructions where it has them, else the library's code.
+// What struct cn_sha256 holds. `fast` selects the processor's instructions (own) over mbedTLS
+// (library).
 struct state {
     bool fast;
     union {
         mbedtls_sha256_context library;
         struct {
             uint32_t words[8];
-            uint64_t size;       // bytes so far
-            uint8_t rest[BLOCK]; // those that do not fill a block
+            uint64_t size;       // bytes hashed and in rest
+            uint8_t rest[BLOCK]; // input that does not fill a block yet
         } own;
     };
 };
@@ -90,7 +91,8 @@ void cn_sha256_add(struct cn_sha256 *sha, const void *data, size_t size)
     (void)failed;
 }
 
-// A one, zeros, and the number of bits at the end of a block (FIPS 180-4, 5.1.1); then the words.
+// Pads with a one bit, zeros and the number of bits, so that a block ends (FIPS 180-4, 5.1.1), and
+// writes the digest.
 static void finish_fast(struct state *state, uint8_t digest[CN_DIGEST_SIZE])
 {
     static const uint8_t padding[BLOCK] = {0x80};

@@ -1,8 +1,8 @@
-// hook_posix.c - starts a program of the site's and ends it in time.
+// hook_posix.c - runs a program of the site as a hook and ends it when its time is over.
 //
-// Between this program and the hook stands a process that waits: it ends the hook, with all that
-// the hook started, when its time is over, also when this program is killed meanwhile. It keeps
-// nothing open of ours, so a hook never holds the lock of a store or a port of a node that is gone.
+// A waiting process stands between this program and the hook. It ends the hook and everything the
+// hook started when the time is over, even if this program was killed meanwhile. It closes every
+// inherited descriptor, so a hook never holds the store's lock or a port of a node that is gone.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,9 +13,11 @@
 #include "runtime/port/platform.h"
 
 #define LOOK_MS 50
-#define DESCRIPTORS 65536 // closed one by one where the kernel (before 5.9) has no close_range
+// The upper limit of the closing loop where the kernel (before 5.9) lacks close_range.
+#define DESCRIPTORS 65536
 
-// After fork in a program with threads only some calls are safe (signal-safety(7)): these are.
+// After fork in a program with threads only async-signal-safe calls are allowed (signal-safety(7)).
+// The next three functions keep to that.
 
 static void close_inherited(void)
 {
@@ -27,6 +29,7 @@ static void close_inherited(void)
         close(descriptor);
 }
 
+// Replaces this process with the hook, in a session of its own and with an empty standard input.
 static _Noreturn void become(const char *path, char *const environment[])
 {
     char *const argv[] = {(char *)(uintptr_t)path, NULL};
@@ -38,7 +41,8 @@ static _Noreturn void become(const char *path, char *const environment[])
     _exit(127);
 }
 
-// Ends with the hook's code, or by SIGALRM when the hook was ended.
+// Starts the hook, waits for it and ends what is left of it. The process exits with the hook's
+// code, or dies of SIGALRM when the hook ran out of time.
 static _Noreturn void stand_by(const char *path, char *const environment[], unsigned limit_s)
 {
     siginfo_t ended = {0};
@@ -59,8 +63,8 @@ static _Noreturn void stand_by(const char *path, char *const environment[], unsi
             break;
         poll(NULL, 0, LOOK_MS);
     }
-    kill(-hook, SIGKILL); // its session: what is left of it
-    kill(hook, SIGKILL);  // should it not have come to its own session yet
+    kill(-hook, SIGKILL); // the hook's process group: whatever is left of it
+    kill(hook, SIGKILL);  // the hook itself, in case it has not reached setsid yet
     waitpid(hook, &status, 0);
     if (!ended.si_pid)
         raise(SIGALRM);

@@ -23,7 +23,7 @@ void cn_platform_notify(const char *state)
     descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0)
         return;
-    // A manager that does not listen is no trouble of ours.
+    // If the manager does not listen, the notice is dropped.
     (void)sendto(descriptor, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
                  (const struct sockaddr *)&address,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));

@@ -79,7 +79,8 @@ static int open_folder_of(const char *path)
     return open(length ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-// Opens the part of name before end in folder, which is closed. The last part is the file.
+// Opens the component of name that ends at end, inside folder. Closes folder. The last component is
+// the file. Returns a descriptor, or -1 with errno EINVAL for ".." and for symbolic links.
 static int open_part(int folder, const char *name, const char *end)
 {
     int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (*end ? O_DIRECTORY : O_NONBLOCK);
@@ -91,7 +92,7 @@ static int open_part(int folder, const char *name, const char *end)
     } else {
         snprintf(part, sizeof(part), "%.*s", (int)(end - name), name);
         opened = openat(folder, part, flags);
-        // What O_NOFOLLOW says of a link, and with O_DIRECTORY.
+        // O_NOFOLLOW reports a symbolic link as ELOOP, together with O_DIRECTORY as ENOTDIR.
         if (opened < 0 && (errno == ELOOP || errno == ENOTDIR))
             errno = EINVAL;
     }
@@ -155,7 +156,7 @@ cn_err cn_platform_map_filled(size_t size, cn_platform_fill *fill, void *context
     if (data == MAP_FAILED)
         return cn_err_from_errno(errno);
     *mapping = (struct cn_mapping){data, size};
-    if (size) // large pages would take memory for what lies beside the bytes that are written
+    if (size) // large pages would also allocate the untouched bytes beside those written
         (void)madvise(data, size, MADV_NOHUGEPAGE);
     err = fill(context, data);
     if (!err && size && mprotect(data, size, PROT_READ))
@@ -174,7 +175,8 @@ void cn_platform_unmap(struct cn_mapping *mapping)
 
 void cn_platform_forget(const struct cn_mapping *mapping)
 {
-    if (mapping->data) // nothing was written, so nothing is lost; if it fails, memory stays
+    // The mapping is clean, so nothing is lost. A failure only leaves the pages resident.
+    if (mapping->data)
         (void)madvise((void *)mapping->data, mapping->size, MADV_DONTNEED);
 }
 
@@ -217,7 +219,8 @@ unsigned cn_platform_cpu_count(void)
 
 void cn_platform_return_memory(void)
 {
-#ifdef __GLIBC__ // else it grows to 32 MiB with what is freed; other libraries have a fixed one
+#ifdef __GLIBC__
+    // Fixes the threshold, which else grows up to 32 MiB. Other C libraries have a fixed one.
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
 }
@@ -232,7 +235,7 @@ void cn_platform_hide_memory(void)
 
 uint64_t cn_platform_peak_memory(void)
 {
-    // Not getrusage: its peak outlives exec, so it would be that of a larger parent.
+    // Does not use getrusage: its peak survives exec and would be that of a larger parent process.
     FILE *status = fopen("/proc/self/status", "re");
     unsigned long long kib = 0;
     char line[128];

@@ -1,8 +1,9 @@
-// power_mode_posix.c - nvpmodel of Jetson Linux, its file and its program.
+// power_mode_posix.c - power modes of Jetson Linux: nvpmodel's file and program.
 //
-// NVIDIA Jetson Linux Developer Guide, "Platform Power and Performance": /etc/nvpmodel.conf has a
-// line "< POWER_MODEL ID=n NAME=x >" for each mode; "nvpmodel -m n" sets one and keeps it over
-// restarts. /var/lib/nvpmodel/status says "pmode:0002"; a suffix such as "_fan" is of old releases.
+// Source: NVIDIA Jetson Linux Developer Guide, "Platform Power and Performance". /etc/nvpmodel.conf
+// has a line "< POWER_MODEL ID=n NAME=x >" for each mode. "nvpmodel -m n" sets a mode, which lasts
+// over restarts. /var/lib/nvpmodel/status holds "pmode:0002"; old releases add a suffix such as
+// "_fan".
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 #define SET_MS 30000
 #define LOOK_MS 50
 
-// "< POWER_MODEL ID=0 NAME=15W >", the words in any order.
+// Parses "< POWER_MODEL ID=0 NAME=15W >". The words ID= and NAME= may come in any order.
 static bool parse_mode(char *line, struct cn_power_mode *mode)
 {
     bool has_id = false;
@@ -45,7 +46,7 @@ static bool parse_mode(char *line, struct cn_power_mode *mode)
     return has_id && mode->name[0];
 }
 
-// The number in the status file, or -1.
+// Returns the number of the current mode from the status file, or -1.
 static int read_current(const char *root)
 {
     char path[PATH_SIZE], line[64] = "";
@@ -81,7 +82,8 @@ cn_err cn_power_modes_read(const char *root, struct cn_power_modes *modes)
     return modes->count ? CN_OK : CN_EFORMAT;
 }
 
-// NVIDIA's documents say 30W where the file of some boards says MODE_30W.
+// Returns the name without "MODE_": NVIDIA's documents say 30W where the file of some boards says
+// MODE_30W.
 static const char *short_name(const char *name)
 {
     return strncmp(name, "MODE_", 5) == 0 ? name + 5 : name;
@@ -96,7 +98,8 @@ const struct cn_power_mode *cn_power_modes_find(const struct cn_power_modes *mod
     return NULL;
 }
 
-// Some modes make the program ask whether to restart the board: it reads the end of its input.
+// Runs "nvpmodel -m id" and waits up to SET_MS. For some modes nvpmodel asks whether to restart the
+// board; its input is /dev/null, so it reads end of file instead of an answer.
 static cn_err run_program(const char *path, int id)
 {
     char number[16];

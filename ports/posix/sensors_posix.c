@@ -1,8 +1,9 @@
 // sensors_posix.c - sensors of Linux: /sys/class/{thermal,hwmon,power_supply}, cpufreq, /proc.
 //
-// Documentation/ABI/testing/sysfs-class-{thermal,power}, Documentation/admin-guide/pm/cpufreq.rst,
-// Documentation/hwmon/{sysfs-interface,ina3221}.rst of Linux; proc(5). Raspberry Pi's
-// get_throttled: bits 0 to 3 are what holds now.
+// Sources: Documentation/ABI/testing/sysfs-class-{thermal,power},
+// Documentation/admin-guide/pm/cpufreq.rst and Documentation/hwmon/{sysfs-interface,ina3221}.rst of
+// Linux; proc(5). In get_throttled of the Raspberry Pi, bits 0 to 3 are the present state, higher
+// bits the past.
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
@@ -19,7 +20,7 @@
 #define PATH_SIZE 1024
 #define CHANNELS 8
 
-// Beyond these a sensor lies: cut wires read as -273 or 0xffff.
+// Readings beyond these limits are wrong: cut wires read as -273 or 0xffff.
 #define TEMPERATURE_MIN_MC (-45000)
 #define TEMPERATURE_MAX_MC 150000
 #define POWER_MAX_UW INT64_C(2000000000)
@@ -27,11 +28,12 @@
 struct cn_sensors {
     char root[PATH_SIZE / 2];
     char zones[LABELS_SIZE], powers[LABELS_SIZE];
-    uint64_t busy, total, own; // clock ticks at the last reading
+    uint64_t busy, total, own; // clock ticks at the last reading: all busy, all, this process
     bool has_ticks;
 };
 
-// Some drivers fail while the device sleeps, some give no number: both are no value.
+// Reads one integer from folder/name. Returns false if the driver fails, as some do while the
+// device sleeps, or gives no number.
 static bool read_number(const char *folder, const char *name, int64_t *value)
 {
     char text[64], *end;
@@ -42,7 +44,7 @@ static bool read_number(const char *folder, const char *name, int64_t *value)
     return end != text && *end == '\0';
 }
 
-// Whether the words of list have this one. An empty list: all.
+// Returns whether the space-separated list contains word. An empty list contains every word.
 static bool is_listed(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -55,7 +57,7 @@ static bool is_listed(const char *list, const char *word)
     return false;
 }
 
-// Calls visit for each folder of /sys/class/CLASS whose name starts so.
+// Calls visit for each folder of /sys/class/CLASS whose name starts with prefix.
 static void each(const struct cn_sensors *sensors, const char *class, const char *prefix,
                  void (*visit)(const struct cn_sensors *sensors, const char *folder, void *context),
                  void *context)
@@ -76,6 +78,8 @@ static void each(const struct cn_sensors *sensors, const char *class, const char
         closedir(list);
 }
 
+// Keeps the temperature of this thermal zone in the reading if it is listed, plausible and the
+// hottest so far.
 static void read_zone(const struct cn_sensors *sensors, const char *folder, void *context)
 {
     struct cn_reading *reading = context;
@@ -93,7 +97,8 @@ static void read_zone(const struct cn_sensors *sensors, const char *folder, void
     memcpy(reading->zone, type, sizeof(type));
 }
 
-// A fan that turns does not slow anything down, and an offset of the limit is a setting.
+// Notes throttling if a cooling device is active. Fans do not slow the board down, and "TCC Offset"
+// is a setting of the limit rather than cooling.
 static void read_cooling(const struct cn_sensors *sensors, const char *folder, void *context)
 {
     struct cn_reading *reading = context;
@@ -106,7 +111,7 @@ static void read_cooling(const struct cn_sensors *sensors, const char *folder, v
         reading->throttled = true;
 }
 
-// Microwatts of a channel: measured as such, or volts times amperes.
+// Reads the power of a hwmon channel in microwatts: measured directly, or volts times amperes.
 static bool read_channel(const char *folder, unsigned channel, int64_t *power_uw)
 {
     char name[32];
@@ -125,7 +130,7 @@ static bool read_channel(const char *folder, unsigned channel, int64_t *power_uw
     return *power_uw <= POWER_MAX_UW;
 }
 
-// The label of a channel, or the name of a chip that has one channel without labels.
+// Finds the label of a channel. Channel 1 without a label gets the name of its chip.
 static void label_of(const char *folder, unsigned channel, char label[64])
 {
     char name[32];
@@ -158,7 +163,7 @@ static void read_rail(const struct cn_sensors *sensors, const char *folder, void
     }
 }
 
-// The sum of the rails in "A+B+C", if all are there.
+// Adds up the rails in "A+B+C". Returns false if one of them is missing.
 static bool add_rails(const struct cn_sensors *sensors, char *labels, int64_t *power_uw)
 {
     char *state = NULL;
@@ -175,6 +180,7 @@ static bool add_rails(const struct cn_sensors *sensors, char *labels, int64_t *p
     return true;
 }
 
+// Reads the power of the first entry of sensors->powers of which all rails are found.
 static void read_power(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
     char labels[LABELS_SIZE];
@@ -189,7 +195,8 @@ static void read_power(const struct cn_sensors *sensors, struct cn_reading *read
     }
 }
 
-// The folder's name has the address of the bus on some boards.
+// Notes throttling that the Raspberry Pi's firmware reports. On some boards the folder's name
+// contains a bus address, hence the pattern.
 static void read_firmware(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
     char pattern[PATH_SIZE];
@@ -206,7 +213,8 @@ static void read_firmware(const struct cn_sensors *sensors, struct cn_reading *r
     }
 }
 
-// A battery of the board itself, not of a mouse, that gives the power now.
+// Reads the charge of a battery that powers the board now. Batteries of devices such as a mouse are
+// skipped.
 static void read_battery(const struct cn_sensors *sensors, const char *folder, void *context)
 {
     struct cn_reading *reading = context;
@@ -224,8 +232,8 @@ static void read_battery(const struct cn_sensors *sensors, const char *folder, v
         reading->battery = (double)percent / 100;
 }
 
-// The mean over the policies of what each may run at. A power mode, a governor and cooling all
-// lower it.
+// Reads the mean, over the cpufreq policies, of allowed frequency / full frequency. A power mode, a
+// governor and cooling can each lower it.
 static void read_clock(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
     char pattern[PATH_SIZE];
@@ -250,7 +258,8 @@ static void read_clock(const struct cn_sensors *sensors, struct cn_reading *read
     reading->clock = count ? shares / (double)count : 0;
 }
 
-// Ticks of all processors, and of this process, from the two stat files.
+// Reads the busy and total ticks of all processors and the ticks of this process from /proc/stat
+// and /proc/self/stat.
 static bool read_ticks(const struct cn_sensors *sensors, uint64_t *busy, uint64_t *total,
                        uint64_t *own)
 {
@@ -267,7 +276,7 @@ static bool read_ticks(const struct cn_sensors *sensors, uint64_t *busy, uint64_
     *total = *busy + t[3] + t[4];
     if (!cn_text_file_line(folder, "self/stat", text, sizeof(text)))
         return false;
-    end = strrchr(text, ')'); // the name before it may hold anything
+    end = strrchr(text, ')'); // skips the program's name in brackets, which may contain anything
     if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
                        &system) != 2)
         return false;
@@ -275,6 +284,7 @@ static bool read_ticks(const struct cn_sensors *sensors, uint64_t *busy, uint64_
     return true;
 }
 
+// Reads the share of processor time that other programs used since the previous reading.
 static void read_load(struct cn_sensors *sensors, struct cn_reading *reading)
 {
     uint64_t busy, total, own;
@@ -296,8 +306,8 @@ static void read_load(struct cn_sensors *sensors, struct cn_reading *reading)
     sensors->has_ticks = true;
 }
 
-// After cn_platform_hide_memory only root may open /proc/self/io. The kernel counts the same bytes
-// for getrusage, in blocks of 512.
+// Reads the bytes that this process has caused to be written to storage, from getrusage: it counts
+// the same bytes in blocks of 512. After cn_platform_hide_memory only root may open /proc/self/io.
 static void read_written_blocks(struct cn_reading *reading)
 {
     struct rusage usage;
@@ -308,6 +318,7 @@ static void read_written_blocks(struct cn_reading *reading)
     reading->written = (uint64_t)usage.ru_oublock * 512;
 }
 
+// Reads the bytes that this process has caused to be written to storage since it started.
 static void read_written(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
     char path[PATH_SIZE / 2 + 32], line[128];

@@ -1,7 +1,7 @@
 #include "ports/posix/sha256_cpu.h"
 
 #if defined(__x86_64__) || defined(__aarch64__)
-#define STEPS 16 // of four rounds
+#define STEPS 16 // each does four of the 64 rounds
 
 static const uint32_t constants[4 * STEPS] __attribute__((aligned(16))) = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -18,7 +18,7 @@ static const uint32_t constants[4 * STEPS] __attribute__((aligned(16))) = {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// The instructions want the state as ABEF and CDGH, from the highest word down.
+// The SHA extensions hold the state as two registers, ABEF and CDGH, highest word first.
 #define TARGET __attribute__((target("sha,sse4.1")))
 
 TARGET static void hash_block(__m128i *abef, __m128i *cdgh, const uint8_t *data)
@@ -66,7 +66,7 @@ TARGET void cn_sha256_cpu_blocks(uint32_t state[8], const uint8_t *data, size_t 
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 
-// The file is compiled for processors with these instructions.
+// CMakeLists.txt compiles this file with +crypto; cn_cpu_features decides whether it runs.
 void cn_sha256_cpu_blocks(uint32_t state[8], const uint8_t *data, size_t count)
 {
     uint32x4_t abcd = vld1q_u32(state), efgh = vld1q_u32(state + 4), words[4];

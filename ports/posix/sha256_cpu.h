@@ -1,11 +1,12 @@
 // sha256_cpu.h - SHA-256 (FIPS 180-4) with the processor's own instructions. Private to the port.
 //
-// They are six to ten times as fast as the library's code, and every weight that travels or is
-// stored goes through a digest. Threading: any.
+// They are six to ten times as fast as mbedTLS's code. Every weight that is sent or stored goes
+// through a digest, so that matters. Threading: any.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Hashes whole blocks of 64 bytes into state. Only with CN_CPU_SHA.
+// Hashes count blocks of 64 bytes into state. Call only if cn_cpu_features has CN_CPU_SHA: on other
+// processors the instructions trap, on other architectures nothing happens.
 void cn_sha256_cpu_blocks(uint32_t state[8], const uint8_t *data, size_t count);

@@ -1,7 +1,7 @@
 // store_posix.c - a store in a directory.
 //
-// A file aside is ".new-NUMBER-NAME" until it is renamed. The lock is ".lock", held with flock: the
-// kernel releases it however the process ends.
+// A file being written is called ".new-NUMBER-NAME" until commit renames it. The lock is ".lock",
+// held with flock: the kernel releases it however the process ends.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct cn_store_file {
     struct posix_store *store;
     int descriptor;
     char name[NAME_MAX_SIZE];
-    char aside[NAME_MAX_SIZE + 24]; // "" for a visible file
+    char aside[NAME_MAX_SIZE + 24]; // name until commit; "" for a file opened to read
 };
 
 static bool name_allowed(const char *name)
@@ -220,7 +220,8 @@ static cn_err posix_remove(struct cn_store *base, const char *name)
     return fsync(store->directory) ? cn_err_from_errno(errno) : CN_OK;
 }
 
-// Sorted directory entries. An own open file: the position of a shared one would be shared too.
+// Lists the directory, sorted by name. scandirat opens the directory itself: a shared descriptor
+// would share its read position too.
 static cn_err scan(const struct posix_store *store, struct dirent ***entries, int *count)
 {
     *count = scandirat(store->directory, ".", entries, NULL, alphasort);

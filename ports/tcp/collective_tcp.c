@@ -1,4 +1,4 @@
-// README.md explains the order of the chunks of a ring, PROTOCOL.md what is on the wire.
+// README.md explains in which order a ring moves the shares, PROTOCOL.md what is on the wire.
 #include "ports/tcp/collective_tcp.h"
 
 #include <assert.h>
@@ -17,9 +17,9 @@
 #include "runtime/port/platform.h"
 
 #define HANDSHAKE_MS 2000
-#define DIRECT_MAX 8192 // bytes that every member sends to every other one instead of around a ring
+#define DIRECT_MAX 8192 // bytes; up to here an all-reduce is direct instead of a ring
 
-// Adds share number share, which may be counted beyond the set's size, to a flow.
+// Adds a share of the call's data to a flow. share may exceed the set's size; it wraps around.
 static void add_share(const struct cn_tcp_job *job, struct cn_flow *flow, uint32_t share,
                       enum cn_arrival arrival)
 {
@@ -31,9 +31,9 @@ static void add_share(const struct cn_tcp_job *job, struct cn_flow *flow, uint32
                 arrival);
 }
 
-// Steps [from, to) of the ring's 2 * (size - 1). Step k sends share place - k - 1 and receives
-// share place - k - 2, which is what step k + 1 sends. The first size - 1 steps reduce, after which
-// each member has its own share; the others copy.
+// Runs steps [from, to) of the ring's 2 * (size - 1). Step k sends share place - k - 1 and receives
+// share place - k - 2, which step k + 1 sends. The first size - 1 steps reduce; after them each
+// member holds its own share, finished. The other steps copy.
 static cn_err run_ring(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t from, uint32_t to)
 {
     uint32_t size = job->set->size;
@@ -60,7 +60,7 @@ static cn_err run_ring(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_
     return cn_tcp_call_finish(tcp);
 }
 
-// Everyone sends everything to everyone and reduces by itself, in the order of the set. Header and
+// Sends all values to all other members and reduces locally, in the order of the set. Header and
 // values go together: one flight, one record.
 static cn_err run_direct(struct cn_tcp *tcp, const struct cn_tcp_job *job)
 {
@@ -111,7 +111,7 @@ static cn_err run_reduce_scatter(struct cn_tcp *tcp, const struct cn_tcp_job *jo
     return run_ring(tcp, job, 0, job->set->size - 1);
 }
 
-// From the root around the ring; the member before the root only receives.
+// Passes the root's bytes around the ring. The member before the root only receives.
 static cn_err run_broadcast(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t root)
 {
     const struct cn_collective_call *call = job->call;
@@ -157,7 +157,7 @@ static cn_err run_barrier(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     return cn_tcp_call_exchange_headers(tcp, job, cn_tcp_call_others(job), cn_tcp_call_others(job));
 }
 
-// The place of a rank in a set, or the set's size.
+// Returns the place of a rank in a set, or the set's size if it is not in it.
 static uint32_t place_of(const struct cn_set *set, uint32_t rank)
 {
     uint32_t p = 0;
@@ -167,7 +167,8 @@ static uint32_t place_of(const struct cn_set *set, uint32_t rank)
     return p;
 }
 
-// Rules over steps and rounds make new sets all through an epoch.
+// Makes room for one more set. Jobs that choose trainers by step or round use new sets during the
+// whole epoch.
 static cn_err reserve_sequence(struct cn_tcp *tcp)
 {
     uint32_t room = 2 * tcp->sequence_room + 16;
@@ -183,7 +184,7 @@ static cn_err reserve_sequence(struct cn_tcp *tcp)
     return CN_OK;
 }
 
-// The number of the next call on a set.
+// Counts this call on its set and returns its number.
 static cn_err next_number(struct cn_tcp *tcp, uint32_t set, uint32_t *number)
 {
     cn_err err = reserve_sequence(tcp);
@@ -199,6 +200,7 @@ static cn_err next_number(struct cn_tcp *tcp, uint32_t set, uint32_t *number)
     return CN_OK;
 }
 
+// Checks that the set is a part of the view that contains this board, and that wire suits the call.
 static cn_err check(const struct cn_tcp *tcp, const struct cn_tcp_job *job)
 {
     const struct cn_set *set = job->set;
@@ -254,7 +256,7 @@ static cn_err run_call(struct cn_tcp *tcp, const struct cn_collective_call *call
     return run_barrier(tcp, &job);
 }
 
-// Every two members are connected.
+// Has nothing to do: any two members are connected already.
 static cn_err tcp_prepare(struct cn_collective *collective, const struct cn_set *sets,
                           uint32_t count)
 {
@@ -275,7 +277,7 @@ static void tcp_cancel(struct cn_collective *collective)
     struct cn_tcp *tcp = (struct cn_tcp *)collective;
 
     atomic_store(&tcp->canceled, true);
-    (void)eventfd_write(tcp->cancel_fd, 1); // can only fail when it is readable already
+    (void)eventfd_write(tcp->cancel_fd, 1); // fails only when it is readable already
 }
 
 static cn_err tcp_check(struct cn_collective *collective)
@@ -317,7 +319,7 @@ static void tcp_close(struct cn_collective *collective)
     free(tcp);
 }
 
-// Connects all, and returns when all have connected.
+// Connects to all members, then runs a barrier, so that it returns when all have connected to all.
 static cn_err connect_all(struct cn_tcp *tcp, uint32_t timeout_ms)
 {
     const struct cn_collective_call barrier = {.kind = CN_COLLECTIVE_BARRIER};

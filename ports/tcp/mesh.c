@@ -10,18 +10,19 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
 
-#define RETRY_MS 20      // between attempts to connect, doubled up to
-#define RETRY_MAX_MS 320 // this
-#define CANDIDATES 16    // accepted connections that have not said who they are
+#define RETRY_MS 20      // time between two attempts to connect, doubled each time
+#define RETRY_MAX_MS 320 // upper limit of that time
+#define CANDIDATES 16    // accepted connections that have not proved a key yet
 
-// A rank below this one, on its way to being connected.
+// The connection to a rank below this one, while it is being made.
 struct call {
     struct cn_pair *pair; // NULL while waiting for the next attempt
-    uint64_t at_ms;
-    uint32_t retry_ms;
-    bool reached; // it has listened
+    uint64_t at_ms;       // time of the next attempt
+    uint32_t retry_ms;    // time from this attempt to the next
+    bool reached;         // the member has listened in this epoch
 };
 
+// The state of cn_mesh_open while the members connect.
 struct meeting {
     const struct cn_pair_config *config;
     const struct cn_view *view;
@@ -29,20 +30,21 @@ struct meeting {
     int listener, cancel_fd;
     uint64_t deadline_ms;
     struct call calls[CN_GROUP_MAX];        // by rank
-    cn_err errors[CN_GROUP_MAX];            // by rank: why its last attempt failed
-    struct cn_pair *candidates[CANDIDATES]; // NULL: free; overwritten in turn
+    cn_err errors[CN_GROUP_MAX];            // by rank: why the last attempt to connect failed
+    struct cn_pair *candidates[CANDIDATES]; // NULL: free; slots are reused in turn
     uint32_t next_candidate;
-    struct cn_log_limit refused;
+    struct cn_log_limit refused; // limits the log of refused connections
 };
 
-// A member in a later epoch means that this view is history; one in an earlier epoch will follow.
+// Returns whether the peer is in a later epoch, so that this view is outdated. A peer in an earlier
+// epoch will catch up.
 static bool is_stale(const struct meeting *meeting, const struct cn_pair *pair, cn_err err)
 {
     return err == CN_ESTALE && cn_pair_peer_epoch(pair) > meeting->config->epoch;
 }
 
-// A member listens until all are connected: one that refuses after it has listened is gone, unless
-// that was in an earlier epoch.
+// Returns whether the member has gone. A member listens until all are connected, so one that
+// refuses after it has listened is gone, unless it listened in an earlier epoch.
 static bool is_gone(struct call *call, cn_err err)
 {
     bool reached = call->pair && cn_pair_reached(call->pair);
@@ -54,6 +56,7 @@ static bool is_gone(struct call *call, cn_err err)
     return false;
 }
 
+// Advances the connection to a lower rank. Returns CN_OK also while it is not connected yet.
 static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
 {
     struct call *call = &meeting->calls[rank];
@@ -85,22 +88,24 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
     return stale ? CN_ESTALE : gone ? CN_EPEER : CN_OK;
 }
 
+// Accepts waiting connections as candidates.
 static void admit(struct meeting *meeting)
 {
     struct cn_pair *pair;
     struct cn_pair **slot;
 
-    // At most one turn of the slots for each call, so that a flood cannot hold up the loop.
+    // Accepts at most CANDIDATES connections a call, so that a flood cannot hold up the loop.
     for (int i = 0; i < CANDIDATES; i++) {
         if (cn_pair_accept(meeting->config, meeting->listener, &pair))
             return;
         slot = &meeting->candidates[meeting->next_candidate++ % CANDIDATES];
-        cn_pair_close(*slot); // the oldest: an idle stranger cannot keep members out
+        // Drops the oldest candidate: an idle stranger cannot keep members out.
+        cn_pair_close(*slot);
         *slot = pair;
     }
 }
 
-// The rank above this one that a member has, or UINT32_MAX.
+// Returns the rank of a member if it is above this board's, else UINT32_MAX.
 static uint32_t caller_rank(const struct meeting *meeting, uint32_t member)
 {
     for (uint32_t r = meeting->view->rank + 1; r < meeting->view->size; r++)
@@ -109,7 +114,8 @@ static uint32_t caller_rank(const struct meeting *meeting, uint32_t member)
     return UINT32_MAX;
 }
 
-// A stranger, or what somebody has recorded and sends again.
+// Logs a refused connection, at a limited rate: it came from a stranger or replays a recorded
+// handshake.
 static void note_refused(struct meeting *meeting, const struct cn_pair *pair)
 {
     char from[CN_SOCKET_TEXT];
@@ -123,6 +129,7 @@ static void note_refused(struct meeting *meeting, const struct cn_pair *pair)
            (unsigned long long)count, count == 1 ? "" : "s", from);
 }
 
+// Advances the handshake of a candidate and admits it as a pair when it is done.
 static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
 {
     cn_err err = cn_pair_handshake(*candidate);
@@ -132,7 +139,7 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
     if (err == CN_EAGAIN)
         return CN_OK;
     if (!err && rank != UINT32_MAX) {
-        cn_pair_close(meeting->mesh->pairs[rank]); // it began again
+        cn_pair_close(meeting->mesh->pairs[rank]); // the member connected again
         meeting->mesh->pairs[rank] = *candidate;
         *candidate = NULL;
         return CN_OK;
@@ -147,7 +154,8 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
     return stale ? CN_ESTALE : CN_OK;
 }
 
-// The pair of a rank is watched for its end only: what it sends is for the calls that follow.
+// Fills fds, by rank, so that poll reports only the end of a connected pair. Its data is left for
+// the calls that follow.
 static size_t watch_connected(const struct meeting *meeting, struct pollfd fds[CN_GROUP_MAX])
 {
     for (uint32_t r = 0; r < meeting->view->size; r++) {
@@ -158,8 +166,8 @@ static size_t watch_connected(const struct meeting *meeting, struct pollfd fds[C
     return meeting->view->size;
 }
 
-// CN_EPEER when a member that was connected has closed: it has died, or passes on that another one
-// has. This mesh will not be whole.
+// Waits until a connection needs attention. Returns CN_EPEER when a connected member has closed: it
+// died, or another member did. This mesh cannot be completed then.
 static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
 {
     struct pollfd fds[CANDIDATES + 2 * CN_GROUP_MAX + 2];
@@ -192,7 +200,7 @@ static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
     return connected ? CN_EPEER : CN_OK;
 }
 
-// The first rank that is not connected, or the size of the view.
+// Returns the first rank that is not connected, or the size of the view.
 static uint32_t first_missing(const struct meeting *meeting)
 {
     uint32_t r = 0;
@@ -202,7 +210,8 @@ static uint32_t first_missing(const struct meeting *meeting)
     return r;
 }
 
-// A refusal says more than that the time is over.
+// Returns why a member is missing at the deadline. A refusal says more than CN_ETIMEOUT, so it
+// comes first.
 static cn_err why_missing(const struct meeting *meeting, uint32_t *rank)
 {
     for (uint32_t r = 0; r < meeting->view->size; r++) {
@@ -217,7 +226,7 @@ static cn_err why_missing(const struct meeting *meeting, uint32_t *rank)
     return CN_ETIMEOUT;
 }
 
-// One turn: calls, new connections, answers.
+// Does one turn: advances the calls, accepts connections, advances the candidates.
 static cn_err take_turn(struct meeting *meeting, uint64_t now_ms)
 {
     cn_err err = CN_OK;
@@ -233,6 +242,8 @@ static cn_err take_turn(struct meeting *meeting, uint64_t now_ms)
     return err;
 }
 
+// Repeats turns until all are connected or one must give up. rank names the member to blame, or
+// UINT32_MAX.
 static cn_err meet(struct meeting *meeting, uint32_t *rank)
 {
     *rank = UINT32_MAX;
@@ -253,7 +264,7 @@ static cn_err meet(struct meeting *meeting, uint32_t *rank)
     }
 }
 
-// No handshake succeeds with a member that this board has no key for.
+// Notes CN_EAUTH for each member that this board has no key for: no handshake with it can succeed.
 static void note_missing_keys(struct meeting *meeting)
 {
     static const uint8_t none[CN_KEY_SIZE];

@@ -4,8 +4,9 @@
 
 #include "runtime/group/reduce.h"
 
-#define AHEAD 32768 // bytes to all others together that need not wait for their turn
+#define AHEAD 32768 // bytes, to all others together, that need not wait for a turn
 
+// Makes room for count bfloat16 numbers. An error ends the collective.
 static cn_err reserve_halves(struct cn_tcp *tcp, size_t count)
 {
     uint16_t *halves;
@@ -20,8 +21,9 @@ static cn_err reserve_halves(struct cn_tcp *tcp, size_t count)
     return CN_OK;
 }
 
-// What goes to the place k behind this one follows what came from the place k - 1 before it, byte
-// for byte: everyone sends to another one, so no link has to carry what all send at the same time.
+// Makes the stream to place p + k follow, byte for byte, what arrived from place p - k + 1, where p
+// is this board's place. So the members take turns, and no link must carry what all send at the
+// same time.
 static void take_turns(struct cn_tcp *tcp, const struct cn_tcp_job *job)
 {
     uint32_t size = job->set->size;
@@ -35,8 +37,9 @@ static void take_turns(struct cn_tcp *tcp, const struct cn_tcp_job *job)
     }
 }
 
-// With parts: each place gets its share of ours, and we get ours of theirs, one part behind the
-// other. Without: each place sends its share to all.
+// Prepares an exchange of rounded numbers. With parts, each place sends every other one its share,
+// and receives its own share from all others into parts, one after the other. With NULL, each place
+// sends its share of sums to all.
 static void swap_halves(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint16_t *sums,
                         uint16_t *parts)
 {

@@ -3,6 +3,7 @@
 
 #include "ports/tcp/tcp_call.h"
 
-// Each place gets its share from all others as bfloat16, adds in float32, rounds once and, unless
-// each keeps its own share only, sends the sums to all.
+// Runs an all-reduce or reduce-scatter of float32 sums with call->wire bfloat16. Each place
+// receives its share from all others as bfloat16, adds in float32 and rounds once. An all-reduce
+// then sends the rounded sums to all. An error ends the collective.
 cn_err cn_narrow_run(struct cn_tcp *tcp, const struct cn_tcp_job *job);

@@ -23,10 +23,10 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
-#define HELLO_MAGIC 0x50524e43u // "CNRP"
-#define HELLO_SIZE 144          // PROTOCOL.md
-#define HELLO_FROM 16           // offsets
-#define HELLO_TO (HELLO_FROM + CN_NAME_SIZE)
+#define HELLO_MAGIC 0x50524e43u              // "CNRP"
+#define HELLO_SIZE 144                       // bytes; PROTOCOL.md has the layout
+#define HELLO_FROM 16                        // offset of the sender's name
+#define HELLO_TO (HELLO_FROM + CN_NAME_SIZE) // offset of the receiver's
 #define IDENTITY_SIZE ((size_t)2 * CN_NAME_SIZE)
 
 enum pair_step {
@@ -44,29 +44,29 @@ struct cn_pair {
     mbedtls_ssl_context ssl;
     mbedtls_ssl_config tls;
     int fd;
-    bool connects; // this side began
-    bool refused;  // the other side's epoch differs; it still gets our hello, so that it knows
+    bool connects; // this side called the other, so it is the TLS client
+    bool refused;  // the other side's epoch differs; our hello is still sent to tell it
     enum pair_step step;
-    short events;
-    uint32_t member;
-    uint64_t deadline_ms;
+    short events;         // what poll should wait for
+    uint32_t member;      // index of the other side; UINT32_MAX before an accepted one is known
+    uint64_t deadline_ms; // of the handshake
     uint64_t peer_epoch;
-    size_t unsent; // length of the record that TLS has accepted but not written
+    size_t unsent; // length of the record that TLS has taken but not fully written
     uint8_t hello[HELLO_SIZE];
-    size_t hello_done;
+    size_t hello_done; // bytes of hello sent or received so far
 };
 
-// In order of preference. AES only with the processor's instructions: without them it is slower
-// than ChaCha20, and its tables leak through the cache. So a pair uses it where both sides have
-// them.
+// Cipher suites in order of preference. AES is listed only with the processor's instructions:
+// without them it is slower than ChaCha20, and its tables leak through the cache. So a pair uses
+// AES only if both sides have the instructions.
 static const int with_aes[] = {MBEDTLS_TLS1_3_AES_128_GCM_SHA256,
                                MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256, 0};
 static const int without_aes[] = {MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256, 0};
 static const uint16_t groups[] = {MBEDTLS_SSL_IANA_TLS_GROUP_X25519,
                                   MBEDTLS_SSL_IANA_TLS_GROUP_SECP256R1, 0};
 
-// TLS 1.3 keeps its keys in the PSA key store, which belongs to the process; pairs live on any
-// thread.
+// TLS 1.3 keeps its keys in the PSA key store, which the whole process shares, while different
+// threads use pairs.
 #ifndef MBEDTLS_THREADING_C
 #error "mbedTLS must be built with threading"
 #endif
@@ -110,6 +110,7 @@ static int read_socket(void *context, unsigned char *data, size_t size)
                                                             : MBEDTLS_ERR_SSL_CONN_EOF;
 }
 
+// Returns whether a member's key is set: a key of zeros means none.
 static bool has_key(const struct cn_member *member)
 {
     static const uint8_t zero[CN_KEY_SIZE];
@@ -117,12 +118,14 @@ static bool has_key(const struct cn_member *member)
     return cn_crypto_compare(member->pair_key, zero, sizeof(zero)) != 0;
 }
 
+// Writes the PSK identity "FROM>TO" and returns its length.
 static size_t print_identity(char text[IDENTITY_SIZE], const char *from, const char *to)
 {
     return (size_t)snprintf(text, IDENTITY_SIZE, "%s>%s", from, to);
 }
 
-// Called by TLS for each identity that a connecting side offers. Only "MEMBER>SELF" has a key here.
+// Chooses the key for an identity that a connecting side offers; a callback of TLS. Only
+// "MEMBER>SELF" has a key here.
 static int choose_key(void *context, mbedtls_ssl_context *ssl, const unsigned char *identity,
                       size_t size)
 {
@@ -183,15 +186,15 @@ static cn_err set_up_tls(struct cn_pair *pair)
     }
     if (mbedtls_ssl_setup(&pair->ssl, &pair->tls))
         return CN_ENOMEM;
-    // Without this call mbedTLS 3.6 refuses to be a client; there is no certificate to compare
-    // with.
+    // mbedTLS 3.6 refuses to be a client without this call. There is no certificate, so no name is
+    // compared.
     if (mbedtls_ssl_set_hostname(&pair->ssl, NULL))
         return CN_ENOMEM;
     mbedtls_ssl_set_bio(&pair->ssl, &pair->fd, write_socket, read_socket, NULL);
     return CN_OK;
 }
 
-// Takes fd.
+// Takes fd, also when it fails.
 static cn_err open_pair(const struct cn_pair_config *config, int fd, uint32_t member, bool connects,
                         struct cn_pair **opened)
 {
@@ -259,8 +262,8 @@ static void note_broken(const struct cn_pair *pair, int result)
                peer->name, peer->address);
 }
 
-// What a result of the TLS library means for this pair. Before the other side has proved that it
-// has the key, every failure of the protocol counts as a failure to prove it.
+// Maps a result of the TLS library. Before the other side has proved that it has the key, every
+// failure of the protocol counts as CN_EAUTH.
 static cn_err map_tls(struct cn_pair *pair, int result)
 {
     switch (result) {
@@ -364,7 +367,7 @@ static void begin_hello(struct cn_pair *pair, enum pair_step step)
         write_hello(pair);
 }
 
-// One step of the handshake; moves to the next step on CN_OK.
+// Does one step of the handshake. Moves to the next step on CN_OK.
 static cn_err advance(struct cn_pair *pair)
 {
     cn_err err;
@@ -466,7 +469,7 @@ cn_err cn_pair_send(struct cn_pair *pair, const void *data, size_t size, size_t 
     }
     err = map_tls(pair, result);
     if (err == CN_EAGAIN)
-        pair->unsent = length; // the record is encrypted already: it must go out as it is
+        pair->unsent = length; // the record is encrypted already, so it must be sent as it is
     else
         pair->step = STEP_FAILED;
     return err;
@@ -494,7 +497,7 @@ void cn_pair_close(struct cn_pair *pair)
 {
     if (!pair)
         return;
-    // No close_notify: all that flows has a known length, so a cut is noticed without it.
+    // Sends no close_notify: all data has a known length, so a cut is noticed without it.
     mbedtls_ssl_free(&pair->ssl);
     mbedtls_ssl_config_free(&pair->tls);
     close(pair->fd);

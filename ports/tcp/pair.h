@@ -1,18 +1,18 @@
 // pair.h - one authenticated, encrypted stream between two members of a group.
 //
-// TCP with TLS 1.3 (RFC 8446), external PSK with (EC)DHE, AES-128-GCM or ChaCha20-Poly1305, and
-// nothing else. The key is the pair's own; the PSK identity is "FROM>TO", so that a stolen key is
-// one pair and a connection cannot be reflected. Inside the channel both sides say hello first:
-// protocol, purpose, epoch and both names. PROTOCOL.md has the layout.
+// TCP with TLS 1.3 (RFC 8446): external PSK with (EC)DHE and AES-128-GCM or ChaCha20-Poly1305,
+// nothing else. Each pair of members has its own key, so a stolen key opens one pair only. The PSK
+// identity is "FROM>TO", so a connection cannot be reflected. Inside the channel both sides first
+// send a hello with protocol, purpose, epoch and both names. PROTOCOL.md has the layout.
 //
-// Nothing blocks: calls return CN_EAGAIN and the caller polls the descriptor for cn_pair_events.
-// The exception is cn_pair_connect to a host name, which asks the resolver; addresses avoid that.
-// SIGPIPE is never raised.
+// No call blocks: calls return CN_EAGAIN, and the caller polls the descriptor for cn_pair_events.
+// The exception is cn_pair_connect to a host name, which asks the resolver; numeric addresses avoid
+// that. SIGPIPE is never raised.
 //
 // Errors: CN_EAUTH for a wrong key or name, CN_ESTALE for another epoch, CN_EPEER when the
 // connection is lost, CN_ETIMEOUT when the handshake takes too long, CN_ENOTSUP for another
-// protocol version. After an error a pair can only be closed. Threading: one thread per pair;
-// different threads may use different pairs.
+// protocol version, CN_EFORMAT for a hello that is none, CN_ENOMEM. After an error a pair can only
+// be closed. Threading: one thread per pair; different threads may use different pairs.
 #pragma once
 
 #include <stdbool.h>
@@ -22,65 +22,73 @@
 #include "runtime/base/error.h"
 #include "runtime/port/collective.h"
 
-#define CN_PAIR_PROTOCOL 3 // changes with the hello or with what flows after it
+#define CN_PAIR_PROTOCOL 3 // changes when the hello or what follows it changes
 
 enum cn_pair_purpose {
     CN_PAIR_DATA = 1,
 };
 
-// Shared by the pairs of one collective or link; outlives them.
+// Settings that the pairs of one collective share. Must outlive the pairs.
 struct cn_pair_config {
-    const struct cn_member *members;
-    uint32_t count, self;
-    const char *listen; // NULL: at this member's address
+    const struct cn_member *members; // borrowed
+    uint32_t count, self;            // number of members; index of this board
+    const char *listen;              // "host:port" to listen at; NULL: this member's address
     enum cn_pair_purpose purpose;
     uint64_t epoch;        // both sides must agree
-    uint32_t handshake_ms; // from connect or accept to the end of the hellos
-    uint32_t silence_ms;   // the kernel gives up on an unacknowledged peer
-    bool aes;              // as cn_pair_has_aes: AES-128-GCM is listed, before ChaCha20-Poly1305
+    uint32_t handshake_ms; // limit from connect or accept to the end of the hellos
+    uint32_t silence_ms;   // after which the kernel drops a peer that acknowledges nothing
+    bool aes;              // whether to offer AES-128-GCM, before ChaCha20-Poly1305
 };
 
 struct cn_pair;
 
-// This processor has instructions for AES and for carry-less products. Not with CAIRN_CPU_PLAIN in
-// the environment, so that tests reach the other cipher.
+// Returns whether this processor has instructions for AES and for carry-less products. With
+// CAIRN_CPU_PLAIN in the environment it returns false, so that tests reach the other cipher.
 bool cn_pair_has_aes(void);
 
-// Listens at "host:port"; a host that is none of this machine's addresses means all of
-// them. Close the descriptor with close(2).
+// Listens at "host:port". A host that is none of this machine's addresses means all of them. The
+// caller closes the descriptor with close(2). Errors are those of cn_socket_listen.
 cn_err cn_pair_listen(const char *address, int *descriptor);
 
-// Begins to connect to members[member].
+// Begins to connect to members[member]; drive it with cn_pair_handshake. CN_ENOTFOUND when the host
+// has no address, CN_EAUTH when there is no key for the member.
 cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, struct cn_pair **pair);
 
-// Takes one waiting connection; CN_EAGAIN when there is none. Who it is shows after the handshake.
+// Accepts one waiting connection; CN_EAGAIN when there is none. Which member it is is known only
+// after the handshake.
 cn_err cn_pair_accept(const struct cn_pair_config *config, int listener, struct cn_pair **pair);
 
-// Drives connection, TLS and hellos. CN_OK when data may flow.
+// Advances connection, TLS and hellos. Returns CN_OK when data may flow, CN_EAGAIN to be called
+// again when the descriptor is ready.
 cn_err cn_pair_handshake(struct cn_pair *pair);
 
-// The TCP connection came about: somebody listens, or did.
+// Returns whether TCP has connected for a pair of cn_pair_connect: the other side listens, or did.
 bool cn_pair_reached(const struct cn_pair *pair);
 
-// Index of the other side; for an accepted pair only after the handshake.
+// Returns the member index of the other side; for an accepted pair only after the handshake.
 uint32_t cn_pair_member(const struct cn_pair *pair);
 
-// What the other side's hello said; 0 before it arrived. After CN_ESTALE it tells who is behind.
+// Returns the epoch in the other side's hello; 0 before it arrived. After CN_ESTALE it tells which
+// side is behind.
 uint64_t cn_pair_peer_epoch(const struct cn_pair *pair);
 
-// The suite that both sides agreed on, as "TLS1-3-AES-128-GCM-SHA256"; after the handshake.
+// Returns the cipher suite in use, such as "TLS1-3-AES-128-GCM-SHA256". Call after the handshake;
+// the text is static.
 const char *cn_pair_cipher(const struct cn_pair *pair);
 
+// Returns the socket, to poll. The pair keeps it.
 int cn_pair_descriptor(const struct cn_pair *pair);
 
-// POLLIN or POLLOUT: what the last CN_EAGAIN waits for.
+// Returns POLLIN or POLLOUT: what the last CN_EAGAIN waits for.
 short cn_pair_events(const struct cn_pair *pair);
 
-// Sends a part of size bytes, at least one. After CN_EAGAIN call again with data that begins with
-// the same bytes and is at least as long.
+// Sends at least one of size bytes and sets *sent. After CN_EAGAIN call again with data that begins
+// with the same bytes and is at least as long.
 cn_err cn_pair_send(struct cn_pair *pair, const void *data, size_t size, size_t *sent);
 
-// Reads up to size bytes, at least one. Read until CN_EAGAIN before polling.
+// Reads at least one and up to size bytes and sets *received. Read until CN_EAGAIN before polling:
+// TLS may hold data that the socket no longer has.
 cn_err cn_pair_receive(struct cn_pair *pair, void *data, size_t size, size_t *received);
 
+// Closes the connection and frees the pair. NULL is allowed.
 void cn_pair_close(struct cn_pair *pair);

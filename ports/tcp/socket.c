@@ -38,7 +38,8 @@ static cn_err split_address(const char *address, char host[128], char port[8])
     return CN_OK;
 }
 
-// The first address of the host. The resolver is asked only for what is not an address already.
+// Finds the first address of the host. The resolver is asked only if the host is not a numeric
+// address.
 static cn_err resolve(const char *address, struct sockaddr_storage *to, socklen_t *size)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
@@ -63,12 +64,12 @@ static cn_err resolve(const char *address, struct sockaddr_storage *to, socklen_
 
 static void set_option(int fd, int level, int name, int value)
 {
-    // Each option improves detection or latency; a kernel without one still works.
+    // Each option only improves detection or latency, so a kernel that lacks one is no error.
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-// Powered-off peers send no FIN: keepalive covers an idle stream, the user timeout one with data
-// under way.
+// Sets the options of a pair's socket. A peer that loses power sends no FIN: keepalive detects that
+// on an idle stream, the user timeout on one with data under way.
 static void tune(int fd, uint32_t silence_ms)
 {
     int probes = silence_ms < 2000 ? 2 : (int)(silence_ms / 1000);
@@ -88,7 +89,8 @@ static cn_err bind_and_listen(const struct sockaddr *address, socklen_t size, in
 
     if (fd < 0)
         return cn_err_from_errno(errno);
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); // a restarted board finds its port in TIME_WAIT
+    // The port of a restarted board may be in TIME_WAIT.
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (bind(fd, address, size) == 0 && listen(fd, BACKLOG) == 0) {
         *descriptor = fd;
         return CN_OK;
@@ -117,8 +119,8 @@ cn_err cn_socket_listen(const char *address, int *descriptor)
         err = bind_and_listen((const struct sockaddr *)&bound, size, descriptor);
     if (err != CN_ENOTFOUND)
         return err;
-    // Behind a NAT or in a container the members know this board by an address that it does not
-    // have.
+    // Behind a NAT or in a container, the members know this board by an address that the machine
+    // does not have.
     any6.sin6_port = any.sin_port = htons((uint16_t)strtoul(port, NULL, 10));
     err = bind_and_listen((const struct sockaddr *)&any6, sizeof(any6), descriptor);
     if (err && err != CN_EEXIST)
@@ -166,7 +168,7 @@ cn_err cn_socket_accept(int listener, uint32_t silence_ms, int *descriptor)
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
     if (fd < 0) {
-        // Out of descriptors or memory: let the caller go on, the connection waits in the backlog.
+        // Out of descriptors or memory: the caller may go on, the connection waits in the backlog.
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? CN_ENOMEM : CN_EAGAIN;
     }
     tune(fd, silence_ms);

@@ -1,6 +1,8 @@
-// socket.h - the TCP below a pair: addresses, listening, connecting, and writing without SIGPIPE.
+// socket.h - the TCP below a pair: addresses, listening, connecting and accepting.
 //
-// All descriptors are non-blocking and close on exec.
+// All descriptors are non-blocking and close on exec. The caller owns them and closes them with
+// close(2). No call waits, except for the resolver when a host is not a numeric address. Threading:
+// any.
 #pragma once
 
 #include <stddef.h>
@@ -8,21 +10,22 @@
 
 #include "runtime/base/error.h"
 
-// Listens at "host:port" or "[ipv6]:port". A host that is none of
-// this machine's addresses means all of them. CN_EINVAL for a malformed address, CN_EEXIST when the
-// port is taken.
+// Listens at "host:port" or "[ipv6]:port". A host that is none of this machine's addresses means
+// all of them. CN_EINVAL for a malformed address, CN_EEXIST when the port is taken.
 cn_err cn_socket_listen(const char *address, int *descriptor);
 
-// Begins to connect. CN_ENOTFOUND when the host has no address, CN_EPEER when it cannot be reached.
-// The kernel gives up on a peer that acknowledges nothing for silence_ms.
+// Begins to connect; cn_socket_connected tells when it is done. The kernel drops a peer that
+// acknowledges nothing for silence_ms. CN_EINVAL for a malformed address, CN_ENOTFOUND when the
+// host has no address, CN_EPEER when it cannot be reached.
 cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descriptor);
 
-// CN_EAGAIN while connecting, CN_EPEER when it failed.
+// Returns CN_OK once connected, CN_EAGAIN while connecting, CN_EPEER when connecting failed.
 cn_err cn_socket_connected(int descriptor);
 
-// The numeric address of the other end, without its port; "?" when there is none.
+// Writes the numeric address of the other end, without its port; "?" when there is none.
 #define CN_SOCKET_TEXT 64
 void cn_socket_peer(int descriptor, char text[CN_SOCKET_TEXT]);
 
-// One waiting connection. CN_EAGAIN when there is none.
+// Accepts one waiting connection. CN_EAGAIN when there is none, CN_ENOMEM when descriptors or
+// memory are short. silence_ms is as for cn_socket_connect.
 cn_err cn_socket_accept(int listener, uint32_t silence_ms, int *descriptor);

@@ -9,7 +9,7 @@
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 
-#define STALL_MS 1000 // without a byte, before the log says who is waited for
+#define STALL_MS 1000 // time without a byte before the log names the member that is waited for
 
 void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival arrival)
 {
@@ -35,7 +35,7 @@ static cn_err lose(struct cn_exchange *exchange, const struct cn_stream *stream,
     return err;
 }
 
-// The rest of the span in progress, or NULL at the end of the flow.
+// Returns the span in progress, or NULL at the end of the flow.
 static struct cn_span *current_span(struct cn_flow *flow)
 {
     while (flow->at < flow->count && flow->offset == flow->spans[flow->at].size) {
@@ -45,13 +45,14 @@ static struct cn_span *current_span(struct cn_flow *flow)
     return flow->at < flow->count ? &flow->spans[flow->at] : NULL;
 }
 
+// Notes that size bytes of the current span are done.
 static void pass(struct cn_flow *flow, size_t size)
 {
     flow->offset += size;
     flow->done += size;
 }
 
-// Up to where out may be sent now.
+// Returns how many bytes of out may have been sent by now.
 static size_t limit_of(const struct cn_stream *stream)
 {
     size_t total = stream->out.total;
@@ -78,7 +79,7 @@ static cn_err send_some(struct cn_stream *stream)
     return err;
 }
 
-// Whole elements are reduced; the rest of the last one stays in the scratch.
+// Receives and reduces. Bytes of an incomplete element stay in the scratch for the next time.
 static cn_err reduce_some(struct cn_exchange *exchange, struct cn_stream *stream,
                           const struct cn_span *span)
 {
@@ -133,7 +134,7 @@ static bool sends(const struct cn_stream *stream)
     return stream->out.done < stream->out.total;
 }
 
-// One turn over all streams.
+// Sends and receives on all streams, without waiting.
 static cn_err move(struct cn_exchange *exchange, bool *moved, bool *done)
 {
     *moved = false;
@@ -159,7 +160,8 @@ static cn_err move(struct cn_exchange *exchange, bool *moved, bool *done)
     return CN_OK;
 }
 
-// Who is waited for: first one that should send, else one that should take.
+// Returns the stream that holds up the exchange: one that must still receive, else one that must
+// still send.
 static const struct cn_stream *laggard(const struct cn_exchange *exchange)
 {
     const struct cn_stream *found = exchange->streams;
@@ -173,6 +175,7 @@ static const struct cn_stream *laggard(const struct cn_exchange *exchange)
     return found;
 }
 
+// Logs the member that is waited for, or gives up on it when the time is over.
 static cn_err report_stall(struct cn_exchange *exchange, uint32_t silent_ms)
 {
     const struct cn_stream *stream = laggard(exchange);
@@ -184,7 +187,7 @@ static cn_err report_stall(struct cn_exchange *exchange, uint32_t silent_ms)
     return CN_OK;
 }
 
-// Waits until a stream can move. *silent_ms counts the time without one.
+// Waits until a stream can move. *silent_ms is the time since bytes last moved.
 static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
 {
     const short gone = POLLERR | POLLHUP | POLLRDHUP;
@@ -199,8 +202,7 @@ static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
         const struct cn_stream *stream = &exchange->streams[i];
         bool ready = stream->out.done < limit_of(stream);
 
-        // A peer that we only wait to send to shows its end here even while there is nothing to
-        // send.
+        // POLLRDHUP also reports the end of a peer while this board has nothing to send to it yet.
         fds[i + 2] = (struct pollfd){
             .fd = receives(stream) || sends(stream) ? cn_pair_descriptor(stream->pair) : -1,
             .events = (short)((receives(stream) ? POLLIN : 0) | (ready ? POLLOUT : 0) |

@@ -56,7 +56,7 @@ static void write_header(const struct cn_tcp_job *job, uint8_t header[CN_CALL_HE
     const struct cn_collective_call *call = job->call;
     bool directed = call->kind == CN_COLLECTIVE_SEND || call->kind == CN_COLLECTIVE_RECEIVE;
 
-    // Both ends of a message say the same.
+    // The headers of both ends of a message are the same.
     header[0] = (uint8_t)(directed ? CN_COLLECTIVE_SEND : call->kind);
     header[1] = (uint8_t)call->how;
     header[2] = (uint8_t)(call->type | call->wire << 4);
@@ -75,6 +75,7 @@ void cn_tcp_call_describe(struct cn_tcp_job *job)
     cn_call_header_describe(header, job->doing);
 }
 
+// Logs the call of this board and the different one of another member.
 static void tell_difference(const struct cn_tcp *tcp, uint32_t member)
 {
     char mine[CN_CALL_DESCRIPTION_SIZE], other[CN_CALL_DESCRIPTION_SIZE];

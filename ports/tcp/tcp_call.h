@@ -1,5 +1,8 @@
-// tcp_call.h - a call of the collective while it runs: who takes part, what they say first, and the
-// streams between them. The parts of the port share it; collective_tcp.c opens and closes it.
+// tcp_call.h - a collective call while it runs: its members, the headers that they exchange, and
+// the streams between them.
+//
+// Private to the port; collective_tcp.c opens and closes struct cn_tcp. Threading: the collective's
+// one thread; cancel uses only canceled and cancel_fd.
 #pragma once
 
 #include <stdatomic.h>
@@ -10,9 +13,10 @@
 #include "ports/tcp/stream.h"
 #include "runtime/port/collective.h"
 
+// The number of calls that were made on one set.
 struct cn_tcp_sequence {
-    uint32_t set;
-    uint32_t number; // of the last call
+    uint32_t set;    // id
+    uint32_t number; // number of the last call, from 1
 };
 
 struct cn_tcp {
@@ -20,20 +24,21 @@ struct cn_tcp {
     struct cn_pair_config pairs;
     struct cn_view view;
     struct cn_mesh mesh;
-    struct cn_set whole;
+    struct cn_set whole; // the set of all members of the view
     uint32_t progress_timeout_ms;
     atomic_bool canceled;
-    int cancel_fd; // readable once canceled
-    int stop_fd;   // the caller's, for the same; -1 for none
-    bool dead;
-    uint32_t lost;                     // index in the member list
-    struct cn_tcp_sequence *sequences; // owned: of each set that was called so far
+    int cancel_fd; // eventfd, readable once canceled
+    int stop_fd;   // the caller's descriptor that cancels when readable; -1 for none
+    bool dead;     // an error ended the collective
+    // Index in the member list of the failed member, or UINT32_MAX.
+    uint32_t lost;
+    struct cn_tcp_sequence *sequences; // owned: one for each set that was used so far
     uint32_t sequence_count, sequence_room;
-    uint8_t *direct;  // owned: what the others sent, as much for each; then what goes to them
-    uint16_t *halves; // owned: room for narrow sums
-    size_t half_count;
-    uint8_t ours[CN_CALL_HEADER_SIZE],
-        theirs[CN_GROUP_MAX][CN_CALL_HEADER_SIZE]; // of the call; by member
+    uint8_t *direct;  // owned: a slot for the values of each member, then the packet for the others
+    uint16_t *halves; // owned: room for the rounded numbers of a narrow sum
+    size_t half_count; // numbers that halves has room for
+    // The header of this board's call, and the headers that arrived, by member.
+    uint8_t ours[CN_CALL_HEADER_SIZE], theirs[CN_GROUP_MAX][CN_CALL_HEADER_SIZE];
     struct cn_exchange exchange;
 };
 
@@ -41,38 +46,42 @@ struct cn_tcp {
 struct cn_tcp_job {
     const struct cn_collective_call *call;
     const struct cn_set *set;
-    uint32_t place; // of this board in the set
-    uint32_t number;
-    size_t element; // bytes
+    uint32_t place;  // place of this board in the set
+    uint32_t number; // of the call on its set, from 1
+    size_t element;  // size of an element in bytes
     uint32_t timeout_ms;
-    char doing[CN_CALL_DESCRIPTION_SIZE];
+    char doing[CN_CALL_DESCRIPTION_SIZE]; // the call in words, for the log
 };
 
-// Ends the collective. Closing all pairs is how the other members learn of it. Returns err.
+// Ends the collective by closing all pairs, which tells the other members. Notes lost and returns
+// err.
 cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err);
 
-// The place so many behind this board's; places wrap around.
+// Returns the place that is `steps` after this board's. Places wrap around.
 uint32_t cn_tcp_call_place_after(const struct cn_tcp_job *job, uint32_t steps);
 
-// The places of all other members of a set, as bits.
+// Returns the places of all other members, as bits. Bits beyond the set's size are set too.
 uint32_t cn_tcp_call_others(const struct cn_tcp_job *job);
 
-// Says in the job, for the log, what it is doing.
+// Fills job->doing, for the log.
 void cn_tcp_call_describe(struct cn_tcp_job *job);
 
-// Starts an exchange without streams; the stream to the member at a place of the set.
+// Starts an exchange without streams.
 void cn_tcp_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job);
+
+// Returns the stream to the member at a place of the set; adds it if it is not there yet.
 struct cn_stream *cn_tcp_call_stream(struct cn_tcp *tcp, const struct cn_tcp_job *job,
                                      uint32_t place);
 
-// Adds our header to what goes to the places in sends (bits), and theirs to what comes from those
-// in receives: calls that differ end there, before a byte of data has changed.
+// Adds this board's header to the streams to the places in sends (bits), and expects the same
+// header from the places in receives. A call that differs ends there, before a byte of data has
+// changed.
 void cn_tcp_call_add_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job, uint32_t receives,
                              uint32_t sends);
 
-// Runs the exchange; an error ends the collective.
+// Runs the exchange. An error ends the collective.
 cn_err cn_tcp_call_finish(struct cn_tcp *tcp);
 
-// An exchange of headers only.
+// Exchanges headers only, with the places in receives and sends.
 cn_err cn_tcp_call_exchange_headers(struct cn_tcp *tcp, const struct cn_tcp_job *job,
                                     uint32_t receives, uint32_t sends);

@@ -193,6 +193,8 @@ struct cn_job {
     uint64_t deadline_ms;   // of a round
     double max_norm;        // L2 norm of an update; larger ones are scaled down; 0 for no limit
     uint64_t max_weight;    // samples an update may count for; more is capped
+    bool trust_groups;      // no caps by the medians of a round, nor by what a board can draw
+    bool trust_boards;      // what boards measure may end the run
     uint32_t patience;      // rounds without a better metric before the run ends; 0 for never
     double target_accuracy; // the run ends when it is reached; 0 for never
     struct cn_parallel parallel;

@@ -242,6 +242,21 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
     }
 }
 
+// What a board says it measured is only its word.
+static void check_trust(const struct cn_profile *profile, struct cn_report *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+    const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
+
+    if ((!job->patience && job->target_accuracy <= 0) || job->central_set[0] || job->trust_boards)
+        return;
+    struct cn_mark mark = place(profile, key, report);
+    cn_report_error(report, mark,
+                    "%s: without central.set the boards' own figures would end the run, and one "
+                    "that lies could; expected central.set or stop.trust_boards: true",
+                    key + 4);
+}
+
 // A job travels in one message.
 #define LISTS_MAX 200
 
@@ -505,6 +520,7 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
         require_set(profile, "job.data.set", settings->job.data_set, &report);
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
+        check_trust(profile, &report);
         refuse_wishes(profile, &report);
     }
     return report.errors ? CN_EINVAL : CN_OK;

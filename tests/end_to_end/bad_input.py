@@ -310,7 +310,7 @@ def small_norm(cluster):
     wait_until("cut", cluster, "scaled down to limits.max_norm 0.01", 60)
     status = [cluster.aggregator, "status", "gateway.yaml"]
     end = time.monotonic() + 20
-    while "limits.max_norm 0.01 scaled down" not in cluster.command(*status).stdout:
+    while "is scaled down to limits.max_norm 0.01" not in cluster.command(*status).stdout:
         assert time.monotonic() < end, cluster.command(*status).stdout
         time.sleep(0.3)
     cluster.stop_all()

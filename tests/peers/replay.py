@@ -1,6 +1,7 @@
 """Makes every version of a run again from what the aggregator stored: a second implementation.
 
-usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM]   (of the job; 10 when not given, 0 for no limit)
+usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM [trust]]   (of the job; 10 when not given, 0 for no limit;
+trust: its limits.trust_groups is true)
 
 Written from aggregator/README.md, runtime/update/UPDATE.md and the headers they name. Each version, the
 frame that makes it and what that frame left out are compared with the stored files byte for byte, and their
@@ -19,13 +20,16 @@ from update import Refused, floats, refuse
 FIX = 1 << 27
 
 
-def fixed(values, max_norm):
-    """The values in units of 2^-27, scaled down to the largest norm."""
-    fixes = [round(value * FIX) for value in values]
-    largest = math.floor(max_norm * FIX)
+def norm_of(fixes):
+    """The L2 norm, rounded up."""
     squares = sum(fix * fix for fix in fixes)
-    norm = math.isqrt(squares - 1) + 1 if squares else 0
-    if not max_norm or norm <= largest:
+    return math.isqrt(squares - 1) + 1 if squares else 0
+
+
+def scaled(fixes, largest):
+    """The values in units of 2^-27, scaled down to the largest norm; None: no limit."""
+    norm = norm_of(fixes)
+    if largest is None or norm <= largest:
         return fixes
     factor = (largest << 32) // norm
     return [abs(fix) * factor // 2**32 * (1 if fix > 0 else -1) for fix in fixes]
@@ -48,17 +52,41 @@ def quotient(numerator, denominator):
     return math.copysign(math.ldexp(digits, drop - shift), numerator)
 
 
-def mean_of(contributions, directory, expected, layout, max_norm):
-    total, sums = 0, [0] * sum(count for count, _ in layout)
-    for group, digest, size, weight in contributions:
+def capped(updates, largest):
+    """(weight, values) of each update (weight, boards, values) after the caps by the round's medians."""
+    middle = lambda numbers: sorted(numbers)[(len(numbers) - 1) // 2]
+    norms = [norm_of(fixes) for _, _, fixes in updates]
+    moving = sorted(norm for norm in norms if norm)
+    each = max(1, middle([weight // boards for weight, boards, _ in updates]))
+    above = None
+    if len(moving) >= 3:
+        largest = min(value for value in (largest, middle(moving) + middle(moving) // 4) if value is not None)
+        above = moving[len(moving) - 1 - len(moving) // 4]
+        above += above // 4 * 3
+    return [(min(weight, each * boards), scaled(fixes, largest))
+            for (weight, boards, fixes), norm in zip(updates, norms) if above is None or norm <= above]
+
+
+def mean_of(contributions, directory, expected, layout, max_norm, trust):
+    updates = []
+    for group, digest, size, weight, boards in contributions:
         frame = read_file(directory, "round-%d-%s.update" % (expected["round"], group))
         refuse(len(frame) != size or digest_of(frame) != digest, "the update of %s" % group)
         header, values = update.decode(frame, layout)
         refuse((header.run, header.round, header.base, header.group) !=
                (expected["run"], expected["round"], expected["base"], group), "header of the update of %s" % group)
         refuse(weight > header.weight, "an update counts for more than it says")
+        updates.append((weight, boards, [round(value * FIX) for value in values]))
+    updates = [(min(weight, 2**31 // len(updates)), boards, fixes) for weight, boards, fixes in updates]
+    largest = math.floor(max_norm * FIX) if max_norm else None
+    if trust or len(updates) < 3 or not all(boards for _, boards, _ in updates):
+        counted = [(weight, scaled(fixes, largest)) for weight, _, fixes in updates]
+    else:
+        counted = capped(updates, largest)
+    total, sums = 0, [0] * sum(count for count, _ in layout)
+    for weight, fixes in counted:
         total += weight
-        sums = [each + weight * fix for each, fix in zip(sums, fixed(values, max_norm))]
+        sums = [each + weight * fix for each, fix in zip(sums, fixes)]
     return floats(quotient(each, total * FIX) for each in sums), total
 
 
@@ -75,7 +103,7 @@ def merge(parent, residual, mean, rule, base, layout):
     return floats(w + d for w, d in zip(parent, sent)), floats(s - d for s, d in zip(step, sent)), frame
 
 
-def replay(gateway, model_path, max_norm):
+def replay(gateway, model_path, max_norm, trust=False):
     model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
     layout, graph = layout_of(model), digest_of(make_graph(model))
     check_versions(gateway, model, ledger)
@@ -88,9 +116,10 @@ def replay(gateway, model_path, max_norm):
         delta = read_file(files, "version-%d.delta" % number)
         refuse(len(delta) != delta_size or digest_of(delta) != delta_digest, "delta %d" % number)
         rule = update.decode(delta, layout)[0]
-        contributions = ledger.execute("SELECT grp, digest, size, weight FROM contribution WHERE round = ?", (number,))
+        contributions = ledger.execute("SELECT grp, digest, size, weight, boards FROM contribution WHERE round = ?",
+                                       (number,)).fetchall()
         expected = {"run": run, "round": number, "base": base.digest}
-        mean, total = mean_of(contributions, files, expected, layout, max_norm)
+        mean, total = mean_of(contributions, files, expected, layout, max_norm, trust)
         refuse((rule.run, rule.round, rule.group, rule.weight) != (run, number, "", total), "header of delta %d" % number)
         weights, residual, frame = merge(base.values, residual, mean, rule, base.digest, layout)
         refuse(frame != delta, "version %d has another delta" % number)
@@ -102,8 +131,8 @@ def replay(gateway, model_path, max_norm):
     return len(versions), base.digest
 
 
-def main(gateway, model_path, max_norm="10"):
-    count, digest = replay(gateway, model_path, float(max_norm))
+def main(gateway, model_path, max_norm="10", trust=""):
+    count, digest = replay(gateway, model_path, float(max_norm), trust == "trust")
     print("%d versions made again, the last is %s" % (count, digest.hex()))
 
 

@@ -24,6 +24,8 @@ struct world {
     struct cn_flaky_store flaky;
     struct cn_layout layout;
     struct cn_job job;
+    uint64_t weight; // samples of the frames; 0: some
+    uint32_t worse;  // version whose loss is ten times as large as of the others; 0: none
     float *initial;
     bool measured;      // with a central set
     uint32_t evaluated; // version under evaluation, UINT32_MAX for none
@@ -65,7 +67,8 @@ static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t
     if (world->evaluated == UINT32_MAX)
         return CN_ENOTFOUND;
     *version = world->evaluated;
-    *metrics = (struct cn_ledger_metrics){.loss = 50, .correct = 10ull * *version, .count = 100};
+    *metrics = (struct cn_ledger_metrics){
+        .loss = *version == world->worse ? 500 : 50, .correct = 10ull * *version, .count = 100};
     world->evaluated = UINT32_MAX;
     return CN_OK;
 }
@@ -87,7 +90,7 @@ static inline void world_init(struct world *world)
     world->job = (struct cn_job){
         .name = "job",
         .data_set = "set",
-        .batch = 1,
+        .batch = 1000000,
         .accumulate = 1,
         .local_steps = 1,
         .up = {.mode = CN_UPDATE_TOPK, .density = 0.1, .value_bits = 2},
@@ -269,7 +272,7 @@ static inline void world_make_frame(const struct world *world, const struct cn_r
     struct cn_update_header header = {
         .run = info->run,
         .round = info->round,
-        .weight = 100 + (uint64_t)group[0],
+        .weight = world->weight ? world->weight : 100 + (uint64_t)group[0],
         .rule = world->job.up,
     };
     float *values = calloc(2 * world->layout.total, sizeof(*values));

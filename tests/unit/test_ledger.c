@@ -7,6 +7,8 @@
 
 #include <sys/stat.h>
 
+#include <math.h>
+
 #include "aggregator/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
 
@@ -73,6 +75,33 @@ static void measures_of_a_version_are_means_over_the_samples(void **state)
     assert_true(version.boards.measures.mae > 4.99 && version.boards.measures.mae < 5.01);
     assert_true(version.central.measures.f1 == 0.75 && version.central.measures.top5 == 1);
     assert_true(version.central.count == 10 && version.central.measures.mae == 0);
+}
+
+// One that says it was right in 2^40 samples was the whole mean.
+static void what_boards_measure_is_the_worse_middle_group(void **state)
+{
+    static const struct {
+        const char *group;
+        uint64_t correct, count;
+        double loss; // sum
+    } said[] = {
+        {"a", 1ull << 40, 1ull << 40, 0}, {"b", 60, 100, 90}, {"c", 70, 100, 80}, {"d", 5, 10, 20}};
+    struct world *world = *state;
+    struct cn_ledger_version version = version_zero();
+
+    assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    for (size_t i = 0; i < 4; i++) {
+        struct cn_ledger_contribution made = contribution(said[i].group, (uint8_t)i);
+        made.held_out_correct = said[i].correct;
+        made.held_out_count = said[i].count;
+        made.held_out_loss = said[i].loss;
+        assert_int_equal(cn_ledger_accept(world->ledger, &made), CN_OK);
+    }
+    assert_int_equal(cn_ledger_find_version(world->ledger, 0, &version), CN_OK);
+    assert_int_equal(version.boards.count, CN_LEDGER_MEDIAN);
+    assert_int_equal(version.boards.correct, 600000);                        // of 0.5 0.6 0.7 1
+    assert_true(fabs(version.boards.loss / CN_LEDGER_MEDIAN - 0.9) < 1e-12); // of 0 0.8 0.9 2
 }
 
 static void a_revoked_board_may_come_back_with_a_new_group(void **state)
@@ -232,6 +261,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_board_is_enrolled_once, open_world, close_world),
+        cmocka_unit_test_setup_teardown(what_boards_measure_is_the_worse_middle_group, open_world,
+                                        close_world),
         cmocka_unit_test_setup_teardown(a_revoked_board_may_come_back_with_a_new_group, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(

@@ -150,6 +150,37 @@ static void a_job_can_only_ask_for_less(void **state)
                            "is more than the site allows"));
 }
 
+// One board that lies could end the run.
+static void a_run_ends_by_what_boards_measure_only_where_they_are_trusted(void **state)
+{
+    static const struct {
+        const char *job;
+        bool refused;
+    } cases[] = {
+        {"stop: {patience: 3}", true},
+        {"stop: {target_accuracy: 90 %}", true},
+        {"stop: {target_accuracy: 90 %, trust_boards: true}", false},
+        {"stop: {patience: 3}, central: {set: a}", false},
+    };
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(text, sizeof(text),
+                 "schema: cairn/site/v1\nstate: s\ngateway: {listen: \"1.2.3.4:5\"}\n"
+                 "data: {a: {inputs: i.npy, labels: l.npy}}\n"
+                 "job: {name: j, model: m.onnx, data: {set: a}, %s}\n",
+                 cases[i].job);
+        struct cn_profile *profile = parse(text);
+        cn_diag_init(&diag);
+        cn_err err = cn_profile_require(profile, CN_PROFILE_GATEWAY, &diag);
+        assert_int_equal(err, cases[i].refused ? CN_EINVAL : CN_OK);
+        if (cases[i].refused)
+            assert_non_null(strstr(diag.lines[0], "stop.trust_boards: true"));
+        cn_profile_free(profile);
+    }
+}
+
 static void what_a_program_requires_is_told_at_once(void **state)
 {
     struct cn_profile *profile = parse("schema: cairn/site/v1\nname: board-1\n");
@@ -506,6 +537,7 @@ int main(void)
         cmocka_unit_test(paths_count_from_the_file_where_they_are_written),
         cmocka_unit_test(a_section_is_laid_over_the_job_of_a_lower_site),
         cmocka_unit_test(a_job_can_only_ask_for_less),
+        cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),
         cmocka_unit_test(a_job_needs_a_mapped_data_set_to_train),
         cmocka_unit_test(held_out_names_another_data_set),

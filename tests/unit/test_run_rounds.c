@@ -229,6 +229,62 @@ static void the_target_ends_the_run_before_the_next_round(void **state)
     assert_string_equal(end.end_reason, "the target accuracy is reached");
 }
 
+static void a_version_that_is_far_worse_than_its_parent_is_named(void **state)
+{
+    struct world *world = *state;
+    struct cn_run_state seen = {0};
+    world_stop(world);
+    world->measured = true;
+    world->job.rounds = 50;
+    world->job.patience = 40; // each round waits for the measurement
+    world->worse = 2;
+    assert_int_equal(world_start(world), CN_OK);
+    for (int i = 0; i < 100 && !seen.warning[0]; i++) {
+        assert_int_equal(world_tick(world, 50), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+        cn_run_get_state(world->run, world_now_ms, &seen);
+    }
+    assert_string_equal(seen.warning, "version 2: its loss on the central set is 5, that of "
+                                      "version 1 was 0.5");
+    for (int i = 0; i < 100 && seen.warning[0]; i++) {
+        assert_int_equal(world_tick(world, 50), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+        cn_run_get_state(world->run, world_now_ms, &seen);
+    }
+    assert_string_equal(seen.warning, ""); // version 3
+}
+
+static void a_larger_quorum_in_an_open_round_fits_the_weights(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_ledger_contribution accepted;
+    world_stop(world);
+    world->job.quorum = 1;
+    world->job.over_select = 2;
+    world->job.trust_groups = true;
+    world->weight = 1ull << 31;
+    assert_int_equal(world_start(world), CN_OK);
+    world_get_round(world, "a", &info);
+    world_get_round(world, "b", &info);
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    assert_true(world_take_part(world, "a", "a"));
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "a", &accepted), CN_OK);
+    assert_int_equal(accepted.weight, 1ull << 31);
+    world_stop(world);
+    world->job.quorum = 2;
+    assert_int_equal(world_start(world), CN_OK);
+    world_get_round(world, "b", &info);
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    assert_true(world_take_part(world, "b", "b"));
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(world_tick(world, 50), CN_OK);
+    world_get_round(world, "a", &info);
+    assert_int_equal(info.version, 1);
+}
+
 static void leftovers_of_a_crash_are_removed_at_start(void **state)
 {
     struct world *world = *state;
@@ -261,6 +317,10 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(the_target_ends_the_run_before_the_next_round, open_world,
                                         close_world),
+        cmocka_unit_test_setup_teardown(a_version_that_is_far_worse_than_its_parent_is_named,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_larger_quorum_in_an_open_round_fits_the_weights,
+                                        open_world, close_world),
         cmocka_unit_test_setup_teardown(leftovers_of_a_crash_are_removed_at_start, open_world,
                                         close_world),
     };

@@ -1,0 +1,107 @@
+// How much one group may move a version, by the medians of its round.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "aggregator/caps.h"
+
+#define FOUR 4
+
+static struct cn_caps_result find(struct cn_caps_entry *entries, size_t count)
+{
+    static uint64_t scratch[16];
+    struct cn_caps_result result;
+
+    cn_caps_find(entries, count, scratch, &result);
+    return result;
+}
+
+static void a_forged_sample_count_counts_as_the_median(void **state)
+{
+    struct cn_caps_entry entries[FOUR] = {{1920, 1, 100, false},
+                                          {1920, 1, 110, false},
+                                          {1u << 31, 1, 105, false},
+                                          {1800, 1, 90, false}};
+
+    (void)state;
+    assert_int_equal(find(entries, FOUR).board_weight, 1920);
+    assert_int_equal(entries[2].weight, 1920);
+    assert_int_equal(entries[3].weight, 1800);
+}
+
+static void a_group_of_eight_beside_single_boards_is_not_capped(void **state)
+{
+    struct cn_caps_entry entries[FOUR] = {
+        {640, 1, 100, false}, {640, 1, 100, false}, {5120, 8, 100, false}, {640, 1, 100, false}};
+
+    (void)state;
+    find(entries, FOUR);
+    assert_int_equal(entries[2].weight, 5120);
+    for (size_t i = 0; i < FOUR; i++)
+        assert_false(entries[i].left_out);
+}
+
+static void an_update_that_stands_far_above_all_others_is_left_out(void **state)
+{
+    struct cn_caps_entry entries[FOUR] = {
+        {1, 1, 1000, false}, {1, 1, 1200, false}, {1, 1, 900, false}, {1, 1, 2101, false}};
+    struct cn_caps_result result;
+
+    (void)state;
+    result = find(entries, FOUR);
+    assert_int_equal(result.norm_median, 1000);
+    assert_int_equal(result.norm_max, 1250);
+    assert_true(entries[3].left_out);
+    entries[3].norm = 2100; // 7/4 of the next
+    find(entries, FOUR);
+    assert_false(entries[3].left_out);
+}
+
+// Two of four are no outliers: which two would lie?
+static void at_most_a_quarter_is_left_out(void **state)
+{
+    struct cn_caps_entry entries[FOUR] = {
+        {1, 1, 100, false}, {1, 1, 100, false}, {1, 1, 9000, false}, {1, 1, 9000, false}};
+
+    (void)state;
+    assert_int_equal(find(entries, FOUR).norm_max, 125);
+    assert_false(entries[2].left_out || entries[3].left_out);
+}
+
+// Groups whose link had no time send zeros. They say nothing of how large an update is.
+static void zeros_are_not_compared_with(void **state)
+{
+    struct cn_caps_entry entries[FOUR] = {
+        {1, 1, 0, false}, {1, 1, 0, false}, {1, 1, 9000, false}, {1, 1, 0, false}};
+
+    (void)state;
+    assert_int_equal(find(entries, FOUR).norm_max, 0);
+    assert_false(entries[2].left_out);
+}
+
+static void two_groups_are_no_majority(void **state)
+{
+    struct cn_caps_entry entries[2] = {{1, 1, 1, false}, {1000, 1, 1000, false}};
+
+    (void)state;
+    assert_int_equal(find(entries, 2).norm_max, 0);
+    assert_int_equal(entries[1].weight, 1000);
+    assert_false(entries[1].left_out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_forged_sample_count_counts_as_the_median),
+        cmocka_unit_test(a_group_of_eight_beside_single_boards_is_not_capped),
+        cmocka_unit_test(an_update_that_stands_far_above_all_others_is_left_out),
+        cmocka_unit_test(at_most_a_quarter_is_left_out),
+        cmocka_unit_test(zeros_are_not_compared_with),
+        cmocka_unit_test(two_groups_are_no_majority),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
