@@ -44,7 +44,8 @@ static void an_ending_that_the_loss_contains_is_told_of(void **state)
 static void names_that_parameters_seldom_have_are_told_of(void **state)
 {
     static const struct net buffer = {
-        "4", {"weight l.weight 4,3", "weight graph 4", "Sub x graph -> d", "MatMul d l.weight -> y"}};
+        "4",
+        {"weight l.weight 4,3", "weight graph 4", "Sub x graph -> d", "MatMul d l.weight -> y"}};
     const enum cn_loss mse = CN_LOSS_MSE;
 
     (void)state;
