@@ -1,5 +1,5 @@
 // cairn-aggregator: the gateway's program. Picks the ports and hands over to a subcommand.
-#include "aggregator/aggregator_commands.h"
+#include "aggregator/command/aggregator_commands.h"
 #include "ports/ports.h"
 
 int main(int argc, char **argv)

@@ -112,7 +112,7 @@ function(cairn_service package)
     set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${control}" PARENT_SCOPE)
 endfunction()
 
-file(STRINGS ${CMAKE_SOURCE_DIR}/runtime/round/checkpoint.h newest REGEX "define CN_CHECKPOINT_VERSION")
+file(STRINGS ${CMAKE_SOURCE_DIR}/runtime/round/checkpoint/checkpoint.h newest REGEX "define CN_CHECKPOINT_VERSION")
 string(REGEX REPLACE "[^0-9]*([0-9]+).*" "\\1" newest "${newest}")
 set(state /var/lib/cairn)
 set(state_files "${state}/checkpoint.a ${state}/checkpoint.b")
@@ -128,7 +128,7 @@ cairn_document(cairn-node PROFILES.md cat ${CMAKE_SOURCE_DIR}/runtime/profile/PR
 install(FILES ${package_build}/cairn-node/PROFILES.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node
         COMPONENT cairn-node)
 
-file(STRINGS ${CMAKE_SOURCE_DIR}/aggregator/ledger.c newest REGEX "PRAGMA user_version=")
+file(STRINGS ${CMAKE_SOURCE_DIR}/aggregator/store/ledger.c newest REGEX "PRAGMA user_version=")
 string(REGEX REPLACE ".*user_version=([0-9]+).*" "\\1" newest "${newest}")
 set(state /var/lib/cairn-aggregator)
 set(state_files ${state}/ledger.sqlite)

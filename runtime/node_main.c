@@ -6,9 +6,9 @@
 #include "ports/tcp/collective_tcp.h"
 #include "runtime/command/command.h"
 #include "runtime/port/platform.h"
-#include "transport/board_link.h"
-#include "transport/peer_coap.h"
-#include "transport/security.h"
+#include "transport/board/board_link.h"
+#include "transport/coap/security.h"
+#include "transport/peer/peer_coap.h"
 
 static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *diag,
                             uint8_t key[CN_KEY_SIZE])

@@ -6,7 +6,7 @@
 #include "runtime/command/bench_probe.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_speed.h"
-#include "runtime/engine/onnx_file.h"
+#include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/port/store.h"

@@ -6,11 +6,11 @@
 
 #include "runtime/base/random.h"
 #include "runtime/command/link_pump.h"
-#include "runtime/engine/export.h"
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/export.h"
+#include "runtime/engine/onnx/onnx.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/node_link.h"
+#include "runtime/round/node/node_link.h"
 
 #define LIMIT_MS 60000
 #define POLL_MS 20

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/base/diag.h"
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/onnx.h"
 #include "runtime/profile/job.h"
 
 // Adds a line when the model ends in Softmax under cross-entropy or in Sigmoid under binary

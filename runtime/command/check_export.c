@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "runtime/engine/onnx_signature.h"
+#include "runtime/engine/onnx/onnx_signature.h"
 
 #define EXPORT_WHOLE "dynamo=False and training=TrainingMode.TRAINING, or with optimize=False"
 

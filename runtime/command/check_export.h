@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/base/diag.h"
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/onnx.h"
 #include "runtime/profile/job.h"
 
 // Adds a line where parameters or running statistics of the module have no tensor in the file, one

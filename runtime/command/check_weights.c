@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/command/check_export.h"
-#include "runtime/engine/onnx_tensor.h"
+#include "runtime/engine/onnx/onnx_tensor.h"
 
 // Tensors beyond that are not compared: each is with all before it.
 #define COMPARED_MAX 4096

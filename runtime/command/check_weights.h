@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/base/diag.h"
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/onnx.h"
 
 // Adds a line where weights have names that an exporter made up, one where the newer exporter made
 // copies of some, which are trained apart, and one where several were merged, which are trained as

@@ -10,7 +10,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/port/linked_ports.h"
 #include "runtime/profile/profile.h"
-#include "runtime/round/timeline.h"
+#include "runtime/round/session/timeline.h"
 
 enum cn_exit {
     CN_EXIT_DONE = 0,

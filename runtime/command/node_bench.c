@@ -5,7 +5,7 @@
 #include "runtime/command/bench_link.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_speed.h"
-#include "runtime/engine/onnx_file.h"
+#include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 

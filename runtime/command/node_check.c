@@ -10,13 +10,13 @@
 #include "runtime/command/check_export.h"
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
-#include "runtime/engine/import.h"
-#include "runtime/engine/onnx_file.h"
-#include "runtime/engine/shards.h"
-#include "runtime/engine/source.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/data/shards.h"
+#include "runtime/engine/data/source.h"
+#include "runtime/engine/import/import.h"
+#include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/profile/quantity.h"
-#include "runtime/round/session.h"
+#include "runtime/round/session/session.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 

@@ -9,7 +9,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
-#include "runtime/round/node.h"
+#include "runtime/round/node/node.h"
 
 #define GAVE_UP 4 // between a process of a GPU and its parent; an exit code of neither
 

@@ -10,7 +10,7 @@
 #include "runtime/command/command.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
-#include "runtime/round/status_file.h"
+#include "runtime/round/node/status_file.h"
 
 #define STATUS_MAX 65536 // bytes
 #define FRESH_MS 120000  // an older file is of a node that hangs: it writes each second

@@ -12,8 +12,8 @@
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
-#include "runtime/engine/onnx_file.h"
-#include "runtime/round/alone.h"
+#include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/round/node/alone.h"
 
 static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"

@@ -9,7 +9,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/port/store.h"
-#include "runtime/round/node_link.h"
+#include "runtime/round/node/node_link.h"
 
 #define LIMIT_MS 15000
 #define POLL_MS 20

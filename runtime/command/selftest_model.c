@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "runtime/command/selftest.h"
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/onnx.h"
 
 #define LIST_MAX 4
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/engine/onnx_inference.h"
+#include "runtime/engine/onnx/onnx_inference.h"
 
 static bool ends_with(const char *text, const char *end)
 {

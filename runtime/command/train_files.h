@@ -1,8 +1,8 @@
 // train_files.h - what "cairn-node train" writes beside its state.
 #pragma once
 
-#include "runtime/engine/export.h"
-#include "runtime/round/session.h"
+#include "runtime/engine/onnx/export.h"
+#include "runtime/round/session/session.h"
 
 // Whether a file with this name can be saved; a line on standard error when not.
 bool cn_train_files_known(const char *path);

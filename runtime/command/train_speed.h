@@ -1,8 +1,8 @@
 // train_speed.h - how fast a device trains a model, on made-up samples.
 #pragma once
 
-#include "runtime/engine/onnx_file.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/engine/trainer/trainer.h"
 
 struct cn_train_speed {
     double open_ms, median_ms, best_ms; // of opening the model, and of a step

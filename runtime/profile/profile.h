@@ -59,7 +59,7 @@ struct cn_group_settings {
     char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };
 
-// When a board trains, and what it tells the site; rules of runtime/round/care.h.
+// When a board trains, and what it tells the site; rules of runtime/round/upkeep/care.h.
 struct cn_care_settings {
     uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
     char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "runtime/port/link.h"
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/checkpoint/checkpoint.h"
 
 enum cn_round_action {
     CN_DO_WAIT,    // nothing to do until there is news

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "aggregator/fold.h"
+#include "aggregator/merge/fold.h"
 #include "runtime/update/residual.h"
 #include "runtime/update/update.h"
 #include "tests/support/layouts.h"

@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/onnx_file.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/port/platform.h"
 
 #define STEPS_MAX 100000

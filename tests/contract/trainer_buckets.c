@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/port/platform.h"
 #include "tests/contract/compute_trial.h"
 

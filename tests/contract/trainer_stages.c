@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/group/ranks.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"

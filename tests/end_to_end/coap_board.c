@@ -12,8 +12,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "transport/coap_client.h"
-#include "transport/security.h"
+#include "transport/coap/coap_client.h"
+#include "transport/coap/security.h"
 
 #define ANSWER_MS 6000
 #define REPEAT_MS 1000

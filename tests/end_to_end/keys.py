@@ -15,7 +15,7 @@ from scenarios import Scenarios
 
 LAB = ["board-1", "board-2", "board-3"]
 JOB = {"rounds": ENDLESS, "quorum": 1, "mixed": True, "link": {"delay": 0}, "rejoin": "2 s", "form": "5 s"}
-ROUNDS = 3  # that a member without the newest keys is waited for: runtime/round/node_keys.h
+ROUNDS = 3  # that a member without the newest keys is waited for: runtime/round/node/node_keys.h
 
 scenario = Scenarios()
 

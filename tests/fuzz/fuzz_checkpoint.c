@@ -1,6 +1,6 @@
 // Any bytes as a checkpoint: refused, or a whole state that encodes to the same bytes, of an older
 // version to others. The digest is made to fit for a second try.
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/checkpoint/checkpoint.h"
 #include "tests/fuzz/sealed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/trainer/trainer.h"
 
 #define MEMORY_LIMIT (16u << 20)
 // A window over a whole image makes a step take time with the square of the memory.

@@ -1,11 +1,11 @@
-// fuzz_message.c - decoders of transport/message.h: the first byte chooses one, the rest is the
-// message.
+// fuzz_message.c - decoders of transport/message/message.h: the first byte chooses one, the rest is
+// the message.
 //
 // What decodes must encode, and the decoding of that must encode to the same bytes.
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/message.h"
+#include "transport/message/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 // Any bytes are an array inside them or an error.
 #include <stdlib.h>
 
-#include "runtime/engine/npy.h"
+#include "runtime/engine/data/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

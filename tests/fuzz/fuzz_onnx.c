@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/export.h"
+#include "runtime/engine/onnx/export.h"
 
 #define LIMIT (1u << 24)
 

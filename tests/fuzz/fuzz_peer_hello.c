@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/address.h"
-#include "transport/peer_hello.h"
+#include "transport/coap/address.h"
+#include "transport/peer/peer_hello.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

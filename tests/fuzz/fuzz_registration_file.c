@@ -1,7 +1,7 @@
 // Any bytes as a stored registration, read by the owner and with the number of keys that they name:
 // refused, or an answer that is stored and read again. The digest is made to fit for a second try.
 #include "tests/fuzz/sealed.h"
-#include "transport/registration_file.h"
+#include "transport/board/registration_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 // Any bytes as the list of a round's shards: refused, or a list that encodes to the same bytes. The
 // digest is made to fit for a second try.
-#include "runtime/round/shard_list.h"
+#include "runtime/round/session/shard_list.h"
 #include "tests/fuzz/sealed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,7 @@
 // Any bytes are an array of samples or an error, whatever the name says of their format.
 #include <stdlib.h>
 
-#include "runtime/engine/source.h"
+#include "runtime/engine/data/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

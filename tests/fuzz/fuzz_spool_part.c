@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/spool.h"
+#include "aggregator/store/spool.h"
 #include "runtime/base/log.h"
 #include "tests/support/flaky_store.h"
 

@@ -2,9 +2,9 @@
 // A file whose tensors have several roles becomes larger or stays.
 #include <stdlib.h>
 
-#include "runtime/engine/onnx.h"
-#include "runtime/engine/onnx_split.h"
-#include "runtime/engine/onnx_widen.h"
+#include "runtime/engine/onnx/onnx.h"
+#include "runtime/engine/onnx/onnx_split.h"
+#include "runtime/engine/onnx/onnx_widen.h"
 
 #define LIMIT ((size_t)1 << 22)
 

@@ -1,5 +1,5 @@
 /* group.pml - the epochs and steps of a group, for Spin: runtime/group/membership*.c, and what
- * runtime/round/epoch.c and session_step.c do in an epoch. README.md says what each part stands for,
+ * runtime/round/epoch/epoch.c and session_step.c do in an epoch. README.md says what each part stands for,
  * what is left out and why that loses nothing.
  *
  * Each NO_... leaves out one protection; the search must then find a violated assertion.

@@ -9,7 +9,7 @@
 #include <glob.h>
 
 #include "onnx.pb-c.h"
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/onnx.h"
 #include "runtime/port/platform.h"
 
 // protobuf-c ends a string at its first 0; a missing one is NULL or "".

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/engine/export.h"
-#include "runtime/engine/onnx_file.h"
+#include "runtime/engine/onnx/export.h"
+#include "runtime/engine/onnx/onnx_file.h"
 
 #define LIMIT (1u << 24)
 

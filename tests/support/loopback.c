@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/base/random.h"
-#include "transport/route.h"
+#include "transport/coap/route.h"
 
 #define PATH_SIZE 256
 #define QUEUE_MAX 1024 // messages; more are dropped, as by a router

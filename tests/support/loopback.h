@@ -4,7 +4,7 @@
 // same seed and the same order of calls. Threading: one thread, the routes' as well.
 #pragma once
 
-#include "transport/exchange.h"
+#include "transport/coap/exchange.h"
 
 struct cn_loopback_config {
     const char *board; // as if authenticated; borrowed, as routes and context are

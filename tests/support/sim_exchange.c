@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/route.h"
+#include "transport/coap/route.h"
 
 #define PATH_SIZE 128
 

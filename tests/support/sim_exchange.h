@@ -5,7 +5,7 @@
 #pragma once
 
 #include "tests/support/link_model.h"
-#include "transport/exchange.h"
+#include "transport/coap/exchange.h"
 
 struct cn_sim_config {
     const char *board; // as if authenticated; borrowed, as routes and context are

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/spool.h"
+#include "aggregator/store/spool.h"
 #include "tests/support/flaky_store.h"
 
 #define GAPS 16

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "transport/coap_server.h"
+#include "transport/coap/coap_server.h"
 
 #define CN_SIM_CHUNK 64
 

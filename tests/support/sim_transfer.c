@@ -5,8 +5,8 @@
 
 #include "runtime/port/crypto.h"
 #include "tests/support/sim_gateway.h"
-#include "transport/download.h"
-#include "transport/upload.h"
+#include "transport/transfer/download.h"
+#include "transport/transfer/upload.h"
 
 #define BODY 1152
 #define LIMIT_US 3600000000u

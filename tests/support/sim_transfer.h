@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/support/sim_exchange.h"
-#include "transport/controller.h"
+#include "transport/transfer/controller.h"
 
 struct cn_sim_case {
     struct cn_link_shape up, down;

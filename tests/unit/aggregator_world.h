@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aggregator/resources.h"
+#include "aggregator/serve/resources.h"
 #include "tests/support/flaky_store.h"
 #include "tests/support/layouts.h"
-#include "transport/message.h"
+#include "transport/message/message.h"
 
 #define WORLD_GROUPS 3
 

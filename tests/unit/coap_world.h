@@ -14,8 +14,8 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "tests/support/free_address.h"
-#include "transport/coap_client.h"
-#include "transport/coap_server.h"
+#include "transport/coap/coap_client.h"
+#include "transport/coap/coap_server.h"
 
 #define WAIT_MS 3000
 #define KEPT 8

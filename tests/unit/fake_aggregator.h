@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "runtime/port/crypto.h"
-#include "transport/coap_server.h"
-#include "transport/message.h"
+#include "transport/coap/coap_server.h"
+#include "transport/message/message.h"
 
 #ifndef FAKE_CHUNK
 #define FAKE_CHUNK 1024

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "tests/unit/net.h"
 
 #define SAMPLES 5

@@ -1,8 +1,8 @@
 // passed_net.h - the graph that the passes leave of a net, for tests of what they fuse.
 #pragma once
 
-#include "runtime/engine/import.h"
-#include "runtime/engine/passes.h"
+#include "runtime/engine/graph/passes.h"
+#include "runtime/engine/import/import.h"
 #include "tests/unit/gradient_check.h"
 
 static inline void run_passes(const struct net *net, struct cn_graph *graph)

@@ -6,7 +6,7 @@
 // cmocka.h needs the four above.
 #include <cmocka.h>
 
-#include "transport/address.h"
+#include "transport/coap/address.h"
 
 static void assert_prints(const char *heard, const char *listed, const char *wanted)
 {

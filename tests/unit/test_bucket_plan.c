@@ -7,7 +7,7 @@
 // cmocka.h needs the four above.
 #include <cmocka.h>
 
-#include "runtime/engine/bucket_plan.h"
+#include "runtime/engine/program/bucket_plan.h"
 
 #define LAYERS 12
 #define WORDS ((size_t)20000) // of a layer: a bucket each

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/caps.h"
+#include "aggregator/merge/caps.h"
 
 #define FOUR 4
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/round/care.h"
+#include "runtime/round/upkeep/care.h"
 
 #define NOON (UINT64_C(12) * 3600000)
 #define HOUR UINT64_C(3600000)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "runtime/port/crypto.h"
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/checkpoint/checkpoint.h"
 #include "tests/support/flaky_store.h"
 #include "tests/support/layouts.h"
 

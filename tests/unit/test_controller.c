@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "transport/controller.h"
+#include "transport/transfer/controller.h"
 
 #define UNIT 1000
 #define RTT_US 50000

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/bytes.h"
-#include "runtime/engine/dataset.h"
+#include "runtime/engine/data/dataset.h"
 
 #define COUNT 50
 

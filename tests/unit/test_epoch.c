@@ -17,7 +17,7 @@
 #include "ports/tcp/collective_tcp.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/epoch.h"
+#include "runtime/round/epoch/epoch.h"
 #include "runtime/update/version.h"
 #include "tests/support/flaky_store.h"
 

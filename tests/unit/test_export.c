@@ -9,7 +9,7 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "runtime/engine/export.h"
+#include "runtime/engine/onnx/export.h"
 #include "runtime/port/platform.h"
 #include "tests/unit/onnx_message.h"
 

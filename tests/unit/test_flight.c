@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "transport/flight.h"
+#include "transport/transfer/flight.h"
 
 #define UNIT 1000
 #define RTT_US 50000

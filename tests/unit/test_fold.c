@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/fold.h"
+#include "aggregator/merge/fold.h"
 #include "runtime/base/random.h"
 #include "tests/support/layouts.h"
 

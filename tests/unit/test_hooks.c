@@ -16,7 +16,7 @@
 
 #include "runtime/port/platform.h"
 #include "runtime/port/store.h"
-#include "runtime/round/hooks.h"
+#include "runtime/round/upkeep/hooks.h"
 
 static char root[64];
 static struct cn_settings settings;

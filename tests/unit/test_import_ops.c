@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/import.h"
+#include "runtime/engine/import/import.h"
 
 #define README CAIRN_TEST_DATA "/../../README.md"
 #define HEADING "## Operators"

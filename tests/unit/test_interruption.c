@@ -14,7 +14,7 @@
 #include "runtime/port/crypto.h"
 #include "tests/support/sim_exchange.h"
 #include "tests/support/sim_gateway.h"
-#include "transport/upload.h"
+#include "transport/transfer/upload.h"
 
 #define KIND 4
 #define WINDOW 65536

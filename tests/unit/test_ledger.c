@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "aggregator/ledger_sql.h"
+#include "aggregator/store/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
 
 static int open_world(void **state)

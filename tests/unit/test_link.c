@@ -12,7 +12,7 @@
 #include "runtime/port/platform.h"
 #include "tests/support/flaky_store.h"
 #include "tests/support/loopback.h"
-#include "transport/board_link.h"
+#include "transport/board/board_link.h"
 
 #define SIZE (300 * 1024 + 77)
 #define WAIT_MS 10000

@@ -15,8 +15,8 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "tests/support/free_address.h"
-#include "transport/board_link.h"
-#include "transport/security.h"
+#include "transport/board/board_link.h"
+#include "transport/coap/security.h"
 
 #define SIZE (300 * 1024 + 77)
 #define LONG (3 * 512 * 1024) // so long that it tells which way carries more

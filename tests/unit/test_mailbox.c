@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "runtime/port/platform.h"
-#include "runtime/round/mailbox.h"
+#include "runtime/round/epoch/mailbox.h"
 
 static int set_up(void **state)
 {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "transport/measure.h"
+#include "transport/transfer/measure.h"
 
 #define PARCEL 1000 // bytes, and 100 around it
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "transport/message.h"
+#include "transport/message/message.h"
 
 static void fill_digest(uint8_t digest[CN_DIGEST_SIZE], uint8_t value)
 {

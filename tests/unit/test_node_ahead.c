@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/round/node_ahead.h"
+#include "runtime/round/node/node_ahead.h"
 
 static bool tells(const struct cn_progress *progress, const struct cn_round_info *news)
 {

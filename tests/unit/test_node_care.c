@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/round/node_care.h"
+#include "runtime/round/upkeep/node_care.h"
 #include "tests/support/board_tree.h"
 #include "tests/support/flaky_store.h"
 

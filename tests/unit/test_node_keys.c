@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "runtime/round/node_keys.h"
+#include "runtime/round/node/node_keys.h"
 
 #define NOW 100000
 

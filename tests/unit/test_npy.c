@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/bytes.h"
-#include "runtime/engine/npy.h"
+#include "runtime/engine/data/npy.h"
 
 struct fixture {
     uint8_t file[512];

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/onnx.h"
+#include "runtime/engine/onnx/onnx.h"
 #include "runtime/port/platform.h"
 #include "tests/unit/onnx_message.h"
 

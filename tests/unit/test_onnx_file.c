@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/onnx.h"
-#include "runtime/engine/onnx_file.h"
+#include "runtime/engine/onnx/onnx.h"
+#include "runtime/engine/onnx/onnx_file.h"
 #include "tests/unit/onnx_message.h"
 
 static const float weights[6] = {1, -2, 3.5f, 0, 0.25f, -7};

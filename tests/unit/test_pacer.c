@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "transport/pacer.h"
+#include "transport/coap/pacer.h"
 
 static void the_time_out_follows_the_round_trips(void **state)
 {

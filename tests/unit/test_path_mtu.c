@@ -12,8 +12,8 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "tests/support/loopback.h"
-#include "transport/board_link.h"
-#include "transport/path_mtu.h"
+#include "transport/board/board_link.h"
+#include "transport/transfer/path_mtu.h"
 
 #define SIZE (200 * 1024 + 77)
 #define WAIT_MS 20000

@@ -16,7 +16,7 @@
 
 #include "runtime/group/membership_wire.h"
 #include "runtime/port/platform.h"
-#include "transport/peer_coap.h"
+#include "transport/peer/peer_coap.h"
 
 #define LINKS 3
 #define STRANGERS 20

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "transport/peer_hello.h"
+#include "transport/peer/peer_hello.h"
 
 #define MEMBERS 3
 

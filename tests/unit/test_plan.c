@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/random.h"
-#include "runtime/engine/plan.h"
+#include "runtime/engine/program/plan.h"
 
 #define BLOCKS 120
 

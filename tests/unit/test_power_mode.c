@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/port/power_mode.h"
-#include "runtime/round/node_care.h"
+#include "runtime/round/upkeep/node_care.h"
 #include "tests/support/board_tree.h"
 #include "tests/support/flaky_store.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/reader.h"
+#include "runtime/engine/data/reader.h"
 
 #define SIZE 16
 #define WORDS 64

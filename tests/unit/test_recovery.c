@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/round/checkpoint.h"
-#include "runtime/round/recovery.h"
+#include "runtime/round/checkpoint/checkpoint.h"
+#include "runtime/round/epoch/recovery.h"
 
 static struct cn_recovery_row at(uint32_t round, enum cn_phase phase, uint32_t step)
 {

@@ -10,7 +10,7 @@
 
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session_reduce.h"
+#include "runtime/round/session/session_reduce.h"
 
 // A collective that writes down what it is called with.
 struct fake {

@@ -10,7 +10,7 @@
 
 #include "runtime/base/log.h"
 #include "tests/support/flaky_store.h"
-#include "transport/registration_file.h"
+#include "transport/board/registration_file.h"
 
 #define KEYS 3
 

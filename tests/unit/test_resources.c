@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/aggregator_world.h"
-#include "transport/security.h"
+#include "transport/coap/security.h"
 
 // Boards a1 and a2 are group a, board b is alone; a round is open.
 static int open_round(void **state)

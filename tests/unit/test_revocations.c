@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/revocations.h"
+#include "aggregator/store/revocations.h"
 #include "tests/unit/aggregator_world.h"
 
 static char path[128];

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/merge.h"
+#include "aggregator/merge/merge.h"
 #include "tests/unit/aggregator_world.h"
 
 static const char *const boards[] = {"a", "b"};

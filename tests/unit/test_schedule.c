@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/words.h"
-#include "runtime/engine/schedule.h"
+#include "runtime/engine/trainer/schedule.h"
 
 static void the_cosine_falls_from_the_rate_to_its_share(void **state)
 {

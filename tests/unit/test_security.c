@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "transport/security.h"
+#include "transport/coap/security.h"
 
 static char directory[64];
 static char path[128];

@@ -15,8 +15,8 @@
 #include "runtime/group/solo.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/round_file.h"
-#include "runtime/round/session_update.h"
+#include "runtime/round/epoch/round_file.h"
+#include "runtime/round/session/session_update.h"
 #include "runtime/update/version.h"
 
 #define TORCH CAIRN_TEST_DATA "/torch/batch-norm-1d-"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "runtime/engine/dataset.h"
+#include "runtime/engine/data/dataset.h"
 
 #define SAMPLES 20
 

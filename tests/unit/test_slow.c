@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "runtime/round/slow.h"
+#include "runtime/round/upkeep/slow.h"
 
 static void expect(const struct cn_reading *reading, const char *wanted)
 {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/bytes.h"
-#include "runtime/engine/source.h"
+#include "runtime/engine/data/source.h"
 
 static struct cn_diag diag;
 

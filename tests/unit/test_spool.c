@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/spool.h"
+#include "aggregator/store/spool.h"
 #include "runtime/port/crypto.h"
 #include "tests/support/flaky_store.h"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "runtime/group/state_tag.h"
-#include "runtime/round/checkpoint.h"
+#include "runtime/round/checkpoint/checkpoint.h"
 
 // In round 5 the group's update of round 4 has counted, unless a test says otherwise.
 #define AT(PHASE, STEP)                                                                            \

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "runtime/round/node_care.h"
-#include "runtime/round/status_file.h"
+#include "runtime/round/node/status_file.h"
+#include "runtime/round/upkeep/node_care.h"
 
 struct fixture {
     char path[CN_PATH_SIZE + 16];

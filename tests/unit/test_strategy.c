@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/strategy.h"
+#include "aggregator/merge/strategy.h"
 #include "tests/support/layouts.h"
 
 static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {30, CN_TENSOR_STAT}};

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/port/platform.h"
-#include "runtime/round/traffic.h"
+#include "runtime/round/upkeep/traffic.h"
 
 #define HOUR UINT64_C(3600000)
 #define DATE UINT64_C(1700000000) // s

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/npy.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/data/npy.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "tests/support/kernels_present.h"
 
 #define CLOSE_STEPS 5

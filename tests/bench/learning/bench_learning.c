@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/fold.h"
-#include "aggregator/strategy.h"
+#include "aggregator/merge/fold.h"
+#include "aggregator/merge/strategy.h"
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/dataset.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/data/dataset.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/port/platform.h"
 
 #define CLIENTS 4

@@ -15,8 +15,8 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "tests/support/sim_gateway.h"
-#include "transport/board_link.h"
-#include "transport/message.h"
+#include "transport/board/board_link.h"
+#include "transport/message/message.h"
 
 #define ROUTES_MAX 16
 #define WINDOW (1u << 18)

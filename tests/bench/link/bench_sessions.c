@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "runtime/port/platform.h"
-#include "transport/coap_client.h"
-#include "transport/coap_server.h"
+#include "transport/coap/coap_client.h"
+#include "transport/coap/coap_server.h"
 
 #define PORT "127.0.0.1:36684"
 #define AT_ONCE 20 // handshakes

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/npy.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/data/npy.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/port/platform.h"
 
 struct zoo {

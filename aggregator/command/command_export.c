@@ -1,0 +1,177 @@
+// cairn-aggregator export: a version of the model as ONNX and safetensors.
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/setup.h"
+#include "aggregator/run/score.h"
+#include "aggregator/store/model_store.h"
+#include "runtime/engine/onnx/onnx_inference.h"
+
+static const char help[] =
+    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--training] -o PREFIX\n"
+    "\n"
+    "Writes PREFIX.onnx and PREFIX.safetensors. Works while the aggregator runs.\n"
+    "\n"
+    "PREFIX.onnx is for inference: BatchNormalization uses its running statistics, Dropout drops\n"
+    "nothing.\n"
+    "\n"
+    "  --version V      a number, last (the default) or best: the best measured one\n"
+    "  --training       PREFIX.onnx in the form that the job's model has, to train on\n"
+    "  -o PREFIX        existing files are replaced\n";
+
+static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *number)
+{
+    struct cn_ledger_version newest;
+    struct cn_progress progress = {0};
+    char *end;
+    cn_err err = cn_ledger_newest_version(setup->ledger, &newest);
+    if (err)
+        return err;
+    *number = newest.number;
+    if (strcmp(text, "last") == 0)
+        return CN_OK;
+    if (strcmp(text, "best") == 0) {
+        err = cn_score_progress(setup->ledger, &setup->settings->job, 0, &progress);
+        if (progress.best_score.known)
+            *number = progress.best;
+        return err;
+    }
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value > newest.number)
+        return CN_ENOTFOUND;
+    *number = (uint32_t)value;
+    return CN_OK;
+}
+
+static bool write_all(int file, const uint8_t *data, size_t size)
+{
+    while (size) {
+        ssize_t written = write(file, data, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        data += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
+
+// Whole or not at all: aside, then renamed.
+static int write_file(const char *prefix, const char *suffix, const struct cn_buffer *buffer)
+{
+    char path[PATH_MAX], aside[PATH_MAX + 8];
+    int length = snprintf(path, sizeof(path), "%s.%s", prefix, suffix);
+    snprintf(aside, sizeof(aside), "%s.new", path);
+    int file = length < 0 || (size_t)length >= sizeof(path)
+                   ? -1
+                   : open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool done = file >= 0 && write_all(file, buffer->data, buffer->size) && fsync(file) == 0;
+    if (file >= 0)
+        done = close(file) == 0 && done;
+    if (!done || rename(aside, path) != 0) {
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        unlink(aside);
+        return CN_EXIT_FAILED;
+    }
+    printf("%s\n", path);
+    return CN_EXIT_DONE;
+}
+
+static int write_both(const struct cn_setup *setup, const struct cn_model *model,
+                      const char *prefix, enum cn_export_form form)
+{
+    const struct cn_model_file *file = &setup->model;
+    struct cn_buffer onnx, safetensors;
+    cn_buffer_init(&onnx, CN_ONNX_FILE_MAX);
+    cn_buffer_init(&safetensors, CN_ONNX_FILE_MAX);
+    cn_err err = cn_export_onnx(file->onnx, &file->layout, cn_model_weights(model), form, &onnx);
+    if (!err)
+        err = cn_export_safetensors(&file->layout, cn_model_weights(model), &safetensors);
+    const struct cn_onnx_node *random = cn_onnx_inference_random(file->onnx);
+    int result = CN_EXIT_FAILED;
+    if (random && form == CN_EXPORT_INFERENCE)
+        fprintf(stderr, "warning: %s.onnx: its %.*s draws random numbers for inference, too\n",
+                prefix, (int)random->op.size, random->op.data);
+    if (err)
+        fprintf(stderr, "%s: %s\n", prefix, cn_err_text(err));
+    else
+        result = write_file(prefix, "onnx", &onnx);
+    if (!result)
+        result = write_file(prefix, "safetensors", &safetensors);
+    cn_buffer_deinit(&onnx);
+    cn_buffer_deinit(&safetensors);
+    return result;
+}
+
+static int export_version(const struct cn_setup *setup, const char *version, const char *prefix,
+                          enum cn_export_form form)
+{
+    struct cn_model model;
+    uint32_t number;
+    cn_err err = choose(setup, version, &number);
+    if (!err)
+        err = cn_model_load(setup->store, setup->ledger, &setup->model.layout, number, &model);
+    if (err) {
+        fprintf(stderr, "error: version %s: %s\n", version,
+                err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    int result = write_both(setup, &model, prefix, form);
+    cn_model_deinit(&model);
+    return result;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"version", required_argument, NULL, 'v'},
+        {"output", required_argument, NULL, 'o'},
+        {"training", no_argument, NULL, 't'},
+        {0},
+    };
+    const char *positional[1], *version = "last", *prefix = NULL;
+    enum cn_export_form form = CN_EXPORT_INFERENCE;
+    (void)ports;
+    int option;
+    while ((option = getopt_long(argc, argv, "o:", known, NULL)) != -1) {
+        if (option == 'v')
+            version = optarg;
+        else if (option == 'o')
+            prefix = optarg;
+        else if (option == 't')
+            form = CN_EXPORT_TRAINING;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
+    if (!prefix) {
+        fprintf(stderr, "error: -o PREFIX is missing; see --help\n");
+        return CN_EXIT_USAGE;
+    }
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
+    if (!result)
+        result = cn_setup_open_model(&setup);
+    if (!result)
+        result = export_version(&setup, version, prefix, form);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+const struct cn_command cn_aggregator_export = {
+    .name = "export",
+    .summary = "write a version as ONNX and safetensors",
+    .help = help,
+    .run = run,
+};

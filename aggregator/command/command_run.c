@@ -1,0 +1,444 @@
+// cairn-aggregator run: serves the boards until the run ends.
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/setup.h"
+#include "aggregator/run/evaluate.h"
+#include "aggregator/serve/report.h"
+#include "aggregator/serve/resources.h"
+#include "aggregator/serve/status.h"
+#include "aggregator/store/restore.h"
+#include "runtime/base/log.h"
+
+#define STEP_MS 50
+#define ROSTER_MS 500      // between looks for revoked boards
+#define RETRY_MS 3000      // after an error that may pass
+#define STATUS_MS 1000     // between writes of status.json
+#define LIVE_MS 120000     // a group heard within this time is invited
+#define SETTLE_MS 3000     // for more groups than the quorum
+#define LINGER_MS 20000    // at the end, for boards to learn of it, at most
+#define QUIET_MS 3000      // at the end, without a word of any board
+#define OVER_FILE "over"   // empty: the boards had their time after the end
+#define EXPIRY_MS 600000   // of an upload without a chunk
+#define EVALUATE_MS 600000 // for one evaluation
+#define HANDSHAKES_MAX 128
+#define SESSIONS_MAX 4096
+#define REQUESTS_PER_S 500 // of a board, beside its updates and models
+
+static const char help[] =
+    "Usage: cairn-aggregator run PROFILE [--stay] [--restored]\n"
+    "\n"
+    "Runs the job of the profile: opens rounds, merges the updates of the boards, serves the\n"
+    "versions. Goes on where it was stopped or killed. Exits 0 when the run is over, 130 when a\n"
+    "signal stopped it before.\n"
+    "\n"
+    "  --stay           keeps serving the last version after the end\n"
+    "  --restored       the state directory is an older copy of its run: boards that hold more "
+    "than\n"
+    "                   it give that up and go on from here. Once, at the first start after it "
+    "was\n"
+    "                   restored (docs/backup.md)\n";
+
+struct daemon {
+    struct cn_setup setup;
+    struct cn_roster *roster;
+    struct cn_spool *spool;
+    struct cn_model_store *models;
+    struct cn_evaluator *evaluator;
+    struct cn_run_measure measure;
+    struct cn_run *run;
+    struct cn_resources resources;
+    struct cn_coap_server *server;
+    struct cn_report report;
+    uint64_t started_ms;                     // clock
+    uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
+    bool over_at_start;                      // the run had ended before
+    uint64_t retry_ms;                       // clock; the run is not advanced before
+    cn_err trouble;                          // that was told
+};
+
+// --- what the run and the roster call ---
+
+static void tell_observers(void *context)
+{
+    struct daemon *daemon = context;
+    if (daemon->server)
+        cn_coap_server_notify(daemon->server, "r");
+}
+
+static void count_traffic(void *context, uint64_t *bytes_in, uint64_t *bytes_out)
+{
+    struct daemon *daemon = context;
+    struct cn_coap_server_stats stats = {0};
+    if (daemon->server)
+        cn_coap_server_stats(daemon->server, &stats);
+    *bytes_in = stats.bytes_in;
+    *bytes_out = stats.bytes_out;
+}
+
+static void drop_board(void *context, const char *board)
+{
+    struct daemon *daemon = context;
+    cn_log(CN_LOG_INFO, "run", "%s is revoked or has a new key: its sessions end", board);
+    cn_coap_server_drop(daemon->server, board);
+}
+
+// --- opening ---
+
+static cn_err open_models(struct daemon *daemon)
+{
+    const struct cn_model_file *file = &daemon->setup.model;
+    const struct cn_gateway_settings *gateway = &daemon->setup.settings->gateway;
+    float *initial = calloc(file->layout.total + 1, sizeof(*initial));
+    if (!initial)
+        return CN_ENOMEM;
+    const struct cn_model_store_config config = {
+        .store = daemon->setup.store,
+        .ledger = daemon->setup.ledger,
+        .layout = &file->layout,
+        .snapshot_every = daemon->setup.settings->job.options.snapshot_every,
+        .graph = file->graph.data,
+        .graph_size = file->graph.size,
+        .initial = initial,
+        .keep_rounds = gateway->keep_rounds,
+        .keep_versions = gateway->keep_versions,
+    };
+    cn_err err = cn_onnx_weights(file->onnx, &file->layout, initial);
+    if (!err)
+        err = cn_model_store_open(&config, &daemon->models);
+    free(initial);
+    return err;
+}
+
+static cn_err open_parts(struct daemon *daemon)
+{
+    const struct cn_spool_config spool = {
+        .store = daemon->setup.store,
+        .frame_max = cn_update_size_max(&daemon->setup.model.layout),
+        .limit = daemon->setup.settings->gateway.spool_limit,
+        .chunk_size = CN_RESOURCES_CHUNK_SIZE,
+        .expiry_ms = EXPIRY_MS,
+        .disk = daemon->setup.settings->state,
+        .reserve = daemon->setup.settings->reserve,
+    };
+    cn_err err = cn_roster_open(daemon->setup.ledger, &daemon->roster);
+    if (!err)
+        err = cn_spool_open(&spool, &daemon->spool);
+    if (!err)
+        err = open_models(daemon);
+    if (err)
+        fprintf(stderr, "%s: %s\n", daemon->setup.settings->state, cn_err_text(err));
+    return err;
+}
+
+// The job's central set, if it has one.
+static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports)
+{
+    const struct cn_settings *settings = daemon->setup.settings;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    if (settings->job.central_set[0] == '\0')
+        return CN_OK;
+    const struct cn_data_paths *paths = cn_profile_data(settings, settings->job.central_set);
+    if (!paths) {
+        fprintf(stderr, "error: the job's central set %s is not in the profile's data section\n",
+                settings->job.central_set);
+        return CN_EINVAL;
+    }
+    const struct cn_evaluator_config config = {
+        .onnx = daemon->setup.model.onnx,
+        .job = &settings->job,
+        .files = paths,
+        .computes = ports->computes,
+        .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
+        .timeout_ms = EVALUATE_MS,
+    };
+    cn_err err = cn_evaluator_open(&config, &diag, &daemon->evaluator);
+    if (err)
+        fprintf(stderr, "%s: %s\n", settings->job.central_set,
+                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+    else
+        cn_evaluator_measure(daemon->evaluator, &daemon->measure);
+    return err;
+}
+
+static cn_err open_run(struct daemon *daemon)
+{
+    struct cn_run_config config = {
+        .job = &daemon->setup.settings->job,
+        .ledger = daemon->setup.ledger,
+        .store = daemon->setup.store,
+        .roster = daemon->roster,
+        .spool = daemon->spool,
+        .models = daemon->models,
+        .measure = daemon->evaluator ? &daemon->measure : NULL,
+        .live_ms = LIVE_MS,
+        .settle_ms = SETTLE_MS,
+        .context = daemon,
+        .changed = tell_observers,
+        .traffic = count_traffic,
+    };
+    cn_status_read_traffic(daemon->setup.settings->state, &config.earlier_in, &config.earlier_out);
+    cn_err err = cn_run_open(&config, cn_platform_now_ms(), &daemon->run);
+    if (err)
+        fprintf(stderr, "%s: %s\n", daemon->setup.settings->state, cn_err_text(err));
+    return err;
+}
+
+static cn_err open_server(struct daemon *daemon)
+{
+    const struct cn_gateway_settings *gateway = &daemon->setup.settings->gateway;
+    const char *listen[CN_LINK_ADDRESSES];
+    for (uint32_t i = 0; i < gateway->listen_count; i++)
+        listen[i] = gateway->listen[i];
+    daemon->resources = (struct cn_resources){
+        .ledger = daemon->setup.ledger,
+        .roster = daemon->roster,
+        .spool = daemon->spool,
+        .models = daemon->models,
+        .run = daemon->run,
+        .job = &daemon->setup.settings->job,
+        .now_ms = cn_platform_now_ms,
+    };
+    struct cn_coap_server_config config = {
+        .listen = listen,
+        .listen_count = gateway->listen_count,
+        .context = &daemon->resources,
+        .find_key = cn_resources_find_key,
+        .handshakes_max = HANDSHAKES_MAX,
+        .sessions_max = SESSIONS_MAX,
+        .requests_per_s = REQUESTS_PER_S,
+        .bulk_per_s = gateway->board_bps / 8,
+    };
+    config.routes = cn_resources_routes(&config.route_count);
+    cn_err err = cn_coap_server_open(&config, &daemon->server);
+    if (err && err != CN_EEXIST) // that one is in the log, with the address
+        fprintf(stderr, "%s: %s\n", listen[0], cn_err_text(err));
+    return err;
+}
+
+static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, const char *profile,
+                       bool restored)
+{
+    int result = cn_setup_open(&daemon->setup, profile, CN_SETUP_RUN);
+    if (!result)
+        result = cn_setup_open_model(&daemon->setup);
+    if (!result)
+        result = cn_setup_check_weights(&daemon->setup);
+    if (result)
+        return result;
+    cn_err err = cn_restore_ledger(daemon->setup.ledger, daemon->setup.settings->state, restored);
+    if (!err)
+        err = open_parts(daemon);
+    if (!err)
+        err = open_evaluator(daemon, ports);
+    if (!err)
+        err = open_run(daemon);
+    if (!err)
+        err = open_server(daemon);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// The server first: its handlers use all the rest.
+static void close_daemon(struct daemon *daemon)
+{
+    cn_coap_server_close(daemon->server);
+    cn_run_close(daemon->run);
+    cn_evaluator_close(daemon->evaluator);
+    cn_model_store_close(daemon->models);
+    cn_spool_close(daemon->spool);
+    cn_roster_close(daemon->roster);
+    cn_setup_deinit(&daemon->setup);
+}
+
+// --- running ---
+
+static void refresh_roster(struct daemon *daemon, uint64_t now_ms)
+{
+    if (now_ms - daemon->roster_ms < ROSTER_MS)
+        return;
+    daemon->roster_ms = now_ms;
+    cn_err err = cn_roster_refresh(daemon->roster, drop_board, daemon);
+    if (err)
+        cn_log(CN_LOG_WARN, "run", "enrolments are not read yet: %s", cn_err_text(err));
+}
+
+static void write_status(struct daemon *daemon, const struct cn_run_state *state, uint64_t now_ms)
+{
+    if (now_ms - daemon->status_ms < STATUS_MS)
+        return;
+    daemon->status_ms = now_ms;
+    cn_err err = cn_status_write(daemon->setup.settings->state, daemon->roster, state, now_ms);
+    if (err)
+        cn_log(CN_LOG_DEBUG, "run", "%s: %s", CN_STATUS_FILE, cn_err_text(err));
+    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the daemon does
+}
+
+// Boards need a while to notice that this program was restarted, so shortly after its start all of
+// them are waited for: one that leads its group may be the last to come back.
+static bool awaits_boards(const struct daemon *daemon, uint64_t now_ms)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(daemon->roster, &count);
+    if (now_ms - daemon->started_ms >= LINGER_MS)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!boards[i].heard_ms && !boards[i].enrolled.revoked)
+            return true;
+    return false;
+}
+
+// True when every group that was heard has the last version and all boards are silent, or had their
+// time. A board that was killed at the end is back before that.
+static bool may_leave(struct daemon *daemon, uint64_t now_ms)
+{
+    size_t count;
+    uint32_t last = cn_model_store_newest(daemon->models)->number;
+    const struct cn_roster_group *groups = cn_roster_groups(daemon->roster, &count);
+    if (daemon->ended_ms == 0)
+        daemon->ended_ms = now_ms;
+    if (now_ms - daemon->ended_ms > LINGER_MS)
+        return true;
+    if (awaits_boards(daemon, now_ms))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        bool here = groups[i].heard_ms && now_ms - groups[i].heard_ms < LINGER_MS;
+        bool lacks_last = !daemon->over_at_start && groups[i].served < last;
+        if (here && lacks_last)
+            return false;
+        if (here && now_ms - groups[i].heard_ms < QUIET_MS)
+            return false;
+    }
+    return now_ms - daemon->ended_ms >= QUIET_MS;
+}
+
+static bool was_left(const struct daemon *daemon)
+{
+    uint8_t *bytes = NULL;
+    size_t size;
+    cn_err err = daemon->setup.store->ops->load(daemon->setup.store, OVER_FILE, 0, &bytes, &size);
+    free(bytes);
+    return !err;
+}
+
+// What passes by itself, as a full disk does, is said once and tried again after a pause.
+static cn_err advance(struct daemon *daemon, uint64_t now_ms)
+{
+    if (now_ms < daemon->retry_ms)
+        return CN_OK;
+    cn_err err = cn_run_tick(daemon->run, now_ms);
+    bool passes = err == CN_EAGAIN || err == CN_ENOSPC || err == CN_EIO;
+    if (passes && err != daemon->trouble)
+        cn_log(CN_LOG_ERROR, "run", "the run waits: %s; trying every %d s", cn_err_text(err),
+               RETRY_MS / 1000);
+    if (passes)
+        daemon->retry_ms = now_ms + RETRY_MS;
+    daemon->trouble = passes ? err : CN_OK;
+    return passes ? CN_OK : err;
+}
+
+static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
+{
+    cn_err err = cn_coap_server_step(daemon->server, STEP_MS);
+    uint64_t now_ms = cn_platform_now_ms();
+    if (err)
+        return err;
+    refresh_roster(daemon, now_ms);
+    err = advance(daemon, now_ms);
+    if (err)
+        return err;
+    cn_run_get_state(daemon->run, now_ms, state);
+    write_status(daemon, state, now_ms);
+    return cn_report_update(&daemon->report, state, now_ms);
+}
+
+static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
+{
+    struct cn_run_state state;
+    cn_err err = CN_OK;
+    cn_run_get_state(daemon->run, cn_platform_now_ms(), &state);
+    daemon->started_ms = cn_platform_now_ms();
+    daemon->over_at_start = state.phase == CN_RUN_ENDED;
+    bool left_before = daemon->over_at_start && was_left(daemon);
+    cn_platform_notify("READY=1");
+    while (!atomic_load(stop) && !err) {
+        err = tick(daemon, &state);
+        if (state.phase == CN_RUN_ENDED && !stay &&
+            (left_before || may_leave(daemon, cn_platform_now_ms()))) {
+            // Without the file the next start waits for boards again; no harm.
+            if (cn_store_replace(daemon->setup.store, OVER_FILE, "", 0))
+                cn_log(CN_LOG_DEBUG, "run", "%s was not written", OVER_FILE);
+            break;
+        }
+    }
+    if (!err && state.phase == CN_RUN_ENDED)
+        err = cn_report_summary(&daemon->report, &state, &daemon->setup.model.layout,
+                                daemon->setup.settings->state);
+    cn_platform_notify("STOPPING=1");
+    cn_report_clear(&daemon->report);
+    if (err) {
+        fprintf(stderr, "error: round %" PRIu32 ": %s\n", state.round, cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    return state.phase == CN_RUN_ENDED ? CN_EXIT_DONE : CN_EXIT_INTERRUPTED;
+}
+
+static void announce(struct daemon *daemon)
+{
+    const struct cn_settings *settings = daemon->setup.settings;
+    size_t groups;
+    uint32_t version = cn_model_store_newest(daemon->models)->number;
+    cn_roster_groups(daemon->roster, &groups);
+    printf("job %s, run %016" PRIx64 ": %zu parameters, %" PRIu32 " rounds, quorum %" PRIu32
+           "; %zu groups enrolled; listening on %s\n",
+           settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
+           daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
+           settings->gateway.listen[0]);
+    if (groups < settings->job.quorum)
+        cn_log(CN_LOG_WARN, "run",
+               "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "
+               "more are",
+               settings->job.quorum, groups);
+    cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &settings->job, version,
+                   cn_platform_now_ms());
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"stay", no_argument, NULL, 's'}, {"restored", no_argument, NULL, 'r'}, {0}};
+    bool stay = false, restored = false;
+    const char *positional[1];
+    int option;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 's')
+            stay = true;
+        else if (option == 'r')
+            restored = true;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
+    struct daemon daemon = {0};
+    const atomic_bool *stop = cn_command_catch_signals();
+    int result = open_daemon(&daemon, ports, positional[0], restored);
+    if (!result) {
+        announce(&daemon);
+        result = serve(&daemon, stop, stay);
+    }
+    close_daemon(&daemon);
+    return result;
+}
+
+const struct cn_command cn_aggregator_run = {
+    .name = "run",
+    .summary = "run the job: rounds, merging, serving",
+    .help = help,
+    .run = run,
+};

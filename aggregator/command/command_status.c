@@ -1,0 +1,55 @@
+// cairn-aggregator status: the run, the round, and why a board is not in it.
+#include <getopt.h>
+#include <stdio.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/setup.h"
+#include "aggregator/serve/status.h"
+#include "runtime/port/platform.h"
+
+static const char help[] =
+    "Usage: cairn-aggregator status [--json] PROFILE\n"
+    "\n"
+    "Shows the run, its round and version, and for each board when it was last heard and why it\n"
+    "is, or is not, in the round.\n"
+    "\n"
+    "  --json           one object a line: the run, then each board\n";
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {{"json", no_argument, NULL, 'j'}, {0}};
+    bool json = false;
+    const char *positional[1];
+    (void)ports;
+    int option;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 'j')
+            json = true;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
+    if (!result) {
+        struct cn_status_live live;
+        uint64_t now_ms = cn_platform_now_ms();
+        cn_err err = cn_status_read(setup.settings->state, now_ms, &live);
+        if (!err)
+            err = cn_status_print(setup.ledger, &setup.settings->job, &live, now_ms, json, stdout);
+        cn_status_deinit(&live);
+        if (err)
+            fprintf(stderr, "%s: %s\n", setup.settings->state, cn_err_text(err));
+        result = err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+    }
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+const struct cn_command cn_aggregator_status = {
+    .name = "status",
+    .summary = "show the run and why a board is not in the round",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,37 @@
+// setup.h - what the subcommands open before they do their work: profile, model, ledger, files.
+//
+// Every function reports to standard error what a person can mend and returns the exit code for it.
+#pragma once
+
+#include "aggregator/store/ledger.h"
+#include "aggregator/store/model_file.h"
+#include "runtime/command/command.h"
+#include "runtime/port/store.h"
+
+struct cn_setup { // zeroed at first; deinit in any case
+    struct cn_profile *profile;
+    const struct cn_settings *settings;
+    struct cn_model_file model;
+    bool has_model;
+    struct cn_ledger *ledger;
+    struct cn_store *store;
+};
+
+// How the ledger and the files are used.
+enum cn_setup_access {
+    CN_SETUP_ENROLL, // ledger, made when missing; no files
+    CN_SETUP_LOOK,   // ledger that exists; files read-only, also beside a running aggregator
+    CN_SETUP_RUN,    // ledger, made when missing; files locked for this process
+};
+
+// Loads the profile and opens ledger and files.
+int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access);
+
+// Opens the model and ties the ledger to it and to the job's rules, or checks that they are the
+// same.
+int cn_setup_open_model(struct cn_setup *setup);
+
+// Before a run goes on: whether the model's file has the weights that it began with.
+int cn_setup_check_weights(const struct cn_setup *setup);
+
+void cn_setup_deinit(struct cn_setup *setup);

@@ -1,0 +1,55 @@
+#include "aggregator/merge/admission.h"
+
+#include <string.h>
+
+#define AUTO_MICRO_BATCHES 16 // of a step, at most, where "parallel: auto" chooses them
+
+cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_upload *upload,
+                          const uint8_t *frame, struct cn_diag *diag, uint64_t *weight)
+{
+    const struct cn_declare_request *declared = &upload->declared;
+    struct cn_update_header header;
+    cn_err err = cn_update_check(frame, (size_t)declared->size, layout, diag, &header);
+    if (err)
+        return err;
+    *weight = header.weight;
+    if (header.run != declared->run || header.round != declared->round ||
+        memcmp(header.base, declared->base, CN_DIGEST_SIZE) != 0) {
+        cn_diag_add(diag, "the frame's run, round or base is not what was declared");
+        return CN_EFORMAT;
+    }
+    if (header.snapshot || header.rounded) {
+        cn_diag_add(diag, "the frame is a snapshot or makes one; only the aggregator does that");
+        return CN_EFORMAT;
+    }
+    if (strcmp(header.group, upload->group) != 0) {
+        cn_diag_add(diag, "the frame is of group \"%s\"", header.group);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
+// The samples that a board draws in a round, at most; each board of a group does.
+static uint64_t most_of_board(const struct cn_job *job)
+{
+    uint64_t steps =
+        job->local_steps > job->local_steps_most ? job->local_steps : job->local_steps_most;
+    uint64_t micro = cn_job_accumulate(job);
+
+    if (job->parallel.kind == CN_PARALLEL_AUTO && micro < AUTO_MICRO_BATCHES)
+        micro = AUTO_MICRO_BATCHES;
+    return micro * job->batch * steps;
+}
+
+uint64_t cn_admission_cap(const struct cn_job *job, const struct cn_roster_group *group,
+                          uint64_t weight)
+{
+    uint64_t boards = group ? group->boards : 1;
+    const uint64_t caps[] = {job->max_weight, group ? group->max_weight : 0,
+                             job->trust_groups ? 0 : boards * most_of_board(job),
+                             CN_UPDATE_WEIGHT_MAX / (job->quorum ? job->quorum : 1)};
+    for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++)
+        if (caps[i] && weight > caps[i])
+            weight = caps[i];
+    return weight;
+}

@@ -1,0 +1,65 @@
+#include "aggregator/merge/caps.h"
+
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+// The lower of the two middle ones where their number is even: fewer than half of the groups cannot
+// raise it above all others.
+static uint64_t median(const uint64_t *sorted, size_t count)
+{
+    return sorted[(count - 1) / 2];
+}
+
+// weight <= boards * the median of weight / boards, rounded down.
+static void cap_weights(struct cn_caps_entry *entries, size_t count, uint64_t *sorted,
+                        struct cn_caps_result *result)
+{
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = entries[i].weight / entries[i].boards;
+    qsort(sorted, count, sizeof(*sorted), compare);
+    result->board_weight = median(sorted, count);
+    if (result->board_weight == 0)
+        result->board_weight = 1;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t most = result->board_weight * entries[i].boards;
+
+        if (entries[i].weight > most)
+            entries[i].weight = most;
+    }
+}
+
+// A quarter of the updates may be left out: those with more than 7/4 of the largest norm that is
+// not among that quarter. The rest is scaled down to 5/4 of the median norm.
+static void cap_norms(struct cn_caps_entry *entries, size_t count, uint64_t *sorted,
+                      struct cn_caps_result *result)
+{
+    size_t moving = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].norm)
+            sorted[moving++] = entries[i].norm;
+    if (moving < CN_CAPS_LEAST)
+        return;
+    qsort(sorted, moving, sizeof(*sorted), compare);
+    result->norm_median = median(sorted, moving);
+    result->norm_max = result->norm_median + result->norm_median / 4;
+    uint64_t next = sorted[moving - 1 - moving / 4];
+    for (size_t i = 0; i < count; i++)
+        entries[i].left_out = entries[i].norm > next + next / 4 * 3;
+}
+
+void cn_caps_find(struct cn_caps_entry *entries, size_t count, uint64_t *scratch,
+                  struct cn_caps_result *result)
+{
+    *result = (struct cn_caps_result){0};
+    if (count < CN_CAPS_LEAST)
+        return;
+    cap_weights(entries, count, scratch, result);
+    cap_norms(entries, count, scratch, result);
+}

@@ -1,0 +1,303 @@
+#include "aggregator/merge/fold.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIX_BITS 27
+#define FACTOR_BITS 32
+#define FACTOR_ONE (1ull << FACTOR_BITS)
+
+struct cn_fold {
+    const struct cn_layout *layout; // borrowed
+    struct cn_fold_caps caps;
+    uint64_t weight; // sum
+    double cut;      // norm of the last update, if it was scaled down
+    int64_t sums[];
+};
+
+struct addition {
+    int64_t *sums;
+    int64_t weight;
+    uint64_t factor;          // of 2^32; at most that
+    unsigned __int128 square; // of what was added
+};
+
+cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,
+                    struct cn_fold **fold)
+{
+    size_t size;
+    struct cn_fold *made;
+
+    assert(caps->max_norm >= 0);
+    if (cn_size_multiply(layout->total, sizeof(made->sums[0]), &size) ||
+        size > SIZE_MAX - sizeof(*made))
+        return CN_ERANGE;
+    made = calloc(1, sizeof(*made) + size);
+    if (!made)
+        return CN_ENOMEM;
+    made->layout = layout;
+    made->caps = *caps;
+    *fold = made;
+    return CN_OK;
+}
+
+void cn_fold_close(struct cn_fold *fold)
+{
+    free(fold);
+}
+
+// value * 2^27 is exact in double; adding 1.5 * 2^52 leaves the nearest even integer in the low
+// bits.
+static int64_t fix(float value)
+{
+    const double rounder = 6755399441055744.0;
+    double shifted = (double)value * (double)(1 << FIX_BITS) + rounder;
+    int64_t bits;
+    int64_t rounder_bits;
+
+    memcpy(&bits, &shifted, sizeof(bits));
+    memcpy(&rounder_bits, &rounder, sizeof(rounder_bits));
+    return bits - rounder_bits;
+}
+
+// The square root, rounded up.
+static uint64_t root(unsigned __int128 square)
+{
+    uint64_t found = 0;
+
+    for (uint64_t bit = 1ull << 62; bit; bit >>= 1) {
+        uint64_t next = found | bit;
+
+        if ((unsigned __int128)next * next <= square)
+            found = next;
+    }
+    return (unsigned __int128)found * found < square ? found + 1 : found;
+}
+
+// The largest norm in units of fix; 0 for none. 2^62 is beyond that of any update: 2^32 values of
+// 2^31 have 2^47.
+static uint64_t norm_limit(const struct cn_fold *fold)
+{
+    double limit = fold->caps.max_norm * (double)(1 << FIX_BITS);
+    uint64_t most = limit >= (double)(1ull << 62) ? 0 : (uint64_t)limit;
+    uint64_t other = fold->caps.norm_max;
+
+    return most && other ? (most < other ? most : other) : most + other;
+}
+
+static uint64_t find_factor(uint64_t norm_max, unsigned __int128 square)
+{
+    if (square <= (unsigned __int128)norm_max * norm_max)
+        return FACTOR_ONE;
+    return (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
+}
+
+static cn_err add_whole(void *context, size_t offset, const float *values, size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+    int64_t weight = addition->weight;
+
+    for (size_t i = 0; i < count; i++)
+        sums[i] += fix(values[i]) * weight;
+    return CN_OK;
+}
+
+static void add_few_whole(void *context, size_t offset, const uint16_t *index, const float *values,
+                          size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+    int64_t weight = addition->weight;
+
+    for (size_t i = 0; i < count; i++)
+        sums[index[i]] += fix(values[i]) * weight;
+}
+
+static cn_err add_and_square(void *context, size_t offset, const float *values, size_t count)
+{
+    struct addition *addition = context;
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t fixed = fix(values[i]);
+
+        addition->square += (uint64_t)(fixed * fixed); // at most 2^62
+    }
+    return add_whole(context, offset, values, count);
+}
+
+static void add_few_and_square(void *context, size_t offset, const uint16_t *index,
+                               const float *values, size_t count)
+{
+    struct addition *addition = context;
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t fixed = fix(values[i]);
+
+        addition->square += (uint64_t)(fixed * fixed);
+    }
+    add_few_whole(context, offset, index, values, count);
+}
+
+static cn_err square_only(void *context, size_t offset, const float *values, size_t count)
+{
+    struct addition *addition = context;
+
+    (void)offset;
+    for (size_t i = 0; i < count; i++) {
+        int64_t fixed = fix(values[i]);
+
+        addition->square += (uint64_t)(fixed * fixed);
+    }
+    return CN_OK;
+}
+
+static void square_few(void *context, size_t offset, const uint16_t *index, const float *values,
+                       size_t count)
+{
+    (void)index;
+    cn_err err = square_only(context, offset, values, count);
+    (void)err; // it cannot fail
+}
+
+cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t size,
+                    uint64_t *norm)
+{
+    struct addition addition = {0};
+    const struct cn_update_sink sink = {square_only, square_few, &addition};
+    cn_err err = cn_update_decode_few(frame, size, layout, &sink);
+
+    *norm = root(addition.square);
+    return err;
+}
+
+// |fix| <= 2^31 and factor < 2^32; the division rounds towards zero.
+static int64_t scaled(const struct addition *addition, float value)
+{
+    return fix(value) * (int64_t)addition->factor / (int64_t)FACTOR_ONE * addition->weight;
+}
+
+static cn_err add_scaled(void *context, size_t offset, const float *values, size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+
+    for (size_t i = 0; i < count; i++)
+        sums[i] += scaled(addition, values[i]);
+    return CN_OK;
+}
+
+static void add_few_scaled(void *context, size_t offset, const uint16_t *index, const float *values,
+                           size_t count)
+{
+    const struct addition *addition = context;
+    int64_t *sums = addition->sums + offset;
+
+    for (size_t i = 0; i < count; i++)
+        sums[index[i]] += scaled(addition, values[i]);
+}
+
+// Takes back what the same frame added: it stops where the addition did. Sums of whole numbers
+// forget nothing.
+static void take_back(struct cn_fold *fold, const uint8_t *frame, size_t size,
+                      struct addition *addition)
+{
+    const struct cn_update_sink sink = {add_whole, add_few_whole, addition};
+    cn_err err;
+
+    addition->weight = -addition->weight;
+    err = cn_update_decode_few(frame, size, fold->layout, &sink);
+    addition->weight = -addition->weight;
+    (void)err; // that of the addition
+}
+
+// Adds at once while it checks, since hardly an update is refused or has too large a norm.
+static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
+                        struct addition *addition, struct cn_diag *diag)
+{
+    uint64_t norm_max = norm_limit(fold);
+    const struct cn_update_sink sink = {norm_max ? add_and_square : add_whole,
+                                        norm_max ? add_few_and_square : add_few_whole, addition};
+    const struct cn_update_sink scaled = {add_scaled, add_few_scaled, addition};
+    struct cn_update_header header;
+    cn_err err = cn_update_check_few(frame, size, fold->layout, diag, &header, &sink);
+
+    if (!err && (header.snapshot || header.rounded)) {
+        cn_diag_add(diag, "update: a snapshot or one to round by, expected a change");
+        err = CN_EFORMAT;
+    }
+    addition->factor = norm_max ? find_factor(norm_max, addition->square) : FACTOR_ONE;
+    if (err || addition->factor != FACTOR_ONE)
+        take_back(fold, frame, size, addition);
+    if (err || addition->factor == FACTOR_ONE)
+        return err;
+    return cn_update_decode_few(frame, size, fold->layout, &scaled);
+}
+
+cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
+                   struct cn_diag *diag)
+{
+    struct addition addition = {.sums = fold->sums};
+    cn_err err;
+
+    if (fold->caps.max_weight && weight > fold->caps.max_weight)
+        weight = fold->caps.max_weight;
+    if (weight < 1 || weight > CN_UPDATE_WEIGHT_MAX - fold->weight) {
+        cn_diag_add(diag, "update: a weight of %" PRIu64 " samples, expected 1 to %" PRIu64, weight,
+                    CN_UPDATE_WEIGHT_MAX - fold->weight);
+        return CN_ERANGE;
+    }
+    addition.weight = (int64_t)weight;
+    err = add_frame(fold, frame, size, &addition, diag);
+    if (err)
+        return err;
+    fold->weight += weight;
+    fold->cut = addition.factor == FACTOR_ONE ? 0 : ldexp(sqrt((double)addition.square), -FIX_BITS);
+    return CN_OK;
+}
+
+double cn_fold_cut(const struct cn_fold *fold)
+{
+    return fold->cut;
+}
+
+uint64_t cn_fold_weight(const struct cn_fold *fold)
+{
+    return fold->weight;
+}
+
+// sum / (weight * 2^27), rounded once. The dividend is shifted left until its highest bit but one
+// is set, so that the quotient has 31 bits or more; a remainder becomes its lowest bit, below the
+// 24 bits that are kept and below their rounding bit.
+static float divide(int64_t sum, uint64_t weight)
+{
+    uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
+    unsigned shift;
+    uint64_t quotient;
+    uint32_t scale_bits;
+    float scale;
+    float mean;
+
+    if (magnitude == 0)
+        return 0;
+    shift = (unsigned)__builtin_clzll(magnitude) - 1;
+    magnitude <<= shift;
+    quotient = magnitude / weight;
+    quotient |= quotient * weight != magnitude;
+    scale_bits = (127u - FIX_BITS - shift) << 23; // 2^-(27 + shift), a normal number
+    memcpy(&scale, &scale_bits, sizeof(scale));
+    mean = (float)(int64_t)quotient * scale;
+    return sum < 0 ? -mean : mean;
+}
+
+cn_err cn_fold_finish(const struct cn_fold *fold, float *mean)
+{
+    if (fold->weight == 0)
+        return CN_ENOTFOUND;
+    for (size_t i = 0; i < fold->layout->total; i++)
+        mean[i] = divide(fold->sums[i], fold->weight);
+    return CN_OK;
+}

@@ -1,0 +1,279 @@
+#include "aggregator/merge/merge.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/merge/caps.h"
+#include "aggregator/merge/fold.h"
+#include "aggregator/merge/strategy.h"
+#include "aggregator/store/spool.h"
+#include "runtime/base/log.h"
+
+struct merge {
+    const struct cn_merge_config *config;
+    struct cn_fold *fold;
+    uint64_t norm_limit;           // limits.max_norm in units of 2^-27; 0: none
+    struct cn_caps_entry *entries; // one for each contribution, in the order of group names
+    size_t count, next;            // entries; the one that is being added
+    bool capped;                   // by the medians of the round
+    struct cn_caps_result caps;
+};
+
+static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contribution *accepted,
+                         uint8_t **frame, size_t *size)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    char name[CN_SPOOL_NAME_SIZE];
+    struct cn_store *store = merge->config->store;
+    cn_spool_name(accepted->round, accepted->group, name);
+    cn_err err = store->ops->load(store, name, (size_t)accepted->size, frame, size);
+    if (err)
+        return err;
+    cn_crypto_digest(*frame, *size, digest);
+    if (memcmp(digest, accepted->digest, CN_DIGEST_SIZE) == 0)
+        return CN_OK;
+    free(*frame);
+    cn_log(CN_LOG_ERROR, "merge", "%s: %s", name, cn_err_text(CN_EDIGEST));
+    return CN_EDIGEST;
+}
+
+// --- what each may count for ---
+
+static cn_err take_entry(void *context, const struct cn_ledger_contribution *accepted)
+{
+    struct merge *merge = context;
+    if ((merge->count & (merge->count - 1)) == 0) { // it is full: twice as large
+        size_t capacity = merge->count ? 2 * merge->count : 1;
+        void *grown = realloc(merge->entries, capacity * sizeof(*merge->entries));
+        if (!grown)
+            return CN_ENOMEM;
+        merge->entries = grown;
+    }
+    merge->entries[merge->count++] =
+        (struct cn_caps_entry){.weight = accepted->weight, .boards = accepted->boards};
+    merge->capped &= accepted->boards > 0;
+    return CN_OK;
+}
+
+static cn_err take_norm(void *context, const struct cn_ledger_contribution *accepted)
+{
+    struct merge *merge = context;
+    uint8_t *frame;
+    size_t size;
+    cn_err err = load_frame(merge, accepted, &frame, &size);
+    if (err)
+        return err;
+    err = cn_fold_norm(merge->config->layout, frame, size, &merge->entries[merge->next++].norm);
+    free(frame);
+    return err;
+}
+
+// The weights of a round sum up to what the fold holds, also when the quorum was raised meanwhile.
+static void fit_weights(struct merge *merge)
+{
+    for (size_t i = 0; i < merge->count; i++)
+        if (merge->entries[i].weight > CN_UPDATE_WEIGHT_MAX / merge->count)
+            merge->entries[i].weight = CN_UPDATE_WEIGHT_MAX / merge->count;
+}
+
+// A round with an update that an older program accepted is merged as that one did.
+static cn_err find_caps(struct merge *merge, uint32_t round)
+{
+    struct cn_ledger *ledger = merge->config->ledger;
+    merge->capped = !merge->config->job->trust_groups;
+    cn_err err = cn_ledger_contributions(ledger, round, take_entry, merge);
+    merge->capped &= merge->count >= CN_CAPS_LEAST;
+    if (!err && merge->capped)
+        err = cn_ledger_contributions(ledger, round, take_norm, merge);
+    if (err)
+        return err;
+    fit_weights(merge);
+    if (!merge->capped)
+        return CN_OK;
+    uint64_t *scratch = calloc(merge->count, sizeof(*scratch));
+    if (!scratch)
+        return CN_ENOMEM;
+    cn_caps_find(merge->entries, merge->count, scratch, &merge->caps);
+    free(scratch);
+    return CN_OK;
+}
+
+// --- what people hear of it ---
+
+static void note(const struct merge *merge, const struct cn_ledger_contribution *accepted,
+                 double norm, const char *text)
+{
+    struct cn_merge_cuts *cuts = merge->config->cuts;
+    cn_log(CN_LOG_WARN, "merge", "round %u: %s", accepted->round, text);
+    cuts->count++;
+    if (norm < cuts->norm)
+        return;
+    cuts->norm = norm;
+    snprintf(cuts->group, sizeof(cuts->group), "%s", accepted->group);
+    snprintf(cuts->text, sizeof(cuts->text), "%s", text);
+}
+
+// Names a group that stands far out. One that is a little above the median is not worth a line.
+static void note_entry(const struct merge *merge, const struct cn_ledger_contribution *accepted,
+                       const struct cn_caps_entry *entry)
+{
+    double norm = ldexp((double)entry->norm, -27),
+           median = ldexp((double)merge->caps.norm_median, -27);
+    char text[sizeof(merge->config->cuts->text)];
+    if (!merge->config->cuts)
+        return;
+    if (entry->left_out) {
+        snprintf(text, sizeof(text),
+                 "the update of group %s has the norm %.4g, the median of %zu groups is %.4g: it "
+                 "is left out",
+                 accepted->group, norm, merge->count, median);
+        note(merge, accepted, norm, text);
+    } else if (merge->caps.norm_max && entry->norm / 2 > merge->caps.norm_max) {
+        snprintf(text, sizeof(text),
+                 "the update of group %s has the norm %.4g, the median of %zu groups is %.4g: it "
+                 "is scaled down to %.4g",
+                 accepted->group, norm, merge->count, median,
+                 ldexp((double)merge->caps.norm_max, -27));
+        note(merge, accepted, norm, text);
+    } else if (cn_fold_cut(merge->fold) > 0 && merge->norm_limit &&
+               (!merge->caps.norm_max || merge->norm_limit <= merge->caps.norm_max)) {
+        norm = cn_fold_cut(merge->fold);
+        snprintf(
+            text, sizeof(text),
+            "the update of group %s has the norm %.4g and is scaled down to limits.max_norm %g",
+            accepted->group, norm, merge->config->job->max_norm);
+        note(merge, accepted, norm, text);
+    }
+    if (accepted->weight / 2 > entry->weight && merge->capped) {
+        snprintf(text, sizeof(text),
+                 "group %s says %llu samples of %u boards and counts for %llu: the median of the "
+                 "round is %llu a board",
+                 accepted->group, (unsigned long long)accepted->weight, accepted->boards,
+                 (unsigned long long)entry->weight, (unsigned long long)merge->caps.board_weight);
+        note(merge, accepted, norm, text);
+    }
+}
+
+static cn_err add_contribution(void *context, const struct cn_ledger_contribution *accepted)
+{
+    struct merge *merge = context;
+    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
+    struct cn_diag diag;
+    uint8_t *frame;
+    size_t size;
+    cn_diag_init(&diag);
+    if (entry->left_out) {
+        note_entry(merge, accepted, entry);
+        return CN_OK;
+    }
+    cn_err err = load_frame(merge, accepted, &frame, &size);
+    if (err)
+        return err;
+    err = cn_fold_add(merge->fold, frame, size, entry->weight, &diag);
+    free(frame);
+    if (!err)
+        note_entry(merge, accepted, entry);
+    else
+        cn_log(CN_LOG_ERROR, "merge", "round %u, group %s: %s", accepted->round, accepted->group,
+               diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+    return err;
+}
+
+// The arrays that publishing works on, one block of memory.
+struct rows {
+    float *step, *weights, *zeros;
+};
+
+// It follows from the job alone, so that replay rounds the same versions. Who asks for exact deltas
+// gets exact versions, and what is frozen stays what it is.
+static bool is_rounded(const struct cn_job *job, uint32_t number)
+{
+    bool exact = job->down.mode == CN_UPDATE_RAW32 || job->down.mode == CN_UPDATE_BF16;
+    return job->options.snapshot_every && number % job->options.snapshot_every == 0 && !exact &&
+           !job->rules.freeze[0];
+}
+
+static cn_err publish(const struct cn_merge_config *config, const struct cn_model *parent,
+                      const struct cn_strategy *strategy, uint64_t weight, struct rows *rows,
+                      struct cn_model *next)
+{
+    struct cn_update_header header = {
+        .run = cn_ledger_identity(config->ledger)->run,
+        .round = next->number,
+        .weight = weight,
+        .rule = config->job->down,
+    };
+    struct cn_buffer delta;
+    memcpy(header.base, parent->digest, CN_DIGEST_SIZE);
+    cn_buffer_init(&delta, cn_update_size_max(config->layout));
+    strategy->step(rows->step, config->layout->total, NULL);
+    const float *residual = parent->residual ? parent->residual : rows->zeros;
+    header.rounded =
+        is_rounded(config->job, next->number) &&
+        cn_strategy_may_round(config->layout, cn_model_weights(parent), rows->step, residual);
+    cn_err err = cn_strategy_publish(&header, config->layout, cn_model_weights(parent), rows->step,
+                                     residual, rows->weights, next->residual, &delta);
+    if (!err)
+        err = cn_model_seal(next, config->graph, config->layout, rows->weights);
+    if (err) {
+        cn_buffer_deinit(&delta);
+        return err;
+    }
+    next->delta = delta.data; // malloced, like all of a model
+    next->delta_size = delta.size;
+    cn_crypto_digest(next->delta, next->delta_size, next->delta_digest);
+    return CN_OK;
+}
+
+static cn_err finish(const struct merge *merge, const struct cn_model *parent,
+                     struct cn_model *next)
+{
+    const struct cn_strategy *strategy;
+    size_t total = merge->config->layout->total;
+    float *block = calloc(3 * total + 1, sizeof(*block));
+    struct rows rows = {block, block + total, block + 2 * total};
+    next->residual = calloc(total + 1, sizeof(*next->residual));
+    cn_err err = block && next->residual ? CN_OK : CN_ENOMEM;
+    if (!err)
+        err = cn_strategy_find("fedavg", &strategy);
+    if (!err)
+        err = cn_fold_finish(merge->fold, rows.step);
+    if (!err)
+        err = publish(merge->config, parent, strategy, cn_fold_weight(merge->fold), &rows, next);
+    free(block);
+    return err;
+}
+
+static cn_err fold_round(struct merge *merge, uint32_t round)
+{
+    const struct cn_fold_caps caps = {.max_norm = merge->config->job->max_norm,
+                                      .norm_max = merge->caps.norm_max};
+    double limit = ldexp(caps.max_norm, 27);
+    merge->norm_limit = limit < 0x1p62 ? (uint64_t)limit : 0;
+    cn_err err = cn_fold_open(merge->config->layout, &caps, &merge->fold);
+    merge->next = 0;
+    return err ? err
+               : cn_ledger_contributions(merge->config->ledger, round, add_contribution, merge);
+}
+
+cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
+                      struct cn_model *next)
+{
+    struct merge merge = {.config = config};
+    *next = (struct cn_model){.number = parent->number + 1};
+    memcpy(next->parent, parent->digest, CN_DIGEST_SIZE);
+    if (config->cuts)
+        *config->cuts = (struct cn_merge_cuts){.round = next->number};
+    cn_err err = find_caps(&merge, next->number);
+    if (!err)
+        err = fold_round(&merge, next->number);
+    if (!err)
+        err = finish(&merge, parent, next);
+    cn_fold_close(merge.fold);
+    free(merge.entries);
+    if (err)
+        cn_model_deinit(next);
+    return err;
+}

@@ -1,0 +1,106 @@
+#include "aggregator/merge/strategy.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void step_fedavg(float *mean, size_t count, float *state)
+{
+    (void)mean;
+    (void)count;
+    (void)state;
+}
+
+static const struct cn_strategy strategies[] = {
+    {.name = "fedavg", .state_count = 0, .step = step_fedavg},
+};
+
+cn_err cn_strategy_find(const char *name, const struct cn_strategy **strategy)
+{
+    for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
+        if (strcmp(strategies[i].name, name) != 0)
+            continue;
+        *strategy = &strategies[i];
+        return CN_OK;
+    }
+    return CN_ENOTFOUND;
+}
+
+// The same sum as in cn_update_apply, seen before it is made.
+static cn_err check_sum(void *context, size_t offset, const float *values, size_t count)
+{
+    const float *base = (const float *)context + offset;
+
+    for (size_t i = 0; i < count; i++) {
+        float sum = base[i] + values[i];
+
+        if (!(sum >= -FLT_MAX && sum <= FLT_MAX))
+            return CN_EDIVERGED;
+    }
+    return CN_OK;
+}
+
+static float largest(const float *values, size_t count)
+{
+    float largest = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        float magnitude = values[i] < 0 ? -values[i] : values[i];
+
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest;
+}
+
+bool cn_strategy_may_round(const struct cn_layout *layout, const float *base, const float *step,
+                           const float *residual)
+{
+    size_t count = layout->total;
+
+    // What is decoded may be a little larger than what was encoded.
+    return largest(base, count) + largest(step, count) + largest(residual, count) <=
+           CN_UPDATE_VALUE_MAX - 1;
+}
+
+// What rounding leaves out of the version waits like what encoding leaves out of the step.
+static cn_err apply_rounded(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                            const float *step, float *weights, float *next)
+{
+    size_t row = layout->total * sizeof(*weights);
+    float *base = malloc(row + 1);
+    cn_err err;
+
+    if (!base)
+        return CN_ENOMEM;
+    memcpy(base, weights, row);
+    err = cn_update_apply(frame, size, layout, weights);
+    if (err)
+        memcpy(weights, base, row);
+    for (size_t i = 0; i < layout->total && !err; i++)
+        next[i] = step[i] - (weights[i] - base[i]);
+    free(base);
+    return err;
+}
+
+cn_err cn_strategy_publish(const struct cn_update_header *header, const struct cn_layout *layout,
+                           const float *base, float *step, const float *residual, float *weights,
+                           float *next, struct cn_buffer *out)
+{
+    size_t start = out->size;
+    cn_err err = cn_residual_encode(header, layout, step, residual, next, out);
+
+    if (err)
+        return err;
+    err = cn_update_decode(out->data + start, out->size - start, layout, check_sum, (void *)base);
+    if (err) {
+        out->size = start;
+        return err;
+    }
+    memmove(weights, base, layout->total * sizeof(*weights));
+    if (!header->rounded)
+        return cn_update_apply(out->data + start, out->size - start, layout, weights);
+    err = apply_rounded(out->data + start, out->size - start, layout, step, weights, next);
+    if (err)
+        out->size = start;
+    return err;
+}

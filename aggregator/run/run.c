@@ -1,0 +1,432 @@
+#include "aggregator/run/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/merge/merge.h"
+#include "aggregator/run/run_private.h"
+#include "aggregator/run/selection.h"
+#include "runtime/base/log.h"
+
+#define RETRY_MS 3000 // after a merge that failed
+#define INVITE_MS 500 // between looks for more groups
+#define LOSS_JUMP 4   // times its parent's loss: a version that people hear of
+
+static uint32_t newest_version(const struct cn_run *run)
+{
+    return cn_model_store_newest(run->config.models)->number;
+}
+
+static void notify(struct cn_run *run)
+{
+    if (run->config.changed)
+        run->config.changed(run->config.context);
+}
+
+static void read_traffic(const struct cn_run *run, uint64_t *bytes_in, uint64_t *bytes_out)
+{
+    *bytes_in = *bytes_out = 0;
+    if (run->config.traffic)
+        run->config.traffic(run->config.context, bytes_in, bytes_out);
+    *bytes_in += run->base_in;
+    *bytes_out += run->base_out;
+}
+
+// over_select groups for each one of the quorum.
+static uint32_t wanted_groups(const struct cn_job *job)
+{
+    double wanted = ceil(job->over_select * job->quorum);
+    return wanted < job->quorum ? job->quorum : (uint32_t)wanted;
+}
+
+// --- opening ---
+
+static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
+{
+    run->phase = CN_RUN_OPEN;
+    run->deadline_ms = now_ms + run->config.job->deadline_ms;
+    run->wanted = wanted_groups(run->config.job);
+    run->waiting_told = false;
+    run->invite_ms = 0;
+    return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
+}
+
+// Invites live groups until as many as wanted are in.
+static cn_err invite(struct cn_run *run, uint64_t now_ms)
+{
+    if (run->selected >= run->wanted || now_ms < run->invite_ms)
+        return CN_OK;
+    run->invite_ms = now_ms + INVITE_MS;
+    struct cn_selection selection = {
+        .ledger = run->config.ledger,
+        .roster = run->config.roster,
+        .seed = run->config.job->seed,
+        .round = run->round,
+        .now_ms = now_ms,
+        .live_ms = run->config.live_ms,
+    };
+    uint32_t invited = 0;
+    cn_err err = cn_selection_invite(&selection, run->wanted - run->selected, &invited);
+    run->selected += invited;
+    if (invited)
+        notify(run);
+    return err;
+}
+
+static cn_err open_round(struct cn_run *run, uint64_t now_ms)
+{
+    cn_err err = cn_ledger_open_round(run->config.ledger, run->round);
+
+    if (!err)
+        err = begin_open(run, now_ms);
+    if (!err)
+        err = invite(run, now_ms);
+    if (!err)
+        cn_log(CN_LOG_DEBUG, "run", "round %" PRIu32 " is open, %" PRIu32 " groups are invited",
+               run->round, run->selected);
+    return err;
+}
+
+static void tell_waiting(struct cn_run *run, uint32_t live)
+{
+    if (run->waiting_told)
+        return;
+    size_t groups = 0;
+    cn_roster_groups(run->config.roster, &groups);
+    cn_log(CN_LOG_INFO, "run",
+           "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %" PRIu32 " are here",
+           run->round, run->config.job->quorum, groups, live);
+    run->waiting_told = true;
+}
+
+static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
+{
+    size_t enrolled = 0;
+
+    cn_roster_groups(run->config.roster, &enrolled);
+    uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
+    if (live < run->config.job->quorum) {
+        run->quorum_seen_ms = 0;
+        tell_waiting(run, live);
+        return CN_OK;
+    }
+    if (run->quorum_seen_ms == 0)
+        run->quorum_seen_ms = now_ms;
+    bool all = live >= wanted_groups(run->config.job) || live >= enrolled;
+    if (!all && now_ms - run->quorum_seen_ms < run->config.settle_ms)
+        return CN_OK;
+    return open_round(run, now_ms);
+}
+
+// --- open ---
+
+static cn_err begin_closing(struct cn_run *run)
+{
+    cn_err err = cn_ledger_close_round(run->config.ledger, run->round);
+
+    if (err)
+        return err;
+    run->phase = CN_RUN_CLOSING;
+    run->retry_ms = 0;
+    cn_spool_expire(run->config.spool, 0, 0);
+    notify(run);
+    return CN_OK;
+}
+
+static void extend(struct cn_run *run, uint64_t now_ms)
+{
+    const struct cn_job *job = run->config.job;
+
+    cn_log(CN_LOG_WARN, "run",
+           "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
+           " updates at its deadline: extended by %" PRIu64 " s",
+           run->round, run->accepted, job->quorum, job->deadline_ms / 1000);
+    run->deadline_ms = now_ms + job->deadline_ms;
+    run->wanted = run->selected + (job->quorum - run->accepted);
+    notify(run);
+}
+
+static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
+{
+    if (run->accepted >= run->config.job->quorum)
+        return begin_closing(run);
+    if (now_ms >= run->deadline_ms)
+        extend(run, now_ms);
+    cn_spool_expire(run->config.spool, run->round, now_ms);
+    return invite(run, now_ms);
+}
+
+// --- closing ---
+
+static cn_err merge(struct cn_run *run)
+{
+    const struct cn_merge_config config = {
+        .store = run->config.store,
+        .ledger = run->config.ledger,
+        .layout = cn_model_store_layout(run->config.models),
+        .job = run->config.job,
+        .graph = cn_model_store_graph_digest(run->config.models),
+        .cuts = &run->cuts,
+    };
+    struct cn_model next = {0};
+    uint64_t bytes_in, bytes_out;
+    cn_err err = cn_merge_round(&config, cn_model_store_newest(run->config.models), &next);
+
+    if (!err) {
+        read_traffic(run, &bytes_in, &bytes_out);
+        err = cn_model_store_add(run->config.models, &next, bytes_in, bytes_out);
+    }
+    cn_model_deinit(&next);
+    return err;
+}
+
+static void end(struct cn_run *run, const char *reason)
+{
+    run->phase = CN_RUN_ENDED;
+    run->end_reason = reason;
+    notify(run);
+}
+
+// After a version: on to the next round, or the end.
+static cn_err advance(struct cn_run *run)
+{
+    uint32_t first = run->round > 2 ? run->round - 2 : 0;
+    cn_err err = cn_score_progress(run->config.ledger, run->config.job, first, &run->progress);
+
+    if (err)
+        return err;
+    const char *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
+    run->round = newest_version(run) + 1;
+    run->selected = run->accepted = 0;
+    run->quorum_seen_ms = 0;
+    err = cn_model_store_prune(run->config.models, run->progress.best);
+    if (err)
+        cn_log(CN_LOG_WARN, "run", "old files are still there: %s", cn_err_text(err));
+    if (reason) {
+        end(run, reason);
+    } else {
+        run->phase = CN_RUN_GATHER;
+        notify(run);
+    }
+    return CN_OK;
+}
+
+static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
+{
+    if (now_ms < run->retry_ms)
+        return CN_OK;
+    cn_err err = merge(run);
+    if (err == CN_ENOSPC || err == CN_EIO || err == CN_EAGAIN || err == CN_ENOMEM) {
+        if (!run->trouble_told)
+            cn_log(CN_LOG_ERROR, "run",
+                   "version %" PRIu32 " is not made yet: %s; trying every %d s", run->round,
+                   cn_err_text(err), RETRY_MS / 1000);
+        run->trouble_told = true;
+        run->retry_ms = now_ms + RETRY_MS;
+        return CN_OK;
+    }
+    run->trouble_told = false;
+    if (err == CN_ENOTFOUND)
+        cn_log(CN_LOG_ERROR, "run", "an accepted update of round %" PRIu32 " is gone from the disk",
+               run->round);
+    if (err)
+        return err;
+    if (!run->config.measure)
+        return advance(run);
+    run->phase = CN_RUN_MEASURE;
+    return CN_OK;
+}
+
+// --- measuring ---
+
+// The next round waits for the result when that may end the run.
+static bool result_decides(const struct cn_run *run)
+{
+    const struct cn_job *job = run->config.job;
+
+    return job->target_accuracy > 0 || job->patience > 0 || newest_version(run) >= job->rounds;
+}
+
+static double mean_loss(const struct cn_ledger_metrics *metrics)
+{
+    return metrics->loss / (double)metrics->count;
+}
+
+// Says when a version is far worse than its parent. metrics is NULL when they are not finite.
+static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledger_metrics *metrics)
+{
+    struct cn_ledger_version parent = {0};
+
+    run->warning[0] = '\0';
+    if (!metrics)
+        snprintf(run->warning, sizeof(run->warning),
+                 "version %" PRIu32 ": its loss on the central set is not finite", number);
+    else if (number && cn_ledger_find_version(run->config.ledger, number - 1, &parent) == CN_OK &&
+             parent.central.count && mean_loss(metrics) > LOSS_JUMP * mean_loss(&parent.central))
+        snprintf(run->warning, sizeof(run->warning),
+                 "version %" PRIu32
+                 ": its loss on the central set is %.4g, that of version %" PRIu32 " was %.4g",
+                 number, mean_loss(metrics), number - 1, mean_loss(&parent.central));
+    if (run->warning[0])
+        cn_log(CN_LOG_WARN, "run", "%s", run->warning);
+}
+
+// idle: no evaluation is running.
+static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
+{
+    const struct cn_run_measure *measure = run->config.measure;
+    struct cn_ledger_metrics metrics;
+
+    *idle = true;
+    if (!measure)
+        return CN_OK;
+    uint32_t version;
+    cn_err err = measure->poll(measure->context, now_ms, &version, &metrics);
+    *idle = err != CN_EAGAIN;
+    if (err == CN_EDIVERGED)
+        watch_loss(run, version, NULL);
+    if (err)
+        return CN_OK; // none yet, or logged by the evaluator
+    watch_loss(run, version, &metrics);
+    err = cn_ledger_set_central(run->config.ledger, version, &metrics);
+    if (err) {
+        cn_log(CN_LOG_ERROR, "run", "the measurement of version %" PRIu32 " is lost: %s", version,
+               cn_err_text(err));
+        return CN_OK;
+    }
+    return cn_score_progress(run->config.ledger, run->config.job, version, &run->progress);
+}
+
+// Starts the evaluation of the newest version if it has none, once. started says whether one runs.
+static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
+{
+    const struct cn_run_measure *measure = run->config.measure;
+    const struct cn_model *newest = cn_model_store_newest(run->config.models);
+    struct cn_ledger_version version;
+
+    *started = false;
+    if (!measure || (run->measured_any && run->measured == newest->number))
+        return CN_OK;
+    cn_err err = cn_ledger_find_version(run->config.ledger, newest->number, &version);
+    if (err || version.central.count)
+        return err;
+    run->measured_any = true;
+    run->measured = newest->number;
+    *started =
+        measure->start(measure->context, newest->number, cn_model_weights(newest), now_ms) == CN_OK;
+    return CN_OK;
+}
+
+static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
+{
+    bool idle, started;
+    cn_err err = take_result(run, now_ms, &idle);
+
+    if (err || !idle)
+        return err;
+    err = measure_newest(run, now_ms, &started);
+    if (err || (started && result_decides(run)))
+        return err;
+    return advance(run);
+}
+
+// --- life ---
+
+static cn_err recover(struct cn_run *run, uint64_t now_ms)
+{
+    struct cn_ledger_round round = {0};
+    cn_err err = cn_ledger_newest_round(run->config.ledger, &round);
+
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    bool under_way = !err && round.state != CN_LEDGER_MERGED;
+    run->round = under_way ? round.number : newest_version(run) + 1;
+    if (under_way && round.state == CN_LEDGER_CLOSING) {
+        run->phase = CN_RUN_CLOSING;
+        return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
+    }
+    const char *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
+    if (under_way && !reason) {
+        bool started;
+        err = begin_open(run, now_ms);
+        return err ? err : measure_newest(run, now_ms, &started);
+    }
+    run->phase = run->config.measure ? CN_RUN_MEASURE : CN_RUN_GATHER;
+    return run->config.measure ? CN_OK : advance(run);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct cn_run **run)
+{
+    *run = NULL;
+    struct cn_run *opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->config = *config;
+    struct cn_ledger_version newest;
+    cn_err err = cn_ledger_newest_version(config->ledger, &newest);
+    if (!err) {
+        opened->base_in = larger(newest.bytes_in, config->earlier_in);
+        opened->base_out = larger(newest.bytes_out, config->earlier_out);
+        err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
+    }
+    if (!err)
+        err = recover(opened, now_ms);
+    if (err) {
+        cn_run_close(opened);
+        return err;
+    }
+    *run = opened;
+    return CN_OK;
+}
+
+void cn_run_close(struct cn_run *run)
+{
+    free(run);
+}
+
+cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
+{
+    bool idle;
+    cn_err err;
+
+    switch (run->phase) {
+    case CN_RUN_GATHER:
+        err = take_result(run, now_ms, &idle);
+        return err ? err : tick_gather(run, now_ms);
+    case CN_RUN_OPEN:
+        err = take_result(run, now_ms, &idle);
+        return err ? err : tick_open(run, now_ms);
+    case CN_RUN_CLOSING:
+        return tick_closing(run, now_ms);
+    case CN_RUN_MEASURE:
+        return tick_measure(run, now_ms);
+    default:
+        return CN_OK;
+    }
+}
+
+void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_state *state)
+{
+    *state = (struct cn_run_state){
+        .phase = run->phase,
+        .round = run->round,
+        .selected = run->selected,
+        .accepted = run->accepted,
+        .boards = cn_roster_registered(run->config.roster),
+        .cuts = run->cuts,
+        .end_reason = run->end_reason,
+        .progress = run->progress,
+    };
+    memcpy(state->warning, run->warning, sizeof(state->warning));
+    if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
+        state->remaining_ms = run->deadline_ms - now_ms;
+    read_traffic(run, &state->bytes_in, &state->bytes_out);
+}

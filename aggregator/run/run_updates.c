@@ -1,0 +1,212 @@
+// What boards hear of the run, and how their updates are judged.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/merge/admission.h"
+#include "aggregator/run/run_private.h"
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+
+static enum cn_round_state round_state(const struct cn_run *run)
+{
+    if (run->phase == CN_RUN_ENDED)
+        return CN_ROUND_ENDED;
+    return run->phase == CN_RUN_OPEN ? CN_ROUND_OPEN : CN_ROUND_CLOSING;
+}
+
+cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
+                       struct cn_round_info *info)
+{
+    const struct cn_model *newest = cn_model_store_newest(run->config.models);
+    const struct cn_ledger_identity *identity = cn_ledger_identity(run->config.ledger);
+    struct cn_ledger_outcome outcome;
+
+    *info = (struct cn_round_info){
+        .run = identity->run,
+        .lineage = identity->lineage,
+        .state = round_state(run),
+        .round = run->round,
+        .version = newest->number,
+        .version_size = newest->size,
+        .delta_size = newest->delta_size,
+    };
+    if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
+        info->remaining_ms = run->deadline_ms - now_ms;
+    memcpy(info->version_digest, newest->digest, CN_DIGEST_SIZE);
+    memcpy(info->parent, newest->parent, CN_DIGEST_SIZE);
+    memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
+    const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
+    uint32_t served = found ? found->served : newest->number;
+    info->key_epoch = found ? found->key_epoch : 0;
+    info->group_boards = found ? found->boards : 0;
+    cn_model_store_chain(run->config.models, served, &info->chain);
+    cn_model_store_snapshot(run->config.models, served, &info->snapshot);
+    cn_err err = CN_OK;
+    if (run->phase == CN_RUN_OPEN)
+        err = cn_ledger_is_selected(run->config.ledger, run->round, group, &info->invited);
+    if (!err)
+        err = cn_ledger_outcome(run->config.ledger, group, &outcome);
+    if (err)
+        return err;
+    info->decided_round = outcome.round;
+    info->decided_accepted = outcome.accepted;
+    memcpy(info->decided_digest, outcome.digest, CN_DIGEST_SIZE);
+    return CN_OK;
+}
+
+static void decide(struct cn_upload_status *status, enum cn_verdict verdict, const char *reason)
+{
+    status->decided = true;
+    status->verdict = verdict;
+    snprintf(status->reason, sizeof(status->reason), "%s", reason);
+}
+
+// A contribution that is there decides: the same frame again is the same answer.
+static cn_err judge_against_accepted(struct cn_run *run, const char *group,
+                                     const struct cn_declare_request *declared,
+                                     struct cn_upload_status *status)
+{
+    struct cn_ledger_contribution accepted;
+    cn_err err = cn_ledger_find_contribution(run->config.ledger, declared->round, group, &accepted);
+
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    memcpy(status->accepted, accepted.digest, CN_DIGEST_SIZE);
+    if (memcmp(accepted.digest, declared->digest, CN_DIGEST_SIZE) == 0)
+        decide(status, CN_VERDICT_ACCEPTED, "");
+    else
+        decide(status, CN_VERDICT_REJECTED, "another update of this group counts for the round");
+    return CN_OK;
+}
+
+static void judge_round(const struct cn_run *run, const struct cn_declare_request *declared,
+                        bool invited, struct cn_upload_status *status)
+{
+    // Exactly a quorum counts, also when several complete before the round is closed.
+    bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
+    bool awaited = run->phase == CN_RUN_GATHER;
+    const struct cn_model *newest = cn_model_store_newest(run->config.models);
+    if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
+        decide(status, CN_VERDICT_LATE, "the round is over");
+    else if (declared->round > run->round || awaited)
+        decide(status, CN_VERDICT_REJECTED, "the round is not open yet");
+    else if (!invited)
+        decide(status, CN_VERDICT_REJECTED, "the group is not invited to this round");
+    else if (memcmp(declared->base, newest->digest, CN_DIGEST_SIZE) != 0)
+        decide(status, CN_VERDICT_REJECTED, "the update is relative to another version");
+}
+
+cn_err cn_run_judge(struct cn_run *run, const char *group,
+                    const struct cn_declare_request *declared, struct cn_upload_status *status)
+{
+    bool invited;
+
+    memset(status, 0, sizeof(*status));
+    bool measures = declared->run == CN_RUN_MEASUREMENT;
+    if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
+        decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
+    if (measures || status->decided)
+        return CN_OK;
+    cn_err err = judge_against_accepted(run, group, declared, status);
+    if (err || status->decided)
+        return err;
+    err = cn_ledger_is_selected(run->config.ledger, declared->round, group, &invited);
+    if (!err)
+        judge_round(run, declared, invited, status);
+    return err;
+}
+
+static void describe_contribution(const struct cn_upload *upload, uint64_t weight, uint32_t boards,
+                                  struct cn_ledger_contribution *contribution)
+{
+    const struct cn_declare_request *declared = &upload->declared;
+
+    *contribution = (struct cn_ledger_contribution){
+        .round = declared->round,
+        .size = declared->size,
+        .weight = weight,
+        .boards = boards,
+        .held_out_loss = declared->held_out_loss,
+        .held_out_correct = declared->held_out_correct,
+        .held_out_count = declared->held_out_count,
+        .measures = declared->measures,
+        .train_loss = declared->train_loss,
+    };
+    memcpy(contribution->digest, declared->digest, CN_DIGEST_SIZE);
+    snprintf(contribution->group, sizeof(contribution->group), "%s", upload->group);
+    snprintf(contribution->board, sizeof(contribution->board), "%s", upload->board);
+}
+
+// File first, then ledger, then the answer: what was acknowledged is durable.
+static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weight,
+                     struct cn_upload_status *status)
+{
+    struct cn_ledger_contribution contribution;
+    const struct cn_roster_group *group = cn_roster_find_group(run->config.roster, upload->group);
+
+    describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
+    cn_err err = cn_spool_keep(run->config.spool, upload);
+    if (!err)
+        err = cn_ledger_accept(run->config.ledger, &contribution);
+    if (err)
+        return err;
+    run->accepted++;
+    memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
+    decide(status, CN_VERDICT_ACCEPTED, "");
+    cn_log(CN_LOG_DEBUG, "run",
+           "round %" PRIu32 ": accepted %" PRIu64 " bytes of %s, %" PRIu64 " samples",
+           contribution.round, contribution.size, contribution.group, weight);
+    return CN_OK;
+}
+
+static void reject(struct cn_run *run, struct cn_upload *upload, const char *reason,
+                   struct cn_upload_status *status)
+{
+    // A board that only sends rubbish must not fill the log.
+    cn_log_within(cn_log_quota_of(&run->rejected, upload->board), cn_platform_now_ms(), CN_LOG_WARN,
+                  "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
+                  upload->board, reason);
+    decide(status, CN_VERDICT_REJECTED, reason);
+    cn_spool_drop(run->config.spool, upload);
+}
+
+cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upload_status *status)
+{
+    cn_err err = cn_run_judge(run, upload->group, &upload->declared, status);
+
+    if (err || status->decided) {
+        cn_spool_drop(run->config.spool, upload);
+        return err;
+    }
+    if (upload->declared.run == CN_RUN_MEASUREMENT) {
+        reject(run, upload, "a measurement, of which nothing is kept", status);
+        return CN_OK;
+    }
+    uint8_t *frame;
+    err = cn_spool_read(run->config.spool, upload, &frame);
+    if (err) {
+        if (err != CN_EAGAIN)
+            cn_spool_drop(run->config.spool, upload);
+        return err;
+    }
+    struct cn_diag diag;
+    uint64_t weight = 0;
+    cn_diag_init(&diag);
+    err = cn_admission_check(cn_model_store_layout(run->config.models), upload, frame, &diag,
+                             &weight);
+    free(frame);
+    if (err) {
+        reject(run, upload, diag.count ? cn_diag_first(&diag) : cn_err_text(err), status);
+        return CN_OK;
+    }
+    uint64_t counted = cn_admission_cap(
+        run->config.job, cn_roster_find_group(run->config.roster, upload->group), weight);
+    if (counted < weight)
+        cn_log(CN_LOG_WARN, "run",
+               "round %" PRIu32 ": group %s says %" PRIu64 " samples and counts for %" PRIu64
+               ", the most that the job and its enrolment allow",
+               upload->declared.round, upload->group, weight, counted);
+    return record(run, upload, counted, status);
+}

@@ -1,0 +1,36 @@
+// score.h - how good a version is, and whether the run is over.
+#pragma once
+
+#include "aggregator/store/ledger.h"
+#include "runtime/profile/job.h"
+
+struct cn_score {
+    bool known;
+    bool central;                // measured on the aggregator's own set, else by the boards
+    double accuracy;             // cross-entropy only
+    double loss;                 // mean over the samples
+    struct cn_measures measures; // 0: not measured
+};
+
+// Of the central set if there is a measurement, else of what the boards measured.
+void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score);
+
+// ", top-5 0.99, F1 0.95" of what was measured, or "". With json: ",\"top5\":0.99,\"f1\":0.95".
+#define CN_SCORE_TEXT 128
+void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT]);
+
+// What is known of a run so far.
+struct cn_progress {
+    uint32_t best; // version; 0 until one is measured
+    struct cn_score best_score;
+    uint32_t newest_known; // newest version with a score
+    struct cn_score newest_score;
+};
+
+// Reads the versions from first on and brings progress up to date.
+cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
+                         struct cn_progress *progress);
+
+// Why the run ends now that version newest exists, or NULL.
+const char *cn_score_end(const struct cn_job *job, const struct cn_progress *progress,
+                         uint32_t newest);

@@ -1,0 +1,534 @@
+#include "aggregator/serve/resources.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "transport/coap/security.h"
+#include "transport/message/message.h"
+
+#define TROUBLE_MS 60000       // between two lines about it
+#define BUSY_S 10              // when to come back if the disk is full or the spool is
+#define COUNT_MAX (1ull << 40) // samples that a measurement may claim
+#define GAPS_OF_CHUNK 16       // of those missing that the answer to a chunk names
+
+_Static_assert(CN_MESSAGE_MAX <= CN_COAP_DATAGRAM_MAX, "a message fits a reply");
+_Static_assert(CN_RESOURCES_CHUNK_SIZE <= CN_CHUNK_MAX, "a chunk fits a reply");
+
+cn_err cn_resources_find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
+{
+    const struct cn_resources *resources = context;
+    return cn_roster_find_key(resources->roster, board, key);
+}
+
+// The board behind a request, noted as heard. NULL after answering: it was revoked.
+static const struct cn_roster_board *identify(struct cn_resources *resources,
+                                              const struct cn_coap_request *request,
+                                              struct cn_coap_reply *reply)
+{
+    const struct cn_roster_board *board = cn_roster_find(resources->roster, request->board);
+    if (!board)
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled", request->board);
+    else
+        cn_roster_hear(resources->roster, request->board, resources->now_ms());
+    return board;
+}
+
+// An error of ours that passes: the board keeps what it has and comes back.
+static void reply_trouble(struct cn_resources *resources, struct cn_coap_reply *reply, cn_err err)
+{
+    uint64_t now_ms = resources->now_ms();
+    if (!resources->trouble_ms || now_ms - resources->trouble_ms > TROUBLE_MS) {
+        resources->trouble_ms = now_ms;
+        cn_log(CN_LOG_ERROR, "resources", "%s: boards are told to come back", cn_err_text(err));
+    }
+    cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "%s", cn_err_text(err));
+    reply->max_age_s = BUSY_S;
+}
+
+static void reply_bytes(struct cn_coap_reply *reply, enum cn_coap_code code, const uint8_t *bytes,
+                        size_t size)
+{
+    memcpy(reply->body, bytes, size);
+    reply->size = size;
+    reply->code = code;
+}
+
+static void reply_status(struct cn_coap_reply *reply, enum cn_coap_code code,
+                         const struct cn_upload_status *status)
+{
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (cn_message_put_status(status, bytes, &size) == CN_OK)
+        reply_bytes(reply, code, bytes, size);
+}
+
+// Reads a decimal number up to stop or the end; *rest is what follows stop.
+static bool parse_number(const char *text, char stop, uint32_t *number, const char **rest)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || (*end && *end != stop) || value > UINT32_MAX)
+        return false;
+    *number = (uint32_t)value;
+    *rest = *end ? end + 1 : end;
+    return true;
+}
+
+// --- reg, k, r ---
+
+static const struct cn_roster_group *group_of(const struct cn_resources *resources,
+                                              const struct cn_roster_board *board)
+{
+    return cn_roster_find_group(resources->roster, board->enrolled.group);
+}
+
+// The highest version both know; 0 for none.
+static uint32_t pick(struct cn_version_range board, uint32_t min, uint32_t max)
+{
+    uint32_t highest = board.max < max ? board.max : max;
+    return highest >= min && highest >= board.min ? highest : 0;
+}
+
+// The job says which operators a board needs at least.
+static bool pick_versions(const struct cn_register_request *request, const struct cn_job *job,
+                          struct cn_register_reply *manifest, struct cn_coap_reply *reply)
+{
+    const struct {
+        const char *what;
+        struct cn_version_range board;
+        uint32_t min, max;
+        uint32_t *picked;
+    } rows[] = {
+        {"protocol", request->protocol, CN_PROTOCOL_MIN, CN_PROTOCOL_MAX, &manifest->protocol},
+        {"update format", request->update_format, CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX,
+         &manifest->update_format},
+        {"graph ops", request->graph_ops, cn_message_graph_ops(job), CN_GRAPH_OPS_MAX,
+         &manifest->graph_ops},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        *rows[i].picked = pick(rows[i].board, rows[i].min, rows[i].max);
+        if (*rows[i].picked)
+            continue;
+        cn_coap_reply_error(reply, CN_COAP_FORBIDDEN,
+                            "%s: the board speaks %u to %u, the aggregator %u to %u", rows[i].what,
+                            rows[i].board.min, rows[i].board.max, rows[i].min, rows[i].max);
+        return false;
+    }
+    return true;
+}
+
+// A board of a release before takes part as long as the keys of its group were never changed.
+static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
+                         struct cn_coap_reply *reply)
+{
+    if (!group->key_epoch || protocol >= CN_PROTOCOL_KEY_EPOCHS)
+        return true;
+    cn_coap_reply_error(reply, CN_COAP_FORBIDDEN,
+                        "group %s changed its keys, update Cairn here: protocol %u, wanted %u",
+                        group->name, protocol, CN_PROTOCOL_KEY_EPOCHS);
+    return false;
+}
+
+// A board that holds a newer version than the ledger has waits: rounds of before mean nothing to
+// it.
+static void note_ahead(struct cn_resources *resources, const char *board,
+                       const struct cn_registration *registration, struct cn_roster_facts *facts)
+{
+    uint32_t lineage = cn_ledger_identity(resources->ledger)->lineage;
+    uint32_t version = cn_model_store_newest(resources->models)->number;
+    uint64_t count;
+    if (registration->ahead_lineage < lineage ||
+        (registration->ahead_lineage == lineage && registration->ahead_version <= version))
+        return;
+    facts->ahead_lineage = registration->ahead_lineage;
+    facts->ahead_version = registration->ahead_version;
+    if (cn_log_limit_due(&resources->ahead, resources->now_ms(), &count))
+        cn_log(CN_LOG_ERROR, "resources",
+               "%s is ahead of this ledger: was it restored from a backup? The board has version "
+               "%" PRIu64 " of lineage %" PRIu64 ", the ledger version %" PRIu32
+               " of lineage %" PRIu32 "; run --restored goes on from here",
+               board, facts->ahead_version, facts->ahead_lineage, version, lineage);
+}
+
+static void note_facts(struct cn_resources *resources, const char *board, uint32_t protocol,
+                       const struct cn_registration *registration)
+{
+    struct cn_roster_facts facts = {
+        .protocol = protocol,
+        .cpu_count = registration->cpu_count,
+        .memory = registration->memory,
+        .power_mw = registration->power_mw,
+    };
+    memcpy(facts.type, registration->board_type, sizeof(facts.type));
+    note_ahead(resources, board, registration, &facts);
+    cn_roster_note(resources->roster, board, &facts);
+}
+
+static void handle_register(void *context, const struct cn_coap_request *request,
+                            struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    struct cn_register_request message;
+    struct cn_register_reply answer = {
+        .chunk_size = CN_RESOURCES_CHUNK_SIZE,
+        .window = CN_RESOURCES_WINDOW,
+    };
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (cn_message_get_register(request->body, request->size, &message) != CN_OK) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed registration");
+        return;
+    }
+    if (!pick_versions(&message, resources->job, &answer, reply) ||
+        !follows_keys(group_of(resources, board), answer.protocol, reply))
+        return;
+    note_facts(resources, request->board, answer.protocol, &message.facts);
+    const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
+    answer.manifest.run = identity->run;
+    answer.manifest.lineage = identity->lineage;
+    answer.manifest.graph_size = cn_model_store_graph_size(resources->models);
+    answer.manifest.job = *resources->job;
+    memcpy(answer.manifest.graph, cn_model_store_graph_digest(resources->models), CN_DIGEST_SIZE);
+    memcpy(answer.manifest.group, board->enrolled.group, CN_NAME_SIZE);
+    answer.manifest.key_epoch = group_of(resources, board)->key_epoch;
+    answer.manifest.group_boards = group_of(resources, board)->boards;
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (cn_message_put_manifest(&answer, bytes, &size) == CN_OK)
+        reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
+}
+
+// Splits "NAME/EPOCH"; without EPOCH 0 is meant. False: malformed.
+static bool parse_pair_path(const char *path, char name[CN_NAME_SIZE], uint64_t *key_epoch)
+{
+    size_t length = strcspn(path, "/");
+    char *end;
+    *key_epoch = 0;
+    if (length >= CN_NAME_SIZE)
+        return false;
+    memcpy(name, path, length);
+    name[length] = '\0';
+    if (!path[length])
+        return true;
+    if (!isdigit((unsigned char)path[length + 1]))
+        return false;
+    errno = 0;
+    *key_epoch = strtoull(path + length + 1, &end, 10);
+    return !errno && !*end;
+}
+
+static void handle_pair_key(void *context, const struct cn_coap_request *request,
+                            struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    char name[CN_NAME_SIZE];
+    uint64_t key_epoch;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    const char *group = board->enrolled.group;
+    if (!parse_pair_path(request->path, name, &key_epoch)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected k/NAME or k/NAME/EPOCH");
+        return;
+    }
+    if (key_epoch != group_of(resources, board)->key_epoch) {
+        cn_coap_reply_error(reply, CN_COAP_CONFLICT,
+                            "group %s has changed its keys: register again", group);
+        return;
+    }
+    const struct cn_roster_board *member = cn_roster_find(resources->roster, name);
+    if (!member || member == board || strcmp(member->enrolled.group, group) != 0) {
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such member in group %s", group);
+        return;
+    }
+    uint8_t key[CN_KEY_SIZE];
+    cn_err err = cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, group,
+                                      key_epoch, board->enrolled.name, member->enrolled.name, key);
+    if (!err)
+        reply_bytes(reply, CN_COAP_CONTENT, key, sizeof(key));
+    cn_crypto_wipe(key, sizeof(key));
+}
+
+static void handle_round(void *context, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    struct cn_round_info info;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (!cn_roster_is_registered(board)) {
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
+        return;
+    }
+    cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
+    if (err) {
+        reply_trouble(resources, reply, err);
+        return;
+    }
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (cn_message_put_round(&info, bytes, &size) == CN_OK)
+        reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
+}
+
+// --- b ---
+
+struct blob_request {
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint32_t index, count;
+};
+
+// Splits "HEX/N/COUNT"; without COUNT a kilobyte is meant. The digest's text is exactly 64 digits.
+static bool parse_blob_path(const char *path, struct blob_request *blob)
+{
+    char hex[2 * CN_DIGEST_SIZE + 1];
+    const char *rest;
+    if (strlen(path) < sizeof(hex) || path[sizeof(hex) - 1] != '/')
+        return false;
+    memcpy(hex, path, sizeof(hex) - 1);
+    hex[sizeof(hex) - 1] = '\0';
+    if (cn_hex_parse(hex, blob->digest, CN_DIGEST_SIZE) != CN_OK ||
+        !parse_number(path + sizeof(hex), '/', &blob->index, &rest))
+        return false;
+    blob->count = 1024 / CN_RESOURCES_CHUNK_SIZE;
+    return !*rest || (parse_number(rest, '\0', &blob->count, &rest) && blob->count);
+}
+
+static void handle_blob(void *context, const struct cn_coap_request *request,
+                        struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    struct blob_request blob;
+    const uint8_t *data;
+    size_t size;
+    uint32_t version;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (!parse_blob_path(request->path, &blob)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected b/DIGEST/CHUNK/COUNT");
+        return;
+    }
+    if (cn_model_store_blob(resources->models, blob.digest, &data, &size, &version) != CN_OK) {
+        cn_coap_reply_error(reply, CN_COAP_GONE, "no such blob (any more)");
+        return;
+    }
+    uint64_t offset = (uint64_t)blob.index * CN_RESOURCES_CHUNK_SIZE;
+    uint64_t wanted = (uint64_t)blob.count * CN_RESOURCES_CHUNK_SIZE;
+    if (offset >= size) {
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "the blob has %zu bytes", size);
+        return;
+    }
+    uint64_t left = size - offset;
+    if (wanted > request->reply_max && left > request->reply_max) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "at most %zu bytes at a time",
+                            request->reply_max);
+        return;
+    }
+    if (wanted >= left) {
+        wanted = left;
+        cn_roster_serve(resources->roster, board->enrolled.group, version);
+    }
+    reply_bytes(reply, CN_COAP_CONTENT, data + offset, (size_t)wanted);
+}
+
+// --- u ---
+
+static bool measurement_is_sane(const struct cn_declare_request *declared)
+{
+    return declared->held_out_count <= COUNT_MAX &&
+           declared->held_out_correct <= declared->held_out_count && declared->held_out_loss >= 0 &&
+           declared->held_out_loss < 1e30 && declared->train_loss > -1e30 &&
+           declared->train_loss < 1e30;
+}
+
+static void handle_declare(struct cn_resources *resources, const struct cn_roster_board *board,
+                           const struct cn_coap_request *request, struct cn_coap_reply *reply)
+{
+    struct cn_declare_request declared;
+    struct cn_upload_status status;
+    struct cn_upload *upload;
+    const char *group = board->enrolled.group;
+    if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK ||
+        !measurement_is_sane(&declared)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
+        return;
+    }
+    cn_err err = cn_run_judge(resources->run, group, &declared, &status);
+    if (err) {
+        reply_trouble(resources, reply, err);
+        return;
+    }
+    if (status.decided) {
+        reply_status(reply, CN_COAP_CREATED, &status);
+        return;
+    }
+    err = cn_spool_declare(resources->spool, board->enrolled.name, group, &declared,
+                           resources->now_ms(), &upload);
+    if (err == CN_ERANGE) {
+        cn_coap_reply_error(reply, CN_COAP_TOO_LARGE, "no update of this model has %llu bytes",
+                            (unsigned long long)declared.size);
+    } else if (err) {
+        reply_trouble(resources, reply, err);
+    } else {
+        cn_spool_describe(upload, 0, CN_RANGE_MAX, &status);
+        reply_status(reply, CN_COAP_CREATED, &status);
+    }
+}
+
+// Chunks that were lent may turn out wrong and be missing then. Whether any are.
+static bool reply_missing(const struct cn_upload *upload, struct cn_coap_reply *reply)
+{
+    struct cn_upload_status progress = {0};
+    if (!upload || upload->received == upload->chunk_count)
+        return false;
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &progress);
+    reply_status(reply, CN_COAP_INCOMPLETE, &progress);
+    return true;
+}
+
+static void handle_commit(struct cn_resources *resources, const struct cn_roster_board *board,
+                          struct cn_upload *upload, struct cn_coap_reply *reply)
+{
+    struct cn_upload_status status, progress = {0};
+    if (reply_missing(upload, reply))
+        return;
+    cn_spool_describe(upload, 0, 0, &progress);
+    cn_err err = cn_run_accept(resources->run, upload, &status);
+    if (err == CN_EAGAIN && reply_missing(cn_spool_find(resources->spool, board->enrolled.name,
+                                                        board->enrolled.group, progress.id),
+                                          reply))
+        return;
+    if (err == CN_EDIGEST) {
+        cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
+    } else if (err) {
+        reply_trouble(resources, reply, err);
+    } else {
+        memcpy(status.id, progress.id, sizeof(status.id));
+        reply_status(reply, CN_COAP_CHANGED, &status);
+    }
+}
+
+// The last chunk commits by itself when it is to be answered: that saves a round trip.
+static void handle_chunks(struct cn_resources *resources, const struct cn_roster_board *board,
+                          struct cn_upload *upload, uint32_t index,
+                          const struct cn_coap_request *request, struct cn_coap_reply *reply)
+{
+    cn_err err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
+                              resources->now_ms());
+    if (err == CN_ERANGE) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "wrong number or size of chunks");
+    } else if (err == CN_ECONFLICT) {
+        cn_coap_reply_error(reply, CN_COAP_CONFLICT, "chunk %u came before with other bytes",
+                            index);
+    } else if (err) {
+        reply_trouble(resources, reply, err);
+    } else if (!request->wants_reply) {
+        reply->code = CN_COAP_SILENT;
+    } else if (upload->received == upload->chunk_count) {
+        handle_commit(resources, board, upload, reply);
+    } else {
+        struct cn_upload_status status = {0};
+        cn_spool_describe(upload, 0, GAPS_OF_CHUNK, &status);
+        reply_status(reply, CN_COAP_CHANGED, &status);
+    }
+}
+
+// The upload that "ID" or "ID/REST" names, and REST. NULL after answering.
+static struct cn_upload *find_upload(struct cn_resources *resources,
+                                     const struct cn_roster_board *board, const char *path,
+                                     const char **rest, struct cn_coap_reply *reply)
+{
+    char hex[2 * CN_UPLOAD_ID_SIZE + 1];
+    uint8_t id[CN_UPLOAD_ID_SIZE];
+    struct cn_upload *upload = NULL;
+    size_t length = strcspn(path, "/");
+    if (length == sizeof(hex) - 1) {
+        memcpy(hex, path, length);
+        hex[length] = '\0';
+        if (cn_hex_parse(hex, id, sizeof(id)) == CN_OK)
+            upload =
+                cn_spool_find(resources->spool, board->enrolled.name, board->enrolled.group, id);
+    }
+    if (!upload)
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload; declare it again");
+    *rest = path[length] ? path + length + 1 : "";
+    return upload;
+}
+
+static void use_upload(struct cn_resources *resources, const struct cn_roster_board *board,
+                       struct cn_upload *upload, const char *rest,
+                       const struct cn_coap_request *request, struct cn_coap_reply *reply)
+{
+    uint32_t number = 0;
+    const char *end;
+    bool numbered = parse_number(rest, '\0', &number, &end);
+    if (request->method == CN_COAP_PUT && numbered) {
+        handle_chunks(resources, board, upload, number, request, reply);
+    } else if (request->method == CN_COAP_POST && strcmp(rest, "commit") == 0) {
+        handle_commit(resources, board, upload, reply);
+    } else if (request->method == CN_COAP_GET && (numbered || !*rest)) {
+        struct cn_upload_status status = {0};
+        cn_spool_describe(upload, number, CN_RANGE_MAX, &status);
+        reply_status(reply, CN_COAP_CONTENT, &status);
+    } else if (request->method == CN_COAP_DELETE && !*rest) {
+        cn_spool_drop(resources->spool, upload);
+        reply->code = CN_COAP_DELETED;
+    } else {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected u/ID/CHUNK or u/ID/commit");
+    }
+}
+
+static void handle_upload(void *context, const struct cn_coap_request *request,
+                          struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    const char *rest;
+    const struct cn_roster_board *board = identify(resources, request, reply);
+    if (!board)
+        return;
+    if (request->method == CN_COAP_POST && !*request->path) {
+        handle_declare(resources, board, request, reply);
+        return;
+    }
+    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
+    if (upload)
+        use_upload(resources, board, upload, rest, request, reply);
+}
+
+// Answers a probe of the path with as many bytes (RFC 8899).
+static void handle_probe(void *context, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply)
+{
+    (void)context;
+    reply->code = CN_COAP_CHANGED;
+    reply->size = request->size < CN_COAP_BODY_MAX ? request->size : CN_COAP_BODY_MAX;
+    memset(reply->body, 0, reply->size);
+}
+
+const struct cn_coap_route *cn_resources_routes(size_t *count)
+{
+    static const struct cn_coap_route routes[] = {
+        {CN_COAP_PUT, "u", false, handle_upload, true},
+        {CN_COAP_GET, "b", false, handle_blob, true},
+        {CN_COAP_GET, "r", true, handle_round, false},
+        {CN_COAP_POST, "reg", false, handle_register, false},
+        {CN_COAP_GET, "k", false, handle_pair_key, false},
+        {CN_COAP_POST, "u", false, handle_upload, false},
+        {CN_COAP_GET, "u", false, handle_upload, false},
+        {CN_COAP_DELETE, "u", false, handle_upload, false},
+        {CN_COAP_POST, "p", false, handle_probe, false},
+    };
+    *count = sizeof(routes) / sizeof(routes[0]);
+    return routes;
+}

@@ -1,0 +1,452 @@
+#include "aggregator/serve/status.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+
+#define FILE_MAX (16u << 20)
+#define FRESH_MS 10000 // an older file is of a program that hangs or is gone
+
+// --- writing ---
+
+// Says which key a board has without saying the key.
+static void name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_crypto_digest(board->secret, sizeof(board->secret), digest);
+    cn_hex(text, digest, CN_STATUS_KEY_SIZE / 2);
+}
+
+static cJSON *describe_boards(const struct cn_roster *roster)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
+    cJSON *list = cJSON_CreateObject();
+    for (size_t i = 0; i < count; i++) {
+        if (!boards[i].heard_ms)
+            continue;
+        const struct cn_roster_facts *facts = &boards[i].facts;
+        cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
+        char key[CN_STATUS_KEY_SIZE];
+        name_key(&boards[i].enrolled, key);
+        cJSON_AddStringToObject(board, "key", key);
+        cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
+        cJSON_AddStringToObject(board, "type", facts->type);
+        cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
+        cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
+        cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        if (facts->ahead_lineage)
+            cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
+    }
+    return list;
+}
+
+static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "round", (double)cuts->round);
+    cJSON_AddNumberToObject(object, "count", (double)cuts->count);
+    cJSON_AddNumberToObject(object, "norm", cuts->norm);
+    cJSON_AddStringToObject(object, "group", cuts->group);
+    cJSON_AddStringToObject(object, "text", cuts->text);
+    return object;
+}
+
+static char *describe(const struct cn_roster *roster, const struct cn_run_state *state,
+                      uint64_t now_ms)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddNumberToObject(root, "pid", (double)getpid());
+    cJSON_AddNumberToObject(root, "written_ms", (double)now_ms);
+    cJSON_AddNumberToObject(root, "phase", (double)state->phase);
+    cJSON_AddNumberToObject(root, "remaining_ms", (double)state->remaining_ms);
+    cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
+    cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
+    cJSON_AddItemToObject(root, "boards", describe_boards(roster));
+    if (state->warning[0])
+        cJSON_AddStringToObject(root, "warning", state->warning);
+    if (state->cuts.count)
+        cJSON_AddItemToObject(root, "cuts", describe_cuts(&state->cuts));
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    return text;
+}
+
+static cn_err replace(const char *directory, const char *text)
+{
+    char path[PATH_MAX], aside[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
+    int length = snprintf(aside, sizeof(aside), "%s/.%s", directory, CN_STATUS_FILE);
+    if (length < 0 || (size_t)length >= sizeof(aside))
+        return CN_EINVAL;
+    FILE *file = fopen(aside, "w");
+    if (!file)
+        return cn_err_from_errno(errno);
+    bool written = fputs(text, file) >= 0;
+    if (fclose(file) != 0 || !written || rename(aside, path) != 0)
+        return CN_EIO;
+    return CN_OK;
+}
+
+cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
+                       const struct cn_run_state *state, uint64_t now_ms)
+{
+    char *text = describe(roster, state, now_ms);
+    if (!text)
+        return CN_ENOMEM;
+    cn_err err = replace(directory, text);
+    cJSON_free(text);
+    return err;
+}
+
+// --- reading ---
+
+static uint64_t read_number(const cJSON *root, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, key);
+    return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1e15
+               ? (uint64_t)item->valuedouble
+               : 0;
+}
+
+static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "boards");
+    const cJSON *item;
+    int count = cJSON_GetArraySize(list);
+    live->boards = calloc((size_t)count + 1, sizeof(*live->boards));
+    if (!live->boards)
+        return CN_ENOMEM;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsObject(item) || !item->string || !cn_name_valid(item->string))
+            continue;
+        struct cn_status_board *board = &live->boards[live->board_count++];
+        const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
+        snprintf(board->name, sizeof(board->name), "%s", item->string);
+        const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "key"));
+        snprintf(board->key, sizeof(board->key), "%s", key ? key : "");
+        board->heard_ms = read_number(item, "heard_ms");
+        board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
+        board->facts.memory = read_number(item, "memory");
+        board->facts.power_mw = read_number(item, "power_mw");
+        board->facts.ahead_lineage = read_number(item, "ahead_lineage");
+        if (type && cn_name_valid(type))
+            snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
+    }
+    return CN_OK;
+}
+
+static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
+{
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "cuts");
+    const cJSON *norm = cJSON_GetObjectItemCaseSensitive(object, "norm");
+    const char *group = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "group"));
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "text"));
+    if (!cJSON_IsNumber(norm) || !group || !text || !cn_name_valid(group))
+        return;
+    cuts->round = (uint32_t)read_number(object, "round");
+    cuts->count = (uint32_t)read_number(object, "count");
+    cuts->norm = norm->valuedouble;
+    snprintf(cuts->group, sizeof(cuts->group), "%s", group);
+    snprintf(cuts->text, sizeof(cuts->text), "%s", text);
+}
+
+static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
+{
+    uint64_t pid = read_number(root, "pid"), written_ms = read_number(root, "written_ms");
+    bool alive = pid > 1 && pid <= INT_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    if (!alive || written_ms > now_ms || now_ms - written_ms > FRESH_MS)
+        return CN_OK;
+    live->running = true;
+    live->phase = (enum cn_run_phase)read_number(root, "phase");
+    live->remaining_ms = read_number(root, "remaining_ms");
+    live->bytes_in = read_number(root, "bytes_in");
+    live->bytes_out = read_number(root, "bytes_out");
+    read_cuts(root, &live->cuts);
+    const char *warning = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "warning"));
+    snprintf(live->warning, sizeof(live->warning), "%s", warning ? warning : "");
+    return read_boards(root, live);
+}
+
+// root is NULL when there is no file or no JSON in it.
+static cn_err load(const char *directory, cJSON **root)
+{
+    char path[PATH_MAX];
+    struct cn_mapping mapping;
+    *root = NULL;
+    snprintf(path, sizeof(path), "%s/%s", directory, CN_STATUS_FILE);
+    cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    *root = cJSON_ParseWithLength((const char *)mapping.data, mapping.size);
+    cn_platform_unmap(&mapping);
+    return CN_OK;
+}
+
+cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live)
+{
+    cJSON *root;
+    memset(live, 0, sizeof(*live));
+    cn_err err = load(directory, &root);
+    if (root)
+        err = parse(root, now_ms, live);
+    cJSON_Delete(root);
+    return err;
+}
+
+void cn_status_deinit(struct cn_status_live *live)
+{
+    free(live->boards);
+    memset(live, 0, sizeof(*live));
+}
+
+void cn_status_read_traffic(const char *directory, uint64_t *bytes_in, uint64_t *bytes_out)
+{
+    cJSON *root = NULL;
+    *bytes_in = *bytes_out = 0;
+    if (load(directory, &root) == CN_OK && root) {
+        *bytes_in = read_number(root, "bytes_in");
+        *bytes_out = read_number(root, "bytes_out");
+    }
+    cJSON_Delete(root);
+}
+
+// --- printing ---
+
+struct report {
+    struct cn_ledger *ledger;
+    const struct cn_job *job;
+    const struct cn_status_live *live;
+    uint64_t now_ms;
+    bool json;
+    FILE *stream;
+    struct cn_ledger_round round; // number 0: none yet
+    uint32_t groups;              // enrolled
+    uint32_t selected, accepted;
+    bool ended;
+};
+
+// What the running aggregator knows about the board; zeros when it was not heard with the key that
+// it has now. An aggregator of before names no keys.
+static struct cn_status_board find_board(const struct report *report,
+                                         const struct cn_ledger_board *board)
+{
+    char key[CN_STATUS_KEY_SIZE];
+    name_key(board, key);
+    for (size_t i = 0; i < report->live->board_count; i++) {
+        const struct cn_status_board *live = &report->live->boards[i];
+        if (strcmp(live->name, board->name) == 0 && (!live->key[0] || strcmp(live->key, key) == 0))
+            return *live;
+    }
+    return (struct cn_status_board){0};
+}
+
+// "orin-nano, 6 cpus, 4.0 GiB, 15 W"
+static void describe_hardware(const struct cn_roster_facts *facts, char text[160])
+{
+    char power[32] = "", memory[32] = "";
+    snprintf(text, 160, "-");
+    if (facts->cpu_count == 0)
+        return;
+    if (facts->memory)
+        snprintf(memory, sizeof(memory), ", %.1f GiB", (double)facts->memory / (1u << 30));
+    if (facts->power_mw)
+        snprintf(power, sizeof(power), ", %.3g W", (double)facts->power_mw / 1000);
+    snprintf(text, 160, "%s%s%" PRIu32 " cpus%s%s", facts->type, facts->type[0] ? ", " : "",
+             facts->cpu_count, memory, power);
+}
+
+// Why the board is, or is not, in the round. One sentence.
+static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
+                      const struct cn_status_board *live, const char **reason)
+{
+    uint64_t heard_ms = live->heard_ms;
+    struct cn_ledger_contribution contribution;
+    bool selected = false;
+    *reason = "in the round: its update is awaited";
+    if (board->revoked) {
+        *reason = "revoked: its key is refused";
+        return CN_OK;
+    }
+    if (report->live->running && !heard_ms) {
+        *reason = "not heard since the aggregator started: check its power, network, key";
+        return CN_OK;
+    }
+    if (live->facts.ahead_lineage) {
+        *reason = "it is ahead of this ledger: was that restored from a backup?";
+        return CN_OK;
+    }
+    if (report->ended) {
+        *reason = "the run is over";
+        return CN_OK;
+    }
+    if (report->round.number == 0 || report->round.state == CN_LEDGER_MERGED) {
+        *reason = !report->live->running ? "the aggregator is not running"
+                  : report->groups < report->job->quorum
+                      ? "no round is open: fewer groups are enrolled than the quorum"
+                      : "no round is open: it waits for more groups";
+        return CN_OK;
+    }
+    cn_err err =
+        cn_ledger_is_selected(report->ledger, report->round.number, board->group, &selected);
+    if (err)
+        return err;
+    if (!selected) {
+        *reason = "its group was not invited to this round";
+        return CN_OK;
+    }
+    err = cn_ledger_find_contribution(report->ledger, report->round.number, board->group,
+                                      &contribution);
+    if (err == CN_OK)
+        *reason = "in the round: its update is accepted";
+    else if (!report->live->running)
+        *reason = "in the round, but the aggregator is not running";
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static cn_err print_board(void *context, const struct cn_ledger_board *board)
+{
+    const struct report *report = context;
+    const char *reason;
+    struct cn_status_board live = find_board(report, board);
+    uint64_t heard_ms = live.heard_ms;
+    uint64_t silent_s =
+        heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
+    cn_err err = explain(report, board, &live, &reason);
+    if (err)
+        return err;
+    if (report->json) {
+        fprintf(report->stream,
+                "{\"board\":\"%s\",\"group\":\"%s\",\"revoked\":%s,\"max_weight\":%" PRIu64
+                ",\"silent_s\":",
+                board->name, board->group, board->revoked ? "true" : "false", board->max_weight);
+        if (heard_ms)
+            fprintf(report->stream, "%" PRIu64, silent_s);
+        else
+            fputs("null", report->stream);
+        if (live.facts.cpu_count)
+            fprintf(report->stream,
+                    ",\"type\":\"%s\",\"cpus\":%" PRIu32 ",\"memory\":%" PRIu64
+                    ",\"power_mw\":%" PRIu64,
+                    live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
+        fprintf(report->stream, ",\"status\":\"%s\"}\n", reason);
+        return CN_OK;
+    }
+    char heard[32] = "-", hardware[160];
+    describe_hardware(&live.facts, hardware);
+    if (heard_ms)
+        snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
+    fprintf(report->stream, "  %-16s %-16s %-12s %-34s %s\n", board->name, board->group, heard,
+            hardware, reason);
+    return CN_OK;
+}
+
+static const char *describe_phase(const struct report *report)
+{
+    static const char *const states[] = {"open", "closing", "merged"};
+    if (report->ended)
+        return "ended";
+    if (report->round.number == 0)
+        return report->live->running ? "waiting for groups" : "not begun";
+    return states[report->round.state];
+}
+
+static void print_run(const struct report *report, const struct cn_ledger_version *version,
+                      const struct cn_score *score)
+{
+    uint64_t run = cn_ledger_identity(report->ledger)->run;
+    char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT];
+    cn_hex(digest, version->digest, CN_DIGEST_SIZE);
+    if (report->json) {
+        fprintf(report->stream,
+                "{\"run\":\"%016" PRIx64 "\",\"running\":%s,\"round\":%" PRIu32
+                ",\"rounds\":%" PRIu32 ",\"state\":\"%s\",\"selected\":%" PRIu32
+                ",\"accepted\":%" PRIu32 ",\"quorum\":%" PRIu32 ",\"version\":%" PRIu32
+                ",\"digest\":\"%s\"",
+                run, report->live->running ? "true" : "false", report->round.number,
+                report->job->rounds, describe_phase(report), report->selected, report->accepted,
+                report->job->quorum, version->number, digest);
+        cn_score_text(score, true, measures);
+        if (score->known)
+            fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
+                    score->loss, measures);
+        fprintf(report->stream,
+                ",\"remaining_ms\":%" PRIu64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
+                "}\n",
+                report->live->remaining_ms,
+                report->live->running ? report->live->bytes_in : version->bytes_in,
+                report->live->running ? report->live->bytes_out : version->bytes_out);
+        return;
+    }
+    fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
+            report->live->running ? "the aggregator is running" : "the aggregator is not running");
+    fprintf(report->stream,
+            "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
+            " groups invited\n",
+            report->round.number, report->job->rounds, describe_phase(report), report->accepted,
+            report->job->quorum, report->selected);
+    fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
+    cn_score_text(score, false, measures);
+    if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
+        fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f%s", score->accuracy,
+                score->loss, measures);
+    else if (score->known)
+        fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
+    if (report->groups < report->job->quorum)
+        fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
+                report->job->quorum, report->groups);
+    fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
+            "hardware", "status");
+}
+
+static void print_cuts(const struct report *report)
+{
+    const struct cn_merge_cuts *cuts = &report->live->cuts;
+    if (report->live->warning[0] && !report->json)
+        fprintf(report->stream, "%s\n", report->live->warning);
+    if (cuts->count && !report->json)
+        fprintf(report->stream, "round %" PRIu32 ", %" PRIu32 " of its updates: %s\n", cuts->round,
+                cuts->count, cuts->text);
+}
+
+cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
+                       const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
+{
+    struct report report = {.ledger = ledger,
+                            .job = job,
+                            .live = live,
+                            .now_ms = now_ms,
+                            .json = json,
+                            .stream = stream};
+    struct cn_ledger_version version = {0};
+    struct cn_progress progress = {0};
+    cn_err err = cn_ledger_newest_version(ledger, &version);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    err = cn_score_progress(ledger, job, 0, &progress);
+    if (err)
+        return err;
+    err = cn_ledger_newest_round(ledger, &report.round);
+    if (err == CN_ENOTFOUND)
+        report.round = (struct cn_ledger_round){0};
+    else if (!err)
+        err = cn_ledger_count(ledger, report.round.number, &report.selected, &report.accepted);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    err = cn_ledger_group_count(ledger, &report.groups);
+    if (err)
+        return err;
+    report.ended = cn_score_end(job, &progress, version.number) != NULL;
+    print_cuts(&report);
+    print_run(&report, &version, &progress.newest_score);
+    return cn_ledger_boards(ledger, print_board, &report);
+}

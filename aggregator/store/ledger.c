@@ -1,0 +1,539 @@
+#include "aggregator/store/ledger.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/store/ledger_sql.h"
+#include "runtime/base/log.h"
+
+#define BUSY_TIMEOUT_MS 5000
+
+static const char schema[] =
+    "CREATE TABLE meta(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
+    " lineage INTEGER NOT NULL, master BLOB NOT NULL, graph BLOB, job BLOB) STRICT;"
+    "CREATE TABLE board(sequence INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,"
+    " grp TEXT NOT NULL, secret BLOB NOT NULL, max_weight INTEGER NOT NULL,"
+    " revoked INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE round(number INTEGER PRIMARY KEY, state INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE selection(round INTEGER NOT NULL REFERENCES round(number), grp TEXT NOT NULL,"
+    " PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX selection_group ON selection(grp,round);"
+    "CREATE TABLE contribution(round INTEGER NOT NULL REFERENCES round(number), grp TEXT NOT NULL,"
+    " board TEXT NOT NULL, digest BLOB NOT NULL, size INTEGER NOT NULL, weight INTEGER NOT NULL,"
+    " held_out_loss REAL NOT NULL, held_out_correct INTEGER NOT NULL,"
+    " held_out_count INTEGER NOT NULL, train_loss REAL NOT NULL,"
+    " PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE version(number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE,"
+    " parent BLOB NOT NULL, delta_digest BLOB NOT NULL, delta_size INTEGER NOT NULL,"
+    " bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, loss REAL NOT NULL,"
+    " correct INTEGER NOT NULL, count INTEGER NOT NULL) STRICT;";
+
+// Schema 2. How often a group's pair keys were changed; no row: never. A program that does not know
+// the table would hand out keys that a revoked board has, so it must not open the file.
+static const char schema_2[] =
+    "CREATE TABLE key_epoch(grp TEXT PRIMARY KEY, raised INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "PRAGMA user_version=2";
+
+// A table that came later: older programs pass it by, so it is no other schema. source is a group,
+// or '' for the central set.
+static const char later[] =
+    "CREATE TABLE IF NOT EXISTS measure(version INTEGER NOT NULL, source TEXT NOT NULL,"
+    " rows INTEGER NOT NULL, top5 REAL NOT NULL, f1 REAL NOT NULL, mae REAL NOT NULL,"
+    " perplexity REAL NOT NULL, PRIMARY KEY(version,source)) STRICT, WITHOUT ROWID;";
+
+// A column that came later, in the same way. A row of an older program has 0.
+static const char later_column[] =
+    "ALTER TABLE contribution ADD COLUMN boards INTEGER NOT NULL DEFAULT 0";
+
+// Maps a result of SQLite and logs what it said.
+static cn_err map_error(struct cn_ledger *ledger, int result)
+{
+    switch (result & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW:
+        return CN_OK;
+    case SQLITE_NOMEM:
+        return CN_ENOMEM;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return CN_EAGAIN;
+    case SQLITE_FULL:
+        return CN_ENOSPC;
+    case SQLITE_CONSTRAINT:
+        return CN_EEXIST;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        cn_log(CN_LOG_ERROR, "ledger", "%s", sqlite3_errmsg(ledger->db));
+        return CN_EFORMAT;
+    default:
+        cn_log(CN_LOG_ERROR, "ledger", "%s", sqlite3_errmsg(ledger->db));
+        return CN_EIO;
+    }
+}
+
+cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,
+                             const char *types, ...)
+{
+    va_list values;
+    int result = sqlite3_prepare_v2(ledger->db, sql, -1, statement, NULL);
+    va_start(values, types);
+    for (int i = 1; result == SQLITE_OK && types[i - 1]; i++) {
+        if (types[i - 1] == 'i')
+            result = sqlite3_bind_int64(*statement, i, va_arg(values, int64_t));
+        else if (types[i - 1] == 'd')
+            result = sqlite3_bind_double(*statement, i, va_arg(values, double));
+        else if (types[i - 1] == 't')
+            result =
+                sqlite3_bind_text(*statement, i, va_arg(values, const char *), -1, SQLITE_STATIC);
+        else
+            result = sqlite3_bind_blob(*statement, i, va_arg(values, const uint8_t *), 32,
+                                       SQLITE_STATIC);
+    }
+    va_end(values);
+    if (result == SQLITE_OK)
+        return CN_OK;
+    cn_err err = map_error(ledger, result);
+    sqlite3_finalize(*statement);
+    *statement = NULL;
+    return err;
+}
+
+cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement)
+{
+    int result = sqlite3_step(statement);
+    return result == SQLITE_DONE ? CN_ENOTFOUND : map_error(ledger, result);
+}
+
+cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more)
+{
+    cn_err err = cn_ledger_sql_step(ledger, statement);
+    *more = err == CN_OK;
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement)
+{
+    cn_err err = map_error(ledger, sqlite3_step(statement));
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_sql_run(struct cn_ledger *ledger, const char *sql)
+{
+    return map_error(ledger, sqlite3_exec(ledger->db, sql, NULL, NULL, NULL));
+}
+
+cn_err cn_ledger_sql_end(struct cn_ledger *ledger, cn_err err)
+{
+    if (err == CN_OK) {
+        err = cn_ledger_sql_run(ledger, "COMMIT");
+        if (err == CN_OK)
+            return CN_OK;
+    }
+    // SQLite has rolled back by itself after some errors; a second time is an error of no interest.
+    if (!sqlite3_get_autocommit(ledger->db))
+        (void)!sqlite3_exec(ledger->db, "ROLLBACK", NULL, NULL, NULL);
+    return err;
+}
+
+cn_err cn_ledger_sql_bytes(sqlite3_stmt *statement, int column, uint8_t bytes[32])
+{
+    const void *blob = sqlite3_column_blob(statement, column);
+    if (!blob || sqlite3_column_bytes(statement, column) != 32)
+        return CN_EFORMAT;
+    memcpy(bytes, blob, 32);
+    return CN_OK;
+}
+
+cn_err cn_ledger_sql_name(sqlite3_stmt *statement, int column, char name[CN_NAME_SIZE])
+{
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    if (!text || !cn_name_valid(text))
+        return CN_EFORMAT;
+    snprintf(name, CN_NAME_SIZE, "%s", text);
+    return CN_OK;
+}
+
+static cn_err make_directory(const char *path)
+{
+    char part[PATH_MAX];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof(part))
+        return CN_EINVAL;
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+            return cn_err_from_errno(errno);
+    }
+    return CN_OK;
+}
+
+static cn_err read_version(struct cn_ledger *ledger, int *version)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, "PRAGMA user_version", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *version = sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+static cn_err insert_identity(struct cn_ledger *ledger)
+{
+    struct cn_ledger_identity fresh = {.lineage = 1};
+    cn_err err = cn_crypto_random(&fresh.run, sizeof(fresh.run));
+    if (!err)
+        err = cn_crypto_random(fresh.master, sizeof(fresh.master));
+    if (err)
+        return err;
+    sqlite3_stmt *statement;
+    err = cn_ledger_sql_prepare(ledger, &statement,
+                                "INSERT INTO meta(id,run,lineage,master) VALUES(1,?,?,?)", "iib",
+                                (int64_t)fresh.run, (int64_t)fresh.lineage, fresh.master);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    cn_crypto_wipe(&fresh, sizeof(fresh));
+    return err;
+}
+
+static cn_err add_column(struct cn_ledger *ledger)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "SELECT 1 FROM pragma_table_info('contribution') WHERE name='boards'",
+        "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? cn_ledger_sql_run(ledger, later_column) : err;
+}
+
+// Two programs may make the same ledger at the same time: the transaction decides who does.
+static cn_err make_schema(struct cn_ledger *ledger)
+{
+    int version = 0;
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = read_version(ledger, &version);
+    if (!err && version == 0) {
+        err = cn_ledger_sql_run(ledger, schema);
+        if (!err)
+            err = insert_identity(ledger);
+    } else if (!err && version != 1 && version != CN_LEDGER_SCHEMA) {
+        cn_log(CN_LOG_ERROR, "ledger", "schema %d was found, this program knows %d", version,
+               CN_LEDGER_SCHEMA);
+        err = CN_EFORMAT;
+    }
+    if (!err && version < CN_LEDGER_SCHEMA)
+        err = cn_ledger_sql_run(ledger, schema_2);
+    if (!err)
+        err = cn_ledger_sql_run(ledger, later);
+    if (!err)
+        err = add_column(ledger);
+    return cn_ledger_sql_end(ledger, err);
+}
+
+static cn_err load_identity(struct cn_ledger *ledger)
+{
+    sqlite3_stmt *statement;
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement, "SELECT run,lineage,master FROM meta", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err) {
+        ledger->identity.run = (uint64_t)sqlite3_column_int64(statement, 0);
+        ledger->identity.lineage = (uint32_t)sqlite3_column_int64(statement, 1);
+        err = cn_ledger_sql_bytes(statement, 2, ledger->identity.master);
+    }
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_EFORMAT : err;
+}
+
+static cn_err open_file(const char *path, int flags, struct cn_ledger *ledger)
+{
+    mode_t mask = umask(0077); // SQLite gives the log and the index the same mode
+    int result = sqlite3_open_v2(path, &ledger->db, flags, NULL);
+    umask(mask);
+    if (result != SQLITE_OK)
+        return map_error(ledger, result);
+    sqlite3_busy_timeout(ledger->db, BUSY_TIMEOUT_MS);
+    cn_err err = cn_ledger_sql_run(
+        ledger, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
+    if (!err)
+        err = make_schema(ledger);
+    if (!err)
+        err = load_identity(ledger);
+    return err;
+}
+
+static cn_err open_ledger(const char *directory, int flags, struct cn_ledger **ledger)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof(path), "%s/%s", directory, CN_LEDGER_FILE);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return CN_EINVAL;
+    if (!(flags & SQLITE_OPEN_CREATE) && access(path, F_OK) != 0)
+        return CN_ENOTFOUND;
+    struct cn_ledger *opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    cn_err err = open_file(path, flags, opened);
+    if (err) {
+        cn_ledger_close(opened);
+        return err;
+    }
+    *ledger = opened;
+    return CN_OK;
+}
+
+cn_err cn_ledger_open(const char *directory, struct cn_ledger **ledger)
+{
+    *ledger = NULL;
+    cn_err err = make_directory(directory);
+    if (err)
+        return err;
+    return open_ledger(directory, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, ledger);
+}
+
+cn_err cn_ledger_open_existing(const char *directory, struct cn_ledger **ledger)
+{
+    *ledger = NULL;
+    return open_ledger(directory, SQLITE_OPEN_READWRITE, ledger);
+}
+
+void cn_ledger_close(struct cn_ledger *ledger)
+{
+    if (!ledger)
+        return;
+    sqlite3_close(ledger->db);
+    cn_crypto_wipe(&ledger->identity, sizeof(ledger->identity));
+    free(ledger);
+}
+
+const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledger)
+{
+    return &ledger->identity;
+}
+
+cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s)
+{
+    int64_t next = (int64_t)ledger->identity.lineage + 1;
+    sqlite3_stmt *statement;
+    if (now_s > (uint64_t)next && now_s < UINT32_MAX)
+        next = (int64_t)now_s;
+    if (next > UINT32_MAX)
+        return CN_ERANGE;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET lineage=?", "i", next);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    return err ? err : load_identity(ledger);
+}
+
+static cn_err compare_binding(struct cn_ledger *ledger, const uint8_t *graph, const uint8_t *job)
+{
+    uint8_t bound_graph[CN_DIGEST_SIZE], bound_job[CN_DIGEST_SIZE];
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT graph,job FROM meta WHERE graph IS NOT NULL", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 0, bound_graph);
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 1, bound_job);
+    sqlite3_finalize(statement);
+    if (err)
+        return err;
+    bool same = memcmp(bound_graph, graph, CN_DIGEST_SIZE) == 0 &&
+                memcmp(bound_job, job, CN_DIGEST_SIZE) == 0;
+    return same ? CN_OK : CN_ECONFLICT;
+}
+
+cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                      const uint8_t job[CN_DIGEST_SIZE])
+{
+    cn_err err = compare_binding(ledger, graph, job);
+    if (err != CN_ENOTFOUND)
+        return err;
+    sqlite3_stmt *statement;
+    err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET graph=?,job=?", "bb", graph,
+                                job);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+static cn_err raise_key_epoch(struct cn_ledger *ledger, const char *group)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "INSERT INTO key_epoch(grp,raised) VALUES(?,1)"
+                                       " ON CONFLICT(grp) DO UPDATE SET raised=raised+1",
+                                       "t", group);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+// The former owner of the name may have keys of pairs of this name in either group.
+static cn_err replace_board(struct cn_ledger *ledger, const struct cn_ledger_board *board,
+                            const struct cn_ledger_board *before)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "UPDATE board SET grp=?,secret=?,max_weight=?,revoked=0 WHERE name=?",
+        "tbit", board->group, board->secret, (int64_t)board->max_weight, board->name);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    if (!err)
+        err = raise_key_epoch(ledger, board->group);
+    if (!err && strcmp(before->group, board->group) != 0)
+        err = raise_key_epoch(ledger, before->group);
+    return err;
+}
+
+static cn_err insert_board(struct cn_ledger *ledger, const struct cn_ledger_board *board)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "INSERT INTO board(name,grp,secret,max_weight,revoked) VALUES(?,?,?,?,0)", "ttbi",
+        board->name, board->group, board->secret, (int64_t)board->max_weight);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_enroll(struct cn_ledger *ledger, const struct cn_ledger_board *board)
+{
+    struct cn_ledger_board before;
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = cn_ledger_find_board(ledger, board->name, &before);
+    if (err == CN_ENOTFOUND)
+        err = insert_board(ledger, board);
+    else if (!err)
+        err = before.revoked ? replace_board(ledger, board, &before) : CN_EEXIST;
+    cn_crypto_wipe(&before, sizeof(before));
+    return cn_ledger_sql_end(ledger, err);
+}
+
+cn_err cn_ledger_revoke(struct cn_ledger *ledger, const char *board)
+{
+    struct cn_ledger_board found;
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = cn_ledger_find_board(ledger, board, &found);
+    if (!err)
+        err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE board SET revoked=1 WHERE name=?",
+                                    "t", board);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    if (!err)
+        err = raise_key_epoch(ledger, found.group);
+    cn_crypto_wipe(&found, sizeof(found));
+    return cn_ledger_sql_end(ledger, err);
+}
+
+cn_err cn_ledger_key_epoch(struct cn_ledger *ledger, const char *group, uint64_t *key_epoch)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT raised FROM key_epoch WHERE grp=?", "t", group);
+    *key_epoch = (uint64_t)(ledger->identity.lineage - 1) << 32;
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        *key_epoch += (uint64_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static cn_err read_board(sqlite3_stmt *statement, struct cn_ledger_board *board)
+{
+    cn_err err = cn_ledger_sql_name(statement, 0, board->name);
+    if (!err)
+        err = cn_ledger_sql_name(statement, 1, board->group);
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 2, board->secret);
+    board->max_weight = (uint64_t)sqlite3_column_int64(statement, 3);
+    board->revoked = sqlite3_column_int(statement, 4) != 0;
+    return err;
+}
+
+cn_err cn_ledger_find_board(struct cn_ledger *ledger, const char *name,
+                            struct cn_ledger_board *board)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "SELECT name,grp,secret,max_weight,revoked FROM board WHERE name=?",
+        "t", name);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        err = read_board(statement, board);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, void *context)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT name,grp,secret,max_weight,revoked FROM board ORDER BY sequence", "");
+    if (err)
+        return err;
+    struct cn_ledger_board board;
+    bool more;
+    while (!(err = cn_ledger_sql_next(ledger, statement, &more)) && more) {
+        err = read_board(statement, &board);
+        if (!err)
+            err = visit(context, &board);
+        if (err)
+            break;
+    }
+    cn_crypto_wipe(&board, sizeof(board));
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT count(DISTINCT grp) FROM board WHERE revoked=0", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *count = (uint32_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, "PRAGMA data_version", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *generation = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err;
+}

@@ -1,0 +1,397 @@
+// The part of the ledger that one running aggregator writes: rounds, contributions, versions.
+#include <string.h>
+
+#include "aggregator/store/ledger.h"
+#include "aggregator/store/ledger_sql.h"
+
+// Runs a statement that gives exactly one row of one number.
+static cn_err read_number(struct cn_ledger *ledger, sqlite3_stmt *statement, int64_t *number)
+{
+    cn_err err = cn_ledger_sql_step(ledger, statement);
+    *number = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_newest_round(struct cn_ledger *ledger, struct cn_ledger_round *round)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "SELECT number,state FROM round ORDER BY number DESC LIMIT 1", "");
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    round->number = (uint32_t)sqlite3_column_int64(statement, 0);
+    round->state = (enum cn_ledger_state)sqlite3_column_int(statement, 1);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_open_round(struct cn_ledger *ledger, uint32_t number)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "INSERT INTO round(number,state) VALUES(?,0)", "i", (int64_t)number);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_close_round(struct cn_ledger *ledger, uint32_t number)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "UPDATE round SET state=1 WHERE number=? AND state=0", "i",
+                                       (int64_t)number);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_select(struct cn_ledger *ledger, uint32_t round, const char *group)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "INSERT INTO selection(round,grp) VALUES(?,?) ON CONFLICT(round,grp) DO NOTHING", "it",
+        (int64_t)round, group);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_is_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
+                             bool *selected)
+{
+    sqlite3_stmt *statement;
+    int64_t number = 0;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT count(*) FROM selection WHERE round=? AND grp=?",
+                                       "it", (int64_t)round, group);
+    if (!err)
+        err = read_number(ledger, statement, &number);
+    *selected = number != 0;
+    return err;
+}
+
+static cn_err require_open(struct cn_ledger *ledger, uint32_t round)
+{
+    sqlite3_stmt *statement;
+    int64_t state = 0;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, "SELECT state FROM round WHERE number=?",
+                                       "i", (int64_t)round);
+    if (!err)
+        err = read_number(ledger, statement, &state);
+    if (err == CN_ENOTFOUND || (!err && state != CN_LEDGER_OPEN))
+        return CN_ESTALE;
+    return err;
+}
+
+static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledger_contribution *c)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "INSERT INTO contribution(round,grp,board,digest,size,weight,held_out_loss,"
+        "held_out_correct,held_out_count,train_loss,boards) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+        "ittbiidiidi", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
+        (int64_t)c->weight, c->held_out_loss, (int64_t)c->held_out_correct,
+        (int64_t)c->held_out_count, c->train_loss, (int64_t)c->boards);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+static cn_err put_measures(struct cn_ledger *ledger, uint32_t version, const char *source,
+                           uint64_t rows, const struct cn_measures *m)
+{
+    sqlite3_stmt *statement;
+    cn_err err;
+    if (!rows || (m->top5 <= 0 && m->f1 <= 0 && m->mae <= 0 && m->perplexity <= 0))
+        return CN_OK;
+    err = cn_ledger_sql_prepare(ledger, &statement,
+                                "INSERT OR REPLACE INTO measure(version,source,rows,top5,f1,mae,"
+                                "perplexity) VALUES(?,?,?,?,?,?,?)",
+                                "itidddd", (int64_t)version, source, (int64_t)rows, m->top5, m->f1,
+                                m->mae, m->perplexity);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contribution *contribution)
+{
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = require_open(ledger, contribution->round);
+    if (!err)
+        err = insert_contribution(ledger, contribution);
+    if (!err && contribution->round)
+        err = put_measures(ledger, contribution->round - 1, contribution->group,
+                           contribution->held_out_count, &contribution->measures);
+    return cn_ledger_sql_end(ledger, err);
+}
+
+#define CONTRIBUTION_COLUMNS                                                                       \
+    "round,grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,"            \
+    "train_loss,boards"
+
+static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contribution *c)
+{
+    c->round = (uint32_t)sqlite3_column_int64(statement, 0);
+    cn_err err = cn_ledger_sql_name(statement, 1, c->group);
+    if (!err)
+        err = cn_ledger_sql_name(statement, 2, c->board);
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 3, c->digest);
+    c->size = (uint64_t)sqlite3_column_int64(statement, 4);
+    c->weight = (uint64_t)sqlite3_column_int64(statement, 5);
+    c->held_out_loss = sqlite3_column_double(statement, 6);
+    c->held_out_correct = (uint64_t)sqlite3_column_int64(statement, 7);
+    c->held_out_count = (uint64_t)sqlite3_column_int64(statement, 8);
+    c->train_loss = sqlite3_column_double(statement, 9);
+    c->boards = (uint32_t)sqlite3_column_int64(statement, 10);
+    return err;
+}
+
+cn_err cn_ledger_find_contribution(struct cn_ledger *ledger, uint32_t round, const char *group,
+                                   struct cn_ledger_contribution *contribution)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT " CONTRIBUTION_COLUMNS
+                                       " FROM contribution WHERE round=? AND grp=?",
+                                       "it", (int64_t)round, group);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        err = read_contribution(statement, contribution);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t round,
+                               cn_ledger_contribution_visit *visit, void *context)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT " CONTRIBUTION_COLUMNS
+                                       " FROM contribution WHERE round=? ORDER BY grp",
+                                       "i", (int64_t)round);
+    if (err)
+        return err;
+    struct cn_ledger_contribution contribution;
+    bool more;
+    while (!(err = cn_ledger_sql_next(ledger, statement, &more)) && more) {
+        err = read_contribution(statement, &contribution);
+        if (!err)
+            err = visit(context, &contribution);
+        if (err)
+            break;
+    }
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,
+                       uint32_t *accepted)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT (SELECT count(*) FROM selection WHERE round=?1),"
+                                       "(SELECT count(*) FROM contribution WHERE round=?1)",
+                                       "i", (int64_t)round);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *selected = (uint32_t)sqlite3_column_int64(statement, 0);
+    *accepted = (uint32_t)sqlite3_column_int64(statement, 1);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+cn_err cn_ledger_outcome(struct cn_ledger *ledger, const char *group,
+                         struct cn_ledger_outcome *outcome)
+{
+    memset(outcome, 0, sizeof(*outcome));
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT s.round,c.digest FROM selection s JOIN round r ON r.number=s.round"
+        " LEFT JOIN contribution c ON c.round=s.round AND c.grp=s.grp"
+        " WHERE s.grp=? AND (c.digest IS NOT NULL OR r.state<>0) ORDER BY s.round DESC LIMIT 1",
+        "t", group);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err) {
+        outcome->round = (uint32_t)sqlite3_column_int64(statement, 0);
+        outcome->accepted = sqlite3_column_type(statement, 1) != SQLITE_NULL;
+        if (outcome->accepted)
+            err = cn_ledger_sql_bytes(statement, 1, outcome->digest);
+    }
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static cn_err insert_version(struct cn_ledger *ledger, const struct cn_ledger_version *v)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "INSERT INTO version(number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,"
+        "loss,correct,count) VALUES(?,?,?,?,?,?,?,?,?,?)",
+        "ibbbiiidii", (int64_t)v->number, v->digest, v->parent, v->delta_digest,
+        (int64_t)v->delta_size, (int64_t)v->bytes_in, (int64_t)v->bytes_out, v->central.loss,
+        (int64_t)v->central.correct, (int64_t)v->central.count);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+static cn_err mark_merged(struct cn_ledger *ledger, uint32_t number)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "UPDATE round SET state=2 WHERE number=? AND state=1", "i",
+                                       (int64_t)number);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *version)
+{
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = insert_version(ledger, version);
+    if (!err)
+        err = mark_merged(ledger, version->number);
+    return cn_ledger_sql_end(ledger, err);
+}
+
+#define VERSION_QUERY                                                                              \
+    "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count"    \
+    " FROM version "
+
+// Reads the middle one of what the groups of a round measured, each as a mean over its samples: of
+// an even number the worse one.
+static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, const char *sql, double *middle,
+                          uint64_t *groups)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, sql, "i", (int64_t)round);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *middle = sqlite3_column_double(statement, 0);
+    *groups = err ? 0 : (uint64_t)sqlite3_column_int64(statement, 1);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+#define MEASURED " FROM contribution WHERE round=?1 AND held_out_count>0"
+#define MIDDLE(value, worse_first)                                                                 \
+    "SELECT " value ",(SELECT count(*)" MEASURED ")" MEASURED " ORDER BY " value worse_first       \
+    " LIMIT 1 OFFSET (SELECT (count(*)-1)/2" MEASURED ")"
+
+// What the groups of round number + 1 measured on version number. A group counts as one, however
+// many samples it says it has.
+static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
+                          struct cn_ledger_metrics *boards)
+{
+    double loss = 0, accuracy = 0;
+    uint64_t groups = 0;
+    cn_err err = read_middle(ledger, number + 1, MIDDLE("held_out_loss/held_out_count", " DESC"),
+                             &loss, &groups);
+    if (!err)
+        err = read_middle(ledger, number + 1, MIDDLE("1.0*held_out_correct/held_out_count", " ASC"),
+                          &accuracy, &groups);
+    if (err || groups == 0)
+        return err;
+    boards->count = CN_LEDGER_MEDIAN;
+    boards->loss = loss * CN_LEDGER_MEDIAN;
+    boards->correct = (uint64_t)(accuracy * CN_LEDGER_MEDIAN + 0.5);
+    return CN_OK;
+}
+
+// Means over the samples of the central set, or of the groups.
+static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool central,
+                            struct cn_measures *measures)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT total(top5*rows)/sum(rows),total(f1*rows)/sum(rows),total(mae*rows)/sum(rows),"
+        "total(perplexity*rows)/sum(rows) FROM measure WHERE version=? AND (source='')=?",
+        "ii", (int64_t)version, (int64_t)central);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        *measures = (struct cn_measures){
+            .top5 = sqlite3_column_double(statement, 0),
+            .f1 = sqlite3_column_double(statement, 1),
+            .mae = sqlite3_column_double(statement, 2),
+            .perplexity = sqlite3_column_double(statement, 3),
+        };
+    sqlite3_finalize(statement);
+    return err;
+}
+
+static cn_err read_version(struct cn_ledger *ledger, sqlite3_stmt *statement,
+                           struct cn_ledger_version *v)
+{
+    cn_err err = cn_ledger_sql_step(ledger, statement);
+    if (!err) {
+        v->number = (uint32_t)sqlite3_column_int64(statement, 0);
+        err = cn_ledger_sql_bytes(statement, 1, v->digest);
+    }
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 2, v->parent);
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 3, v->delta_digest);
+    v->delta_size = (uint64_t)sqlite3_column_int64(statement, 4);
+    v->bytes_in = (uint64_t)sqlite3_column_int64(statement, 5);
+    v->bytes_out = (uint64_t)sqlite3_column_int64(statement, 6);
+    v->central.loss = sqlite3_column_double(statement, 7);
+    v->central.correct = (uint64_t)sqlite3_column_int64(statement, 8);
+    v->central.count = (uint64_t)sqlite3_column_int64(statement, 9);
+    v->boards = (struct cn_ledger_metrics){0};
+    sqlite3_finalize(statement);
+    if (!err)
+        err = read_boards(ledger, v->number, &v->boards);
+    if (!err)
+        err = read_measures(ledger, v->number, true, &v->central.measures);
+    if (!err)
+        err = read_measures(ledger, v->number, false, &v->boards.measures);
+    return err;
+}
+
+cn_err cn_ledger_find_version(struct cn_ledger *ledger, uint32_t number,
+                              struct cn_ledger_version *version)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, VERSION_QUERY "WHERE number=?", "i",
+                                       (int64_t)number);
+    return err ? err : read_version(ledger, statement, version);
+}
+
+cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_version *version)
+{
+    sqlite3_stmt *statement;
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement, VERSION_QUERY "ORDER BY number DESC LIMIT 1", "");
+    return err ? err : read_version(ledger, statement, version);
+}
+
+static cn_err update_central(struct cn_ledger *ledger, uint32_t number,
+                             const struct cn_ledger_metrics *metrics)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "UPDATE version SET loss=?,correct=?,count=? WHERE number=?", "diii",
+        metrics->loss, (int64_t)metrics->correct, (int64_t)metrics->count, (int64_t)number);
+    return err ? err : cn_ledger_sql_finish(ledger, statement);
+}
+
+cn_err cn_ledger_set_central(struct cn_ledger *ledger, uint32_t number,
+                             const struct cn_ledger_metrics *metrics)
+{
+    cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+    if (err)
+        return err;
+    err = update_central(ledger, number, metrics);
+    if (!err)
+        err = put_measures(ledger, number, "", metrics->count, &metrics->measures);
+    return cn_ledger_sql_end(ledger, err);
+}

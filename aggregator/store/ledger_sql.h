@@ -1,0 +1,35 @@
+// ledger_sql.h - how the ledger's two files speak SQL. Nobody else includes it.
+#pragma once
+
+#include <sqlite3.h>
+
+#include "aggregator/store/ledger.h"
+
+struct cn_ledger {
+    sqlite3 *db;
+    struct cn_ledger_identity identity;
+};
+
+// Prepares sql and binds a value for each letter of types: i int64_t, d double, t const char *,
+// b const uint8_t[32]. Text and bytes are borrowed until the statement is finalised.
+cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,
+                             const char *types, ...);
+
+// CN_OK for a row, CN_ENOTFOUND after the last one.
+cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement);
+
+// The same for a walk, in which a visitor may return CN_ENOTFOUND for reasons of its own: more says
+// whether there is a row.
+cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more);
+
+// Steps a statement that gives no rows and finalises it.
+cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement);
+
+cn_err cn_ledger_sql_run(struct cn_ledger *ledger, const char *sql);
+
+// Ends a transaction: commits when err is CN_OK, else rolls back. Returns the first error.
+cn_err cn_ledger_sql_end(struct cn_ledger *ledger, cn_err err);
+
+// Column readers. A column of the wrong type or size is CN_EFORMAT.
+cn_err cn_ledger_sql_bytes(sqlite3_stmt *statement, int column, uint8_t bytes[32]);
+cn_err cn_ledger_sql_name(sqlite3_stmt *statement, int column, char name[CN_NAME_SIZE]);

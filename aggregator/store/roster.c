@@ -1,0 +1,294 @@
+#include "aggregator/store/roster.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/coap/security.h"
+
+struct board_list {
+    struct cn_roster_board *items;
+    size_t count, capacity;
+};
+
+struct cn_roster {
+    struct cn_ledger *ledger; // borrowed
+    int64_t generation;
+    struct board_list boards;
+    struct cn_roster_group *groups; // sorted by name
+    size_t group_count;
+};
+
+static void free_boards(struct board_list *boards)
+{
+    if (boards->items)
+        cn_crypto_wipe(boards->items, boards->capacity * sizeof(*boards->items));
+    free(boards->items);
+    memset(boards, 0, sizeof(*boards));
+}
+
+static cn_err append_board(void *context, const struct cn_ledger_board *enrolled)
+{
+    struct board_list *boards = context;
+    if (boards->count == boards->capacity) {
+        size_t capacity = boards->capacity ? 2 * boards->capacity : 16;
+        struct cn_roster_board *items = calloc(capacity, sizeof(*items));
+        if (!items)
+            return CN_ENOMEM;
+        if (boards->count)
+            memcpy(items, boards->items, boards->count * sizeof(*items));
+        size_t count = boards->count;
+        free_boards(boards);
+        *boards = (struct board_list){.items = items, .count = count, .capacity = capacity};
+    }
+    boards->items[boards->count++] = (struct cn_roster_board){.enrolled = *enrolled};
+    return CN_OK;
+}
+
+static struct cn_roster_board *find_board(const struct board_list *boards, const char *name)
+{
+    for (size_t i = 0; i < boards->count; i++)
+        if (strcmp(boards->items[i].enrolled.name, name) == 0)
+            return &boards->items[i];
+    return NULL;
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+    return strcmp(((const struct cn_roster_group *)a)->name,
+                  ((const struct cn_roster_group *)b)->name);
+}
+
+static struct cn_roster_group *find_group(struct cn_roster_group *groups, size_t count,
+                                          const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(groups[i].name, name) == 0)
+            return &groups[i];
+    return NULL;
+}
+
+// Caps add up; a board without a cap lifts that of its group.
+static void add_to_group(struct cn_roster_group *group, const struct cn_roster_board *board)
+{
+    uint64_t cap = board->enrolled.max_weight;
+    if (group->boards == 0)
+        group->max_weight = cap;
+    else if (cap == 0 || group->max_weight == 0 || group->max_weight > UINT64_MAX - cap)
+        group->max_weight = 0;
+    else
+        group->max_weight += cap;
+    group->boards++;
+    if (board->heard_ms > group->heard_ms)
+        group->heard_ms = board->heard_ms;
+}
+
+static cn_err make_groups(struct cn_ledger *ledger, const struct board_list *boards,
+                          struct cn_roster_group **groups, size_t *group_count)
+{
+    cn_err err = CN_OK;
+    *group_count = 0;
+    *groups = calloc(boards->count + 1, sizeof(**groups));
+    if (!*groups)
+        return CN_ENOMEM;
+    for (size_t i = 0; i < boards->count; i++) {
+        const struct cn_roster_board *board = &boards->items[i];
+        if (board->enrolled.revoked)
+            continue;
+        struct cn_roster_group *group = find_group(*groups, *group_count, board->enrolled.group);
+        if (!group) {
+            group = &(*groups)[(*group_count)++];
+            snprintf(group->name, sizeof(group->name), "%s", board->enrolled.group);
+        }
+        add_to_group(group, board);
+    }
+    qsort(*groups, *group_count, sizeof(**groups), compare_groups);
+    for (size_t i = 0; !err && i < *group_count; i++)
+        err = cn_ledger_key_epoch(ledger, (*groups)[i].name, &(*groups)[i].key_epoch);
+    return err;
+}
+
+static bool must_drop(const struct cn_roster_board *before, const struct cn_roster_board *after)
+{
+    if (before->enrolled.revoked)
+        return false;
+    return !after || after->enrolled.revoked ||
+           cn_crypto_compare(before->enrolled.secret, after->enrolled.secret, CN_KEY_SIZE) != 0;
+}
+
+// Carries over what only memory knows, and drops the sessions that must end.
+static void hand_over(const struct cn_roster *roster, struct board_list *boards,
+                      cn_roster_drop *drop, void *context)
+{
+    for (size_t i = 0; i < roster->boards.count; i++) {
+        const struct cn_roster_board *before = &roster->boards.items[i];
+        struct cn_roster_board *after = find_board(boards, before->enrolled.name);
+        if (must_drop(before, after)) {
+            if (drop)
+                drop(context, before->enrolled.name);
+        } else if (after) {
+            after->heard_ms = before->heard_ms;
+            after->facts = before->facts;
+        }
+    }
+}
+
+// It would go on with keys that a revoked board has: it must register again, and hears why not.
+static void forget_old_boards(struct board_list *boards, struct cn_roster_group *groups,
+                              size_t group_count)
+{
+    for (size_t i = 0; i < boards->count; i++) {
+        struct cn_roster_board *board = &boards->items[i];
+        const struct cn_roster_group *group =
+            find_group(groups, group_count, board->enrolled.group);
+        if (group && group->key_epoch && board->facts.protocol < CN_PROTOCOL_KEY_EPOCHS)
+            board->facts = (struct cn_roster_facts){0};
+    }
+}
+
+static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *context)
+{
+    struct board_list boards = {0};
+    struct cn_roster_group *groups = NULL;
+    size_t group_count = 0;
+    cn_err err = cn_ledger_boards(roster->ledger, append_board, &boards);
+    if (!err) {
+        hand_over(roster, &boards, drop, context);
+        err = make_groups(roster->ledger, &boards, &groups, &group_count);
+    }
+    if (err) {
+        free_boards(&boards);
+        free(groups);
+        return err;
+    }
+    forget_old_boards(&boards, groups, group_count);
+    for (size_t i = 0; i < group_count; i++) {
+        const struct cn_roster_group *before =
+            find_group(roster->groups, roster->group_count, groups[i].name);
+        groups[i].served = before ? before->served : 0;
+    }
+    free_boards(&roster->boards);
+    free(roster->groups);
+    roster->boards = boards;
+    roster->groups = groups;
+    roster->group_count = group_count;
+    return CN_OK;
+}
+
+cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster)
+{
+    *roster = NULL;
+    struct cn_roster *opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->ledger = ledger;
+    cn_err err = cn_ledger_generation(ledger, &opened->generation);
+    if (!err)
+        err = reload(opened, NULL, NULL);
+    if (err) {
+        cn_roster_close(opened);
+        return err;
+    }
+    *roster = opened;
+    return CN_OK;
+}
+
+void cn_roster_close(struct cn_roster *roster)
+{
+    if (!roster)
+        return;
+    free_boards(&roster->boards);
+    free(roster->groups);
+    free(roster);
+}
+
+cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context)
+{
+    int64_t generation = 0;
+    cn_err err = cn_ledger_generation(roster->ledger, &generation);
+    if (err || generation == roster->generation)
+        return err;
+    err = reload(roster, drop, context);
+    if (!err)
+        roster->generation = generation;
+    return err;
+}
+
+cn_err cn_roster_find_key(const struct cn_roster *roster, const char *board,
+                          uint8_t key[CN_KEY_SIZE])
+{
+    const struct cn_roster_board *found = cn_roster_find(roster, board);
+    if (!found)
+        return CN_EAUTH;
+    struct cn_board_key secret = {0};
+    snprintf(secret.board, sizeof(secret.board), "%s", board);
+    memcpy(secret.secret, found->enrolled.secret, sizeof(secret.secret));
+    cn_err err = cn_security_dtls_key(&secret, key);
+    cn_crypto_wipe(&secret, sizeof(secret));
+    return err;
+}
+
+const struct cn_roster_board *cn_roster_find(const struct cn_roster *roster, const char *board)
+{
+    const struct cn_roster_board *found = find_board(&roster->boards, board);
+    return found && !found->enrolled.revoked ? found : NULL;
+}
+
+const struct cn_roster_group *cn_roster_find_group(const struct cn_roster *roster,
+                                                   const char *group)
+{
+    return find_group(roster->groups, roster->group_count, group);
+}
+
+void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (!found || found->enrolled.revoked)
+        return;
+    found->heard_ms = now_ms;
+    struct cn_roster_group *group =
+        find_group(roster->groups, roster->group_count, found->enrolled.group);
+    assert(group);
+    group->heard_ms = now_ms;
+}
+
+void cn_roster_note(struct cn_roster *roster, const char *board,
+                    const struct cn_roster_facts *facts)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found)
+        found->facts = *facts;
+}
+
+void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t version)
+{
+    struct cn_roster_group *found = find_group(roster->groups, roster->group_count, group);
+    if (found && found->served < version)
+        found->served = version;
+}
+
+const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, size_t *count)
+{
+    *count = roster->boards.count;
+    return roster->boards.items;
+}
+
+bool cn_roster_is_registered(const struct cn_roster_board *board)
+{
+    return board->facts.cpu_count > 0 && !board->enrolled.revoked;
+}
+
+uint32_t cn_roster_registered(const struct cn_roster *roster)
+{
+    uint32_t registered = 0;
+    for (size_t i = 0; i < roster->boards.count; i++)
+        registered += cn_roster_is_registered(&roster->boards.items[i]);
+    return registered;
+}
+
+const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count)
+{
+    *count = roster->group_count;
+    return roster->groups;
+}

@@ -1,0 +1,73 @@
+// roster.h - the enrolled boards and groups as a running aggregator knows them.
+//
+// A copy of the ledger's boards in memory, so that a handshake or request costs no query, plus what
+// only the running program knows: when a board was last heard.
+// Threading: none.
+#pragma once
+
+#include "aggregator/store/ledger.h"
+
+struct cn_roster_facts { // as the board told when it registered
+    uint32_t cpu_count;  // 0: it has not registered since the start
+    uint64_t memory;     // bytes for training
+    uint64_t power_mw;   // 0: no budget
+    uint32_t protocol;   // that was picked
+    // It holds a newer version of the run than the ledger has; lineage 0: it does not.
+    uint64_t ahead_lineage, ahead_version;
+    char type[CN_NAME_SIZE];
+};
+
+struct cn_roster_board {
+    struct cn_ledger_board enrolled;
+    uint64_t heard_ms; // clock of the platform; 0: not since the start
+    struct cn_roster_facts facts;
+};
+
+struct cn_roster_group {
+    char name[CN_NAME_SIZE];
+    uint32_t boards;     // enrolled and not revoked, at least 1
+    uint64_t max_weight; // of the group: the sum over its boards; 0 when one of them has no limit
+    uint64_t heard_ms;   // the newest of its boards
+    uint32_t served;     // newest version that a board of it fetched to the end
+    uint64_t key_epoch;  // of its pair keys (ledger.h)
+};
+
+struct cn_roster;
+
+cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster);
+void cn_roster_close(struct cn_roster *roster);
+
+// The first protocol with which a board follows the key epochs of its group.
+#define CN_PROTOCOL_KEY_EPOCHS 3
+
+// Reads the boards again if another process changed the ledger. drop is called for each board whose
+// sessions must end: revoked, or enrolled again with another key. A board that cannot follow the
+// key epoch of its group counts as not registered any more.
+typedef void cn_roster_drop(void *context, const char *board);
+cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context);
+
+// The key for the DTLS session. CN_EAUTH when the board is unknown or revoked.
+cn_err cn_roster_find_key(const struct cn_roster *roster, const char *board,
+                          uint8_t key[CN_KEY_SIZE]);
+
+// NULL when it is unknown or revoked. Valid until the next refresh.
+const struct cn_roster_board *cn_roster_find(const struct cn_roster *roster, const char *board);
+const struct cn_roster_group *cn_roster_find_group(const struct cn_roster *roster,
+                                                   const char *group);
+
+// The board sent something.
+void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms);
+// The board registered.
+void cn_roster_note(struct cn_roster *roster, const char *board,
+                    const struct cn_roster_facts *facts);
+// A board of the group has this version.
+void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t version);
+
+// All boards, revoked ones too, in the order of enrolment; all groups in the order of names.
+const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, size_t *count);
+const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count);
+
+// Since the start; not of a revoked board.
+bool cn_roster_is_registered(const struct cn_roster_board *board);
+// How many are.
+uint32_t cn_roster_registered(const struct cn_roster *roster);

@@ -1,0 +1,512 @@
+#include "aggregator/store/spool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+
+#define SAVE_MS 2000     // that a chunk may wait to be durable
+#define LEND_MS 10000    // between two times that an upload is lent: each copies it
+#define STOPPED_MS 10000 // an upload without a chunk for so long makes room for one of its group
+
+struct cn_spool {
+    struct cn_spool_config config;
+    struct cn_upload *uploads;
+    uint64_t used; // bytes of all uploads
+    bool full_told;
+    struct cn_log_quota full;     // lines about the disk
+    struct cn_log_quotas dropped; // about uploads, by board
+};
+
+static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
+{
+    struct cn_upload **link = &spool->uploads;
+    while (*link != upload)
+        link = &(*link)->next;
+    *link = upload->next;
+    spool->used -= upload->declared.size;
+    free(upload->bitmap);
+    free(upload->lent);
+    free(upload->parts);
+    free(upload);
+}
+
+void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload)
+{
+    struct cn_store_file *file = upload->file;
+    cn_spool_parts_remove(&spool->config, upload);
+    free_upload(spool, upload);
+    spool->config.store->ops->abort(file);
+}
+
+static uint32_t count_parts(const struct cn_upload *upload)
+{
+    return (upload->chunk_count + CN_SPOOL_PART - 1) / CN_SPOOL_PART;
+}
+
+// Saves the parts that have waited for as long. A disk that refuses costs no more than sending
+// again.
+static void save(struct cn_spool *spool, struct cn_upload *upload, uint64_t wait_ms,
+                 uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < count_parts(upload); i++) {
+        struct cn_spool_part *part = &upload->parts[i];
+        if (part->saved == part->received || now_ms - part->since_ms < wait_ms)
+            continue;
+        cn_err err = cn_spool_part_save(&spool->config, upload, i);
+        if (err)
+            cn_log(CN_LOG_DEBUG, "spool", "a part of %s is not saved: %s", upload->group,
+                   cn_err_text(err));
+        part->since_ms = now_ms; // also then: not at every look
+    }
+}
+
+void cn_spool_close(struct cn_spool *spool)
+{
+    if (!spool)
+        return;
+    while (spool->uploads) {
+        struct cn_store_file *file = spool->uploads->file;
+        save(spool, spool->uploads, 0, UINT64_MAX);
+        free_upload(spool, spool->uploads);
+        spool->config.store->ops->abort(file);
+    }
+    free(spool);
+}
+
+void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE])
+{
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s.update", round, group);
+}
+
+cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE])
+{
+    static const char prefix[] = "round-", suffix[] = ".update";
+    char again[CN_SPOOL_NAME_SIZE], *end;
+    size_t length = strlen(name);
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || length >= sizeof(again))
+        return CN_EFORMAT;
+    unsigned long number = strtoul(name + sizeof(prefix) - 1, &end, 10);
+    size_t taken = (size_t)(end - name) + 1 + sizeof(suffix) - 1; // all but the group
+    if (*end != '-' || number > UINT32_MAX || length < taken || length - taken >= CN_NAME_SIZE)
+        return CN_EFORMAT;
+    memcpy(group, end + 1, length - taken);
+    group[length - taken] = '\0';
+    *round = (uint32_t)number;
+    if (!cn_name_valid(group))
+        return CN_EFORMAT;
+    // Only the one spelling that cn_spool_name gives.
+    cn_spool_name(*round, group, again);
+    return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
+}
+
+static struct cn_upload *find_by_board(const struct cn_spool *spool, const char *board,
+                                       const char *group)
+{
+    for (struct cn_upload *upload = spool->uploads; upload; upload = upload->next)
+        if (strcmp(upload->board, board) == 0 && (*board || strcmp(upload->group, group) == 0))
+            return upload;
+    return NULL;
+}
+
+static bool same_frame(const struct cn_declare_request *a, const struct cn_declare_request *b)
+{
+    return a->run == b->run && a->round == b->round && a->size == b->size &&
+           memcmp(a->digest, b->digest, CN_DIGEST_SIZE) == 0 &&
+           memcmp(a->base, b->base, CN_DIGEST_SIZE) == 0;
+}
+
+// Whether the uploads under way and one more of size bytes leave the reserve free. What is written
+// of them already counts twice: that errs to the safe side.
+static bool fits_disk(struct cn_spool *spool, uint64_t size)
+{
+    const struct cn_spool_config *config = &spool->config;
+    uint64_t available;
+    if (!config->disk || !config->reserve || cn_platform_disk_free(config->disk, &available))
+        return true;
+    bool fits = available >= config->reserve && available - config->reserve >= size + spool->used;
+    if (!fits && !spool->full_told)
+        cn_log_within(&spool->full, cn_platform_now_ms(), CN_LOG_ERROR, "spool",
+                      "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
+                      " MiB: updates are refused until there is more",
+                      config->disk, available >> 20, config->reserve >> 20);
+    spool->full_told = !fits;
+    return fits;
+}
+
+// declared->size was checked: it is at most frame_max.
+static cn_err begin(struct cn_spool *spool, const char *board, const char *group,
+                    const struct cn_declare_request *declared, struct cn_upload **upload)
+{
+    uint64_t chunk_size = spool->config.chunk_size;
+    uint64_t chunks = (declared->size + chunk_size - 1) / chunk_size;
+    char name[CN_SPOOL_NAME_SIZE];
+    if (chunks > UINT32_MAX)
+        return CN_ERANGE;
+    struct cn_upload *begun = calloc(1, sizeof(*begun));
+    if (!begun)
+        return CN_ENOMEM;
+    begun->chunk_count = (uint32_t)chunks;
+    begun->bitmap = calloc(chunks / 8 + 1, 1);
+    begun->lent = calloc(chunks / 8 + 1, 1);
+    begun->parts = calloc(count_parts(begun), sizeof(*begun->parts));
+    begun->declared = *declared;
+    snprintf(begun->board, sizeof(begun->board), "%s", board);
+    snprintf(begun->group, sizeof(begun->group), "%s", group);
+    cn_spool_name(declared->round, group, name);
+    cn_err err = CN_ENOMEM;
+    if (begun->bitmap && begun->lent && begun->parts)
+        err = spool->config.store->ops->create(spool->config.store, name, &begun->file);
+    if (err) {
+        free(begun->bitmap);
+        free(begun->lent);
+        free(begun->parts);
+        free(begun);
+        return err;
+    }
+    begun->next = spool->uploads;
+    spool->uploads = begun;
+    spool->used += declared->size;
+    *upload = begun;
+    return CN_OK;
+}
+
+// What others of the group have of the same frame. That it cannot be read costs only sending.
+static void borrow(struct cn_spool *spool, struct cn_upload *to, uint64_t now_ms)
+{
+    for (struct cn_upload *from = spool->uploads; from; from = from->next) {
+        if (from == to || !from->received || strcmp(from->group, to->group) != 0 ||
+            !same_frame(&from->declared, &to->declared) ||
+            (from->lent_ms && now_ms - from->lent_ms < LEND_MS))
+            continue;
+        from->lent_ms = now_ms;
+        cn_err err = cn_spool_lend(&spool->config, from, to);
+        if (err)
+            cn_log(CN_LOG_DEBUG, "spool", "a part of %s is not lent: %s", to->group,
+                   cn_err_text(err));
+    }
+}
+
+// Whether a limit holds for one more upload. One of the group that stopped, as its leader does that
+// died, does not keep the next leader out.
+static cn_err make_room(struct cn_spool *spool, const char *group,
+                        const struct cn_declare_request *declared, uint64_t now_ms)
+{
+    uint64_t limit = spool->config.limit;
+    struct cn_upload *next;
+    for (struct cn_upload *upload = spool->uploads;
+         upload && limit && spool->used + declared->size > limit; upload = next) {
+        next = upload->next;
+        if (strcmp(upload->group, group) == 0 && now_ms - upload->put_ms >= STOPPED_MS)
+            cn_spool_drop(spool, upload);
+    }
+    if (limit && spool->used + declared->size > limit)
+        return CN_EAGAIN;
+    return fits_disk(spool, declared->size) ? CN_OK : CN_ENOSPC;
+}
+
+cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
+                        const struct cn_declare_request *declared, uint64_t now_ms,
+                        struct cn_upload **upload)
+{
+    *upload = NULL;
+    if (declared->size == 0 || declared->size > spool->config.frame_max)
+        return CN_ERANGE;
+    struct cn_upload *found = find_by_board(spool, board, group);
+    if (found && (strcmp(found->group, group) != 0 || !same_frame(&found->declared, declared))) {
+        cn_spool_drop(spool, found);
+        found = NULL;
+    }
+    if (!found) {
+        cn_err err = make_room(spool, group, declared, now_ms);
+        if (!err)
+            err = begin(spool, board, group, declared, &found);
+        if (err)
+            return err;
+    }
+    if (!found->is_declared) {
+        found->declared = *declared;
+        found->is_declared = true;
+        found->put_ms = now_ms;
+        cn_message_upload_id(board, declared->run, declared->round, declared->digest, found->id);
+        borrow(spool, found, now_ms);
+    }
+    if (!found->since_ms)
+        found->since_ms = now_ms;
+    *upload = found;
+    return CN_OK;
+}
+
+struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *board, const char *group,
+                                const uint8_t id[CN_UPLOAD_ID_SIZE])
+{
+    struct cn_upload *found = find_by_board(spool, board, group);
+    return found && found->is_declared && strcmp(found->group, group) == 0 &&
+                   memcmp(found->id, id, CN_UPLOAD_ID_SIZE) == 0
+               ? found
+               : NULL;
+}
+
+static bool has_chunk(const struct cn_upload *upload, uint32_t index)
+{
+    return upload->bitmap[index / 8] >> (index % 8) & 1;
+}
+
+// Joins what follows or repeats the newest entry, so that a smooth arrival is a single one.
+static void note_arrival(struct cn_upload *upload, uint32_t first, uint32_t count)
+{
+    uint32_t newest = (upload->recent_next + CN_RECENT_MAX - 1) % CN_RECENT_MAX;
+    struct cn_chunk_range *range = &upload->recent[newest];
+    if (upload->recent_count && first == range->first + range->count) {
+        range->count += count;
+        return;
+    }
+    upload->recent[upload->recent_next] = (struct cn_chunk_range){first, count};
+    upload->recent_next = (upload->recent_next + 1) % CN_RECENT_MAX;
+    if (upload->recent_count < CN_RECENT_MAX)
+        upload->recent_count++;
+}
+
+static void mark(struct cn_upload *upload, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        if (has_chunk(upload, i))
+            continue;
+        upload->bitmap[i / 8] = (uint8_t)(upload->bitmap[i / 8] | 1u << (i % 8));
+        upload->received++;
+        upload->parts[i / CN_SPOOL_PART].received++;
+    }
+    while (upload->first_missing < upload->chunk_count && has_chunk(upload, upload->first_missing))
+        upload->first_missing++;
+    note_arrival(upload, first, count);
+}
+
+// Whether bytes that are there already are the same. What is there was acknowledged.
+static cn_err compare(struct cn_spool *spool, struct cn_upload *upload, uint64_t offset,
+                      const uint8_t *data, size_t size)
+{
+    uint8_t there[1024];
+    while (size) {
+        size_t part = size < sizeof(there) ? size : sizeof(there);
+        cn_err err = spool->config.store->ops->read(upload->file, offset, there, part);
+        if (err)
+            return err;
+        if (memcmp(there, data, part) != 0)
+            return CN_ECONFLICT;
+        offset += part;
+        data += part;
+        size -= part;
+    }
+    return CN_OK;
+}
+
+// Whether the chunk is there, and not lent.
+static bool is_own(const struct cn_upload *upload, uint32_t index)
+{
+    return has_chunk(upload, index) && !(upload->lent[index / 8] >> (index % 8) & 1);
+}
+
+// Writes the chunks from index to end that the board has not sent, each run of them at once.
+static cn_err write_missing(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+                            uint32_t end, const uint8_t *data, size_t size)
+{
+    size_t chunk_size = spool->config.chunk_size;
+    cn_err err = CN_OK;
+    for (uint32_t i = index; !err && i < end;) {
+        uint32_t first = i;
+        bool there = is_own(upload, i);
+        while (i < end && is_own(upload, i) == there)
+            i++;
+        size_t from = (first - index) * chunk_size, to = (i - index) * chunk_size;
+        size_t part = (to < size ? to : size) - from;
+        uint64_t offset = (uint64_t)first * chunk_size;
+        if (there)
+            err = compare(spool, upload, offset, data + from, part);
+        else
+            err = spool->config.store->ops->write(upload->file, offset, data + from, part);
+    }
+    return err;
+}
+
+cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+                    const uint8_t *data, size_t size, uint64_t now_ms)
+{
+    uint64_t chunk_size = spool->config.chunk_size;
+    if (index >= upload->chunk_count || !size)
+        return CN_ERANGE;
+    uint64_t left = upload->declared.size - index * chunk_size;
+    if (size > left || (size < left && size % chunk_size))
+        return CN_ERANGE;
+    uint32_t count = (uint32_t)((size + chunk_size - 1) / chunk_size);
+    cn_err err = write_missing(spool, upload, index, index + count, data, size);
+    if (err)
+        return err;
+    uint32_t last = (index + count - 1) / CN_SPOOL_PART;
+    for (uint32_t i = index / CN_SPOOL_PART; i <= last; i++)
+        if (upload->parts[i].saved == upload->parts[i].received)
+            upload->parts[i].since_ms = now_ms;
+    upload->put_ms = now_ms;
+    cn_spool_own(upload, index, count);
+    mark(upload, index, count);
+    // One that is complete as a whole is about to be decided.
+    if (upload->parts[last].received == CN_SPOOL_PART && upload->received < upload->chunk_count)
+        save(spool, upload, SAVE_MS, now_ms);
+    return CN_OK;
+}
+
+void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
+                       struct cn_upload_status *status)
+{
+    memcpy(status->id, upload->id, CN_UPLOAD_ID_SIZE);
+    status->chunk_count = upload->chunk_count;
+    status->received = upload->received;
+    status->missing_count = 0;
+    uint32_t index = from > upload->first_missing ? from : upload->first_missing;
+    while (index < upload->chunk_count && status->missing_count < max) {
+        uint32_t first = index;
+        while (index < upload->chunk_count && !has_chunk(upload, index))
+            index++;
+        if (index > first)
+            status->missing[status->missing_count++] =
+                (struct cn_chunk_range){first, index - first};
+        while (index < upload->chunk_count && has_chunk(upload, index))
+            index++;
+    }
+    status->known = index < upload->chunk_count ? index : upload->chunk_count;
+    status->recent_count = upload->recent_count;
+    for (uint32_t i = 0; i < upload->recent_count; i++)
+        status->recent[i] =
+            upload->recent[(upload->recent_next + CN_RECENT_MAX - upload->recent_count + i) %
+                           CN_RECENT_MAX];
+}
+
+cn_err cn_spool_read(const struct cn_spool *spool, struct cn_upload *upload, uint8_t **frame)
+{
+    *frame = NULL;
+    if (upload->received < upload->chunk_count)
+        return CN_EAGAIN;
+    size_t size = (size_t)upload->declared.size;
+    uint8_t *bytes = malloc(size);
+    if (!bytes)
+        return CN_ENOMEM;
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err = spool->config.store->ops->read(upload->file, 0, bytes, size);
+    if (!err) {
+        cn_crypto_digest(bytes, size, digest);
+        if (memcmp(digest, upload->declared.digest, CN_DIGEST_SIZE) != 0)
+            err = cn_spool_give_back(upload) ? CN_EAGAIN : CN_EDIGEST;
+    }
+    if (err) {
+        free(bytes);
+        return err;
+    }
+    *frame = bytes;
+    return CN_OK;
+}
+
+static void drop_others(struct cn_spool *spool, const struct cn_upload *kept)
+{
+    struct cn_upload *next;
+    for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
+        next = upload->next;
+        if (upload != kept && strcmp(upload->group, kept->group) == 0 &&
+            upload->declared.round == kept->declared.round)
+            cn_spool_drop(spool, upload);
+    }
+}
+
+cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
+{
+    struct cn_store_file *file = upload->file;
+    cn_err err = spool->config.store->ops->commit(file);
+    cn_spool_parts_remove(&spool->config, upload);
+    if (!err)
+        drop_others(spool, upload);
+    free_upload(spool, upload);
+    return err;
+}
+
+// Whether it did not get on by a 64th in the time that it has for that. One that is complete
+// cannot.
+static bool is_slow(const struct cn_spool *spool, struct cn_upload *upload, uint64_t now_ms)
+{
+    if (upload->since_ms && now_ms - upload->since_ms <= spool->config.expiry_ms)
+        return false;
+    bool slow = upload->since_ms &&
+                upload->received - upload->since_received < upload->chunk_count / 64 + 1;
+    upload->since_ms = now_ms;
+    upload->since_received = upload->received;
+    return slow;
+}
+
+void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
+{
+    struct cn_upload *next;
+    for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
+        next = upload->next;
+        if (!is_slow(spool, upload, now_ms) && upload->declared.round == round) {
+            save(spool, upload, SAVE_MS, now_ms);
+            continue;
+        }
+        cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_INFO, "spool",
+                      "dropped an unfinished upload of %s for round %" PRIu32, upload->board,
+                      upload->declared.round);
+        cn_spool_drop(spool, upload);
+    }
+}
+
+// --- opening ---
+
+// A part that an earlier program saved becomes part of the upload again.
+static cn_err take_part(void *context, const char *board, const char *group,
+                        const struct cn_declare_request *declared, uint32_t part,
+                        const uint8_t *bitmap, const uint8_t *data)
+{
+    struct cn_spool *spool = context;
+    struct cn_upload *upload = find_by_board(spool, board, group);
+    size_t chunk_size = spool->config.chunk_size;
+    if (declared->size > spool->config.frame_max)
+        return CN_ERANGE;
+    if (upload && (strcmp(upload->group, group) != 0 || !same_frame(&upload->declared, declared)))
+        return CN_ECONFLICT;
+    cn_err err = upload ? CN_OK : begin(spool, board, group, declared, &upload);
+    uint32_t first = part * CN_SPOOL_PART;
+    if (!err && first >= upload->chunk_count)
+        err = CN_ERANGE;
+    for (uint32_t i = 0; !err && i < CN_SPOOL_PART && first + i < upload->chunk_count; i++) {
+        uint64_t offset = (uint64_t)(first + i) * chunk_size, left = declared->size - offset;
+        if (!(bitmap[i / 8] >> (i % 8) & 1))
+            continue;
+        err = spool->config.store->ops->write(upload->file, offset, data + i * chunk_size,
+                                              left < chunk_size ? (size_t)left : chunk_size);
+        if (!err)
+            mark(upload, first + i, 1);
+    }
+    if (!err) {
+        upload->parts[part].saved = upload->parts[part].received;
+        upload->parts[part].exists = true;
+    }
+    return err;
+}
+
+cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool)
+{
+    struct cn_spool *opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return CN_ENOMEM;
+    opened->config = *config;
+    cn_err err = cn_spool_parts_load(config, take_part, opened);
+    if (err) {
+        cn_spool_close(opened);
+        return err;
+    }
+    for (struct cn_upload *upload = opened->uploads; upload; upload = upload->next)
+        upload->recent_count = upload->recent_next = 0; // nothing came in this program's time
+    *spool = opened;
+    return CN_OK;
+}

@@ -1,0 +1,213 @@
+// The parts of uploads as files: round-N-BOARD.part-K holds a header, a bit for each of its chunks
+// and the bytes of all, those that the board did not send as zeros. In version 1 of the header,
+// which is only read, the file had the group's name and no board was said. The store keeps a file
+// whole, and the frame's digest is checked in the end, so there is no checksum.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/store/spool.h"
+#include "runtime/base/log.h"
+
+#define MAGIC_SIZE 8
+#define BITMAP_SIZE (CN_SPOOL_PART / 8)
+// magic, run, round, size, digest, base, chunk size
+#define HEADER_1_SIZE (MAGIC_SIZE + 8 + 4 + 8 + 2 * CN_DIGEST_SIZE + 4)
+// and in version 2 board and group, each with zeros behind it
+#define HEADER_SIZE (HEADER_1_SIZE + 2 * CN_NAME_SIZE)
+#define SUFFIX ".part-"
+
+static const uint8_t magic[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '2'};
+static const uint8_t magic_1[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '1'};
+
+static void part_name(uint32_t round, const char *owner, uint32_t part,
+                      char name[CN_SPOOL_NAME_SIZE])
+{
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s" SUFFIX "%" PRIu32, round, owner,
+             part);
+}
+
+static const char *owner_of(const struct cn_upload *upload)
+{
+    return upload->board[0] ? upload->board : upload->group;
+}
+
+static uint8_t *put_header(const struct cn_spool_config *config, const struct cn_upload *upload,
+                           uint8_t *to)
+{
+    const struct cn_declare_request *declared = &upload->declared;
+    memcpy(to, magic, MAGIC_SIZE);
+    cn_put_u64(to + 8, declared->run);
+    cn_put_u32(to + 16, declared->round);
+    cn_put_u64(to + 20, declared->size);
+    memcpy(to + 28, declared->digest, CN_DIGEST_SIZE);
+    memcpy(to + 28 + CN_DIGEST_SIZE, declared->base, CN_DIGEST_SIZE);
+    cn_put_u32(to + 28 + 2 * CN_DIGEST_SIZE, config->chunk_size);
+    memcpy(to + HEADER_1_SIZE, upload->board, strlen(upload->board)); // to was zeros
+    memcpy(to + HEADER_1_SIZE + CN_NAME_SIZE, upload->group, strlen(upload->group));
+    return to + HEADER_SIZE;
+}
+
+static bool get_name(const uint8_t *from, char name[CN_NAME_SIZE])
+{
+    memcpy(name, from, CN_NAME_SIZE);
+    return !name[CN_NAME_SIZE - 1] && cn_name_valid(name);
+}
+
+// Reads the header of a file in the name of owner. Its size, or 0 when it cannot be used.
+static size_t get_header(const struct cn_spool_config *config, const uint8_t *from, size_t size,
+                         const char *owner, struct cn_declare_request *declared,
+                         char board[CN_NAME_SIZE], char group[CN_NAME_SIZE])
+{
+    bool first = size > HEADER_1_SIZE && memcmp(from, magic_1, MAGIC_SIZE) == 0;
+    if (!first && (size <= HEADER_SIZE || memcmp(from, magic, MAGIC_SIZE) != 0))
+        return 0;
+    board[0] = '\0';
+    snprintf(group, CN_NAME_SIZE, "%s", owner);
+    if (!first && (!get_name(from + HEADER_1_SIZE, board) || strcmp(board, owner) != 0 ||
+                   !get_name(from + HEADER_1_SIZE + CN_NAME_SIZE, group)))
+        return 0;
+    declared->run = cn_get_u64(from + 8);
+    declared->round = cn_get_u32(from + 16);
+    declared->size = cn_get_u64(from + 20);
+    memcpy(declared->digest, from + 28, CN_DIGEST_SIZE);
+    memcpy(declared->base, from + 28 + CN_DIGEST_SIZE, CN_DIGEST_SIZE);
+    if (!declared->size || cn_get_u32(from + 28 + 2 * CN_DIGEST_SIZE) != config->chunk_size)
+        return 0;
+    return first ? HEADER_1_SIZE : HEADER_SIZE;
+}
+
+// Bytes of the part's chunks; 0 when the frame has no such part.
+static size_t part_bytes(const struct cn_spool_config *config, uint64_t size, uint32_t part)
+{
+    uint64_t full = (uint64_t)CN_SPOOL_PART * config->chunk_size;
+    uint64_t offset = part * full;
+    if (offset >= size)
+        return 0;
+    return (size_t)(size - offset < full ? size - offset : full);
+}
+
+// Reads runs of chunks that are there; a gap at the end cannot be read, as it was never written.
+static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_upload *upload,
+                          uint32_t part, const uint8_t *bitmap, uint8_t *data, size_t size)
+{
+    size_t chunk_size = config->chunk_size;
+    uint64_t begin = (uint64_t)part * CN_SPOOL_PART * chunk_size;
+    cn_err err = CN_OK;
+    for (uint32_t i = 0; !err && i < CN_SPOOL_PART && i * chunk_size < size; i++) {
+        size_t left = size - i * chunk_size;
+        if (bitmap[i / 8] >> (i % 8) & 1)
+            err = config->store->ops->read(upload->file, begin + i * chunk_size,
+                                           data + i * chunk_size,
+                                           left < chunk_size ? left : chunk_size);
+    }
+    return err;
+}
+
+cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload *upload,
+                          uint32_t part)
+{
+    size_t size = part_bytes(config, upload->declared.size, part);
+    uint32_t first = part * (CN_SPOOL_PART / 8);
+    size_t bits = upload->chunk_count / 8 + 1 - first;
+    uint8_t *bytes = calloc(1, HEADER_SIZE + BITMAP_SIZE + size);
+    char name[CN_SPOOL_NAME_SIZE];
+    if (!bytes)
+        return CN_ENOMEM;
+    uint8_t *bitmap = put_header(config, upload, bytes);
+    for (size_t i = 0; i < bits && i < BITMAP_SIZE; i++)
+        bitmap[i] = (uint8_t)(upload->bitmap[first + i] & ~upload->lent[first + i]);
+    part_name(upload->declared.round, owner_of(upload), part, name);
+    cn_err err = read_chunks(config, upload, part, bitmap, bitmap + BITMAP_SIZE, size);
+    if (!err)
+        err = cn_store_replace(config->store, name, bytes, HEADER_SIZE + BITMAP_SIZE + size);
+    free(bytes);
+    if (!err) {
+        upload->parts[part].saved = upload->parts[part].received;
+        upload->parts[part].exists = true;
+    }
+    return err;
+}
+
+void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_upload *upload)
+{
+    char name[CN_SPOOL_NAME_SIZE];
+    for (uint32_t i = 0; i * (uint64_t)CN_SPOOL_PART < upload->chunk_count; i++) {
+        if (!upload->parts[i].exists)
+            continue;
+        part_name(upload->declared.round, owner_of(upload), i, name);
+        if (config->store->ops->remove(config->store, name))
+            cn_log(CN_LOG_DEBUG, "spool", "%s stays", name);
+    }
+}
+
+// --- loading ---
+
+struct loading {
+    const struct cn_spool_config *config;
+    cn_spool_take_part *take;
+    void *context;
+};
+
+static bool parse_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE], uint32_t *part)
+{
+    char copy[CN_SPOOL_NAME_SIZE], again[CN_SPOOL_NAME_SIZE];
+    size_t length = strlen(name);
+    if (length >= sizeof(copy) || !strstr(name, SUFFIX))
+        return false;
+    memcpy(copy, name, length + 1);
+    char *suffix = strstr(copy, SUFFIX);
+    for (char *next = suffix; (next = strstr(next + 1, SUFFIX));)
+        suffix = next; // the last one: a board's name may hold it as well
+    *part = (uint32_t)strtoul(suffix + sizeof(SUFFIX) - 1, NULL, 10);
+    snprintf(suffix, sizeof(copy) - (size_t)(suffix - copy), ".update");
+    if (cn_spool_parse_name(copy, round, owner) != CN_OK)
+        return false;
+    part_name(*round, owner, *part, again);
+    return strcmp(name, again) == 0; // only the one spelling
+}
+
+static cn_err load_part(const struct loading *loading, const char *name, const char *owner,
+                        uint32_t round, uint32_t part)
+{
+    char board[CN_NAME_SIZE], group[CN_NAME_SIZE];
+    const struct cn_spool_config *config = loading->config;
+    struct cn_declare_request declared = {0};
+    uint8_t *bytes = NULL;
+    size_t size, limit = HEADER_SIZE + BITMAP_SIZE + (size_t)CN_SPOOL_PART * config->chunk_size;
+    cn_err err = config->store->ops->load(config->store, name, limit, &bytes, &size);
+    if (err)
+        return err;
+    size_t header = get_header(config, bytes, size, owner, &declared, board, group);
+    bool fits = header && size > header + BITMAP_SIZE && declared.round == round &&
+                size == header + BITMAP_SIZE + part_bytes(config, declared.size, part);
+    err = fits ? loading->take(loading->context, board, group, &declared, part, bytes + header,
+                               bytes + header + BITMAP_SIZE)
+               : CN_EFORMAT;
+    free(bytes);
+    return err;
+}
+
+// What cannot be used is removed: the board sends it again.
+static cn_err visit(void *context, const char *name)
+{
+    const struct loading *loading = context;
+    char owner[CN_NAME_SIZE];
+    uint32_t round, part;
+    if (!parse_name(name, &round, owner, &part))
+        return CN_OK;
+    cn_err err = load_part(loading, name, owner, round, part);
+    if (err == CN_EFORMAT || err == CN_ERANGE || err == CN_ECONFLICT) {
+        cn_log(CN_LOG_WARN, "spool", "%s is of no use and is removed", name);
+        err = loading->config->store->ops->remove(loading->config->store, name);
+    }
+    return err;
+}
+
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+                           void *context)
+{
+    struct loading loading = {.config = config, .take = take, .context = context};
+    return config->store->ops->list(config->store, visit, &loading);
+}

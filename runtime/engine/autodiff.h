@@ -1,7 +1,0 @@
-// autodiff.h - adds the backward pass to a graph that has its loss.
-#pragma once
-
-#include "runtime/engine/graph.h"
-
-// Adds the nodes that compute the gradient of every parameter the loss depends on, and no others.
-cn_err cn_autodiff_run(struct cn_graph *graph);

@@ -1,0 +1,11 @@
+// loss.h - adds a job's loss to a graph.
+#pragma once
+
+#include "runtime/base/diag.h"
+#include "runtime/engine/graph/graph.h"
+#include "runtime/profile/job.h"
+
+// Adds the labels and the loss node, whose gradient output is the start of the backward pass. What
+// does not fit the model's output is a line in diag and CN_ENOTSUP.
+cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_rules *rules,
+                   struct cn_diag *diag);

@@ -1,0 +1,83 @@
+#include "runtime/engine/program/apply.h"
+
+#include <stdlib.h>
+
+// A gradient and the tensor that it changes.
+struct part {
+    size_t weights, gradients, count;
+    float momentum; // of a statistic; 0 for what is trained
+};
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct part *first = a, *second = b;
+
+    return (first->weights > second->weights) - (first->weights < second->weights);
+}
+
+static size_t find_parts(const struct cn_graph *graph, struct part *parts)
+{
+    size_t count = 0, kept = 0;
+
+    for (size_t i = 0; i < graph->value_count; i++) {
+        const struct cn_value *value = &graph->values[i];
+
+        if (value->kind == CN_VALUE_GRADIENT && value->root == i)
+            parts[count++] = (struct part){.weights = value->parameter,
+                                           .gradients = value->offset,
+                                           .count = value->words,
+                                           .momentum = value->momentum};
+    }
+    qsort(parts, count, sizeof(*parts), compare_parts);
+    for (size_t i = 0; i < count; i++) {
+        struct part *last = &parts[kept ? kept - 1 : 0];
+
+        if (kept && last->weights + last->count == parts[i].weights &&
+            last->gradients + last->count == parts[i].gradients &&
+            !(last->momentum < parts[i].momentum) && !(last->momentum > parts[i].momentum))
+            last->count += parts[i].count;
+        else
+            parts[kept++] = parts[i];
+    }
+    return kept;
+}
+
+static struct cn_call call_of(enum cn_op op, const struct part *part,
+                              const struct cn_range *numbers)
+{
+    struct cn_call call = {.op = op, .range = *numbers};
+
+    call.range.weights = part->weights;
+    call.range.gradients = part->gradients;
+    call.range.count = part->count;
+    return call;
+}
+
+cn_err cn_apply_build(const struct cn_graph *graph, const struct cn_apply_rule *rule,
+                      struct cn_call **calls, size_t *count)
+{
+    struct part *parts = calloc(graph->value_count + 1, sizeof(*parts));
+    size_t kept = parts ? find_parts(graph, parts) : 0;
+    struct cn_call *made = calloc(2 * kept + 1, sizeof(*made));
+    size_t n = 0;
+
+    if (!parts || !made) {
+        free(parts);
+        free(made);
+        return CN_ENOMEM;
+    }
+    made[n++].op = CN_OP_CHECK;
+    for (size_t i = 0; rule->clip && i < kept; i++)
+        if (!(parts[i].momentum > 0))
+            made[n++] = call_of(CN_OP_CLIP, &parts[i], &rule->numbers);
+    for (size_t i = 0; i < kept; i++) {
+        struct cn_range statistic = {.momentum = parts[i].momentum};
+
+        made[n++] = parts[i].momentum > 0 ? call_of(CN_OP_STATISTIC, &parts[i], &statistic)
+                                          : call_of(rule->op, &parts[i], &rule->numbers);
+    }
+    free(parts);
+    *calls = made;
+    *count = n;
+    return CN_OK;
+}

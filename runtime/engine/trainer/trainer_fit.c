@@ -1,0 +1,193 @@
+// trainer_fit.c - how a step is made to fit into the memory it may take.
+#include "runtime/base/log.h"
+#include "runtime/engine/trainer/trainer_private.h"
+
+// One way to do a step, planned without taking the memory.
+struct attempt {
+    enum cn_stage stage;
+    struct cn_trainer_plan plan;
+    struct cn_program program;
+    struct cn_bucket_plan buckets; // of no buckets in stage 1
+};
+
+// Arenas with a place for each value of a share.
+static size_t shared_arenas(const struct cn_trainer *trainer, enum cn_stage stage,
+                            enum cn_arena arenas[CN_ARENA_COUNT])
+{
+    size_t count = 0;
+
+    arenas[count++] = CN_ARENA_OPTIMIZER;
+    if (cn_trainer_has_second(trainer))
+        arenas[count++] = CN_ARENA_SECOND;
+    if (stage >= CN_STAGE_GRADIENTS)
+        arenas[count++] = CN_ARENA_SHARE;
+    if (stage == CN_STAGE_WEIGHTS)
+        arenas[count++] = CN_ARENA_OWN;
+    if (stage == CN_STAGE_WEIGHTS && trainer->rules.proximal > 0)
+        arenas[count++] = CN_ARENA_BASE;
+    return count;
+}
+
+// The arenas beside those of the program.
+static void add_arenas(const struct cn_trainer *trainer, struct attempt *attempt)
+{
+    struct cn_program *program = &attempt->program;
+    enum cn_arena shared[CN_ARENA_COUNT];
+    size_t count = shared_arenas(trainer, attempt->stage, shared);
+
+    if (trainer->rules.proximal > 0)
+        program->sizes.words[CN_ARENA_BASE] = trainer->layout.total;
+    for (size_t i = 0; i < count; i++)
+        program->sizes.words[shared[i]] = trainer->state_room;
+    program->sizes.words[CN_ARENA_OUTPUTS] =
+        program->calls[program->loss].in[0].stride * (size_t)attempt->plan.batch;
+}
+
+static void drop(struct attempt *attempt)
+{
+    cn_program_deinit(&attempt->program);
+    cn_bucket_plan_deinit(&attempt->buckets);
+}
+
+// Of stage and plan; the rest is set.
+static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *graph,
+                       struct attempt *attempt)
+{
+    struct cn_graph copy;
+    cn_err err = cn_graph_copy(graph, &copy);
+
+    attempt->buckets = (struct cn_bucket_plan){0};
+    if (err)
+        return err;
+    err = cn_recompute(&copy, attempt->plan.recompute);
+    if (!err)
+        err = cn_program_build(&copy, trainer->ops, trainer->device, attempt->plan.batch,
+                               trainer->layout.total, &attempt->program);
+    cn_graph_deinit(&copy);
+    if (err)
+        return err;
+    add_arenas(trainer, attempt);
+    if (attempt->stage >= CN_STAGE_GRADIENTS)
+        err = cn_bucket_plan_make(&trainer->order, &trainer->layout, attempt->stage,
+                                  &attempt->program, &attempt->buckets);
+    if (!err)
+        err = cn_program_memory(&attempt->program, trainer->ops->lanes(trainer->device),
+                                &attempt->plan.bytes);
+    if (err) {
+        drop(attempt);
+        return err;
+    }
+    attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
+    if (trainer->loss == CN_LOSS_CROSS_ENTROPY)
+        attempt->plan.bytes += trainer->shape.outputs * sizeof(struct class_counts);
+    return CN_OK;
+}
+
+// What each stage needs, whichever is taken.
+static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph, uint32_t batch)
+{
+    enum cn_arena shared[CN_ARENA_COUNT];
+
+    for (enum cn_stage stage = CN_STAGE_OPTIMIZER; stage <= CN_STAGE_WEIGHTS; stage++) {
+        struct attempt attempt = {.stage = stage, .plan = {.batch = batch}};
+        struct cn_trainer_need *need = &trainer->needs[stage - CN_STAGE_OPTIMIZER];
+        uint64_t value = shared_arenas(trainer, stage, shared) * sizeof(float);
+        cn_err err;
+
+        if (!trainer->device->host_memory) // the share, and then its weights, are copied
+            value += (stage - CN_STAGE_OPTIMIZER) * sizeof(float);
+        err = try_plan(trainer, graph, &attempt);
+        if (err)
+            return err;
+        need->whole = attempt.plan.bytes - value * trainer->state_room;
+        need->shared = value * cn_trainer_gradient_words(trainer);
+        drop(&attempt);
+    }
+    return CN_OK;
+}
+
+struct cn_trainer_need cn_trainer_needs(const struct cn_trainer *trainer, uint32_t stage)
+{
+    return trainer->needs[stage - CN_STAGE_OPTIMIZER];
+}
+
+static bool normalizes_batch(const struct cn_graph *graph)
+{
+    for (size_t i = 0; i < graph->loss; i++)
+        if (graph->nodes[i].call.op == CN_OP_BATCH_NORM && !graph->nodes[i].call.batch_norm.frozen)
+            return true;
+    return false;
+}
+
+static void refuse(const struct cn_trainer_config *config, const struct cn_trainer_plan *least,
+                   const char *why, struct cn_diag *diag)
+{
+    cn_diag_add(diag,
+                "training this model with a batch of %u needs at least %llu bytes (%s, %u samples "
+                "at a time%s), the limit is %llu",
+                config->batch, (unsigned long long)least->bytes,
+                cn_recompute_text(least->recompute), least->batch, why,
+                (unsigned long long)config->memory_limit);
+}
+
+// The attempt is the one that is taken.
+static void accept(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                   const struct attempt *attempt, struct cn_program *program)
+{
+    const struct cn_trainer_plan *plan = &attempt->plan;
+
+    trainer->plan = *plan;
+    trainer->sharded.plan = attempt->buckets;
+    *program = attempt->program;
+    if (plan->recompute || plan->batch < config->batch)
+        cn_log(CN_LOG_INFO, "engine", "to train in %llu bytes %s, %u of %u samples at a time",
+               (unsigned long long)config->memory_limit, cn_recompute_text(plan->recompute),
+               plan->batch, config->batch);
+}
+
+static cn_err cannot_run(const struct cn_trainer *trainer, uint32_t batch, cn_err err,
+                         struct cn_diag *diag)
+{
+    cn_diag_add(diag, "the device '%s' cannot run this model with a batch of %u",
+                trainer->ops->name, batch);
+    return err;
+}
+
+cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                      const struct cn_graph *graph, struct cn_diag *diag,
+                      struct cn_program *program)
+{
+    // Members reduce each micro-batch together, so they have as many.
+    bool together = trainer->stage >= CN_STAGE_GRADIENTS;
+    bool whole = normalizes_batch(graph) || together;
+    struct attempt attempt = {.stage = trainer->stage, .plan = {.batch = config->batch}};
+    struct cn_trainer_plan least = {.bytes = UINT64_MAX};
+    cn_err err = config->weighs ? weigh(trainer, graph, config->batch) : CN_OK;
+
+    if (err)
+        return cannot_run(trainer, config->batch, err, diag);
+    for (;;) {
+        for (int level = 0; level < CN_RECOMPUTE_COUNT; level++) {
+            attempt.plan.recompute = (enum cn_recompute)level;
+            err = try_plan(trainer, graph, &attempt);
+            if (err)
+                return cannot_run(trainer, config->batch, err, diag);
+            if (!config->memory_limit || attempt.plan.bytes <= config->memory_limit) {
+                accept(trainer, config, &attempt, program);
+                return CN_OK;
+            }
+            if (attempt.plan.bytes < least.bytes)
+                least = attempt.plan;
+            drop(&attempt);
+        }
+        if (attempt.plan.batch == 1 || whole)
+            break;
+        attempt.plan.batch = attempt.plan.batch / 2 + attempt.plan.batch % 2;
+    }
+    refuse(config, &least,
+           together ? ": with parallel.stage 2 or 3 set a smaller train.batch"
+           : whole  ? ": fewer would change its batch normalization"
+                    : "",
+           diag);
+    return CN_ENOMEM;
+}

@@ -1,0 +1,359 @@
+// trainer_step.c - batches and steps.
+#include <math.h>
+#include <string.h>
+
+#include "runtime/engine/graph/loss.h"
+#include "runtime/engine/trainer/trainer_private.h"
+
+// Labels that are an input of the model.
+static cn_err check_label_input(const struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    size_t first = 0, words;
+
+    if (!trainer->label_input)
+        return CN_OK;
+    words = trainer->input_words[trainer->label_input - 1];
+    for (size_t i = 0; i + 1 < trainer->label_input; i++)
+        first += trainer->input_words[i];
+    for (size_t n = 0; n < batch->count; n++)
+        for (size_t i = 0; i < words; i++) {
+            int32_t label;
+
+            memcpy(&label, &batch->inputs[n * trainer->sample_words + first + i], sizeof(label));
+            if ((label < 0 || (size_t)label >= trainer->label_limit) &&
+                label != trainer->label_ignored)
+                return CN_ERANGE;
+        }
+    return CN_OK;
+}
+
+// Checks the labels of a whole batch and works out its facts.
+static cn_err look_at(struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    cn_err err;
+
+    if (batch->count > trainer->batch)
+        return CN_ERANGE;
+    err = cn_batch_facts_find(&trainer->facts, batch);
+    if (err)
+        return err;
+    if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
+        return check_label_input(trainer, batch);
+    for (size_t i = 0; i < batch->count * trainer->shape.rows; i++)
+        if ((batch->labels[i] < 0 || (uint64_t)batch->labels[i] >= trainer->shape.outputs) &&
+            !(trainer->rules.ignore[0] && batch->labels[i] == CN_LABEL_IGNORED))
+            return CN_ERANGE;
+    return CN_OK;
+}
+
+// Samples lie one after the other in a batch, inputs one after the other in the arena.
+static void stage_inputs(const struct cn_trainer *trainer, const struct cn_batch *batch,
+                         float *arena)
+{
+    const float *from = batch->inputs;
+
+    if (trainer->shape.input_count == 1) {
+        memcpy(arena, from, batch->count * trainer->sample_words * sizeof(float));
+        return;
+    }
+    for (uint32_t n = 0; n < batch->count; n++)
+        for (uint32_t i = 0; i < trainer->shape.input_count; i++) {
+            size_t words = trainer->input_words[i];
+
+            memcpy(arena + trainer->inputs[i] + n * words, from, words * sizeof(float));
+            from += words;
+        }
+}
+
+static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
+{
+    bool classes = trainer->loss == CN_LOSS_CROSS_ENTROPY;
+    const void *labels = classes ? (const void *)batch->labels : (const void *)batch->targets;
+    void *host;
+    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
+
+    if (err)
+        return err;
+    stage_inputs(trainer, batch, host);
+    cn_batch_facts_write(&trainer->facts, host);
+    if (trainer->label_words)
+        memcpy((float *)host + trainer->labels, labels,
+               batch->count * trainer->label_words * sizeof(float));
+    return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
+}
+
+// Waits for what runs and adds to metrics.
+static cn_err take_result(struct cn_trainer *trainer, const struct cn_batch *batch,
+                          struct cn_metrics *metrics)
+{
+    struct cn_compute_result result;
+    cn_err err = trainer->ops->wait(trainer->device, &result);
+
+    if (err)
+        return err;
+    metrics->loss += result.loss;
+    metrics->weight += result.weight;
+    metrics->correct += result.correct;
+    metrics->count += batch->count;
+    return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
+}
+
+// Runs as many samples as fit and adds to metrics. With a sink it is the last part of a step.
+static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
+                       const struct cn_batch *batch, const struct cn_trainer_sink *sink,
+                       struct cn_metrics *metrics)
+{
+    struct cn_hyper hyper = trainer->hyper;
+    cn_err err = stage(trainer, batch);
+
+    if (err)
+        return err;
+    hyper.samples = batch->count;
+    hyper.first = trainer->fresh;
+    trainer->hyper.loss_scale = (struct cn_loss_scale){0};
+    if (sink)
+        err = cn_trainer_run_buckets(trainer, &hyper, sink);
+    else if (program == trainer->evaluate && trainer->stage == CN_STAGE_WEIGHTS)
+        err = cn_trainer_run_forward(trainer, &hyper);
+    else
+        err = trainer->ops->run(trainer->device, program, &hyper);
+    return err ? err : take_result(trainer, batch, metrics);
+}
+
+// The samples of a batch from number first on that are worked on at a time.
+static struct cn_batch part_of(const struct cn_trainer *trainer, const struct cn_batch *batch,
+                               uint32_t first)
+{
+    struct cn_batch part = *batch;
+    uint32_t left = batch->count - first;
+
+    part.count = left < trainer->plan.batch ? left : trainer->plan.batch;
+    part.inputs += first * trainer->sample_words;
+    if (part.labels)
+        part.labels += first * trainer->shape.rows;
+    if (part.targets)
+        part.targets += first * trainer->label_words;
+    return part;
+}
+
+void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample)
+{
+    trainer->hyper.first_sample = first_sample;
+}
+
+void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates)
+{
+    trainer->step = step;
+    trainer->updates = updates;
+}
+
+uint64_t cn_trainer_updates(const struct cn_trainer *trainer)
+{
+    return trainer->updates;
+}
+
+struct cn_loss_scale cn_trainer_loss_scale(const struct cn_trainer *trainer)
+{
+    return trainer->loss_scale;
+}
+
+void cn_trainer_set_loss_scale(struct cn_trainer *trainer, struct cn_loss_scale scale)
+{
+    trainer->loss_scale = trainer->hyper.loss_scale = scale;
+}
+
+float cn_trainer_rate(const struct cn_trainer *trainer)
+{
+    return cn_schedule_rate(&trainer->rules, trainer->learning_rate * trainer->rate_scale,
+                            trainer->steps, trainer->step);
+}
+
+void cn_trainer_scale_rate(struct cn_trainer *trainer, double scale)
+{
+    trainer->rate_scale = scale;
+}
+
+// Takes back what cn_trainer_gradients lent.
+static cn_err unmap_gradients(struct cn_trainer *trainer)
+{
+    if (!trainer->mapped)
+        return CN_OK;
+    trainer->mapped = false;
+    return trainer->ops->unmap(trainer->device, CN_ARENA_GRADIENTS);
+}
+
+cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                  struct cn_metrics *metrics, const struct cn_trainer_sink *sink)
+{
+    uint64_t first_sample = trainer->hyper.first_sample;
+    cn_err err = unmap_gradients(trainer), diverged = CN_OK;
+    struct cn_batch part;
+    bool last;
+
+    if (!err)
+        err = look_at(trainer, batch);
+    for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
+        part = part_of(trainer, batch, i);
+        trainer->hyper.first_sample = first_sample + i;
+        last = sink && i + part.count == batch->count;
+        err = run_part(trainer, trainer->train, &part, last ? sink : NULL, metrics);
+        if (!err || err == CN_EDIVERGED) {
+            trainer->fresh = false;
+            trainer->summed = last;
+        }
+        if (sink && !last && err == CN_EDIVERGED) {
+            diverged = err; // the others wait for this board's buckets
+            err = CN_OK;
+        }
+    }
+    trainer->hyper.first_sample = first_sample;
+    return err ? err : diverged;
+}
+
+cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_batch *batch,
+                                    struct cn_metrics *metrics,
+                                    const struct cn_trainer_exchange *exchange, bool last)
+{
+    struct cn_hyper hyper = trainer->hyper;
+    cn_err err = batch ? look_at(trainer, batch) : CN_OK;
+
+    if (!err && batch)
+        err = stage(trainer, batch);
+    if (err)
+        return err;
+    hyper.samples = batch ? batch->count : 0;
+    hyper.first = true; // each bucket's slot is new
+    err = cn_trainer_run_shared(trainer, batch ? &hyper : NULL, exchange, last);
+    if (err)
+        return err;
+    trainer->fresh = false;
+    return batch ? take_result(trainer, batch, metrics) : CN_OK;
+}
+
+cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
+                             struct cn_metrics *metrics)
+{
+    return cn_trainer_accumulate_last(trainer, batch, metrics, NULL);
+}
+
+cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
+                           struct cn_metrics *metrics)
+{
+    cn_err err = look_at(trainer, batch), diverged = CN_OK;
+    struct cn_batch part;
+
+    for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
+        part = part_of(trainer, batch, i);
+        err = run_part(trainer, trainer->evaluate, &part, NULL, metrics);
+        if (err == CN_EDIVERGED) {
+            diverged = err;
+            err = CN_OK;
+        }
+        if (!err && cn_trainer_score(trainer, &part, metrics))
+            err = CN_EIO;
+    }
+    return err ? err : diverged;
+}
+
+// Brings the whole gradient of the step into the first lane.
+static cn_err sum_gradient(struct cn_trainer *trainer)
+{
+    cn_err err = CN_OK;
+
+    if (trainer->summed || trainer->stage >= CN_STAGE_GRADIENTS)
+        return CN_OK;
+    if (trainer->fresh)
+        err = cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->gradient_room);
+    else
+        err = trainer->ops->run(trainer->device, trainer->sum, &trainer->hyper);
+    if (!err)
+        trainer->summed = true;
+    return err;
+}
+
+cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients)
+{
+    void *host;
+    cn_err err = sum_gradient(trainer);
+
+    if (!err)
+        err = trainer->ops->map(trainer->device, CN_ARENA_GRADIENTS, &host);
+    if (err)
+        return err;
+    trainer->mapped = true;
+    *gradients = host;
+    return CN_OK;
+}
+
+// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has
+// none: there it stays as it is, so what the caller or a failed step left is cleared.
+static cn_err start_step(struct cn_trainer *trainer, bool clear)
+{
+    trainer->fresh = true;
+    trainer->summed = false;
+    trainer->clipped = false;
+    return clear ? cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->gradient_room)
+                 : CN_OK;
+}
+
+cn_err cn_trainer_discard(struct cn_trainer *trainer)
+{
+    cn_err err = unmap_gradients(trainer);
+
+    return err ? err : start_step(trainer, true);
+}
+
+// What the optimizer is told for this step.
+static struct cn_hyper hyper_of(struct cn_trainer *trainer, double samples, double weight)
+{
+    struct cn_hyper hyper = trainer->hyper;
+
+    hyper.gradient_scale = trainer->clipped ? 1 : (float)(1 / weight);
+    hyper.statistic_scale = (float)(1 / samples);
+    hyper.learning_rate = cn_trainer_rate(trainer);
+    if (cn_trainer_has_second(trainer)) {
+        cn_schedule_powers_set(&trainer->rules, trainer->updates + 1, &trainer->powers);
+        cn_schedule_corrections(&trainer->powers, &hyper.correction1, &hyper.correction2);
+    }
+    return hyper;
+}
+
+cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight)
+{
+    struct cn_compute_result result;
+    struct cn_hyper hyper;
+    cn_err err;
+
+    if (!(samples > 0) || !isfinite(samples) || !(weight >= 0) || !isfinite(weight))
+        return CN_EINVAL;
+    err = unmap_gradients(trainer);
+    if (!err)
+        err = sum_gradient(trainer);
+    // Without a row that counts the gradient is zero, whatever it is divided by.
+    hyper = hyper_of(trainer, samples, weight > 0 ? weight : 1);
+    if (!err)
+        err = cn_trainer_push(trainer, CN_ARENA_SHARE, 0, trainer->state_count);
+    if (!err)
+        err = trainer->ops->run(trainer->device, trainer->apply, &hyper);
+    if (!err)
+        err = trainer->ops->wait(trainer->device, &result);
+    if (!err)
+        err = cn_trainer_pull(trainer, CN_ARENA_OWN, 0, trainer->state_count);
+    if (!err)
+        err = start_step(trainer, !result.finite && result.overflow);
+    if (err)
+        return err;
+    if (!result.finite && !result.overflow) {
+        trainer->summed = true; // for cn_trainer_find_fault
+        return CN_EDIVERGED;
+    }
+    trainer->loss_scale = result.loss_scale;
+    trainer->step++;
+    trainer->updates += result.finite;
+    return CN_OK;
+}
+
+cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples)
+{
+    return cn_trainer_apply_weighted(trainer, samples, samples);
+}

@@ -1,0 +1,188 @@
+#include "runtime/round/epoch/worker.h"
+
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/group/solo.h"
+#include "runtime/port/platform.h"
+#include "runtime/profile/gpus.h"
+#include "runtime/round/epoch/epoch.h"
+#include "runtime/round/epoch/round_file.h"
+
+#define NOBODY UINT32_MAX
+#define OPEN_TIMEOUT_MS 3000
+#define PAUSE_MS 300  // after an error of this board's own
+#define STARVED_MAX 5 // epochs in a row
+
+static void leave(struct cn_worker *worker, const struct cn_session *session, struct cn_left *left)
+{
+    cn_epoch_tag(session, &left->tag);
+    cn_mailbox_put_left(worker->config.box, left);
+}
+
+static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_left *left)
+{
+    const struct cn_member *member =
+        left->lost < worker->config.member_count ? &worker->members[left->lost] : NULL;
+
+    if (err == CN_OK || err == CN_ECANCELED || cn_mailbox_progress(worker->config.box).ended)
+        return;
+    if (member && left->unopened)
+        cn_log(CN_LOG_WARN, "group", "no connection with %s at %s: %s", member->name,
+               member->address, cn_err_text(err));
+    else if (member)
+        cn_log(CN_LOG_WARN, "group", "%s is lost: %s", member->name, cn_err_text(err));
+    else if (left->unopened && err == CN_EEXIST)
+        cn_log(CN_LOG_ERROR, "group",
+               "group.listen %s: another program uses this TCP port, and no gradients arrive",
+               worker->config.session.settings->group.listen);
+    else if (err != CN_ESTALE)
+        cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
+}
+
+// Some have moved since the profile was written.
+static void find_members(struct cn_worker *worker, const struct cn_membership_view *view)
+{
+    memcpy(worker->members, worker->listed, sizeof(worker->members));
+    for (uint32_t i = 0; i < worker->config.member_count; i++)
+        if (view->moved[i][0])
+            memcpy(worker->members[i].address, view->moved[i], CN_ADDRESS_SIZE);
+}
+
+static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
+                        const struct cn_membership_view *view, struct cn_left *left)
+{
+    const struct cn_worker_config *config = &worker->config;
+    const struct cn_backend_ports alone = {.secure = &cn_collective_solo};
+    const struct cn_group_settings *group = &session->config.settings->group;
+    struct cn_collective_config collective = {
+        .members = worker->members,
+        .member_count = config->member_count,
+        .listen = group->mapped ? group->listen : NULL,
+        .view = view->view,
+        .open_timeout_ms = OPEN_TIMEOUT_MS,
+        .progress_timeout_ms = config->timeout_ms,
+        .cancel_fd = cn_mailbox_abort_fd(config->box),
+        .device = cn_gpus_first(session->config.settings),
+    };
+    struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
+    cn_err err;
+
+    *left = (struct cn_left){.lost = NOBODY};
+    find_members(worker, view);
+    err = cn_backend_open(view->view.size > 1 ? &config->collectives : &alone, &collective,
+                          &epoch.collective, &left->lost);
+    left->unopened = err != CN_OK;
+    if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
+        return CN_ETIMEOUT;
+    // A neighbour that is in a later epoch already: this board will follow it.
+    if (err)
+        return err == CN_ESTALE ? CN_EPEER : err;
+    epoch.secure = config->collectives.secure->name;
+    cn_mailbox_set_collective(config->box, epoch.collective);
+    err = cn_epoch_run(&epoch);
+    if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
+        err = CN_ETIMEOUT;
+    else if (err == CN_EPEER || err == CN_ETIMEOUT)
+        left->lost = epoch.collective->ops->lost(epoch.collective);
+    cn_mailbox_set_collective(config->box, NULL);
+    epoch.collective->ops->close(epoch.collective);
+    return err;
+}
+
+static bool own_fault(cn_err err)
+{
+    return err && err != CN_EPEER && err != CN_ETIMEOUT && err != CN_ECANCELED;
+}
+
+// A process that gets no memory epoch after epoch keeps its group from working. One that is started
+// anew has its memory in one piece, and meanwhile the others go on without it.
+static cn_err count_starved(cn_err err, uint32_t *starved)
+{
+    *starved = err == CN_ENOMEM ? *starved + 1 : 0;
+    if (*starved < STARVED_MAX)
+        return err;
+    cn_log(CN_LOG_ERROR, "group",
+           "no memory to take part in %u epochs in a row: this process ends, to be started anew "
+           "with what is stored",
+           *starved);
+    return CN_EWEDGED;
+}
+
+// CN_OK when it was stopped or another run is wanted.
+static cn_err work(struct cn_worker *worker, struct cn_session *session)
+{
+    struct cn_mailbox *box = worker->config.box;
+    uint32_t starved = 0;
+
+    cn_mailbox_put_progress(box, &(struct cn_progress){.epoch = session->held.epoch});
+    leave(worker, session, &(struct cn_left){.lost = NOBODY});
+    while (!cn_mailbox_stopped(box)) {
+        struct cn_membership_view view;
+        struct cn_left left;
+        cn_err err;
+
+        if (!cn_mailbox_take_view(box, &view)) {
+            cn_mailbox_wait(box, 100);
+            continue;
+        }
+        err = run_epoch(worker, session, &view, &left);
+        log_end(worker, err, &left);
+        err = count_starved(err, &starved);
+        if (err == CN_ESTALE)
+            return CN_OK;
+        if (err == CN_EWEDGED)
+            return err;
+        if (own_fault(err))
+            cn_platform_sleep_ms(PAUSE_MS);
+        if (!cn_mailbox_stopped(box))
+            leave(worker, session, &left);
+    }
+    return CN_OK;
+}
+
+static void *worker_main(void *argument)
+{
+    struct cn_worker *worker = argument;
+    struct cn_session *session = NULL;
+    static _Thread_local struct cn_diag diag;
+    cn_err err, worked;
+
+    cn_diag_init(&diag);
+    worker->config.session.stop_fd = cn_mailbox_stop_fd(worker->config.box);
+    err = cn_session_open(&worker->config.session, &diag, &session);
+    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
+        cn_log(err ? CN_LOG_ERROR : CN_LOG_WARN, "session", "%s", diag.lines[i]);
+    if (err) {
+        if (diag.count == 0)
+            cn_log(CN_LOG_ERROR, "session", "%s", cn_err_text(err));
+        cn_mailbox_fail(worker->config.box, err);
+        return NULL;
+    }
+    worked = cn_round_file_resume(session);
+    if (!worked)
+        worked = work(worker, session);
+    // After an error what is in memory may be half changed: what is stored goes on.
+    err = worked ? CN_OK : cn_session_save(session, 0);
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
+    cn_session_close(session);
+    if (worked)
+        cn_mailbox_fail(worker->config.box, worked);
+    else
+        cn_mailbox_finish(worker->config.box);
+    return NULL;
+}
+
+cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker)
+{
+    worker->config = *config;
+    worker->config.session.members = worker->members;
+    memcpy(worker->listed, config->members, config->member_count * sizeof(worker->listed[0]));
+    return pthread_create(&worker->thread, NULL, worker_main, worker) ? CN_ENOMEM : CN_OK;
+}
+
+void cn_worker_join(struct cn_worker *worker)
+{
+    pthread_join(worker->thread, NULL);
+}

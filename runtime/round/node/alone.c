@@ -1,0 +1,471 @@
+#include "runtime/round/node/alone.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/onnx/export.h"
+#include "runtime/engine/onnx/onnx_tensor.h"
+#include "runtime/group/solo.h"
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+#include "runtime/profile/rules_text.h"
+#include "runtime/round/node/status_file.h"
+#include "runtime/round/upkeep/node_care.h"
+
+#define SAVE_MS 5000
+#define STATUS_MS 1000
+#define PAUSE_MS 200 // between looks in a pause
+#define SAFETENSORS_FILE "model.safetensors"
+#define BEST_FILE "best" // run (8), version (4), value (8), little-endian
+#define BEST_SIZE 20
+
+struct alone {
+    const struct cn_alone_config *config;
+    struct cn_node_care care;
+    struct cn_status_file status;
+    uint64_t status_ms;
+    uint64_t paused_us; // of this round
+    struct cn_session *session;
+    struct cn_collective *collective;
+    double best;           // held-out accuracy, or minus the loss without one
+    uint32_t best_version; // 0: none yet
+};
+
+static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                           uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_buffer blob;
+    cn_err err;
+
+    cn_buffer_init(&blob, CN_ONNX_FILE_MAX);
+    err = cn_export_graph(onnx, layout, &blob);
+    if (!err)
+        cn_crypto_digest(blob.data, blob.size, digest);
+    cn_buffer_deinit(&blob);
+    return err;
+}
+
+// A cosine depends on the length of the run. Windows were once held out at random; apart: others
+// are.
+static void add_rules(struct cn_sha256 *sha, const struct cn_job *job, bool apart)
+{
+    char text[CN_RULES_TEXT_SIZE];
+
+    cn_rules_text(&job->rules, text);
+    cn_sha256_add(sha, text, strlen(text));
+    if (job->rules.schedule == CN_SCHEDULE_COSINE)
+        cn_sha256_add(sha, &job->rounds, sizeof(job->rounds));
+    if (job->rules.window && job->held_out > 0 && !apart)
+        cn_sha256_add(sha, "last", 4);
+}
+
+// Of the bytes of the weights that training begins with, where they lie in the file.
+static cn_err weights_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
+                             uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_sha256 sha;
+
+    cn_sha256_init(&sha);
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
+
+        if (!tensor)
+            return CN_EINVAL;
+        cn_sha256_add(&sha, tensor->data, tensor->size);
+    }
+    cn_sha256_finish(&sha, digest);
+    return CN_OK;
+}
+
+// What would give other results is another run; paths and thread counts are not.
+static uint64_t run_of(const struct cn_session_config *session)
+{
+    const struct cn_data_paths *paths = cn_profile_data(session->settings, session->job->data_set);
+    const struct cn_job *job = session->job;
+    struct cn_sha256 sha;
+    uint8_t digest[CN_DIGEST_SIZE];
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s %llu %d %s %a %a %a %u %u %u %a %a %a %d", job->name,
+             (unsigned long long)job->seed, (int)job->loss, job->data_set, job->scale, job->mean,
+             job->held_out, job->batch, cn_job_accumulate(job), job->local_steps,
+             job->learning_rate, job->momentum, job->weight_decay, job->keep_optimizer);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, session->graph, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, text, strlen(text));
+    add_rules(&sha, job, paths && paths->held_out[0]);
+    cn_sha256_finish(&sha, digest);
+    return cn_get_u64(digest);
+}
+
+// Other weights to begin with make another run. States of before that was so go on.
+static void name_run(struct cn_session_config *session, const uint8_t weights[CN_DIGEST_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_sha256 sha;
+
+    session->older_run = run_of(session) + session->sequential;
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, &session->older_run, sizeof(session->older_run));
+    cn_sha256_add(&sha, weights, CN_DIGEST_SIZE);
+    cn_sha256_finish(&sha, digest);
+    session->run = cn_get_u64(digest);
+}
+
+static cn_err read_model(const struct cn_onnx_file *model, struct cn_diag *diag,
+                         uint8_t graph[CN_DIGEST_SIZE], uint8_t weights[CN_DIGEST_SIZE])
+{
+    struct cn_onnx *onnx = NULL;
+    struct cn_layout layout = {0};
+    cn_err err = cn_onnx_open(model->data, model->size, diag, &onnx);
+
+    if (!err)
+        err = cn_onnx_layout(onnx, diag, &layout);
+    if (!err)
+        err = graph_digest(onnx, &layout, graph);
+    if (!err)
+        err = weights_digest(onnx, &layout, weights);
+    cn_layout_deinit(&layout);
+    cn_onnx_close(onnx);
+    return err;
+}
+
+static cn_err open_session(struct alone *alone, struct cn_diag *diag)
+{
+    const struct cn_alone_config *config = alone->config;
+    struct cn_session_config session = {
+        .settings = config->settings,
+        .job = &config->settings->job,
+        .compute = config->compute,
+        .store = config->store,
+        .model = config->model->data,
+        .model_size = config->model->size,
+        .file = config->model,
+        .lineage = 1,
+        .alone = true,
+        .sequential = config->sequential,
+        .group = config->settings->name,
+        .timeline = config->timeline,
+        .stop_fd = -1,
+    };
+    uint8_t weights[CN_DIGEST_SIZE];
+    uint64_t planned;
+    cn_err err = read_model(config->model, diag, session.graph, weights);
+
+    if (err)
+        return err;
+    name_run(&session, weights);
+    err = cn_session_open(&session, diag, &alone->session);
+    if (err)
+        return err;
+    planned = cn_session_memory(alone->session) + cn_onnx_file_memory(config->model);
+    cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned", (unsigned long long)planned);
+    return CN_OK;
+}
+
+// Steps of the run that are done.
+static uint64_t steps_done(const struct alone *alone)
+{
+    const struct cn_checkpoint *held = &alone->session->held;
+    uint64_t rounds = held->phase == CN_PHASE_TRAIN ? held->round - 1 : held->version;
+
+    return rounds * alone->config->settings->job.local_steps +
+           (held->phase == CN_PHASE_TRAIN ? held->step : 0);
+}
+
+static bool is_enough(const struct alone *alone)
+{
+    return alone->config->steps && steps_done(alone) >= alone->config->steps;
+}
+
+static void write_status(struct alone *alone)
+{
+    alone->status_ms = cn_platform_now_ms();
+    cn_status_file_write(&alone->status, alone->status_ms);
+}
+
+// Tells the hooks and the status what is new, and whether training may go on.
+static bool tend(struct alone *alone)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+    bool changed;
+
+    cn_session_tell(alone->session, &alone->status.progress);
+    changed = cn_node_care_poll(&alone->care, &alone->status.progress, now_ms);
+    if (changed || now_ms - alone->status_ms >= STATUS_MS)
+        write_status(alone);
+    return !alone->care.care.pause;
+}
+
+// Between two steps: a pause has all saved, like the end of the program.
+static cn_err rest(struct alone *alone)
+{
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = CN_OK;
+
+    if (tend(alone))
+        return CN_OK;
+    err = cn_session_save(alone->session, 0);
+    while (!err && !tend(alone)) {
+        if (atomic_load(alone->config->stop))
+            err = CN_ECANCELED;
+        else
+            cn_platform_sleep_ms(PAUSE_MS);
+    }
+    alone->paused_us += cn_platform_now_us() - begun_us;
+    return err;
+}
+
+static cn_err do_step(struct alone *alone)
+{
+    const struct cn_alone_config *config = alone->config;
+    struct cn_alone_step step = {.rate = (double)cn_trainer_rate(alone->session->trainer)};
+    struct cn_step_flags flags = {0};
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = cn_session_step(alone->session, alone->collective, &flags);
+
+    if (err || !config->on_step)
+        return err;
+    step.ms = (double)(cn_platform_now_us() - begun_us) / 1000;
+    step.step = steps_done(alone);
+    step.loss = alone->session->step_loss;
+    config->on_step(config->context, &step);
+    return CN_OK;
+}
+
+static cn_err train_round(struct alone *alone)
+{
+    struct cn_session *session = alone->session;
+
+    while (!cn_session_round_done(session) && !is_enough(alone)) {
+        cn_err err;
+
+        if (atomic_load(alone->config->stop))
+            return CN_ECANCELED;
+        err = rest(alone);
+        if (err)
+            return err;
+        err = do_step(alone);
+        if (err == CN_EDIVERGED)
+            cn_log(
+                CN_LOG_ERROR, "train",
+                "round %u, step %u: training diverged; the checkpoint of the last good step that "
+                "was saved is kept (a lower learning_rate helps where the loss had grown, "
+                "train.freeze where a tensor began with such numbers)",
+                session->held.round, session->held.step + 1);
+        if (!err)
+            err = cn_session_save(session, SAVE_MS);
+        if (err)
+            return err;
+    }
+    return CN_OK;
+}
+
+static void report(struct alone *alone, double train_loss, double step_ms)
+{
+    struct cn_alone_report report = {
+        .round = alone->session->held.round,
+        .train_loss = train_loss,
+        .scores = alone->session->scores,
+        .step_ms = step_ms,
+    };
+
+    tend(alone);
+    report.energy_j = alone->care.round_j;
+    alone->config->report(alone->config->context, &report);
+}
+
+static cn_err do_round(struct alone *alone)
+{
+    struct cn_session *session = alone->session;
+    struct cn_checkpoint *held = &session->held;
+    uint64_t begun_us;
+    uint32_t first_step = 0;
+    struct cn_round_order order = {
+        .round = held->round + 1,
+        .steps = alone->config->settings->job.local_steps,
+    };
+    double steps, train_loss;
+    cn_err err;
+
+    cn_onnx_file_forget(alone->config->model);
+    err = rest(alone); // a round is not begun in a pause
+    if (err)
+        return err;
+    alone->paused_us = 0;
+    begun_us = cn_platform_now_us();
+    if (held->phase == CN_PHASE_TRAIN)
+        first_step = held->step;
+    else if ((err = cn_session_begin(session, &order)))
+        return err;
+    err = train_round(alone);
+    if (err || !cn_session_round_done(session))
+        return err;
+    steps = held->step > first_step ? (double)(held->step - first_step) : 1;
+    steps = (double)(cn_platform_now_us() - begun_us - alone->paused_us) / 1000 / steps;
+    train_loss = held->train_loss / (double)(held->samples ? held->samples : 1);
+    err = cn_session_snapshot(session);
+    if (!err)
+        err = cn_session_adopt(session, alone->collective, held->version + 1);
+    if (!err)
+        report(alone, train_loss, steps);
+    return err;
+}
+
+// Patience counts across restarts, else a run that was stopped would train longer.
+static void load_best(struct alone *alone)
+{
+    struct cn_store *store = alone->config->store;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    uint64_t run, value;
+
+    if (store->ops->load(store, BEST_FILE, BEST_SIZE, &bytes, &size))
+        return;
+    run = size == BEST_SIZE ? cn_get_u64(bytes) : 0;
+    if (run && (run == alone->session->config.run || run == alone->session->config.older_run) &&
+        cn_get_u32(bytes + 8) <= alone->session->held.version) {
+        alone->best_version = cn_get_u32(bytes + 8);
+        value = cn_get_u64(bytes + 12);
+        memcpy(&alone->best, &value, sizeof(value));
+    }
+    free(bytes);
+}
+
+static void save_best(const struct alone *alone)
+{
+    uint8_t bytes[BEST_SIZE];
+    uint64_t value;
+    cn_err err;
+
+    memcpy(&value, &alone->best, sizeof(value));
+    cn_put_u64(bytes, alone->session->config.run);
+    cn_put_u32(bytes + 8, alone->best_version);
+    cn_put_u64(bytes + 12, value);
+    err = cn_store_replace(alone->config->store, BEST_FILE, bytes, sizeof(bytes));
+    if (err)
+        cn_log(CN_LOG_WARN, "train", "%s is not saved (%s): a restart would forget the best round",
+               BEST_FILE, cn_err_text(err));
+}
+
+// Decides by the version that was measured last: after a restart again, with the same result.
+static bool should_stop(struct alone *alone)
+{
+    const struct cn_checkpoint *held = &alone->session->held;
+    const struct cn_job *job = &alone->config->settings->job;
+    double count = (double)held->held_out_count;
+    double value;
+
+    if (held->held_out_count == 0)
+        return false;
+    value = job->loss == CN_LOSS_CROSS_ENTROPY ? (double)held->held_out_correct / count
+                                               : -held->held_out_loss / count;
+    if (alone->best_version == 0 || value > alone->best) {
+        alone->best = value;
+        alone->best_version = held->version;
+        if (job->patience)
+            save_best(alone);
+    }
+    if (job->loss == CN_LOSS_CROSS_ENTROPY && job->target_accuracy > 0 &&
+        value >= job->target_accuracy)
+        return true;
+    return job->patience && held->version >= alone->best_version + job->patience;
+}
+
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    return cn_store_writer_put(context, piece, size);
+}
+
+static cn_err write_safetensors(const struct alone *alone)
+{
+    struct cn_trainer *trainer = alone->session->trainer;
+    struct cn_store_writer writer;
+    float *weights;
+    cn_err err = cn_trainer_share_weights(trainer, &weights), returned;
+
+    if (err)
+        return err;
+    err = cn_store_writer_begin(alone->config->store, SAFETENSORS_FILE, &writer);
+    if (!err) {
+        err = cn_export_safetensors_pieces(alone->session->layout, weights, write_piece, &writer);
+        err = cn_store_writer_end(&writer, err);
+    }
+    returned = cn_trainer_return_weights(trainer);
+    return err ? err : returned;
+}
+
+static cn_err run_rounds(struct alone *alone)
+{
+    const struct cn_job *job = &alone->config->settings->job;
+    cn_err err = CN_OK;
+
+    if (alone->session->held.phase == CN_PHASE_EMPTY)
+        err = cn_session_adopt(alone->session, alone->collective, 0);
+    load_best(alone);
+    while (!err && alone->session->held.version < job->rounds && !is_enough(alone) &&
+           !should_stop(alone))
+        err = do_round(alone);
+    if (err == CN_ECANCELED) {
+        err = cn_session_save(alone->session, 0);
+        return err ? err : CN_ECANCELED;
+    }
+    if (!err && alone->session->held.phase == CN_PHASE_TRAIN) // --steps ended within a round
+        err = cn_session_save(alone->session, 0);
+    if (!err)
+        err = write_safetensors(alone);
+    if (!err && alone->config->at_end)
+        err = alone->config->at_end(alone->config->context, alone->session);
+    return err;
+}
+
+// What was found on the way to a session that can train, such as a damaged slot.
+static void tell(struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_WARN, "train", "%s", diag->lines[i]);
+    cn_diag_init(diag);
+}
+
+static cn_err run_session(struct alone *alone, struct cn_diag *diag)
+{
+    cn_err err = open_session(alone, diag);
+
+    if (!err) {
+        tell(diag);
+        alone->status.run = alone->session->config.run;
+        if (alone->config->at_start)
+            alone->config->at_start(alone->config->context, alone->session);
+        err = run_rounds(alone);
+        alone->status.progress.ended = err == CN_OK && !is_enough(alone);
+        tend(alone);
+        write_status(alone);
+    }
+    cn_session_close(alone->session);
+    return err;
+}
+
+cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag)
+{
+    struct cn_collective_config solo = {.view = {.epoch = 1, .size = 1}};
+    struct alone *alone = calloc(1, sizeof(*alone));
+    uint32_t lost;
+    cn_err err;
+
+    if (!alone)
+        return CN_ENOMEM;
+    alone->config = config;
+    alone->status = (struct cn_status_file){
+        .settings = config->settings, .care = &alone->care, .job = &config->settings->job};
+    err = cn_node_care_init(&alone->care, config->settings, config->store, config->sysroot);
+    if (!err)
+        err = cn_collective_solo.open(&solo, &alone->collective, &lost);
+    if (!err)
+        err = run_session(alone, diag);
+    cn_node_care_deinit(&alone->care);
+    free(alone);
+    return err;
+}

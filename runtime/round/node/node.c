@@ -1,0 +1,419 @@
+#include "runtime/round/node/node.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/node/node_link.h"
+#include "runtime/round/node/node_private.h"
+#include "runtime/update/version.h"
+
+#define POLL_MS 50
+#define STATUS_MS 1000
+
+// The group.
+
+// What all members must have alike; they name each other by their places in the list.
+static void hash_job(const struct cn_node_owner *node, uint8_t digest[CN_DIGEST_SIZE])
+{
+    const struct cn_group_settings *group = &node->config.settings->group;
+    struct cn_sha256 sha;
+    uint8_t run[8];
+
+    cn_put_u64(run, node->manifest.run);
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, run, sizeof(run));
+    cn_sha256_add(&sha, node->manifest.graph, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, node->manifest.job_digest, CN_DIGEST_SIZE);
+    cn_sha256_add(&sha, node->manifest.group, strlen(node->manifest.group) + 1);
+    for (uint32_t i = 0; i < group->member_count; i++)
+        cn_sha256_add(&sha, group->members[i].name, strlen(group->members[i].name) + 1);
+    cn_sha256_finish(&sha, digest);
+}
+
+static void give_solo_view(struct cn_node_owner *node)
+{
+    struct cn_membership_view view = {.view = {.epoch = ++node->solo_epoch, .size = 1}};
+
+    cn_mailbox_put_view(&node->box, &view);
+}
+
+static cn_err worker_left(struct cn_node_owner *node, const struct cn_left *left, uint64_t now)
+{
+    uint8_t job[CN_DIGEST_SIZE];
+    cn_err err;
+
+    if (node->config.settings->group.member_count <= 1) {
+        give_solo_view(node);
+        return cn_node_watch(node, true);
+    }
+    hash_job(node, job);
+    err = cn_node_group_left(&node->group, left, job, cn_mailbox_progress(&node->box).epoch, now);
+    // Until there is a leader everybody looks: perhaps the run has ended meanwhile.
+    return err ? err : cn_node_watch(node, true);
+}
+
+// A run that is over needs no group: a board that comes late must not wait for those that are gone.
+static bool run_is_over(const struct cn_node_owner *node)
+{
+    return node->status.has_news && node->status.news.run == node->manifest.run &&
+           node->status.news.state == CN_ROUND_ENDED;
+}
+
+static cn_err poll_group(struct cn_node_owner *node, uint64_t now)
+{
+    struct cn_membership *membership = node->group.membership;
+
+    if (membership && run_is_over(node))
+        cn_membership_hurry(membership);
+    if (cn_node_group_poll(&node->group, &node->box, now))
+        return cn_node_watch(node, node->group.leads);
+    return membership && cn_membership_doubts_job(membership) ? cn_node_enlist(node) : CN_OK;
+}
+
+// Errands of the worker.
+
+static void answer_gone(struct cn_node_owner *node)
+{
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_FETCH, .number = node->errand, .gone = true};
+
+    cn_mailbox_put_answer(&node->box, &answer);
+}
+
+static cn_err run_errand(struct cn_node_owner *node, const struct cn_errand_request *request)
+{
+    struct cn_link *link = node->link;
+
+    link->ops->abandon(link);
+    free((void *)node->sending);
+    node->sending = NULL;
+    node->errand = request->number;
+    switch (request->kind) {
+    case CN_ERRAND_NONE:
+        return CN_OK;
+    case CN_ERRAND_FETCH:
+        return link->ops->fetch(link, request->digest, request->size,
+                                CN_VERSION_HEADER_SIZE + 4ull * CN_ONNX_FILE_MAX);
+    case CN_ERRAND_UPLOAD:
+        node->sending = request->upload.frame;
+        return link->ops->upload(link, &request->upload);
+    }
+    return CN_OK;
+}
+
+static cn_err put_fetched(struct cn_node_owner *node, const uint8_t *data, size_t size)
+{
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_FETCH,
+        .number = node->errand,
+        .data = malloc(size ? size : 1),
+        .size = size,
+    };
+
+    if (!answer.data) {
+        cn_log(CN_LOG_ERROR, "node", "no memory for a version of %zu bytes", size);
+        return CN_ENOMEM;
+    }
+    memcpy(answer.data, data, size);
+    cn_mailbox_put_answer(&node->box, &answer);
+    return CN_OK;
+}
+
+static void put_receipt(struct cn_node_owner *node, const struct cn_link_event *event)
+{
+    struct cn_errand_answer answer = {
+        .kind = CN_ERRAND_UPLOAD, .number = node->errand, .verdict = event->verdict};
+
+    memcpy(answer.accepted, event->accepted, CN_DIGEST_SIZE);
+    if (event->verdict != CN_VERDICT_ACCEPTED)
+        cn_log(CN_LOG_WARN, "node", "the update does not count: %s", event->text);
+    free((void *)node->sending);
+    node->sending = NULL;
+    cn_mailbox_put_answer(&node->box, &answer);
+}
+
+// Events of the link.
+
+static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *news)
+{
+    cn_err err = CN_OK;
+
+    node->status.news = *news;
+    node->status.has_news = true;
+    if (node->registered && news->run != node->manifest.run) {
+        cn_log(CN_LOG_INFO, "node", "the aggregator started another run");
+        return cn_node_enlist(node);
+    }
+    if (node->working) {
+        cn_mailbox_put_news(&node->box, news);
+        cn_node_ahead_hear(&node->ahead, &node->status.progress, news, cn_platform_now_ms());
+    }
+    if (node->registered && node->config.settings->group.member_count > 1 &&
+        cn_node_keys_ask(&node->keys, &node->manifest, news, cn_platform_now_ms()))
+        err = cn_node_enlist(node);
+    return !err && node->keys.looking ? cn_node_watch(node, false) : err;
+}
+
+// The board goes on without the aggregator. A refusal may be mended there, so it does not end the
+// node either.
+static void be_away(struct cn_node_owner *node, bool refused)
+{
+    if (!node->down)
+        node->down_since_ms = cn_platform_now_ms();
+    node->down = true;
+    node->refused = refused;
+}
+
+static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event *event)
+{
+    switch (event->type) {
+    case CN_LINK_REGISTERED:
+        return cn_node_take_manifest(node, event->manifest, event->remembered);
+    case CN_LINK_REFUSED:
+        cn_log(CN_LOG_ERROR, "node",
+               "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
+               event->text);
+        be_away(node, true);
+        return CN_OK;
+    case CN_LINK_DOWN:
+        cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
+        be_away(node, false);
+        return CN_OK;
+    case CN_LINK_UP:
+        if (node->down)
+            cn_log(CN_LOG_INFO, "node", "the aggregator is back");
+        node->down = node->refused = false;
+        return CN_OK;
+    case CN_LINK_ROUND:
+        return take_news(node, event->round);
+    case CN_LINK_FETCHED:
+        if (node->fetching_graph)
+            return cn_node_take_graph(node, event->data, event->size);
+        return put_fetched(node, event->data, event->size);
+    case CN_LINK_GONE:
+        if (!node->fetching_graph) {
+            answer_gone(node);
+            return CN_OK;
+        }
+        node->fetching_graph = false;
+        return cn_node_enlist(node); // the run changed while we asked
+    case CN_LINK_RECEIPT:
+        put_receipt(node, event);
+        return CN_OK;
+    }
+    return CN_OK;
+}
+
+static cn_err poll_link(struct cn_node_owner *node)
+{
+    struct cn_link_event event;
+    cn_err err;
+
+    for (;;) {
+        err = node->link->ops->poll(node->link, &event);
+        if (err == CN_EAGAIN)
+            return CN_OK;
+        if (!err)
+            err = take_event(node, &event);
+        if (err || node->result != CN_EAGAIN)
+            return err;
+    }
+}
+
+// A job of before that cannot be trained is perhaps not that of now.
+static void worker_failed(struct cn_node_owner *node, cn_err why)
+{
+    if (!node->remembered || why == CN_EWEDGED) {
+        node->result = CN_EINVAL;
+        return;
+    }
+    cn_log(CN_LOG_WARN, "node", "the last registration cannot be used: waiting for the aggregator");
+    cn_node_stop_worker(node);
+    node->registered = false;
+}
+
+static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
+{
+    struct cn_errand_request request;
+    struct cn_left left;
+    struct cn_link_measure link;
+    cn_err err = CN_OK;
+
+    if (!node->working)
+        return CN_OK;
+    cn_mailbox_drain(&node->box);
+    node->status.progress = cn_mailbox_progress(&node->box);
+    err = cn_mailbox_failed(&node->box);
+    if (err) {
+        worker_failed(node, err);
+        return CN_OK;
+    }
+    node->link->ops->measure(node->link, &link);
+    link.update_max = cn_traffic_update_max(&node->traffic, &node->limits, cn_node_care_day_ms());
+    cn_mailbox_put_link(&node->box, &link);
+    if (cn_mailbox_finished(&node->box)) {
+        cn_node_stop_worker(node);
+        return cn_node_enlist(node);
+    }
+    if (cn_mailbox_take_left(&node->box, &left))
+        err = worker_left(node, &left, now);
+    if (!err && cn_mailbox_take_request(&node->box, &request))
+        err = run_errand(node, &request);
+    if (node->config.until_end && node->status.progress.ended)
+        node->result = CN_OK;
+    return err;
+}
+
+static void wait_for_work(struct cn_node_owner *node)
+{
+    struct pollfd descriptors[3];
+    nfds_t count = 0;
+
+    descriptors[count++] =
+        (struct pollfd){.fd = node->link->ops->descriptor(node->link), .events = POLLIN};
+    if (node->group.peers)
+        descriptors[count++] = (struct pollfd){
+            .fd = node->group.peers->ops->descriptor(node->group.peers), .events = POLLIN};
+    if (node->working)
+        descriptors[count++] = (struct pollfd){.fd = node->box.wake[0], .events = POLLIN};
+    poll(descriptors, count, POLL_MS);
+}
+
+static void write_status(struct cn_node_owner *node, uint64_t now)
+{
+    struct cn_status_file *status = &node->status;
+    const struct cn_membership *membership = node->group.membership;
+
+    node->status_ms = now;
+    status->registered = node->registered;
+    status->down = node->down;
+    status->refused = node->refused;
+    status->ahead = node->ahead.told;
+    status->job = node->registered ? &node->manifest.job : NULL;
+    status->run = node->manifest.run;
+    status->group = node->manifest.group;
+    status->members[0] = '\0';
+    status->leader = node->config.settings->group.member_count > 1 ? "" : status->settings->name;
+    if (membership) {
+        cn_membership_describe(membership, node->group.members, now, status->members,
+                               sizeof(status->members));
+        if (cn_membership_leader(membership) < node->config.settings->group.member_count)
+            status->leader = node->group.members[cn_membership_leader(membership)].name;
+    }
+    node->link->ops->stats(node->link, &status->bytes);
+    node->link->ops->measure(node->link, &status->link);
+    cn_status_file_write(status, now);
+}
+
+static void update_status(struct cn_node_owner *node, uint64_t now)
+{
+    if (now - node->status_ms < STATUS_MS)
+        return;
+    write_status(node, now);
+    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
+}
+
+// The link stands still with the rest while it costs, or when the day's bytes are used.
+static void poll_traffic(struct cn_node_owner *node, uint64_t now)
+{
+    struct cn_link_stats stats;
+
+    node->link->ops->stats(node->link, &stats);
+    cn_traffic_count(&node->traffic, stats.bytes_up + stats.bytes_down, now);
+    node->care.care.link = cn_traffic_decide(&node->traffic, &node->limits, cn_node_care_day_ms());
+    cn_traffic_save(node->config.store, &node->limits, cn_node_care_clock_s(), false,
+                    &node->traffic);
+}
+
+// A pause is leaving the group with all saved; its end is coming back.
+static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
+{
+    poll_traffic(node, now);
+    if (!cn_node_care_poll(&node->care, &node->status.progress, now)) {
+        if (node->working)
+            cn_mailbox_put_slow(&node->box, cn_slow_judge(&node->care.reading));
+        return CN_OK;
+    }
+    if (node->care.care.pause) {
+        cn_node_stop_worker(node);
+        return cn_node_watch(node, false);
+    }
+    return node->registered && !node->working && !node->fetching_graph ? cn_node_prepare(node)
+                                                                       : CN_OK;
+}
+
+static cn_err run_loop(struct cn_node_owner *node)
+{
+    const struct cn_node_config *config = &node->config;
+    cn_err err = cn_node_enlist(node);
+
+    cn_platform_notify("READY=1");
+    while (!err && node->result == CN_EAGAIN) {
+        if (atomic_load(config->stop))
+            return CN_ECANCELED;
+        if (config->give_up_ms && node->down &&
+            cn_platform_now_ms() - node->down_since_ms > config->give_up_ms)
+            return node->refused ? CN_EAUTH : CN_ETIMEOUT;
+        wait_for_work(node);
+        err = poll_link(node);
+        if (!err)
+            err = poll_worker(node, cn_platform_now_ms());
+        if (!err)
+            err = poll_group(node, cn_platform_now_ms());
+        if (!err)
+            err = cn_node_poll_keys(node, cn_platform_now_ms());
+        if (!err)
+            err = cn_node_poll_ahead(node, cn_platform_now_ms());
+        if (!err)
+            err = poll_care(node, cn_platform_now_ms());
+        update_status(node, cn_platform_now_ms());
+    }
+    return err ? err : node->result;
+}
+
+cn_err cn_node_run(const struct cn_node_config *config)
+{
+    struct cn_node_owner *node = calloc(1, sizeof(*node));
+    cn_err err;
+
+    if (!node)
+        return CN_ENOMEM;
+    node->config = *config;
+    node->result = CN_EAGAIN;
+    node->status = (struct cn_status_file){
+        .settings = config->settings, .care = &node->care, .networked = true, .leader = ""};
+    err = cn_node_group_init(&node->group, config->settings, config->store);
+    node->limits = (struct cn_traffic_rules){
+        .day_bytes = config->settings->day_bytes,
+        .metered_from_ms = config->settings->metered_from_ms,
+        .metered_to_ms = config->settings->metered_to_ms,
+        .metered_bytes = config->settings->metered_round_bytes,
+    };
+    node->status.traffic = &node->traffic;
+    cn_traffic_load(config->store, cn_node_care_clock_s(), &node->traffic);
+    if (!err)
+        err = cn_node_care_init(&node->care, config->settings, config->store, config->sysroot);
+    if (!err)
+        err = cn_node_link_open(config->ports->link, config->settings, config->link_key,
+                                config->store, &node->link);
+    if (!err)
+        err = run_loop(node);
+    cn_platform_notify("STOPPING=1");
+    if (node->link) { // as of when the loop was left: the worker may be in another epoch by now
+        write_status(node, cn_platform_now_ms());
+        cn_node_stop_worker(node);
+    }
+    cn_traffic_save(config->store, &node->limits, cn_node_care_clock_s(), true, &node->traffic);
+    cn_node_group_deinit(&node->group);
+    if (node->link)
+        node->link->ops->close(node->link);
+    cn_node_care_deinit(&node->care);
+    cn_platform_unmap(&node->model);
+    cn_crypto_wipe(node, sizeof(*node)); // it has the keys of the pairs
+    free(node);
+    return err;
+}

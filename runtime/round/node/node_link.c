@@ -1,0 +1,45 @@
+#include "runtime/round/node/node_link.h"
+
+#include <string.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+
+cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings *settings,
+                         const uint8_t key[CN_KEY_SIZE], struct cn_store *store,
+                         struct cn_link **link)
+{
+    struct cn_link_config config = {
+        .board = settings->name,
+        .address_count = settings->address_count,
+        .uplink_bps = settings->uplink_bps,
+        .transport = settings->transport,
+        .store = store,
+    };
+    cn_err err;
+
+    memcpy(config.key, key, CN_KEY_SIZE);
+    for (uint32_t i = 0; i < settings->address_count; i++)
+        config.addresses[i] = settings->addresses[i];
+    err = ops->open(&config, link);
+    cn_crypto_wipe(config.key, sizeof(config.key));
+    return err;
+}
+
+cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
+                           const struct cn_node_ahead *ahead)
+{
+    struct cn_registration registration = {
+        .cpu_count = cn_platform_cpu_count(),
+        .memory = settings->memory_limit,
+        .power_mw = settings->power_mw,
+        .member_count = settings->group.member_count,
+        .ahead_lineage = ahead ? ahead->lineage : 0,
+        .ahead_version = ahead ? ahead->version : 0,
+    };
+
+    memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
+    for (uint32_t i = 0; i < settings->group.member_count; i++)
+        memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
+    return link->ops->enlist(link, &registration);
+}

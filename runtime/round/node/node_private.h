@@ -1,0 +1,67 @@
+// node_private.h - what the files of the node share: node.c has the loop and the link's events,
+// node_worker.c the worker and what it needs, node_registration.c manifests and keys.
+#pragma once
+
+#include "runtime/round/epoch/worker.h"
+#include "runtime/round/node/node.h"
+#include "runtime/round/node/node_ahead.h"
+#include "runtime/round/node/node_group.h"
+#include "runtime/round/node/node_keys.h"
+#include "runtime/round/node/status_file.h"
+#include "runtime/round/upkeep/node_care.h"
+#include "runtime/round/upkeep/traffic.h"
+
+struct cn_node_owner {
+    struct cn_node_config config;
+    struct cn_link *link;
+    struct cn_node_group group;
+
+    bool registered;
+    bool remembered; // by what the aggregator said before this start
+    struct cn_manifest manifest;
+    struct cn_node_keys keys;
+    struct cn_node_ahead ahead;
+    bool fetching_graph;
+    struct cn_mapping model; // the ONNX file made from the graph blob
+
+    struct cn_node_care care;
+    struct cn_traffic_rules limits;
+    struct cn_traffic traffic;
+
+    bool working; // the worker thread runs
+    struct cn_worker worker;
+    struct cn_mailbox box;
+    uint32_t errand;        // number of the newest one of the worker
+    const uint8_t *sending; // the frame the link sends; owned
+    uint64_t solo_epoch;    // of a group of one
+
+    bool down; // the aggregator is away, or refuses this board
+    bool refused;
+    uint64_t down_since_ms;
+    uint64_t status_ms;
+    struct cn_status_file status;
+    cn_err result; // CN_EAGAIN while running
+};
+
+// Registers, unless that is under way already.
+cn_err cn_node_enlist(struct cn_node_owner *node);
+
+// Whether the round is watched.
+cn_err cn_node_watch(struct cn_node_owner *node, bool on);
+
+void cn_node_stop_worker(struct cn_node_owner *node);
+
+// Uses the stored graph if it is the one of the run and starts the worker, else fetches it.
+cn_err cn_node_prepare(struct cn_node_owner *node);
+cn_err cn_node_take_graph(struct cn_node_owner *node, const uint8_t *graph, size_t size);
+
+// What the aggregator answered to the registration, or once answered.
+cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifest *manifest,
+                             bool remembered);
+
+// Goes over to new pair keys when that is due. A board that does not lead hears of them, too: the
+// leader may be the one that was revoked.
+cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
+
+// Says so in log and to the aggregator when that is older than this board.
+cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);

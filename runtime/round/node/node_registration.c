@@ -1,0 +1,141 @@
+// What the aggregator says of run, job and keys, and what the node makes of it.
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/node/node_link.h"
+#include "runtime/round/node/node_private.h"
+
+cn_err cn_node_enlist(struct cn_node_owner *node)
+{
+    cn_err err = cn_node_link_enlist(node->link, node->config.settings,
+                                     node->ahead.told ? &node->ahead : NULL);
+
+    return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
+}
+
+cn_err cn_node_watch(struct cn_node_owner *node, bool on)
+{
+    node->keys.looking = false;
+    return node->link->ops->watch(node->link, on);
+}
+
+static bool has_same_keys(const struct cn_node_owner *node, const struct cn_manifest *manifest)
+{
+    return memcmp(node->manifest.pair_keys, manifest->pair_keys, sizeof(manifest->pair_keys)) == 0;
+}
+
+static bool is_same_run(const struct cn_node_owner *node, const struct cn_manifest *manifest)
+{
+    return node->registered && manifest->run == node->manifest.run &&
+           manifest->lineage == node->manifest.lineage;
+}
+
+// A gateway that was restarted may have other rules for the same run.
+static bool is_same_job(const struct cn_node_owner *node, const struct cn_manifest *manifest)
+{
+    return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
+}
+
+static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manifest)
+{
+    cn_err err;
+
+    cn_node_stop_worker(node); // it reads the keys and the job
+    if (node->fetching_graph)
+        node->link->ops->abandon(node->link);
+    node->fetching_graph = false;
+    node->registered = true;
+    node->manifest = *manifest;
+    cn_node_keys_drop(&node->keys);
+    err = cn_node_group_connect(&node->group, node->config.ports->open_peer_link, &node->manifest);
+    return err ? err : cn_node_prepare(node);
+}
+
+// The same run and job while the worker is at it: only keys can be new.
+static void take_keys(struct cn_node_owner *node, const struct cn_manifest *manifest)
+{
+    if (has_same_keys(node, manifest)) {
+        node->manifest.key_epoch = manifest->key_epoch;
+        node->manifest.group_boards = manifest->group_boards;
+        cn_node_keys_drop(&node->keys);
+    } else {
+        cn_log(CN_LOG_INFO, "node",
+               "new keys for the members of the group (epoch %llu): used from this round's end on",
+               (unsigned long long)manifest->key_epoch);
+        cn_node_keys_keep(&node->keys, manifest, node->status.progress.round, cn_platform_now_ms());
+    }
+    cn_node_group_hold_keys(&node->group, manifest->key_epoch);
+}
+
+cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifest *manifest,
+                             bool remembered)
+{
+    bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
+    bool same_keys = has_same_keys(node, manifest);
+
+    if (!remembered)
+        node->down = node->refused = false;
+    if (remembered)
+        cn_log(CN_LOG_WARN, "node",
+               "the aggregator does not answer: going on with the last registration");
+    node->remembered = remembered;
+    if (same_run && same_job && (node->working || (node->fetching_graph && same_keys))) {
+        take_keys(node, manifest);
+        return CN_OK;
+    }
+    if (same_run && !same_job)
+        cn_log(CN_LOG_INFO, "node",
+               "the aggregator has other settings for job '%s': this board goes on by them",
+               manifest->job.name);
+    cn_log(CN_LOG_INFO, "node", "registered in group '%s' for job '%s', run %016llx",
+           manifest->group, manifest->job.name, (unsigned long long)manifest->run);
+    return adopt(node, manifest);
+}
+
+// The members without them are out from now on, until they have them.
+static cn_err use_new_keys(struct cn_node_owner *node, uint32_t behind)
+{
+    const struct cn_manifest manifest = node->keys.manifest;
+
+    for (uint32_t i = 0; i < node->config.settings->group.member_count; i++)
+        if (behind >> i & 1)
+            cn_log(CN_LOG_WARN, "group", "%s does not have the keys of epoch %llu: it is left out",
+                   node->group.members[i].name, (unsigned long long)manifest.key_epoch);
+    cn_log(CN_LOG_INFO, "group", "the keys of epoch %llu are used",
+           (unsigned long long)manifest.key_epoch);
+    return adopt(node, &manifest);
+}
+
+cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)
+{
+    const struct cn_membership *membership = node->group.membership;
+    const struct cn_progress *progress = &node->status.progress;
+    uint32_t behind = 0;
+
+    if (!node->registered)
+        return CN_OK;
+    if (membership && node->keys.waits)
+        behind = cn_membership_keys_behind(membership, node->keys.manifest.key_epoch, now);
+    if (cn_node_keys_due(&node->keys, progress, behind, now))
+        return use_new_keys(node, behind);
+    if (!node->working || !cn_node_group_is_led(&node->group) ||
+        !cn_node_keys_look(&node->keys, &node->manifest, progress->round,
+                           cn_membership_newest_keys(membership), now))
+        return CN_OK;
+    node->keys.looking = true;
+    return node->link->ops->watch(node->link, true);
+}
+
+cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)
+{
+    const struct cn_node_ahead *ahead = &node->ahead;
+
+    if (!cn_node_ahead_tell(&node->ahead, now))
+        return CN_OK;
+    cn_log(CN_LOG_ERROR, "node",
+           "this board is ahead of the aggregator: it has version %u of lineage %u, the aggregator "
+           "names version %u of lineage %u; was it restored from a backup? The board waits",
+           ahead->version, ahead->lineage, ahead->news_version, ahead->news_lineage);
+    return cn_node_enlist(node);
+}

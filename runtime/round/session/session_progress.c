@@ -1,0 +1,123 @@
+// session_progress.c - what a session says of itself to status, hooks and people.
+#include <math.h>
+#include <string.h>
+
+#include "runtime/round/session/session_reduce.h"
+#include "runtime/round/session/session_sets.h"
+
+#define SLOW 1.25 // times what the others take
+
+// After a restart, or taken from another board: the measures that a checkpoint keeps.
+static struct cn_scores kept_scores(const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    enum cn_loss loss = session->config.job->loss;
+    bool hits = loss == CN_LOSS_CROSS_ENTROPY || loss == CN_LOSS_BINARY_ENTROPY;
+    double rows = held->held_out_count ? (double)held->held_out_count : NAN;
+
+    return (struct cn_scores){
+        .version = held->version,
+        .rows = held->held_out_count,
+        .loss = held->held_out_loss / rows,
+        .accuracy = hits ? (double)held->held_out_correct / rows : NAN,
+        .top5 = NAN,
+        .f1 = NAN,
+        .mae = NAN,
+        .perplexity = NAN,
+    };
+}
+
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+struct cn_measures cn_session_measures(const struct cn_session *session)
+{
+    const struct cn_scores *scores = &session->scores;
+
+    if (!scores->rows || scores->version != session->held.version)
+        return (struct cn_measures){0};
+    return (struct cn_measures){
+        .top5 = known(scores->top5),
+        .f1 = known(scores->f1),
+        .mae = known(scores->mae),
+        .perplexity = known(scores->perplexity),
+    };
+}
+
+// What a rank takes for a micro-batch, in ms; 0 when it has not trained. micro: how many it trains.
+static double micro_ms(const struct cn_session *session, uint32_t rank, uint32_t *micro)
+{
+    const struct cn_step_plan *plan = &session->plan;
+    uint32_t place = 0;
+
+    *micro = plan->micro;
+    if (session->sets) {
+        while (place < plan->train.size && plan->train.ranks[place] != rank)
+            place++;
+        *micro = place < plan->train.size ? session->micro[place] : 0;
+        if (place < plan->train.size && session->balance.steps)
+            return session->balance.ms[place];
+    }
+    return *micro ? session->split.member_ms[rank] / *micro : 0;
+}
+
+// The member that computes clearly slower than the others, whether they wait for it or have taken
+// over some of its work.
+static void tell_slowest(const struct cn_session *session, struct cn_progress *progress)
+{
+    const struct cn_reducer *reducer = session->reducer;
+    uint32_t micro, others = 0, slowest = 0;
+    double sum = 0;
+
+    progress->slowest = UINT32_MAX;
+    for (uint32_t r = 0; reducer && r < reducer->size; r++) {
+        double ms = micro_ms(session, r, &micro);
+
+        sum += ms;
+        others += ms > 0;
+        if (ms <= progress->slowest_ms)
+            continue;
+        slowest = r;
+        progress->slowest_ms = ms;
+        progress->slowest_micro = micro;
+    }
+    if (others < 2)
+        return;
+    progress->usual_ms = (sum - progress->slowest_ms) / (others - 1);
+    progress->total_micro = session->sets ? session->plan.total : session->plan.micro * others;
+    progress->slowest_why = session->split.slow[slowest];
+    if (progress->slowest_ms > SLOW * progress->usual_ms)
+        progress->slowest = reducer->members[slowest];
+}
+
+void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
+{
+    const struct cn_checkpoint *held = &session->held;
+    const struct cn_job *job = session->config.job;
+
+    if (held->frame_size)
+        session->update_bytes = held->frame_size;
+    progress->phase = held->phase;
+    progress->round = held->round;
+    progress->step = cn_session_position(session);
+    progress->steps = held->steps;
+    progress->version = held->version;
+    progress->lineage = session->held.lineage;
+    progress->resets = held->resets;
+    progress->scores = session->scores.version == held->version && session->scores.rows
+                           ? session->scores
+                           : kept_scores(session);
+    progress->step_ms = session->step_s * 1000;
+    progress->split = session->split;
+    tell_slowest(session, progress);
+    progress->samples_per_s =
+        session->step_s > 0 ? job->batch * (double)session->plan.micro / session->step_s : 0;
+    memcpy(progress->train, session->plan.names, sizeof(progress->train));
+    if (session->sets)
+        memcpy(progress->layout, session->sets->why, sizeof(progress->layout));
+    progress->memory = cn_trainer_memory(session->trainer);
+    progress->update_bytes = session->update_bytes;
+    progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;
+}

@@ -1,0 +1,559 @@
+#include "runtime/round/session/session_sets.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/group/ranks.h"
+#include "runtime/port/platform.h"
+#include "runtime/profile/set_rules.h"
+#include "runtime/round/session/session_shards.h"
+#include "runtime/round/session/session_store.h"
+#include "runtime/round/session/session_update.h"
+
+#define FACT_WORDS 3           // int64 that a member tells
+#define PROBE_SIZE (64u << 10) // bytes there and back, to measure a link
+
+enum fingerprint { FACTS = 0x73657401, PROBE };
+
+static uint32_t lowest(uint32_t ranks)
+{
+    return (uint32_t)__builtin_ctz(ranks);
+}
+
+static uint32_t count_ranks(uint32_t ranks)
+{
+    return (uint32_t)__builtin_popcount(ranks);
+}
+
+static bool shares_work(const struct cn_parallel *parallel)
+{
+    return parallel->train[0] || parallel->measure[0] || parallel->scope != CN_SCOPE_OWN ||
+           parallel->lr_scaling != CN_LR_SCALING_NONE || parallel->shard > 1 || parallel->balance ||
+           parallel->replicate || parallel->kind != CN_PARALLEL_GIVEN;
+}
+
+// --- facts ---
+
+static struct cn_board_facts own_facts(const struct cn_session *session)
+{
+    const struct cn_settings *settings = session->config.settings;
+    uint64_t memory = settings->memory_size ? settings->memory_size : cn_platform_memory_size();
+
+    return (struct cn_board_facts){
+        .memory_mib = (uint32_t)(memory >> 20),
+        .cores = (uint16_t)(settings->cpu_cores ? settings->cpu_cores : cn_platform_cpu_count()),
+        .arch = (uint16_t)cn_trainer_capability(session->trainer),
+    };
+}
+
+// There and back between the leader and a member, in a set of the two.
+static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data)
+{
+    const struct cn_set pair = cn_ranks_set(1u | 1u << member);
+    struct cn_collective_call call = {
+        .kind = leads ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
+        .set = &pair,
+        .peer = leads ? member : 0,
+        .data = data,
+        .count = PROBE_SIZE,
+        .fingerprint = PROBE,
+    };
+    cn_err err = collective->ops->run(collective, &call);
+
+    call.kind = leads ? CN_COLLECTIVE_RECEIVE : CN_COLLECTIVE_SEND;
+    return err ? err : collective->ops->run(collective, &call);
+}
+
+// The leader sends each member some bytes and has them back; the leader's own link is the best.
+static cn_err measure_links(struct cn_session_sets *sets, struct cn_collective *collective,
+                            int64_t *kbps)
+{
+    uint8_t *bytes = calloc(1, PROBE_SIZE);
+    uint32_t own = sets->view.rank;
+    cn_err err = bytes ? CN_OK : CN_ENOMEM;
+
+    for (uint32_t r = 1; !err && r < sets->view.size; r++) {
+        uint64_t begun_us, elapsed_us;
+
+        if (own == 0 || own == r) // the first is slow: the connection learns what it may send
+            err = echo(collective, own == 0, r, bytes);
+        begun_us = cn_platform_now_us();
+        if (!err && (own == 0 || own == r))
+            err = echo(collective, own == 0, r, bytes);
+        elapsed_us = cn_platform_now_us() - begun_us;
+        if (own == 0) {
+            kbps[r] = (int64_t)(2ull * PROBE_SIZE * 8000 / (elapsed_us ? elapsed_us : 1));
+            kbps[0] = kbps[r] > kbps[0] ? kbps[r] : kbps[0];
+        }
+    }
+    free(bytes);
+    return err;
+}
+
+static bool speaks_of_links(const struct cn_session_sets *sets)
+{
+    for (uint32_t i = 0; i < sets->rules.count; i++)
+        if (cn_rule_needs_link(&sets->rules.rules[i].rule))
+            return true;
+    return false;
+}
+
+static cn_err find_links(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    int64_t kbps[CN_GROUP_MAX] = {0};
+    cn_err err;
+
+    if ((!speaks_of_links(sets) && !cn_session_is_automatic(session)) || sets->view.size == 1)
+        return CN_OK;
+    err = measure_links(sets, collective, kbps);
+    if (!err)
+        err = cn_broadcast(collective, 0, kbps, sizeof(kbps));
+    for (uint32_t r = 0; !err && r < sets->view.size; r++)
+        sets->facts[r].link_kbps = kbps[r] < UINT32_MAX ? (uint32_t)kbps[r] : UINT32_MAX;
+    return err;
+}
+
+static cn_err gather_facts(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    struct cn_board_facts own = own_facts(session);
+    int64_t words[CN_GROUP_MAX * FACT_WORDS] = {0};
+    const struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_GATHER,
+        .type = CN_INT64,
+        .data = words,
+        .count = (size_t)sets->view.size * FACT_WORDS,
+        .fingerprint = FACTS,
+    };
+    cn_err err;
+
+    words[sets->view.rank * FACT_WORDS] = own.memory_mib;
+    words[sets->view.rank * FACT_WORDS + 1] = (int64_t)own.cores << 16 | own.arch;
+    words[sets->view.rank * FACT_WORDS + 2] =
+        (int64_t)cn_dataset_count(session->dataset, CN_SPLIT_TRAIN);
+    err = collective->ops->run(collective, &call);
+    for (uint32_t r = 0; r < sets->view.size; r++) {
+        sets->samples[r] = (uint64_t)words[r * FACT_WORDS + 2];
+        sets->facts[r] = (struct cn_board_facts){
+            .memory_mib = (uint32_t)words[r * FACT_WORDS],
+            .cores = (uint16_t)(words[r * FACT_WORDS + 1] >> 16),
+            .arch = (uint16_t)words[r * FACT_WORDS + 1],
+        };
+    }
+    return err;
+}
+
+// --- rules ---
+
+static const struct cn_member *member_of(const struct cn_session *session, uint32_t rank)
+{
+    return &session->config.settings->group.members[session->sets->view.ranks[rank]];
+}
+
+// A board that a list names and that is not there; said at each epoch, by the leader.
+static void name_absent(const struct cn_session *session, const struct cn_set_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->listed_count; i++) {
+        uint32_t r = 0;
+
+        while (r < session->sets->view.size &&
+               strcmp(member_of(session, r)->name, rule->listed[i]) != 0)
+            r++;
+        if (r == session->sets->view.size)
+            cn_log(CN_LOG_WARN, "sets", "set '%s' names %s, which is not there: the rest goes on",
+                   rule->name, rule->listed[i]);
+    }
+}
+
+static cn_err take_rules(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    const char *own = session->config.settings->group.sets;
+    char text[CN_SETS_SIZE] = "", reason[CN_DIAG_LINE_SIZE];
+    cn_err err;
+
+    snprintf(text, sizeof(text), "%s", own);
+    err = cn_broadcast(collective, 0, text, sizeof(text));
+    if (err)
+        return err;
+    text[sizeof(text) - 1] = '\0';
+    if (strcmp(text, own) != 0)
+        cn_log(CN_LOG_WARN, "sets", "group.sets differs from that of the leader, %s, which counts",
+               member_of(session, 0)->name);
+    sets->rules = (struct cn_set_rules){0};
+    // Both were checked where they were written; a text that is not a set counts as none.
+    if (cn_set_rules_add(session->config.job->parallel.sets, reason, &sets->rules) ||
+        cn_set_rules_add(text, reason, &sets->rules))
+        cn_log(CN_LOG_WARN, "sets", "%s: not used", reason);
+    for (uint32_t i = 0; sets->view.rank == 0 && i < sets->rules.count; i++)
+        name_absent(session, &sets->rules.rules[i]);
+    return CN_OK;
+}
+
+// Profiles may name one board by different addresses, and a board may have moved: what rules see
+// is where the leader reaches it, and of the leader where the next member does.
+static cn_err take_addresses(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    const struct cn_member *members =
+        session->config.members ? session->config.members : session->config.settings->group.members;
+    cn_err err;
+
+    for (uint32_t r = 0; r < sets->view.size; r++)
+        memcpy(sets->addresses[r], members[sets->view.ranks[r]].address, CN_ADDRESS_SIZE);
+    if (sets->view.size == 1)
+        return CN_OK;
+    err = cn_broadcast(collective, 0, sets->addresses[1], (sets->view.size - 1) * CN_ADDRESS_SIZE);
+    if (!err)
+        err = cn_broadcast(collective, 1, sets->addresses[0], CN_ADDRESS_SIZE);
+    for (uint32_t r = 0; r < sets->view.size; r++)
+        sets->addresses[r][CN_ADDRESS_SIZE - 1] = '\0';
+    return err;
+}
+
+static void describe_rank(const struct cn_session *session, uint32_t rank,
+                          struct cn_rule_facts *facts)
+{
+    const struct cn_session_sets *sets = session->sets;
+
+    *facts = (struct cn_rule_facts){
+        .name = member_of(session, rank)->name,
+        .address = sets->addresses[rank],
+        .board = sets->facts[rank],
+        .round = session->held.round,
+        .step = cn_session_position(session),
+        .epoch = sets->view.epoch,
+        .phase = session->phase,
+    };
+}
+
+static bool is_in(const struct cn_session *session, const struct cn_set_rule *rule, uint32_t rank)
+{
+    struct cn_rule_facts facts;
+
+    describe_rank(session, rank, &facts);
+    return cn_set_rule_holds(rule, &facts);
+}
+
+// The ranks in a list of sets. A set that is not defined, and one without a member that is there,
+// is everybody.
+static uint32_t find_ranks(const struct cn_session *session, const char *names)
+{
+    const struct cn_session_sets *sets = session->sets;
+    uint32_t ranks = 0;
+
+    while (*names) {
+        size_t length = strcspn(names, " ");
+        char name[CN_NAME_SIZE];
+        const struct cn_set_rule *rule;
+
+        snprintf(name, sizeof(name), "%.*s", (int)length, names);
+        rule = cn_set_rules_find(&sets->rules, name);
+        for (uint32_t r = 0; rule && r < sets->view.size; r++)
+            ranks |= (uint32_t)is_in(session, rule, r) << r;
+        if (!rule && sets->view.rank == 0)
+            cn_log(CN_LOG_WARN, "sets", "set '%s' is neither in the job nor in group.sets of %s",
+                   name, member_of(session, 0)->name);
+        names += length;
+        names += strspn(names, " ");
+    }
+    return ranks ? ranks : cn_session_everybody(sets);
+}
+
+void cn_session_measured_share(const struct cn_session *session, uint32_t *first, uint32_t *count)
+{
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+    uint32_t ranks, own;
+
+    *first = 0;
+    *count = 1;
+    if (!session->sets)
+        return;
+    own = 1u << session->sets->view.rank;
+    ranks = find_ranks(session, parallel->measure);
+    if (!(ranks & own))
+        *count = 0;
+    else if (parallel->scope == CN_SCOPE_SHARED) {
+        *first = count_ranks(ranks & (own - 1));
+        *count = count_ranks(ranks);
+    }
+}
+
+// --- who trains ---
+
+// "board-1 board-2"
+static void name_ranks(const struct cn_session *session, uint32_t ranks, char *text, size_t size)
+{
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (uint32_t r = 0; r < session->sets->view.size && length < size; r++)
+        if (ranks >> r & 1)
+            length += (size_t)snprintf(text + length, size - length, "%s%s", length ? " " : "",
+                                       member_of(session, r)->name);
+}
+
+static void tell(struct cn_session *session, uint32_t train)
+{
+    const struct cn_session_sets *sets = session->sets;
+    char resting[sizeof(session->plan.names)];
+
+    name_ranks(session, train, session->plan.names, sizeof(session->plan.names));
+    name_ranks(session, cn_session_everybody(sets) & ~train, resting, sizeof(resting));
+    cn_log(CN_LOG_INFO, "sets", "round %u, step %u%s%s: %s train%s%s", session->held.round,
+           cn_session_position(session), session->phase[0] ? ", phase " : "", session->phase,
+           session->plan.names, resting[0] ? "; looking on: " : "", resting);
+}
+
+// Where samples are shared, all must have the same ones.
+static uint32_t without_other_samples(const struct cn_session *session, uint32_t ranks)
+{
+    const struct cn_session_sets *sets = session->sets;
+    uint32_t first = lowest(ranks), same = 0;
+
+    if (session->config.job->parallel.scope != CN_SCOPE_SHARED)
+        return ranks;
+    for (uint32_t r = 0; r < sets->view.size; r++) {
+        if (!(ranks >> r & 1))
+            continue;
+        if (sets->samples[r] == sets->samples[first])
+            same |= 1u << r;
+        else if (sets->view.rank == 0)
+            cn_log(CN_LOG_ERROR, "sets",
+                   "data.scope is shared, but %s has %llu samples and %s has %llu: %s looks on",
+                   member_of(session, r)->name, (unsigned long long)sets->samples[r],
+                   member_of(session, first)->name, (unsigned long long)sets->samples[first],
+                   member_of(session, r)->name);
+    }
+    return same;
+}
+
+static void scale_rate(struct cn_session *session, uint32_t train)
+{
+    double members = session->config.settings->group.member_count;
+    double share = count_ranks(train) / members;
+
+    if (session->config.job->parallel.lr_scaling == CN_LR_SCALING_NONE)
+        return;
+    if (session->config.job->parallel.lr_scaling == CN_LR_SCALING_SQRT)
+        share = sqrt(share);
+    cn_trainer_scale_rate(session->trainer, share);
+    cn_log(CN_LOG_INFO, "sets", "%u of %.0f members train: learning rate x %.4g",
+           count_ranks(train), members, share);
+}
+
+void cn_session_plan_alike(struct cn_session *session)
+{
+    uint32_t micro = cn_job_accumulate(session->config.job);
+
+    session->plan = (struct cn_step_plan){.whole = true,
+                                          .trains = true,
+                                          .micro = micro,
+                                          .total = micro,
+                                          .shards = 1,
+                                          .stage = CN_STAGE_OPTIMIZER};
+}
+
+// Of the members that may train, the ranks of as many complete replicas of shards as there are, and
+// no more than the job wants.
+static uint32_t complete_replicas(const struct cn_session *session, uint32_t train,
+                                  uint32_t *shards)
+{
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+    uint32_t members = count_ranks(train), wanted = parallel->shard > 1 ? parallel->shard : 1;
+    bool leads = session->sets->view.rank == 0;
+    char names[128];
+    uint32_t replicas;
+
+    if (session->sets->layout.shards)
+        wanted = session->sets->layout.shards;
+    name_ranks(session, train, names, sizeof(names));
+    *shards = wanted < members ? wanted : members;
+    replicas = members / *shards;
+    if (*shards < wanted && leads)
+        cn_log(CN_LOG_WARN, "sets", "parallel.shard is %u, but %u members train: %u shards (%s)",
+               wanted, members, *shards, names);
+    if (replicas < parallel->replicate && leads)
+        cn_log(CN_LOG_WARN, "sets",
+               "parallel.replicate is %u, but %u members are %u replicas of %u shards",
+               parallel->replicate, members, replicas, *shards);
+    if (parallel->replicate && replicas > parallel->replicate)
+        replicas = parallel->replicate;
+    while (count_ranks(train) > replicas * *shards) {
+        uint32_t last = 31u - (uint32_t)__builtin_clz(train);
+
+        train &= ~(1u << last);
+        if (leads)
+            cn_log(CN_LOG_WARN, "sets",
+                   "%s is left over beside %u replicas of %u shards: it looks on",
+                   member_of(session, last)->name, replicas, *shards);
+    }
+    return train;
+}
+
+// Places by dp_rank.
+static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
+{
+    struct cn_step_plan *plan = &session->plan;
+    struct cn_ranks ranks;
+
+    plan->train = cn_ranks_set(train);
+    plan->whole = train == cn_session_everybody(session->sets);
+    plan->trains =
+        !cn_ranks_place(&plan->train, shards, session->sets->view.rank, &ranks) && !ranks.idle;
+    plan->place = ranks.dp_rank;
+    for (uint32_t p = 0; p < plan->train.size; p++)
+        plan->seats[p] = session->sets->view.ranks[plan->train.ranks[p]];
+    plan->shards = shards;
+    plan->stage = session->sets->layout.stage ? session->sets->layout.stage
+                                              : cn_session_job_stage(session->config.job);
+    plan->shard = ranks.shard;
+    plan->together = ranks.together;
+    plan->alike = ranks.alike;
+    cn_session_divide(session);
+}
+
+// The sets that calls will be made on, those of other members too, in an order that is the same on
+// all of them.
+static cn_err prepare_sets(const struct cn_session *session, struct cn_collective *collective)
+{
+    const struct cn_step_plan *plan = &session->plan;
+    struct cn_set sets[1 + 2 * CN_GROUP_MAX];
+    struct cn_ranks ranks;
+    uint32_t count = 0;
+
+    sets[count++] = plan->train;
+    for (uint32_t p = 0; plan->shards > 1 && p < plan->train.size; p++) {
+        cn_err err = cn_ranks_place(&plan->train, plan->shards, plan->train.ranks[p], &ranks);
+
+        if (err)
+            return err;
+        if (ranks.shard == 0)
+            sets[count++] = ranks.together;
+        if (ranks.replica == 0)
+            sets[count++] = ranks.alike;
+    }
+    return collective->ops->prepare(collective, sets, count);
+}
+
+// Before other members train, or other shares: the shares become whole states, and who is behind
+// and is to train takes one.
+static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
+{
+    if (train & ~session->sets->current) // it gathers, too
+        return cn_session_catch_up(session, collective);
+    return cn_session_is_sharded(session) && session->plan.trains
+               ? cn_session_gather(session, collective)
+               : CN_OK;
+}
+
+static cn_err decide(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+    bool shares = cn_session_is_sharded(session);
+    uint32_t train, shards;
+    cn_err err;
+
+    cn_phase_of(parallel->phases, session->held.round, session->phase);
+    train = without_other_samples(session, find_ranks(session, parallel->train));
+    sets->round = session->held.round;
+    if (train == sets->allowed)
+        return CN_OK;
+    sets->allowed = train;
+    err = cn_session_choose_layout(session, collective, train);
+    if (err)
+        return err;
+    train = complete_replicas(session, train, &shards);
+    err = meet(session, collective, train);
+    if (!err && !shares && shards > 1) // what the trainer will be given back
+        err = cn_session_snapshot(session);
+    if (err)
+        return err;
+    sets->train = train;
+    assign(session, train, shards);
+    err = prepare_sets(session, collective);
+    if (err)
+        return err;
+    if (shares || shards > 1 || session->state_shards > 1)
+        err = cn_session_take_share(session);
+    if (err)
+        return err;
+    scale_rate(session, train);
+    tell(session, train);
+    return CN_OK;
+}
+
+cn_err cn_session_place(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->sets;
+    cn_err err = CN_OK;
+
+    if (!sets)
+        return CN_OK;
+    if (!sets->train || sets->by_step || sets->round != session->held.round)
+        err = decide(session, collective);
+    return err;
+}
+
+void cn_session_stepped(struct cn_session *session)
+{
+    if (session->sets)
+        session->sets->current = session->sets->train;
+}
+
+void cn_session_alike(struct cn_session *session)
+{
+    session->ahead = 0;
+    session->since = (struct cn_session_counts){0};
+    if (session->sets)
+        session->sets->current = cn_session_everybody(session->sets);
+}
+
+static bool goes_by_step(const struct cn_session_sets *sets)
+{
+    for (uint32_t i = 0; i < sets->rules.count; i++)
+        if (cn_rule_needs_step(&sets->rules.rules[i].rule))
+            return true;
+    return false;
+}
+
+cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collective,
+                        const struct cn_view *view)
+{
+    const struct cn_job *job = session->config.job;
+    bool sharded = cn_session_is_sharded(session) && session->held.phase == CN_PHASE_TRAIN;
+    cn_err err = sharded ? cn_session_recall(session) : CN_OK;
+
+    if (err)
+        return err; // with the plan as it is: by it the next epoch knows what is on the disk
+    cn_session_plan_alike(session);
+    cn_session_alike(session);
+    cn_trainer_scale_rate(session->trainer, 1);
+    if (sharded) // its steps since the held state are not those of all
+        err = cn_session_load_trainer(session);
+    if (err)
+        return err;
+    free(session->sets);
+    session->sets = NULL;
+    if (!shares_work(&job->parallel) || session->config.settings->group.member_count < 2)
+        return CN_OK;
+    session->sets = calloc(1, sizeof(*session->sets));
+    if (!session->sets)
+        return CN_ENOMEM;
+    session->sets->view = *view;
+    err = take_rules(session, collective);
+    if (!err)
+        err = take_addresses(session, collective);
+    if (!err)
+        err = gather_facts(session, collective);
+    if (!err)
+        err = find_links(session, collective);
+    session->sets->by_step = goes_by_step(session->sets);
+    cn_session_alike(session);
+    return err;
+}

@@ -1,0 +1,362 @@
+#include "runtime/round/session/session_shards.h"
+#include "runtime/round/session/session_store.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/program/bucket_plan.h"
+#include "runtime/group/reduce.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/session/session_reduce.h"
+#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_update.h"
+#include "runtime/update/update.h"
+
+enum fingerprint { CLIPPED = 0x73680001, WEIGHTS, OPTIMIZER, SECOND, BUCKET };
+
+bool cn_session_is_sharded(const struct cn_session *session)
+{
+    return session->plan.shards > 1;
+}
+
+static bool has_stage(const struct cn_session *session, enum cn_stage stage)
+{
+    return cn_session_is_sharded(session) && cn_trainer_stage(session->trainer) >= stage;
+}
+
+static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind,
+                  const struct cn_set *set, void *data, size_t count, enum fingerprint what)
+{
+    const struct cn_collective_call call = {
+        .kind = kind, .set = set, .data = data, .count = count, .fingerprint = what};
+
+    return collective->ops->run(collective, &call);
+}
+
+// The piece of a bucket, which begins at first, that is this board's.
+static struct cn_trainer_piece own_piece(const struct cn_session *session, uint32_t bucket,
+                                         size_t first, uint32_t shards)
+{
+    struct cn_trainer_piece piece;
+    uint32_t shard = session->plan.trains ? session->plan.shard : 0;
+
+    piece.count = cn_reduce_share(cn_trainer_bucket_words(session->trainer, bucket), shards, shard,
+                                  &piece.first);
+    piece.first += first;
+    return piece;
+}
+
+// --- a step ---
+
+static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t bucket,
+                             float *data, size_t count, uint64_t *ticket)
+{
+    struct cn_session *session = context;
+    struct cn_reducer *reducer = session->reducer;
+    struct cn_collective_call call = cn_reducer_call(reducer, data, count, BUCKET + bucket);
+    struct cn_work work;
+    cn_err err;
+
+    *ticket = 0;
+    if (kind == CN_EXCHANGE_REPLICAS && session->plan.alike.size < 2)
+        return CN_OK;
+    call.set = kind == CN_EXCHANGE_REPLICAS ? &session->plan.alike : &session->plan.together;
+    if (kind == CN_EXCHANGE_REDUCE)
+        call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
+    if (kind == CN_EXCHANGE_GATHER) {
+        call.kind = CN_COLLECTIVE_ALL_GATHER;
+        call.wire = CN_FLOAT32; // all members have the same weights to the bit
+    }
+    err = cn_reducer_post(reducer, &call, &work);
+    *ticket = work.number;
+    return err;
+}
+
+static cn_err end_exchange(void *context, uint64_t ticket)
+{
+    struct cn_session *session = context;
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = CN_OK;
+
+    if (ticket)
+        err = cn_reducer_wait(session->reducer, (struct cn_work){ticket});
+    session->reducer->waited_us += cn_platform_now_us() - begun_us;
+    return err;
+}
+
+// Members that have fewer micro-batches than others take part in the exchange of all.
+static uint32_t passes_of(const struct cn_session *session)
+{
+    uint32_t most = session->plan.micro;
+
+    for (uint32_t p = 0; p < session->plan.train.size; p++)
+        most = session->micro[p] > most ? session->micro[p] : most;
+    return most;
+}
+
+bool cn_session_shares_gradients(const struct cn_session *session)
+{
+    return session->plan.trains && has_stage(session, CN_STAGE_GRADIENTS);
+}
+
+cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
+                                    struct cn_metrics *metrics)
+{
+    const struct cn_trainer_exchange exchange = {begin_exchange, end_exchange, session};
+    uint32_t passes = passes_of(session);
+    cn_err err = session->reducer ? CN_OK : CN_EINVAL, diverged = CN_OK;
+
+    for (uint32_t i = 0; !err && i < passes; i++) {
+        const struct cn_batch *batch = NULL;
+
+        if (i < session->plan.micro) {
+            batch = cn_reader_take(session->reader, first + i);
+            cn_trainer_draw(session->trainer, ((first + i) * CN_GROUP_MAX + session->seat) *
+                                                  session->config.job->batch);
+        }
+        err = cn_trainer_accumulate_shared(session->trainer, batch, metrics, &exchange,
+                                           i + 1 == passes);
+        if (err == CN_EDIVERGED) { // the others wait for this board's part of the next
+            diverged = err;
+            err = CN_OK;
+        }
+    }
+    return err ? err : diverged;
+}
+
+static bool is_finite(const float *values, size_t count)
+{
+    bool finite = true;
+
+    for (size_t i = 0; i < count; i++)
+        finite &= isfinite(values[i]) != 0;
+    return finite;
+}
+
+// Stage 1: the sums of the other pieces are partial, and the optimizer must not check them. The
+// norm of clipping is that of the whole gradient.
+static cn_err complete_gradient(struct cn_session *session, struct cn_collective *collective,
+                                bool *finite)
+{
+    bool clips = session->config.job->rules.clip > 0;
+    float *gradients;
+    size_t first = 0;
+    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
+
+    for (uint32_t b = 0; !err && b < cn_trainer_bucket_count(session->trainer); b++) {
+        size_t words = cn_trainer_bucket_words(session->trainer, b);
+        struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
+        size_t end = own.first + own.count;
+
+        *finite &= is_finite(gradients + own.first, own.count);
+        if (clips) {
+            err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together,
+                      gradients + first, words, CLIPPED);
+        } else {
+            memset(gradients + first, 0, (own.first - first) * sizeof(float));
+            memset(gradients + end, 0, (first + words - end) * sizeof(float));
+        }
+        first += words;
+    }
+    return err;
+}
+
+cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *collective,
+                              bool *finite)
+{
+    float *share;
+    size_t count;
+    cn_err err;
+
+    *finite = true;
+    if (!has_stage(session, CN_STAGE_GRADIENTS))
+        return complete_gradient(session, collective, finite);
+    err = cn_trainer_share(session->trainer, &share, &count);
+    if (!err)
+        *finite = is_finite(share, count);
+    return err;
+}
+
+// Each shard's sum of squares, added in the order of the shards: the same norm on all members.
+static cn_err clip(struct cn_session *session, struct cn_collective *collective, double weight)
+{
+    uint64_t bits[CN_GROUP_MAX] = {0};
+    double squares, sum = 0;
+    const struct cn_step_plan *plan = &session->plan;
+    struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                      .type = CN_INT64,
+                                      .set = &plan->together,
+                                      .data = bits,
+                                      .count = plan->shards,
+                                      .fingerprint = CLIPPED};
+    cn_err err = cn_trainer_share_squares(session->trainer, weight, &squares);
+
+    memcpy(&bits[plan->shard], &squares, sizeof(squares));
+    if (!err)
+        err = collective->ops->run(collective, &call);
+    if (err)
+        return err;
+    for (uint32_t s = 0; s < plan->shards; s++) {
+        memcpy(&squares, &bits[s], sizeof(squares));
+        sum += squares;
+    }
+    return cn_trainer_share_clip(session->trainer, weight, sum);
+}
+
+cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *collective,
+                             double weight)
+{
+    if (!has_stage(session, CN_STAGE_GRADIENTS) || !(session->config.job->rules.clip > 0))
+        return CN_OK;
+    return clip(session, collective, weight > 0 ? weight : 1);
+}
+
+// The values of a row that this board has are sent, the others come. room is for a bucket.
+static cn_err gather_row(struct cn_session *session, struct cn_collective *collective, float *row,
+                         float *room, enum fingerprint what)
+{
+    const struct cn_trainer *trainer = session->trainer;
+    size_t first = 0;
+    cn_err err = CN_OK;
+
+    for (uint32_t b = 0; !err && b < cn_trainer_bucket_count(trainer); b++) {
+        size_t words = cn_trainer_bucket_words(trainer, b);
+        struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
+
+        cn_trainer_to_gradient_order(trainer, row, own.first, own.count, room + own.first - first);
+        err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, room, words, what);
+        if (!err)
+            cn_trainer_from_gradient_order(trainer, room, first, words, row);
+        first += words;
+    }
+    return err;
+}
+
+// The gradients' memory is free now, and is cleared for the next step.
+cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collective *collective)
+{
+    float *weights, *room;
+    cn_err err, returned;
+
+    if (has_stage(session, CN_STAGE_WEIGHTS))
+        return CN_OK; // they are brought when they are needed
+    err = cn_trainer_lend_bucket(session->trainer, &room);
+    if (!err)
+        err = cn_trainer_share_weights(session->trainer, &weights);
+    if (err)
+        return err;
+    err = gather_row(session, collective, weights, room, WEIGHTS);
+    returned = cn_trainer_return_weights(session->trainer);
+    if (!err)
+        err = returned;
+    return err ? err : cn_trainer_discard(session->trainer);
+}
+
+// --- rows of the state ---
+
+// Row by row into the same memory, so a value without a gradient is not that of the row before.
+cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
+                             enum cn_session_row what, float *row)
+{
+    static const struct {
+        cn_err (*get)(struct cn_trainer *trainer, float *row);
+        enum fingerprint fingerprint;
+    } rows[] = {
+        [CN_ROW_WEIGHTS] = {cn_trainer_get_weights, WEIGHTS},
+        [CN_ROW_OPTIMIZER] = {cn_trainer_get_optimizer, OPTIMIZER},
+        [CN_ROW_SECOND] = {cn_trainer_get_second, SECOND},
+    };
+    float *room;
+    cn_err err;
+
+    memset(row, 0, session->held.total * sizeof(*row));
+    err = rows[what].get(session->trainer, row);
+    if (err || (what == CN_ROW_WEIGHTS && !has_stage(session, CN_STAGE_WEIGHTS)))
+        return err;
+    err = cn_trainer_lend_bucket(session->trainer, &room);
+    return err ? err : gather_row(session, collective, row, room, rows[what].fingerprint);
+}
+
+static void replace(float **old, float *fresh)
+{
+    free(*old);
+    *old = fresh;
+}
+
+cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective *collective)
+{
+    float *weights = NULL;
+    cn_err err;
+
+    if (!has_stage(session, CN_STAGE_WEIGHTS) || !session->plan.trains)
+        return CN_OK;
+    err = cn_session_allocate(&weights, session->held.total);
+    if (!err)
+        err = cn_session_gather_row(session, collective, CN_ROW_WEIGHTS, weights);
+    if (!err)
+        err = cn_trainer_discard(session->trainer);
+    if (err) {
+        free(weights);
+        return err;
+    }
+    replace(&session->held.weights, weights);
+    return CN_OK;
+}
+
+cn_err cn_session_get_weights(struct cn_session *session, float *to)
+{
+    const float *held = session->held.weights;
+
+    if (cn_trainer_stage(session->trainer) < CN_STAGE_WEIGHTS)
+        return cn_trainer_get_weights(session->trainer, to);
+    if (!held)
+        return CN_EINVAL;
+    if (to != held)
+        memcpy(to, held, session->held.total * sizeof(*to));
+    return CN_OK;
+}
+
+// --- a share ---
+
+static cn_err set_share(struct cn_session *session, uint32_t shards)
+{
+    struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
+    uint32_t count = shards > 1 ? cn_trainer_bucket_count(session->trainer) : 1;
+    size_t first = 0;
+
+    pieces[0] = (struct cn_trainer_piece){0, cn_trainer_gradient_words(session->trainer)};
+    for (uint32_t b = 0; shards > 1 && b < count; b++) {
+        pieces[b] = own_piece(session, b, first, shards);
+        first += cn_trainer_bucket_words(session->trainer, b);
+    }
+    return cn_trainer_set_share(session->trainer, pieces, count);
+}
+
+cn_err cn_session_take_share(struct cn_session *session)
+{
+    const struct cn_step_plan *plan = &session->plan;
+    uint32_t shards = plan->trains ? plan->shards : 1;
+    bool fits =
+        session->state_shards == shards && (shards == 1 || session->state_stage == plan->stage);
+    cn_err err = cn_session_recall(session);
+
+    if (!err && !fits)
+        err = cn_session_reopen_trainer(session, shards, plan->stage);
+    if (!err)
+        err = set_share(session, shards);
+    if (!err)
+        err = cn_session_load_trainer(session);
+    if (!err && shards == 1)
+        cn_log(CN_LOG_INFO, "session",
+               "no shards: this board holds the whole of the model's state");
+    if (err || shards == 1)
+        return err;
+    cn_log(CN_LOG_INFO, "session",
+           "shard %u of %u: %llu bytes of the optimizer's state, stage %u, %llu bytes in all",
+           plan->shard + 1, shards, (unsigned long long)cn_trainer_state_memory(session->trainer),
+           cn_trainer_stage(session->trainer),
+           (unsigned long long)cn_trainer_memory(session->trainer));
+    return cn_session_store_held(session);
+}

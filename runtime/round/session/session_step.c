@@ -1,0 +1,353 @@
+#include <math.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/session/session_reduce.h"
+#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_shards.h"
+#include "runtime/round/session/session_store.h"
+#include "runtime/round/session/session_update.h"
+
+// The batches of a step follow from the state alone, so a repeated step draws them again: of own
+// samples by (round, step), of shared ones by what the group has drawn.
+static uint64_t first_batch(const struct cn_session *session)
+{
+    const struct cn_settings *settings = session->config.settings;
+    const struct cn_step_plan *plan = &session->plan;
+    uint64_t drawn = session->held.cursor + session->since.cursor;
+    uint64_t members = settings->gpu_count ? settings->gpu_count : 1; // with the same files
+    uint64_t place = settings->gpu_place;
+
+    if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
+        return drawn + plan->before;
+    if (cn_session_is_automatic(session)) // steps differ in their number
+        return drawn * members + place * plan->total;
+    if (session->config.job->parallel.balance) // room for as many as a board could get
+        return (cn_session_steps_before(session) * members + place) * plan->total;
+    return (cn_session_steps_before(session) * members + place) * plan->micro;
+}
+
+// The last micro-batch tells the sink, if any, of what is finished.
+static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sink *sink,
+                         struct cn_metrics *metrics)
+{
+    const struct cn_job *job = session->config.job;
+    uint64_t index = first_batch(session);
+    cn_err err = CN_OK;
+
+    for (uint32_t i = 0; session->plan.trains && i < session->plan.micro && !err; i++) {
+        const struct cn_batch *batch = cn_reader_take(session->reader, index + i);
+
+        cn_trainer_draw(session->trainer,
+                        ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
+        err = cn_trainer_accumulate_last(session->trainer, batch, metrics,
+                                         i + 1 == session->plan.micro ? sink : NULL);
+    }
+    return err;
+}
+
+static cn_err reduce_gradients(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_REDUCE,
+        .how = CN_REDUCE_SUM,
+        .set = session->plan.whole ? NULL : &session->plan.train,
+        .count = cn_trainer_gradient_words(session->trainer),
+    };
+    float *gradients;
+    cn_err err;
+
+    if (!session->plan.trains)
+        return CN_OK;
+    err = cn_trainer_gradients(session->trainer, &gradients);
+    if (err)
+        return err;
+    call.data = gradients;
+    call.wire = session->reducer ? session->reducer->wire : CN_FLOAT32;
+    return collective->ops->run(collective, &call);
+}
+
+// The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
+static void count_step(struct cn_session *session, float samples, float loss, float weight)
+{
+    session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
+    cn_session_stepped(session);
+    session->ahead++;
+    if (!session->plan.trains)
+        return;
+    session->since.cursor += session->plan.total;
+    session->since.samples += (uint64_t)samples;
+    session->since.train_loss +=
+        weight == samples ? (double)loss : session->step_loss * (double)samples;
+    if (!cn_session_is_sharded(session))
+        cn_session_fold(session);
+}
+
+static void name_fault(struct cn_session *session, bool loss_is_finite)
+{
+    const struct cn_checkpoint *held = &session->held;
+    char what[160];
+
+    if (!cn_trainer_find_fault(session->trainer, what, sizeof(what)))
+        cn_log(CN_LOG_ERROR, "session", "round %u, step %u: %s is not finite%s", held->round,
+               held->step + 1, what,
+               loss_is_finite ? ", though the loss is: a root, a logarithm or a quotient may be "
+                                "at 0"
+                              : "");
+}
+
+static void follow(double *average, double value)
+{
+    *average += *average > 0 ? (value - *average) / 8 : value;
+}
+
+// What the members tell each other once they hold the reduced gradients: all that the optimizer
+// needs besides, and whether it is to run. Who has the sums of a step knows that every member has
+// its gradients, so either all survivors can apply it or none has. Behind these come the
+// milliseconds for which each rank computed, and then why each may be slow.
+enum vote {
+    SAMPLES,
+    WEIGHT,
+    LOSS,
+    DIVERGED,
+    KNOCKED,
+    ABANDON,
+    STORE,
+    BUCKET,
+    WINDOW,
+    TRACED,
+    COMPUTED
+};
+
+#define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
+_Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
+
+// Buckets are whole kibibytes, which a float holds exactly up to 16 GiB.
+static void choose_buckets(struct cn_session *session, const struct cn_step_times *times,
+                           float sums[VOTES])
+{
+    struct cn_bucket_choice choice =
+        cn_reducer_choose(session->reducer, times, session->plan.micro);
+
+    sums[BUCKET] = (float)(choice.bucket >> 10);
+    sums[WINDOW] = (float)choice.window;
+}
+
+static cn_err vote(struct cn_session *session, struct cn_collective *collective,
+                   struct cn_step_flags *flags, struct cn_step_times *times, float sums[VOTES])
+{
+    struct cn_reducer *reducer = session->reducer;
+    uint32_t rank = reducer ? reducer->rank : 0, size = reducer ? reducer->size : 1;
+    cn_err err;
+
+    sums[KNOCKED] = flags->knocked ? 1 : 0;
+    sums[ABANDON] = flags->abandon ? 1 : 0;
+    sums[STORE] = cn_session_store_due(session) ? 1 : 0;
+    sums[TRACED] = session->config.timeline ? 1 : 0;
+    if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
+        choose_buckets(session, times, sums);
+    sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
+    sums[COMPUTED + size + rank] = cn_slow_pack(session->slow);
+    err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + 2 * size);
+    if (err)
+        return err;
+    times->voted = cn_platform_now_us();
+    flags->knocked = sums[KNOCKED] > 0;
+    flags->abandon = sums[ABANDON] > 0;
+    if (!session->weighted)
+        sums[WEIGHT] = sums[SAMPLES];
+    return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
+}
+
+// Shares are no sums of a step: who has one cannot end it alone.
+static void note_sums(struct cn_session *session)
+{
+    if (session->reducer && session->plan.trains && !cn_session_is_sharded(session))
+        session->pending = (struct cn_reduced_step){.epoch = session->held.epoch,
+                                                    .round = session->held.round,
+                                                    .step = session->held.step + 1};
+}
+
+// The sums of a step that this member takes part in. A member whose loss is not finite still does:
+// its vote says so.
+static cn_err reduce_step(struct cn_session *session, struct cn_collective *collective,
+                          struct cn_step_flags *flags, struct cn_step_times *times,
+                          float sums[VOTES])
+{
+    bool shared = cn_session_shares_gradients(session);
+    bool sharded = session->plan.trains && cn_session_is_sharded(session);
+    bool overlaps = session->reducer && session->plan.trains && !shared &&
+                    (sharded || cn_trainer_bucket_count(session->trainer) > 1);
+    bool finite = true;
+    struct cn_metrics metrics = {0};
+    struct cn_trainer_sink sink;
+    cn_err local, err;
+
+    if (session->reducer) {
+        session->reducer->set = session->plan.whole ? NULL : &session->plan.train;
+        session->reducer->shares = sharded ? &session->plan : NULL;
+        cn_reducer_begin(session->reducer, &sink);
+    }
+    local = shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
+                   : accumulate(session, overlaps ? &sink : NULL, &metrics);
+    times->computed = cn_platform_now_us();
+    if (shared && session->reducer)
+        times->computed -= session->reducer->waited_us; // as if all of it came last
+    if (local && local != CN_EDIVERGED) {
+        if (session->reducer)
+            cn_reducer_cancel(session->reducer);
+        return local;
+    }
+    err = overlaps  ? cn_reducer_finish(session->reducer)
+          : !shared ? reduce_gradients(session, collective)
+                    : CN_OK;
+    if (!err && sharded)
+        err = cn_session_check_share(session, collective, &finite);
+    times->reduced = cn_platform_now_us();
+    if (err)
+        return err;
+    sums[SAMPLES] = (float)metrics.count;
+    sums[WEIGHT] = (float)metrics.weight;
+    sums[LOSS] = local ? 0 : (float)metrics.loss;
+    sums[DIVERGED] = local || !finite ? 1 : 0;
+    note_sums(session);
+    return vote(session, collective, flags, times, sums);
+}
+
+// Where the time of a step went, on this board and in the group.
+static void note_times(struct cn_session *session, const struct cn_step_times *times,
+                       const float sums[VOTES])
+{
+    struct cn_step_split *split = &session->split;
+    double own = (double)sums[COMPUTED], slowest = 0, rest;
+
+    if (session->reducer)
+        own = (double)sums[COMPUTED + session->reducer->rank];
+    for (uint32_t r = 0; session->reducer && r < session->reducer->size; r++) {
+        follow(&split->member_ms[r], (double)sums[COMPUTED + r]);
+        slowest = fmax(slowest, (double)sums[COMPUTED + r]);
+        split->slow[r] = cn_slow_unpack(sums[COMPUTED + session->reducer->size + r]);
+    }
+    rest = 1e-3 * (double)(times->voted - times->computed);
+    slowest = fmin(fmax(slowest - own, 0), rest);
+    follow(&split->compute_ms, own + 1e-3 * (double)(times->applied - times->voted));
+    follow(&split->wait_ms, slowest);
+    follow(&split->wire_ms, rest - slowest);
+    follow(&session->busy_ms, own);
+    follow(&session->step_s, 1e-6 * (double)(times->applied - times->begun));
+}
+
+// Also after a step that was not applied: the others do.
+static cn_err tune(struct cn_session *session, const struct cn_step_times *times,
+                   const float sums[VOTES])
+{
+    const struct cn_bucket_choice choice = {(size_t)sums[BUCKET] << 10, (uint32_t)sums[WINDOW]};
+
+    if (!session->reducer || !choice.bucket || !choice.window)
+        return CN_OK;
+    cn_reducer_measure(session->reducer, times);
+    return cn_reducer_use(session->reducer, &choice);
+}
+
+static cn_err apply(struct cn_session *session, struct cn_collective *collective,
+                    const float sums[VOTES])
+{
+    cn_err err;
+
+    if (!session->plan.trains)
+        return CN_OK;
+    err = cn_session_clip_share(session, collective, (double)sums[WEIGHT]);
+    if (!err)
+        err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
+                                        (double)sums[WEIGHT]);
+    if (!err && cn_session_is_sharded(session))
+        err = cn_session_gather_weights(session, collective);
+    return err;
+}
+
+// Nothing of the step stays.
+static cn_err drop(struct cn_session *session, cn_err err, bool loss_is_finite)
+{
+    cn_err discarded;
+
+    if (err == CN_EDIVERGED)
+        name_fault(session, loss_is_finite);
+    session->pending = (struct cn_reduced_step){0};
+    discarded = cn_trainer_discard(session->trainer);
+    return err ? err : discarded;
+}
+
+// What every member does with a step that all have voted for.
+static cn_err commit(struct cn_session *session, struct cn_collective *collective, uint64_t epoch,
+                     const float sums[VOTES])
+{
+    cn_err err = apply(session, collective, sums);
+
+    if (err)
+        return drop(session, err, true);
+    session->pending = (struct cn_reduced_step){0};
+    count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
+    cn_session_balance(session, sums + COMPUTED);
+    session->applied = (struct cn_reduced_step){
+        .epoch = epoch, .round = session->held.round, .step = session->held.step};
+    memcpy(session->applied.votes, sums, VOTES * sizeof(float));
+    return CN_OK;
+}
+
+static uint64_t epoch_of(const struct cn_session *session, const struct cn_reduced_step *step,
+                         uint32_t number)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    return held->phase == CN_PHASE_TRAIN && step->round == held->round && step->step == number
+               ? step->epoch
+               : 0;
+}
+
+uint64_t cn_session_holds(const struct cn_session *session)
+{
+    return epoch_of(session, &session->pending, session->held.step + 1);
+}
+
+uint64_t cn_session_applied(const struct cn_session *session)
+{
+    return epoch_of(session, &session->applied, session->held.step);
+}
+
+cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES])
+{
+    return commit(session, NULL, session->pending.epoch, votes);
+}
+
+cn_err cn_session_drop_sums(struct cn_session *session)
+{
+    return session->pending.epoch ? drop(session, CN_OK, false) : CN_OK;
+}
+
+cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
+                       struct cn_step_flags *flags)
+{
+    struct cn_step_times times = {0};
+    float sums[VOTES] = {0};
+    cn_err err = cn_session_place(session, collective);
+
+    times.begun = cn_platform_now_us();
+    if (!err)
+        err = reduce_step(session, collective, flags, &times, sums);
+    if (err && err != CN_EDIVERGED && session->pending.epoch)
+        return err; // without the votes nobody here knows whether another member has applied it
+    if (err || flags->abandon)
+        return drop(session, err, false);
+    err = commit(session, collective, session->held.epoch, sums);
+    if (err)
+        return err;
+    times.applied = cn_platform_now_us();
+    note_times(session, &times, sums);
+    if (sums[TRACED] > 0)
+        err = cn_session_trace(session, &times);
+    if (err)
+        return err;
+    err = tune(session, &times, sums);
+    return err || !(sums[STORE] > 0) ? err : cn_session_store(session, collective);
+}

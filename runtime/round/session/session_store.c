@@ -1,0 +1,257 @@
+#include "runtime/round/session/session_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_shards.h"
+#include "runtime/round/session/session_update.h"
+#include "runtime/update/update.h"
+
+#define STORE_MS 5000 // between two states that are gathered and stored
+
+static void replace(float **old, float *fresh)
+{
+    free(*old);
+    *old = fresh;
+}
+
+// What the trainer has of the held state need not be in memory, too.
+static void let_go(struct cn_session *session)
+{
+    replace(&session->held.weights, NULL);
+    replace(&session->held.optimizer, NULL);
+    replace(&session->held.second, NULL);
+    session->let_go = true;
+}
+
+void cn_session_fold(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+
+    held->step += session->ahead;
+    held->loss_scale = cn_trainer_loss_scale(session->trainer);
+    held->samples += session->since.samples;
+    held->train_loss += session->since.train_loss;
+    held->cursor += session->since.cursor;
+    if (cn_trainer_has_second(session->trainer))
+        held->updates = cn_trainer_updates(session->trainer);
+    session->ahead = 0;
+    session->since = (struct cn_session_counts){0};
+    cn_session_record_micro(session);
+}
+
+// --- in memory ---
+
+// held changes when everything has come, and not before.
+cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_checkpoint *held = &session->held;
+    uint32_t count = cn_trainer_has_second(session->trainer) ? 3 : 2;
+    float **arrays[] = {&held->weights, &held->optimizer, &held->second};
+    float *fresh[3] = {NULL, NULL, NULL};
+    cn_err err = CN_OK;
+
+    for (uint32_t i = 0; !err && i < count; i++) {
+        err = cn_session_allocate(&fresh[i], held->total);
+        if (!err)
+            err = cn_session_gather_row(session, collective, (enum cn_session_row)i, fresh[i]);
+    }
+    if (!err)
+        err = cn_trainer_discard(session->trainer);
+    for (uint32_t i = 0; i < count; i++) {
+        if (err)
+            free(fresh[i]);
+        else
+            replace(arrays[i], fresh[i]);
+    }
+    if (err)
+        return err;
+    session->let_go = false;
+    cn_session_fold(session);
+    return CN_OK;
+}
+
+cn_err cn_session_store_held(struct cn_session *session)
+{
+    cn_err err;
+
+    if (session->held.phase != CN_PHASE_TRAIN || !session->held.weights)
+        return CN_OK;
+    err = cn_session_save(session, 0);
+    if (!err && !session->disk_full)
+        let_go(session);
+    return err;
+}
+
+// --- on the way to the disk ---
+
+// A row of the state at a time.
+struct gathering {
+    struct cn_session *session;
+    struct cn_collective *collective;
+    float *row; // owned
+    cn_err err; // of the group, not of the disk
+};
+
+static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
+{
+    struct gathering *gathering = context;
+    enum cn_session_row what = array == CN_PART_WEIGHTS     ? CN_ROW_WEIGHTS
+                               : array == CN_PART_OPTIMIZER ? CN_ROW_OPTIMIZER
+                                                            : CN_ROW_SECOND;
+
+    gathering->err = cn_session_allocate(&gathering->row, gathering->session->held.total);
+    if (!gathering->err)
+        gathering->err =
+            cn_session_gather_row(gathering->session, gathering->collective, what, gathering->row);
+    if (!gathering->err)
+        put(to, gathering->row, gathering->session->held.total);
+    return gathering->err;
+}
+
+// Where the disk fails the held state is the one before, and the members go on: some other has it.
+static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *collective)
+{
+    struct gathering gathering = {.session = session, .collective = collective};
+    struct cn_checkpoint_source source = {.bring = bring, .context = &gathering};
+    struct cn_checkpoint before = session->held;
+    struct cn_session_counts since = session->since;
+    uint32_t ahead = session->ahead;
+    cn_err saved, err;
+
+    source.arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER;
+    if (cn_trainer_has_second(session->trainer))
+        source.arrays |= 1u << CN_PART_SECOND;
+    cn_session_fold(session);
+    saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
+    free(gathering.row);
+    err = gathering.err;
+    if (!err)
+        cn_session_note_saved(session, saved);
+    if (!err)
+        err = cn_trainer_discard(session->trainer);
+    if (!saved) {
+        let_go(session);
+        return err;
+    }
+    session->held = before;
+    session->since = since;
+    session->ahead = ahead;
+    return err;
+}
+
+bool cn_session_store_due(const struct cn_session *session)
+{
+    return cn_session_is_sharded(session) && session->plan.trains &&
+           cn_platform_now_ms() - session->saved_ms >= STORE_MS;
+}
+
+// A disk that is full is tried with a state that is in memory: it is not lost when it does not fit.
+cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective)
+{
+    cn_err err;
+
+    session->saved_ms = cn_platform_now_ms();
+    if (!cn_session_is_sharded(session) || !session->plan.trains)
+        return CN_OK;
+    if (!session->disk_full && cn_session_has_room(session))
+        return gather_to_disk(session, collective);
+    err = cn_session_gather(session, collective);
+    return err ? err : cn_session_store_held(session);
+}
+
+// --- back ---
+
+// At the first step the weights are those of the version, and the optimizer's state is zeros.
+cn_err cn_session_first_weights(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->weights, held->total);
+
+    if (err)
+        return err;
+    memcpy(held->weights, held->base, held->total * sizeof(float));
+    cn_session_localize(session, held->weights);
+    return CN_OK;
+}
+
+static bool is_first(const struct cn_session *session)
+{
+    return session->held.step == 0 && !session->config.job->keep_optimizer;
+}
+
+void cn_session_let_go_first(struct cn_session *session)
+{
+    if (cn_session_is_sharded(session) && session->plan.trains && is_first(session))
+        let_go(session);
+}
+
+static bool is_same_state(const struct cn_checkpoint *a, const struct cn_checkpoint *b)
+{
+    return a->run == b->run && a->phase == b->phase && a->round == b->round && a->step == b->step &&
+           a->total == b->total;
+}
+
+// The parts that were let go, to memory of their own.
+static cn_err read_parts(struct cn_session *session, float *fresh[CN_PART_COUNT])
+{
+    static const enum cn_checkpoint_part parts[] = {CN_PART_WEIGHTS, CN_PART_OPTIMIZER,
+                                                    CN_PART_SECOND};
+    struct cn_checkpoint_file *file = NULL;
+    struct cn_checkpoint stored = {0};
+    void *places[CN_PART_COUNT] = {0};
+    struct cn_diag diag;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_checkpoint_open(session->config.store, session->layout->total,
+                             cn_update_size_max(session->layout), &diag, &file, &stored);
+    if (!err && !is_same_state(&stored, &session->held))
+        err = CN_ESTALE;
+    for (uint32_t i = 0; !err && i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (cn_checkpoint_has(file, parts[i])) {
+            err = cn_session_allocate(&fresh[parts[i]], session->layout->total);
+            places[parts[i]] = fresh[parts[i]];
+        }
+    if (!err)
+        err = cn_checkpoint_read(file, places);
+    cn_checkpoint_close(file);
+    return err;
+}
+
+static cn_err load_stored(struct cn_session *session)
+{
+    float *fresh[CN_PART_COUNT] = {0};
+    cn_err err = read_parts(session, fresh);
+
+    if (err) {
+        cn_log(CN_LOG_ERROR, "session", "the stored state of round %u, step %u %s: %s",
+               session->held.round, session->held.step,
+               err == CN_ENOMEM ? "stays on the disk, it cannot be read now" : "cannot be used",
+               cn_err_text(err));
+        for (uint32_t i = 0; i < CN_PART_COUNT; i++)
+            free(fresh[i]);
+        // What the disk has instead is taken up at a start; until then this board would offer its
+        // group a state that it does not have.
+        return err == CN_ENOMEM ? err : CN_EWEDGED;
+    }
+    replace(&session->held.optimizer, fresh[CN_PART_OPTIMIZER]);
+    replace(&session->held.second, fresh[CN_PART_SECOND]);
+    replace(&session->held.weights, fresh[CN_PART_WEIGHTS]);
+    return CN_OK;
+}
+
+cn_err cn_session_recall(struct cn_session *session)
+{
+    cn_err err;
+
+    if (!session->let_go)
+        return CN_OK;
+    err = is_first(session) ? cn_session_first_weights(session) : load_stored(session);
+    if (!err)
+        session->let_go = false;
+    return err;
+}

@@ -1,0 +1,430 @@
+#include "runtime/round/session/session_update.h"
+
+#include "runtime/round/session/session_data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/round/session/session_alone.h"
+#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_shards.h"
+#include "runtime/round/session/session_store.h"
+#include "runtime/update/residual.h"
+
+// --- the order ---
+
+// In the first rounds everything moves: 25 %, 10 %, 4 % and so on, down to the job's density.
+static double warm_density(const struct cn_job *job, uint32_t round)
+{
+    double density = 0.25;
+
+    for (uint32_t i = 1; i < round && density > job->up.density; i++)
+        density /= 2.5;
+    return round <= job->warm_up && density > job->up.density ? density : job->up.density;
+}
+
+// Bytes that an update may have by the profile and what it leaves of the day; UINT64_MAX for any.
+static uint64_t most_bytes(const struct cn_link_measure *link, uint64_t round_bytes)
+{
+    uint64_t most = round_bytes ? round_bytes : UINT64_MAX;
+
+    return link->update_max && link->update_max < most ? link->update_max : most;
+}
+
+static const struct cn_rate_spectrum *spectrum_of(const struct cn_session *session,
+                                                  struct cn_rate_spectrum *guess)
+{
+    if (session->spectrum)
+        return session->spectrum;
+    cn_rate_guess(session->layout, guess);
+    return guess;
+}
+
+static void plan_auto(const struct cn_session *session, const struct cn_link_measure *link,
+                      uint64_t remaining_ms, struct cn_round_order *order)
+{
+    const struct cn_job *job = session->config.job;
+    struct cn_rate_situation situation = {
+        .link = *link,
+        .remaining_s = (double)remaining_ms / 1000,
+        .step_s = session->step_s,
+        .steps = job->local_steps,
+        .steps_most =
+            job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
+        .bytes_most = most_bytes(link, session->config.settings->round_bytes),
+        .factor = session->held.guard.factor,
+    };
+    struct cn_rate_spectrum guess;
+    struct cn_rate_choice choice;
+
+    cn_rate_plan(spectrum_of(session, &guess), &situation, &choice);
+    order->rule = choice.rule;
+    order->steps = choice.steps;
+    cn_log(CN_LOG_INFO, "session",
+           "round %u: %s, density %.2f %%, %u bits: about %llu of %llu bytes, quality %.2f; %u "
+           "steps (%.0f kbit/s up, %.0f s left)",
+           order->round, cn_update_mode_name(choice.rule.mode), 100 * choice.rule.density,
+           choice.rule.value_bits, (unsigned long long)choice.bytes,
+           (unsigned long long)cn_rate_budget(&situation), choice.quality, choice.steps,
+           link->up_bps / 1000, situation.remaining_s);
+}
+
+// A fixed rule that takes more than the day has left: nothing is sent, all waits.
+static void skip_if_too_large(const struct cn_session *session, const struct cn_link_measure *link,
+                              struct cn_round_order *order)
+{
+    struct cn_rate_spectrum guess;
+    struct cn_rate_choice choice;
+
+    if (!link->update_max)
+        return;
+    cn_rate_judge(spectrum_of(session, &guess), &order->rule, &choice);
+    if (choice.bytes <= link->update_max)
+        return;
+    order->rule = (struct cn_update_rule){.mode = CN_UPDATE_SKIP};
+    cn_log(CN_LOG_INFO, "session",
+           "round %u: an update of about %llu bytes is more than the %llu that the profile leaves; "
+           "it waits",
+           order->round, (unsigned long long)choice.bytes, (unsigned long long)link->update_max);
+}
+
+void cn_session_plan(const struct cn_session *session, uint32_t round,
+                     const struct cn_link_measure *link, uint64_t remaining_ms,
+                     struct cn_round_order *order)
+{
+    const struct cn_job *job = session->config.job;
+
+    *order = (struct cn_round_order){.round = round, .steps = job->local_steps, .rule = job->up};
+    if (job->up.mode == CN_UPDATE_AUTO) {
+        plan_auto(session, link, remaining_ms, order);
+        return;
+    }
+    order->rule.density = warm_density(job, round);
+    skip_if_too_large(session, link, order);
+}
+
+static bool is_possible(const struct cn_session *session, const struct cn_round_order *order)
+{
+    const struct cn_job *job = session->config.job;
+    uint32_t most =
+        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+
+    return order->steps > 0 && order->steps <= most &&
+           (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
+}
+
+// Whether the group keeps this tensor for itself: the residual row then holds its own values, which
+// are not waiting to be sent.
+static bool is_kept(const struct cn_session *session, const struct cn_tensor_info *tensor)
+{
+    return session->config.job->statistics == CN_STATISTICS_LOCAL &&
+           tensor->class == CN_TENSOR_STAT;
+}
+
+static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
+{
+    for (size_t i = first; i < first + count; i++) {
+        float value;
+
+        cn_row_read(row, i, 1, &value);
+        value *= factor;
+        cn_row_write(row, i, 1, &value);
+    }
+}
+
+// What waited long was meant for weights that are long gone.
+static void decay_residual(struct cn_session *session)
+{
+    const struct cn_job *job = session->config.job;
+    struct cn_checkpoint *held = &session->held;
+    uint32_t stale =
+        held->version > held->residual_version ? held->version - held->residual_version : 0;
+    float kept = 1;
+
+    if (!job->stale_rounds || stale <= job->stale_rounds)
+        return;
+    for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
+        kept *= (float)job->stale_decay;
+    for (size_t t = 0; t < session->layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &session->layout->tensors[t];
+
+        if (!is_kept(session, tensor))
+            scale_row(&held->residual, tensor->offset, tensor->count, kept);
+    }
+    held->residual_version = held->version;
+    cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
+           100 * (double)kept);
+}
+
+void cn_session_forget_waiting(struct cn_session *session)
+{
+    const struct cn_layout *layout = session->layout;
+    struct cn_row *residual = &session->held.residual;
+
+    for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (!is_kept(session, tensor))
+            memset((uint8_t *)residual->data + tensor->offset * cn_row_width(residual), 0,
+                   tensor->count * cn_row_width(residual));
+    }
+    session->held.residual_version = session->held.version;
+}
+
+void cn_session_localize(const struct cn_session *session, float *weights)
+{
+    const struct cn_layout *layout = session->layout;
+
+    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual.data)
+        return;
+    // They are never sent, so all that they differ from the version is in the residual.
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (tensor->class == CN_TENSOR_STAT)
+            cn_row_add(&session->held.residual, tensor->offset, tensor->count,
+                       weights + tensor->offset);
+    }
+}
+
+cn_err cn_session_allocate_residual(struct cn_session *session)
+{
+    return cn_row_allocate(&session->held.residual, session->held.total,
+                           session->config.job->options.residual == CN_RESIDUAL_BF16);
+}
+
+cn_err cn_session_allocate_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->optimizer, held->total);
+
+    if (!err && cn_trainer_has_second(session->trainer))
+        err = cn_session_allocate(&held->second, held->total);
+    return err;
+}
+
+void cn_session_release_optimizer(struct cn_session *session)
+{
+    free(session->held.optimizer);
+    free(session->held.second);
+    session->held.optimizer = session->held.second = NULL;
+    session->held.updates = 0;
+    session->let_go = false;
+}
+
+cn_err cn_session_keep_optimizer(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err;
+
+    if (session->state_shards > 1)
+        return CN_OK; // it was gathered, or is not yet shared out
+    err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
+
+    if (err || !cn_trainer_has_second(session->trainer))
+        return err;
+    held->updates = cn_trainer_updates(session->trainer);
+    return cn_trainer_get_second(session->trainer, held->second);
+}
+
+// The residual of a board whose group has delivered an update without it was a part of that.
+static void note_newest(struct cn_session *session, const struct cn_decision *newest)
+{
+    struct cn_checkpoint *held = &session->held;
+    bool own = memcmp(newest->digest, held->frame_digest, CN_DIGEST_SIZE) == 0;
+
+    if (newest->round <= held->counted.round)
+        return;
+    held->counted = (struct cn_counted){.round = newest->round, .own = own};
+    memcpy(held->counted.digest, newest->digest, CN_DIGEST_SIZE);
+    if (own || !held->round) // or nothing can wait yet
+        return;
+    cn_log(CN_LOG_WARN, "session",
+           "another part of the group has delivered round %u: what waited here is in it",
+           newest->round);
+    cn_session_forget_waiting(session);
+}
+
+// Of a round. Who is alone has them in the trainer; shares of an optimizer's state that are zeros
+// need no memory.
+static cn_err allocate_rows(struct cn_session *session)
+{
+    cn_err err = CN_OK;
+
+    if (cn_session_is_alone(session))
+        return CN_OK;
+    if (session->state_shards == 1)
+        err = cn_session_allocate_optimizer(session);
+    return err ? err : cn_session_allocate_residual(session);
+}
+
+cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err;
+
+    if (!is_possible(session, order))
+        return CN_EFORMAT;
+    note_newest(session, &order->newest);
+    if (!session->config.job->keep_optimizer)
+        cn_session_release_optimizer(session);
+    err = cn_session_take_shards(session, order->round);
+    if (!err)
+        err = allocate_rows(session);
+    if (err)
+        return err;
+    held->phase = CN_PHASE_TRAIN;
+    held->round = order->round;
+    held->steps = order->steps;
+    held->rule = order->rule;
+    held->step = 0;
+    cn_session_alike(session);
+    held->samples = 0;
+    held->train_loss = 0;
+    decay_residual(session);
+    if (!cn_session_is_alone(session))
+        err = cn_session_first_weights(session);
+    if (!err)
+        err = cn_session_load_trainer(session);
+    if (!err && session->config.job->up.mode == CN_UPDATE_AUTO)
+        err = cn_session_save(session, 0);
+    if (!err)
+        cn_session_let_go_first(session);
+    return err;
+}
+
+// --- the frame ---
+
+cn_err cn_session_change(struct cn_session *session, float *to)
+{
+    const struct cn_checkpoint *held = &session->held;
+    const struct cn_layout *layout = session->layout;
+    cn_err err = cn_session_get_weights(session, to);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < held->total; i++)
+        to[i] -= held->base[i];
+    if (session->config.job->statistics != CN_STATISTICS_LOCAL)
+        return CN_OK;
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (tensor->class == CN_TENSOR_STAT)
+            cn_row_subtract(&held->residual, tensor->offset, tensor->count, to + tensor->offset);
+    }
+    return CN_OK;
+}
+
+// What the next choice of a rule goes by.
+static void measure_spectrum(struct cn_session *session, const float *change)
+{
+    if (session->config.job->up.mode != CN_UPDATE_AUTO)
+        return;
+    if (!session->spectrum)
+        session->spectrum = calloc(1, sizeof(*session->spectrum));
+    if (session->spectrum) // without it the choice is a guess
+        cn_rate_measure(session->layout, change, session->spectrum);
+}
+
+// The held weights become what is encoded: change + residual.
+static cn_err weights_to_change(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->weights, held->total);
+
+    if (!err)
+        err = cn_session_change(session, held->weights);
+    if (!err)
+        cn_row_add(&held->residual, 0, held->total, held->weights);
+    return err;
+}
+
+// Rows that last in float32: the residual's successors are made in its place and the weights'.
+static cn_err encode_rows(struct cn_session *session, const struct cn_update_header *header,
+                          struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_residual_encode(header, session->layout, held->weights, NULL,
+                                    held->residual.data, frame);
+
+    if (err)
+        return err;
+    measure_spectrum(session, held->weights);
+    held->change = (struct cn_row){.data = held->weights};
+    held->weights = NULL;
+    return CN_OK;
+}
+
+// The same of rows that last in bfloat16: float32 for the while of encoding.
+static cn_err encode_halves(struct cn_session *session, const struct cn_update_header *header,
+                            struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    float *next = malloc((held->total + 1) * sizeof(*next));
+    cn_err err = next ? CN_OK : CN_ENOMEM;
+
+    if (!err)
+        err = cn_residual_encode(header, session->layout, held->weights, NULL, next, frame);
+    if (!err)
+        cn_row_write(&held->residual, 0, held->total, next);
+    free(next);
+    if (!err)
+        err = cn_row_allocate(&held->change, held->total, true);
+    if (err)
+        return err;
+    measure_spectrum(session, held->weights);
+    cn_row_write(&held->change, 0, held->total, held->weights);
+    return CN_OK;
+}
+
+cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    struct cn_update_header header = {
+        .run = held->run,
+        .round = held->round,
+        .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
+        .rule = held->rule,
+        .leave_statistics = session->config.job->statistics == CN_STATISTICS_LOCAL,
+    };
+    cn_err err;
+
+    snprintf(header.group, sizeof(header.group), "%s", session->config.group);
+    memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
+    err = weights_to_change(session);
+    if (!err)
+        err = held->residual.half ? encode_halves(session, &header, frame)
+                                  : encode_rows(session, &header, frame);
+    if (!err) {
+        held->next_residual = held->residual;
+        held->residual = (struct cn_row){0};
+        return CN_OK;
+    }
+    if (err == CN_EDIVERGED || err == CN_ERANGE)
+        return err; // of a change that no frame can hold: before a row was written
+    cn_log(CN_LOG_ERROR, "session",
+           "round %u: its update cannot be made: %s; what is stored goes on", held->round,
+           cn_err_text(err));
+    return CN_EWEDGED; // the rows are in part those of before, in part those of after
+}
+
+cn_err cn_session_keep_momentum(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_keep_optimizer(session);
+
+    if (err || held->rule.mode != CN_UPDATE_TOPK)
+        return err;
+    // What was sent is no longer all in the residual.
+    for (size_t i = 0; i < held->total; i++) {
+        float change, left;
+
+        cn_row_read(&held->change, i, 1, &change);
+        cn_row_read(&held->next_residual, i, 1, &left);
+        held->optimizer[i] = left == change ? held->optimizer[i] : 0;
+    }
+    return CN_OK;
+}

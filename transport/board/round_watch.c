@@ -1,0 +1,111 @@
+#include "transport/board/round_watch.h"
+
+#include <string.h>
+
+#include "transport/message/message.h"
+
+#define PAUSE_MIN_MS 1000
+#define PAUSE_MAX_MS 8000
+
+void cn_round_watch_init(struct cn_round_watch *watch, struct cn_exchange *exchange,
+                         struct cn_rtt *rtt, uint8_t kind, uint64_t seed)
+{
+    *watch = (struct cn_round_watch){0};
+    watch->pause =
+        (struct cn_backoff){.min_ms = PAUSE_MIN_MS, .max_ms = PAUSE_MAX_MS, .seed = ~seed};
+    cn_call_init(&watch->asking, exchange, rtt, kind, seed);
+    watch->asking.observe = true;
+}
+
+void cn_round_watch_set(struct cn_round_watch *watch, bool on)
+{
+    if (on == watch->on)
+        return;
+    watch->on = on;
+    watch->forced = true;
+    watch->due_us = 0;
+    watch->pause.tries = 0;
+    if (!on)
+        cn_call_stop(
+            &watch->asking); // the next notification is refused, which ends the observation
+}
+
+void cn_round_watch_renew(struct cn_round_watch *watch, uint64_t now_us)
+{
+    watch->forced = true;
+    watch->due_us = now_us;
+}
+
+void cn_round_watch_reconnected(struct cn_round_watch *watch, uint64_t now_us)
+{
+    watch->has_sequence = false;
+    watch->due_us = now_us;
+    cn_call_hurry(&watch->asking);
+}
+
+static void pause_asking(struct cn_round_watch *watch, uint64_t now_us)
+{
+    watch->due_us = now_us + 1000 * cn_backoff_next_ms(&watch->pause);
+}
+
+static bool same_round(const struct cn_round_info *a, const struct cn_round_info *b)
+{
+    return a->run == b->run && a->lineage == b->lineage && a->state == b->state &&
+           a->round == b->round && a->invited == b->invited && a->version == b->version &&
+           memcmp(a->version_digest, b->version_digest, CN_DIGEST_SIZE) == 0 &&
+           a->delta_size == b->delta_size && memcmp(&a->chain, &b->chain, sizeof(a->chain)) == 0 &&
+           memcmp(a->delta_digest, b->delta_digest, CN_DIGEST_SIZE) == 0 &&
+           a->key_epoch == b->key_epoch && a->group_boards == b->group_boards &&
+           a->decided_round == b->decided_round && a->decided_accepted == b->decided_accepted &&
+           memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
+}
+
+// True when there is news.
+static bool use_round(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
+                      uint64_t now_us)
+{
+    struct cn_round_info round;
+
+    if (reply->observed) {
+        // RFC 7641, 3.4: an older notification that was overtaken says nothing new.
+        if (watch->has_sequence && ((watch->sequence - reply->sequence - 1) & 0xffffff) < 0x7fffff)
+            return false;
+        watch->sequence = reply->sequence;
+        watch->has_sequence = true;
+    }
+    if (reply->code != CN_COAP_CONTENT || cn_message_get_round(reply->body, reply->size, &round))
+        return false;
+    if (watch->has_round && !watch->forced && same_round(&round, &watch->round))
+        return false;
+    watch->round = round;
+    watch->pause.tries = 0;
+    pause_asking(watch, now_us);
+    watch->has_round = true;
+    watch->forced = false;
+    return true;
+}
+
+bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
+                          uint64_t now_us, bool *changed)
+{
+    bool mine;
+
+    *changed = false;
+    if (cn_call_answered(&watch->asking, reply, now_us, &mine))
+        pause_asking(watch, now_us);
+    // A notification comes after the answer and under the same tag.
+    if (watch->on && reply->code != CN_COAP_UNAUTHORIZED)
+        *changed = use_round(watch, reply, now_us);
+    return watch->on;
+}
+
+void cn_round_watch_step(struct cn_round_watch *watch, uint64_t now_us, uint64_t *wake_us)
+{
+    if (watch->on && !watch->asking.active) {
+        if (now_us >= watch->due_us)
+            cn_call_start(&watch->asking, CN_COAP_GET, "r", NULL, 0);
+        else if (watch->due_us < *wake_us)
+            *wake_us = watch->due_us;
+    }
+    cn_call_step(&watch->asking, now_us, wake_us);
+}

@@ -1,0 +1,252 @@
+#include "transport/coap/coap_sessions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/port/platform.h"
+#include "transport/coap/coap_server.h"
+#include "transport/coap/security.h"
+
+#define STREAM_WAIT_MS 10000 // from a TCP connection to its first request
+
+cn_err cn_coap_sessions_init(struct cn_coap_sessions *sessions,
+                             const struct cn_coap_server_config *config)
+{
+    *sessions = (struct cn_coap_sessions){.config = config};
+    sessions->key_view = (coap_bin_const_t){.length = CN_KEY_SIZE, .s = sessions->key};
+    return cn_crypto_random(sessions->key, sizeof(sessions->key));
+}
+
+void cn_coap_sessions_deinit(struct cn_coap_sessions *sessions)
+{
+    for (size_t i = 0; i < CN_COAP_SESSION_BUCKETS; i++) {
+        struct cn_coap_board *next;
+
+        for (struct cn_coap_board *board = sessions->boards[i]; board; board = next) {
+            next = board->next;
+            free(board);
+        }
+    }
+    cn_crypto_wipe(sessions->key, sizeof(sessions->key));
+}
+
+static struct cn_coap_board **board_slot(const struct cn_coap_sessions *sessions, const char *name)
+{
+    uint32_t hash = 2166136261u; // FNV-1a
+    struct cn_coap_board **slot;
+
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 16777619u;
+    slot = (struct cn_coap_board **)&sessions->boards[hash % CN_COAP_SESSION_BUCKETS];
+    while (*slot && strcmp((*slot)->name, name) != 0)
+        slot = &(*slot)->next;
+    return slot;
+}
+
+static struct cn_coap_board *get_board(struct cn_coap_sessions *sessions, const char *name)
+{
+    struct cn_coap_board **slot = board_slot(sessions, name);
+
+    if (!*slot) {
+        *slot = calloc(1, sizeof(**slot));
+        if (*slot)
+            snprintf((*slot)->name, sizeof((*slot)->name), "%s", name);
+    }
+    return *slot;
+}
+
+static bool has_session(const struct cn_coap_sessions *sessions, const char *board)
+{
+    for (const struct cn_coap_session *session = sessions->first; session;
+         session = session->next) {
+        if (session->board && strcmp(session->board->name, board) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool read_identity(const coap_bin_const_t *identity, char board[CN_NAME_SIZE])
+{
+    if (!identity || identity->length >= CN_NAME_SIZE || memchr(identity->s, 0, identity->length))
+        return false;
+    memcpy(board, identity->s, identity->length);
+    board[identity->length] = 0;
+    return cn_name_valid(board);
+}
+
+const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
+                                                    coap_session_t *coap, void *context)
+{
+    struct cn_coap_sessions *sessions = context;
+    char board[CN_NAME_SIZE];
+    cn_err err = CN_EAUTH;
+
+    (void)coap;
+    if (read_identity(identity, board))
+        err = sessions->config->find_key(sessions->config->context, board, sessions->key);
+    if (err && cn_crypto_random(sessions->key, sizeof(sessions->key)))
+        return NULL;
+    return &sessions->key_view;
+}
+
+static struct cn_coap_session *add_session(struct cn_coap_sessions *sessions, coap_session_t *coap)
+{
+    struct cn_coap_session *session = calloc(1, sizeof(*session));
+
+    if (!session)
+        return NULL;
+    session->coap = coap;
+    session->since_ms = cn_platform_now_ms();
+    session->proven = session->claimed = *coap_session_get_addr_remote(coap);
+    session->next = sessions->first;
+    sessions->first = session;
+    coap_session_set_app_data(coap, session);
+    return session;
+}
+
+static void mark_closing(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
+{
+    session->closing = true;
+    sessions->closing = true;
+}
+
+void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board)
+{
+    for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
+        if (session->board && strcmp(session->board->name, board) == 0)
+            mark_closing(sessions, session);
+    }
+}
+
+// Makes the session that of a board. False when it must not be served.
+static bool admit_board(struct cn_coap_sessions *sessions, struct cn_coap_session **session,
+                        coap_session_t *coap, const char *name)
+{
+    struct cn_coap_board *board;
+
+    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
+    if (sessions->config->find_key(sessions->config->context, name, sessions->key))
+        return false;
+    cn_coap_sessions_drop(sessions, name);
+    board = get_board(sessions, name);
+    if (board && !*session)
+        *session = add_session(sessions, coap);
+    else if (board)
+        sessions->waiting--;
+    if (!board || !*session)
+        return false;
+    (*session)->board = board;
+    sessions->count++;
+    return true;
+}
+
+struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions,
+                                               coap_session_t *coap, bool *full)
+{
+    struct cn_coap_session *session = coap_session_get_app_data(coap);
+    coap_tls_library_t library;
+    char name[CN_NAME_SIZE];
+
+    *full = false;
+    if (!read_identity(coap_session_get_psk_identity(coap), name) ||
+        cn_security_check_suite(coap_session_get_tls(coap, &library)) ||
+        (session && session->closing))
+        return NULL;
+    if (session && session->board) {
+        if (strcmp(session->board->name, name) == 0)
+            return session;
+        mark_closing(sessions, session); // the same address shook hands anew, as another board
+        return NULL;
+    }
+    *full = sessions->count >= sessions->config->sessions_max && !has_session(sessions, name);
+    return !*full && admit_board(sessions, &session, coap, name) ? session : NULL;
+}
+
+// Connections over TCP that ask for nothing are bounded here, those over UDP by libcoap: it makes
+// no session before the cookie, and counts handshakes.
+void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap)
+{
+    struct cn_coap_session *oldest = NULL;
+
+    if (!add_session(sessions, coap))
+        return; // its first request adds it
+    if (++sessions->waiting <= sessions->config->handshakes_max)
+        return;
+    for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
+        if (!session->board && !session->closing)
+            oldest = session; // new ones come first
+    }
+    if (oldest)
+        mark_closing(sessions, oldest);
+}
+
+void cn_coap_sessions_forget(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
+{
+    struct cn_coap_session **link = &sessions->first;
+
+    while (*link && *link != session)
+        link = &(*link)->next;
+    if (*link)
+        *link = session->next;
+    coap_session_set_app_data(session->coap, NULL);
+    if (session->board)
+        sessions->count--;
+    else
+        sessions->waiting--;
+    free(session);
+}
+
+bool cn_coap_session_is_proven(struct cn_coap_session *session, const coap_pdu_t *pdu)
+{
+    const coap_address_t *address = coap_session_get_addr_remote(session->coap);
+    coap_opt_iterator_t iterator;
+    coap_opt_t *option;
+
+    if (coap_address_equals(address, &session->proven))
+        return true;
+    if (!coap_address_equals(address, &session->claimed)) {
+        // Without a random number nothing is proven, and the next request tries again.
+        if (!cn_crypto_random(session->echo, sizeof(session->echo)))
+            session->claimed = *address;
+        return false;
+    }
+    option = coap_check_option(pdu, COAP_OPTION_ECHO, &iterator);
+    if (!option || coap_opt_length(option) != CN_COAP_ECHO_SIZE ||
+        memcmp(coap_opt_value(option), session->echo, CN_COAP_ECHO_SIZE) != 0)
+        return false;
+    session->proven = *address;
+    return true;
+}
+
+static void close_marked(struct cn_coap_sessions *sessions)
+{
+    struct cn_coap_session *next;
+
+    if (!sessions->closing)
+        return;
+    sessions->closing = false;
+    for (struct cn_coap_session *session = sessions->first; session; session = next) {
+        next = session->next;
+        if (session->closing)
+            coap_session_disconnected(session->coap, COAP_NACK_RST);
+    }
+}
+
+static void expire_connections(struct cn_coap_sessions *sessions)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+
+    if (!sessions->waiting)
+        return;
+    for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
+        if (!session->board && !session->closing && now_ms - session->since_ms >= STREAM_WAIT_MS)
+            mark_closing(sessions, session);
+    }
+}
+
+void cn_coap_sessions_tidy(struct cn_coap_sessions *sessions)
+{
+    expire_connections(sessions);
+    close_marked(sessions);
+}

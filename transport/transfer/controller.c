@@ -1,0 +1,390 @@
+#include "transport/transfer/controller.h"
+
+#include <string.h>
+
+#define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest with which the rate doubles each round trip
+#define WINDOW_GAIN 2.0
+#define OTHERS_MAX 4.0  // times the window, at most, beside flows that keep a queue
+#define FIRST_WINDOW 20 // datagrams, spread over a round trip; RFC 6928's 10 go at once
+#define LEAST_WINDOW 4  // datagrams
+#define GROWTH 1.25     // of the rate in a round, below which the link is full,
+#define FULL_ROUNDS 3   // when it stays away for so many
+#define CYCLES 8
+#define MIN_RTT_US 10000000u // a smallest round trip older than this is measured again
+#define PROBE_RTT_US 200000u
+#define IDLE_US 60000000u // what is known of the path is too old after this
+#define AHEAD_US 1000u    // datagrams of a millisecond go at once: timers are no finer
+#define CREDIT_US 5000u   // what a late call may make up for
+#define LOSS_MAX 0.2
+#define FLOOD 0.2 // share lost in a round behind a standing queue: the link has become thinner
+
+static const double cycle_gains[CYCLES] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
+
+void cn_controller_init(struct cn_controller *controller, uint32_t unit, uint64_t window_max,
+                        uint64_t rate_bps, uint64_t rtt_us)
+{
+    *controller = (struct cn_controller){
+        .unit = unit,
+        .window_max = window_max,
+        .rate_limit = rate_bps / 8,
+        .srtt_us = rtt_us,
+    };
+}
+
+void cn_controller_fit(struct cn_controller *controller, uint32_t unit, bool stream)
+{
+    controller->unit = unit;
+    controller->stream = stream;
+}
+
+static double bdp(const struct cn_controller *controller)
+{
+    return controller->bandwidth * (double)controller->min_rtt_us / 1e6;
+}
+
+// By how much the round trip stays longer even when our own queue was let go: 1 on a link of our
+// own, and on one that has become thinner, which makes a queue as well.
+static double queue_of_others(const struct cn_controller *controller)
+{
+    uint64_t last = controller->rounds + CN_CONTROLLER_ROUNDS - 1;
+    double share;
+
+    if (!controller->min_rtt_us || controller->floor_rtt_us <= controller->min_rtt_us ||
+        controller->round_rate[last % CN_CONTROLLER_ROUNDS] < controller->bandwidth / 2)
+        return 1;
+    share = (double)controller->floor_rtt_us / (double)controller->min_rtt_us;
+    return share < OTHERS_MAX ? share : OTHERS_MAX;
+}
+
+// What may be in flight only because answers come for up to 16 datagrams or 10 ms at once.
+static double quantum(const struct cn_controller *controller)
+{
+    double bytes = controller->bandwidth * 0.01 + 3.0 * controller->unit;
+
+    return bytes < 16.0 * controller->unit ? bytes : 16.0 * controller->unit;
+}
+
+uint64_t cn_controller_window(const struct cn_controller *controller)
+{
+    double least = (double)LEAST_WINDOW * controller->unit;
+    double window = (double)FIRST_WINDOW * controller->unit;
+
+    if (controller->phase == CN_CONTROLLER_PROBE_RTT)
+        window = bdp(controller) / 2;
+    else if (controller->phase == CN_CONTROLLER_PROBE_BW)
+        window = WINDOW_GAIN * bdp(controller) * queue_of_others(controller) + quantum(controller);
+    else if (controller->bandwidth > 0) {
+        double grown = STARTUP_GAIN * bdp(controller) + quantum(controller);
+
+        window = grown > window ? grown : window;
+    }
+    if (window < least)
+        window = least;
+    return window < (double)controller->window_max ? (uint64_t)window : controller->window_max;
+}
+
+static double gain(const struct cn_controller *controller)
+{
+    switch (controller->phase) {
+    case CN_CONTROLLER_STARTUP:
+        return STARTUP_GAIN;
+    case CN_CONTROLLER_DRAIN:
+        return 1 / STARTUP_GAIN;
+    case CN_CONTROLLER_PROBE_BW:
+        return cycle_gains[controller->cycle];
+    case CN_CONTROLLER_PROBE_RTT:
+        break;
+    }
+    return 1;
+}
+
+double cn_controller_rate(const struct cn_controller *controller)
+{
+    double rate = controller->bandwidth / (1 - controller->loss);
+    double limit = (double)controller->rate_limit;
+
+    if (controller->stream)
+        return limit;
+    if (controller->bandwidth <= 0 && controller->srtt_us)
+        rate = (double)FIRST_WINDOW * controller->unit * 1e6 / (double)controller->srtt_us;
+    rate *= gain(controller);
+    return limit > 0 && (rate > limit || rate <= 0) ? limit : rate;
+}
+
+bool cn_controller_may_send(const struct cn_controller *controller, uint64_t in_flight,
+                            uint64_t now_us, uint64_t *wake_us)
+{
+    if (in_flight && in_flight + controller->unit > cn_controller_window(controller))
+        return false;
+    if (now_us + AHEAD_US >= controller->next_us)
+        return true;
+    if (controller->next_us < *wake_us)
+        *wake_us = controller->next_us;
+    return false;
+}
+
+// After a pause the path is taken to be as it was. After a long one it may be slower: half the rate
+// is tried first, and startup goes on from there (draft-ietf-tsvwg-careful-resume).
+static void wake_up(struct cn_controller *controller, uint64_t now_us)
+{
+    if (controller->active_us && now_us - controller->active_us > IDLE_US) {
+        double rate = controller->bandwidth;
+
+        cn_controller_gone(controller);
+        controller->round_rate[0] = controller->bandwidth = rate / 2 / STARTUP_GAIN;
+        controller->min_rtt_us = controller->srtt_us;
+    }
+    controller->first_us = controller->delivered_us = now_us;
+    controller->min_rtt_at_us = controller->cycle_us = now_us;
+}
+
+void cn_controller_sent(struct cn_controller *controller, uint32_t size, uint64_t in_flight,
+                        uint64_t now_us, struct cn_send_mark *mark)
+{
+    double rate;
+
+    if (!in_flight)
+        wake_up(controller, now_us);
+    *mark = (struct cn_send_mark){
+        .sent_us = now_us,
+        .delivered = controller->delivered,
+        .delivered_us = controller->delivered_us,
+        .first_us = controller->first_us,
+        .limited = controller->limited_until > controller->delivered,
+    };
+    controller->active_us = now_us;
+    rate = cn_controller_rate(controller);
+    if (controller->next_us + CREDIT_US < now_us)
+        controller->next_us = now_us - CREDIT_US;
+    if (!in_flight && controller->next_us < now_us)
+        controller->next_us = now_us;
+    if (rate > 0)
+        controller->next_us += (uint64_t)(1e6 * size / rate);
+}
+
+void cn_controller_limited(struct cn_controller *controller, uint64_t in_flight)
+{
+    controller->limited_until = controller->delivered + in_flight;
+}
+
+void cn_controller_arrived(struct cn_controller *controller, const struct cn_send_mark *mark,
+                           uint32_t size, uint64_t now_us)
+{
+    controller->delivered += size;
+    controller->delivered_us = now_us;
+    controller->round_delivered += size;
+    if (!controller->sampled || mark->sent_us >= controller->newest.sent_us) {
+        controller->newest = *mark;
+        controller->sampled = true;
+        controller->first_us = mark->sent_us;
+    }
+}
+
+// ---- what an answer changes
+
+static void renew_bandwidth(struct cn_controller *controller, uint64_t now_us)
+{
+    const struct cn_send_mark *mark = &controller->newest;
+    uint64_t sending = mark->sent_us - mark->first_us;
+    uint64_t arriving = now_us - mark->delivered_us;
+    uint64_t interval = sending > arriving ? sending : arriving;
+    double *slot = &controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS];
+    double rate;
+
+    // Less than a round trip is an accident of the answers' spacing.
+    if (!interval || interval < controller->min_rtt_us)
+        return;
+    rate = 1e6 * (double)(controller->delivered - mark->delivered) / (double)interval;
+    if (mark->limited && rate < controller->bandwidth)
+        return;
+    if (rate > *slot)
+        *slot = rate;
+    controller->bandwidth = 0;
+    for (int i = 0; i < CN_CONTROLLER_ROUNDS; i++) {
+        if (controller->round_rate[i] > controller->bandwidth)
+            controller->bandwidth = controller->round_rate[i];
+    }
+}
+
+static bool queue_stands(const struct cn_controller *controller)
+{
+    return controller->round_rtt_us > controller->min_rtt_us + controller->min_rtt_us / 16 + 2000;
+}
+
+static void judge_startup(struct cn_controller *controller)
+{
+    if (controller->full || controller->newest.limited)
+        return;
+    if (controller->bandwidth >= GROWTH * controller->full_rate) {
+        controller->full_rate = controller->bandwidth;
+        controller->full_rounds = 0;
+        return;
+    }
+    controller->full_rounds += queue_stands(controller) ? FULL_ROUNDS : 1;
+    controller->full = controller->full_rounds >= FULL_ROUNDS;
+}
+
+// Only what arrived in this round still counts.
+static void forget_rates(struct cn_controller *controller)
+{
+    double rate = controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS];
+
+    if (rate <= 0)
+        return;
+    memset(controller->round_rate, 0, sizeof(controller->round_rate));
+    controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS] = rate;
+    controller->bandwidth = rate;
+}
+
+// Loss of a round without a queue is the link's own, and keeps it from being full.
+static void judge_loss(struct cn_controller *controller)
+{
+    uint64_t all = controller->round_lost + controller->round_delivered;
+    double share = all ? (double)controller->round_lost / (double)all : 0;
+
+    if (!controller->full)
+        return;
+    if (queue_stands(controller)) {
+        if (share > FLOOD)
+            forget_rates(controller);
+        share = 0; // the link is full: nothing has to be made up for
+    }
+    controller->loss += (share - controller->loss) / 8;
+    if (controller->loss > LOSS_MAX)
+        controller->loss = LOSS_MAX;
+}
+
+static void count_round(struct cn_controller *controller)
+{
+    if (controller->newest.delivered < controller->round_end)
+        return;
+    judge_startup(controller);
+    judge_loss(controller);
+    controller->round_end = controller->delivered;
+    controller->rounds++;
+    controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS] = 0;
+    controller->round_lost = controller->round_delivered = controller->round_rtt_us = 0;
+}
+
+static void cruise(struct cn_controller *controller, uint64_t now_us)
+{
+    controller->phase = CN_CONTROLLER_PROBE_BW;
+    // Not at the probing phase, and not all flows at the same one.
+    controller->cycle = 2 + (unsigned)(now_us / 1000 % (CYCLES - 2));
+    controller->cycle_us = now_us;
+}
+
+static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64_t now_us)
+{
+    double product = bdp(controller);
+    bool elapsed = now_us - controller->cycle_us > controller->min_rtt_us;
+
+    if (controller->phase == CN_CONTROLLER_STARTUP && controller->full) {
+        controller->phase = CN_CONTROLLER_DRAIN;
+        if (controller->stream) // its queue is not ours to drain
+            cruise(controller, now_us);
+    }
+    if (controller->phase == CN_CONTROLLER_DRAIN && (double)in_flight <= product)
+        cruise(controller, now_us);
+    if (controller->phase != CN_CONTROLLER_PROBE_BW)
+        return;
+    if (cycle_gains[controller->cycle] > 1)
+        elapsed = elapsed && ((double)in_flight >= 1.25 * product || controller->round_lost ||
+                              now_us - controller->cycle_us > 2 * controller->min_rtt_us);
+    else if (cycle_gains[controller->cycle] < 1) // until the queue is gone
+        elapsed = (double)in_flight <= product / (1 - controller->loss) + quantum(controller) / 2 ||
+                  now_us - controller->cycle_us > 4 * controller->min_rtt_us;
+    if (!elapsed)
+        return;
+    controller->cycle = (controller->cycle + 1) % CYCLES;
+    controller->cycle_us = now_us;
+    if (controller->cycle == 0) {
+        controller->floor_rtt_us = controller->cycle_rtt_us;
+        controller->cycle_rtt_us = 0;
+    }
+}
+
+static void end_probe(struct cn_controller *controller, uint64_t now_us)
+{
+    if (controller->probe_rtt_us)
+        controller->min_rtt_us = controller->probe_rtt_us;
+    controller->min_rtt_at_us = now_us;
+    if (controller->full)
+        cruise(controller, now_us);
+    else
+        controller->phase = CN_CONTROLLER_STARTUP;
+}
+
+static void renew_rtt(struct cn_controller *controller, uint64_t rtt_us, uint64_t now_us)
+{
+    uint64_t close_us = controller->min_rtt_us + controller->min_rtt_us / 16 + 1000;
+
+    if (!rtt_us)
+        return;
+    if (!controller->round_rtt_us || rtt_us < controller->round_rtt_us)
+        controller->round_rtt_us = rtt_us;
+    if (!controller->cycle_rtt_us || rtt_us < controller->cycle_rtt_us)
+        controller->cycle_rtt_us = rtt_us;
+    if (!controller->probe_rtt_us || rtt_us < controller->probe_rtt_us)
+        controller->probe_rtt_us = rtt_us;
+    if (!controller->min_rtt_us || rtt_us <= close_us)
+        controller->min_rtt_at_us = now_us;
+    if (!controller->min_rtt_us || rtt_us < controller->min_rtt_us)
+        controller->min_rtt_us = rtt_us;
+}
+
+static void probe_rtt(struct cn_controller *controller, uint64_t in_flight, uint64_t now_us)
+{
+    uint64_t hold_us =
+        controller->min_rtt_us > PROBE_RTT_US ? controller->min_rtt_us : PROBE_RTT_US;
+
+    if (controller->phase != CN_CONTROLLER_PROBE_RTT) {
+        if (!controller->min_rtt_us || now_us - controller->min_rtt_at_us < MIN_RTT_US)
+            return;
+        controller->phase = CN_CONTROLLER_PROBE_RTT;
+        controller->probe_end_us = 0;
+    }
+    if (!controller->probe_end_us && in_flight <= cn_controller_window(controller)) {
+        controller->probe_end_us = now_us + hold_us;
+        controller->probe_rtt_us = 0;
+    }
+    if (controller->probe_end_us && now_us >= controller->probe_end_us)
+        end_probe(controller, now_us);
+}
+
+void cn_controller_acked(struct cn_controller *controller, uint64_t rtt_us, uint64_t in_flight,
+                         uint64_t now_us)
+{
+    renew_rtt(controller, rtt_us, now_us);
+    if (controller->sampled) {
+        renew_bandwidth(controller, now_us);
+        count_round(controller);
+        controller->sampled = false;
+    }
+    move_on(controller, in_flight, now_us);
+    probe_rtt(controller, in_flight, now_us);
+}
+
+void cn_controller_lost(struct cn_controller *controller, uint32_t size)
+{
+    controller->round_lost += size;
+    controller->lost += size;
+}
+
+void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size)
+{
+    controller->round_lost -= size < controller->round_lost ? size : controller->round_lost;
+    controller->lost -= size < controller->lost ? size : controller->lost;
+}
+
+void cn_controller_gone(struct cn_controller *controller)
+{
+    uint64_t delivered = controller->delivered, lost = controller->lost;
+    bool stream = controller->stream;
+
+    cn_controller_init(controller, controller->unit, controller->window_max,
+                       8 * controller->rate_limit, controller->min_rtt_us);
+    controller->stream = stream;
+    controller->lost = lost;
+    controller->delivered = controller->round_end = delivered;
+}

@@ -1,0 +1,28 @@
+// measure.h - what the controllers of a link found out, for those who plan with it.
+//
+// The rate is the controller's bandwidth without headers. It counts once the controller has filled
+// the link; before that it is only known to be no less. Loss is the share of a transfer's bytes
+// that did not arrive. A transfer of a few parcels says nothing. Pure functions. Threading: none.
+#pragma once
+
+#include "runtime/port/link.h"
+#include "transport/transfer/controller.h"
+#include "transport/transfer/way.h"
+
+struct cn_measure_start {
+    uint64_t now_us, delivered, lost;
+};
+
+struct cn_measure {
+    struct cn_link_measure figures; // moving averages with a weight of 1/4, the first as it is
+    struct cn_way way;
+    struct cn_measure_start starts[2]; // of the transfer down, up
+};
+
+void cn_measure_begin(struct cn_measure *measure, bool up, const struct cn_controller *controller,
+                      uint64_t now_us);
+
+// size bytes were sent in parcels of so many bytes of payload each. Returns whether the next
+// transfer should go over a stream.
+bool cn_measure_end(struct cn_measure *measure, bool up, const struct cn_controller *controller,
+                    uint64_t size, uint32_t parcel_size, uint64_t now_us);
