@@ -30,7 +30,7 @@ static const char help[] =
 static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *number)
 {
     struct cn_ledger_version newest;
-    struct cn_progress progress = {0};
+    struct cn_run_progress progress = {0};
     char *end;
     cn_err err = cn_ledger_newest_version(setup->ledger, &newest);
     if (err)

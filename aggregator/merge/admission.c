@@ -4,7 +4,7 @@
 
 #define AUTO_MICRO_BATCHES 16 // of a step, at most, where "parallel: auto" chooses them
 
-cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_upload *upload,
+cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
                           const uint8_t *frame, struct cn_diag *diag, uint64_t *weight)
 {
     const struct cn_declare_request *declared = &upload->declared;

@@ -8,7 +8,7 @@
 // Checks the frame of declared.size bytes as a whole, and that it is of the run, round, base and
 // group of its upload. weight is the sender's claim. CN_EFORMAT, or an error of cn_update_check,
 // with a line in diag for each mistake.
-cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_upload *upload,
+cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
                           const uint8_t *frame, struct cn_diag *diag, uint64_t *weight);
 
 // The weight limited by the job's max_weight, by the group's enrolment (NULL: none), by what its

@@ -67,7 +67,7 @@ struct cn_run_state { // for people
     struct cn_merge_cuts cuts;    // of the newest version, if it was made by this program
     char warning[CN_RUN_WARNING]; // a version is far worse than its parent; "": none
     const char *end_reason;       // ENDED
-    struct cn_progress progress;
+    struct cn_run_progress progress;
 };
 
 struct cn_run;
@@ -92,4 +92,5 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
 // Decides on an upload that is complete: checks the frame, makes it durable, writes the ledger. The
 // upload is gone when status->decided is set or an error other than CN_EAGAIN is returned.
 // CN_EDIGEST: the bytes are not what was declared. CN_ENOSPC, CN_EIO, CN_EAGAIN: come again.
-cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upload_status *status);
+cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload,
+                     struct cn_upload_status *status);

@@ -24,5 +24,5 @@ struct cn_run {
     struct cn_merge_cuts cuts;     // of the newest version
     char warning[CN_RUN_WARNING];  // of the version that was measured last; "": none
     const char *end_reason;
-    struct cn_progress progress;
+    struct cn_run_progress progress;
 };

@@ -118,7 +118,7 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
     return err;
 }
 
-static void describe_contribution(const struct cn_upload *upload, uint64_t weight, uint32_t boards,
+static void describe_contribution(const struct cn_spooled *upload, uint64_t weight, uint32_t boards,
                                   struct cn_ledger_contribution *contribution)
 {
     const struct cn_declare_request *declared = &upload->declared;
@@ -140,7 +140,7 @@ static void describe_contribution(const struct cn_upload *upload, uint64_t weigh
 }
 
 // File first, then ledger, then the answer: what was acknowledged is durable.
-static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weight,
+static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t weight,
                      struct cn_upload_status *status)
 {
     struct cn_ledger_contribution contribution;
@@ -161,7 +161,7 @@ static cn_err record(struct cn_run *run, struct cn_upload *upload, uint64_t weig
     return CN_OK;
 }
 
-static void reject(struct cn_run *run, struct cn_upload *upload, const char *reason,
+static void reject(struct cn_run *run, struct cn_spooled *upload, const char *reason,
                    struct cn_upload_status *status)
 {
     // A board that only sends rubbish must not fill the log.
@@ -172,7 +172,7 @@ static void reject(struct cn_run *run, struct cn_upload *upload, const char *rea
     cn_spool_drop(run->config.spool, upload);
 }
 
-cn_err cn_run_accept(struct cn_run *run, struct cn_upload *upload, struct cn_upload_status *status)
+cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload, struct cn_upload_status *status)
 {
     cn_err err = cn_run_judge(run, upload->group, &upload->declared, status);
 

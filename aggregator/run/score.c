@@ -48,7 +48,7 @@ static bool is_better(const struct cn_job *job, const struct cn_score *a, const 
 }
 
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
-                         struct cn_progress *progress)
+                         struct cn_run_progress *progress)
 {
     struct cn_ledger_version version;
     struct cn_score score;
@@ -72,7 +72,7 @@ cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uin
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
-const char *cn_score_end(const struct cn_job *job, const struct cn_progress *progress,
+const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest)
 {
     if (newest >= job->rounds)

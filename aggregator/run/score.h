@@ -20,7 +20,7 @@ void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score
 void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT]);
 
 // What is known of a run so far.
-struct cn_progress {
+struct cn_run_progress {
     uint32_t best; // version; 0 until one is measured
     struct cn_score best_score;
     uint32_t newest_known; // newest version with a score
@@ -29,8 +29,8 @@ struct cn_progress {
 
 // Reads the versions from first on and brings progress up to date.
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
-                         struct cn_progress *progress);
+                         struct cn_run_progress *progress);
 
 // Why the run ends now that version newest exists, or NULL.
-const char *cn_score_end(const struct cn_job *job, const struct cn_progress *progress,
+const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest);

@@ -357,7 +357,7 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
 {
     struct cn_declare_request declared;
     struct cn_upload_status status;
-    struct cn_upload *upload;
+    struct cn_spooled *upload;
     const char *group = board->enrolled.group;
     if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK ||
         !measurement_is_sane(&declared)) {
@@ -387,7 +387,7 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
 }
 
 // Chunks that were lent may turn out wrong and be missing then. Whether any are.
-static bool reply_missing(const struct cn_upload *upload, struct cn_coap_reply *reply)
+static bool reply_missing(const struct cn_spooled *upload, struct cn_coap_reply *reply)
 {
     struct cn_upload_status progress = {0};
     if (!upload || upload->received == upload->chunk_count)
@@ -398,7 +398,7 @@ static bool reply_missing(const struct cn_upload *upload, struct cn_coap_reply *
 }
 
 static void handle_commit(struct cn_resources *resources, const struct cn_roster_board *board,
-                          struct cn_upload *upload, struct cn_coap_reply *reply)
+                          struct cn_spooled *upload, struct cn_coap_reply *reply)
 {
     struct cn_upload_status status, progress = {0};
     if (reply_missing(upload, reply))
@@ -421,7 +421,7 @@ static void handle_commit(struct cn_resources *resources, const struct cn_roster
 
 // The last chunk commits by itself when it is to be answered: that saves a round trip.
 static void handle_chunks(struct cn_resources *resources, const struct cn_roster_board *board,
-                          struct cn_upload *upload, uint32_t index,
+                          struct cn_spooled *upload, uint32_t index,
                           const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
     cn_err err = cn_spool_put(resources->spool, upload, index, request->body, request->size,
@@ -445,13 +445,13 @@ static void handle_chunks(struct cn_resources *resources, const struct cn_roster
 }
 
 // The upload that "ID" or "ID/REST" names, and REST. NULL after answering.
-static struct cn_upload *find_upload(struct cn_resources *resources,
-                                     const struct cn_roster_board *board, const char *path,
-                                     const char **rest, struct cn_coap_reply *reply)
+static struct cn_spooled *find_upload(struct cn_resources *resources,
+                                      const struct cn_roster_board *board, const char *path,
+                                      const char **rest, struct cn_coap_reply *reply)
 {
     char hex[2 * CN_UPLOAD_ID_SIZE + 1];
     uint8_t id[CN_UPLOAD_ID_SIZE];
-    struct cn_upload *upload = NULL;
+    struct cn_spooled *upload = NULL;
     size_t length = strcspn(path, "/");
     if (length == sizeof(hex) - 1) {
         memcpy(hex, path, length);
@@ -467,7 +467,7 @@ static struct cn_upload *find_upload(struct cn_resources *resources,
 }
 
 static void use_upload(struct cn_resources *resources, const struct cn_roster_board *board,
-                       struct cn_upload *upload, const char *rest,
+                       struct cn_spooled *upload, const char *rest,
                        const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
     uint32_t number = 0;
@@ -501,7 +501,7 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
         handle_declare(resources, board, request, reply);
         return;
     }
-    struct cn_upload *upload = find_upload(resources, board, request->path, &rest, reply);
+    struct cn_spooled *upload = find_upload(resources, board, request->path, &rest, reply);
     if (upload)
         use_upload(resources, board, upload, rest, request, reply);
 }

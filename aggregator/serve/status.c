@@ -428,7 +428,7 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                             .json = json,
                             .stream = stream};
     struct cn_ledger_version version = {0};
-    struct cn_progress progress = {0};
+    struct cn_run_progress progress = {0};
     cn_err err = cn_ledger_newest_version(ledger, &version);
     if (err && err != CN_ENOTFOUND)
         return err;

@@ -16,16 +16,16 @@
 
 struct cn_spool {
     struct cn_spool_config config;
-    struct cn_upload *uploads;
+    struct cn_spooled *uploads;
     uint64_t used; // bytes of all uploads
     bool full_told;
     struct cn_log_quota full;     // lines about the disk
     struct cn_log_quotas dropped; // about uploads, by board
 };
 
-static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
+static void free_upload(struct cn_spool *spool, struct cn_spooled *upload)
 {
-    struct cn_upload **link = &spool->uploads;
+    struct cn_spooled **link = &spool->uploads;
     while (*link != upload)
         link = &(*link)->next;
     *link = upload->next;
@@ -36,7 +36,7 @@ static void free_upload(struct cn_spool *spool, struct cn_upload *upload)
     free(upload);
 }
 
-void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload)
+void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload)
 {
     struct cn_store_file *file = upload->file;
     cn_spool_parts_remove(&spool->config, upload);
@@ -44,14 +44,14 @@ void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload)
     spool->config.store->ops->abort(file);
 }
 
-static uint32_t count_parts(const struct cn_upload *upload)
+static uint32_t count_parts(const struct cn_spooled *upload)
 {
     return (upload->chunk_count + CN_SPOOL_PART - 1) / CN_SPOOL_PART;
 }
 
 // Saves the parts that have waited for as long. A disk that refuses costs no more than sending
 // again.
-static void save(struct cn_spool *spool, struct cn_upload *upload, uint64_t wait_ms,
+static void save(struct cn_spool *spool, struct cn_spooled *upload, uint64_t wait_ms,
                  uint64_t now_ms)
 {
     for (uint32_t i = 0; i < count_parts(upload); i++) {
@@ -105,10 +105,10 @@ cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME
     return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
 }
 
-static struct cn_upload *find_by_board(const struct cn_spool *spool, const char *board,
-                                       const char *group)
+static struct cn_spooled *find_by_board(const struct cn_spool *spool, const char *board,
+                                        const char *group)
 {
-    for (struct cn_upload *upload = spool->uploads; upload; upload = upload->next)
+    for (struct cn_spooled *upload = spool->uploads; upload; upload = upload->next)
         if (strcmp(upload->board, board) == 0 && (*board || strcmp(upload->group, group) == 0))
             return upload;
     return NULL;
@@ -141,14 +141,14 @@ static bool fits_disk(struct cn_spool *spool, uint64_t size)
 
 // declared->size was checked: it is at most frame_max.
 static cn_err begin(struct cn_spool *spool, const char *board, const char *group,
-                    const struct cn_declare_request *declared, struct cn_upload **upload)
+                    const struct cn_declare_request *declared, struct cn_spooled **upload)
 {
     uint64_t chunk_size = spool->config.chunk_size;
     uint64_t chunks = (declared->size + chunk_size - 1) / chunk_size;
     char name[CN_SPOOL_NAME_SIZE];
     if (chunks > UINT32_MAX)
         return CN_ERANGE;
-    struct cn_upload *begun = calloc(1, sizeof(*begun));
+    struct cn_spooled *begun = calloc(1, sizeof(*begun));
     if (!begun)
         return CN_ENOMEM;
     begun->chunk_count = (uint32_t)chunks;
@@ -177,9 +177,9 @@ static cn_err begin(struct cn_spool *spool, const char *board, const char *group
 }
 
 // What others of the group have of the same frame. That it cannot be read costs only sending.
-static void borrow(struct cn_spool *spool, struct cn_upload *to, uint64_t now_ms)
+static void borrow(struct cn_spool *spool, struct cn_spooled *to, uint64_t now_ms)
 {
-    for (struct cn_upload *from = spool->uploads; from; from = from->next) {
+    for (struct cn_spooled *from = spool->uploads; from; from = from->next) {
         if (from == to || !from->received || strcmp(from->group, to->group) != 0 ||
             !same_frame(&from->declared, &to->declared) ||
             (from->lent_ms && now_ms - from->lent_ms < LEND_MS))
@@ -198,8 +198,8 @@ static cn_err make_room(struct cn_spool *spool, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms)
 {
     uint64_t limit = spool->config.limit;
-    struct cn_upload *next;
-    for (struct cn_upload *upload = spool->uploads;
+    struct cn_spooled *next;
+    for (struct cn_spooled *upload = spool->uploads;
          upload && limit && spool->used + declared->size > limit; upload = next) {
         next = upload->next;
         if (strcmp(upload->group, group) == 0 && now_ms - upload->put_ms >= STOPPED_MS)
@@ -212,12 +212,12 @@ static cn_err make_room(struct cn_spool *spool, const char *group,
 
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
-                        struct cn_upload **upload)
+                        struct cn_spooled **upload)
 {
     *upload = NULL;
     if (declared->size == 0 || declared->size > spool->config.frame_max)
         return CN_ERANGE;
-    struct cn_upload *found = find_by_board(spool, board, group);
+    struct cn_spooled *found = find_by_board(spool, board, group);
     if (found && (strcmp(found->group, group) != 0 || !same_frame(&found->declared, declared))) {
         cn_spool_drop(spool, found);
         found = NULL;
@@ -242,23 +242,23 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     return CN_OK;
 }
 
-struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *board, const char *group,
-                                const uint8_t id[CN_UPLOAD_ID_SIZE])
+struct cn_spooled *cn_spool_find(struct cn_spool *spool, const char *board, const char *group,
+                                 const uint8_t id[CN_UPLOAD_ID_SIZE])
 {
-    struct cn_upload *found = find_by_board(spool, board, group);
+    struct cn_spooled *found = find_by_board(spool, board, group);
     return found && found->is_declared && strcmp(found->group, group) == 0 &&
                    memcmp(found->id, id, CN_UPLOAD_ID_SIZE) == 0
                ? found
                : NULL;
 }
 
-static bool has_chunk(const struct cn_upload *upload, uint32_t index)
+static bool has_chunk(const struct cn_spooled *upload, uint32_t index)
 {
     return upload->bitmap[index / 8] >> (index % 8) & 1;
 }
 
 // Joins what follows or repeats the newest entry, so that a smooth arrival is a single one.
-static void note_arrival(struct cn_upload *upload, uint32_t first, uint32_t count)
+static void note_arrival(struct cn_spooled *upload, uint32_t first, uint32_t count)
 {
     uint32_t newest = (upload->recent_next + CN_RECENT_MAX - 1) % CN_RECENT_MAX;
     struct cn_chunk_range *range = &upload->recent[newest];
@@ -272,7 +272,7 @@ static void note_arrival(struct cn_upload *upload, uint32_t first, uint32_t coun
         upload->recent_count++;
 }
 
-static void mark(struct cn_upload *upload, uint32_t first, uint32_t count)
+static void mark(struct cn_spooled *upload, uint32_t first, uint32_t count)
 {
     for (uint32_t i = first; i < first + count; i++) {
         if (has_chunk(upload, i))
@@ -287,7 +287,7 @@ static void mark(struct cn_upload *upload, uint32_t first, uint32_t count)
 }
 
 // Whether bytes that are there already are the same. What is there was acknowledged.
-static cn_err compare(struct cn_spool *spool, struct cn_upload *upload, uint64_t offset,
+static cn_err compare(struct cn_spool *spool, struct cn_spooled *upload, uint64_t offset,
                       const uint8_t *data, size_t size)
 {
     uint8_t there[1024];
@@ -306,13 +306,13 @@ static cn_err compare(struct cn_spool *spool, struct cn_upload *upload, uint64_t
 }
 
 // Whether the chunk is there, and not lent.
-static bool is_own(const struct cn_upload *upload, uint32_t index)
+static bool is_own(const struct cn_spooled *upload, uint32_t index)
 {
     return has_chunk(upload, index) && !(upload->lent[index / 8] >> (index % 8) & 1);
 }
 
 // Writes the chunks from index to end that the board has not sent, each run of them at once.
-static cn_err write_missing(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+static cn_err write_missing(struct cn_spool *spool, struct cn_spooled *upload, uint32_t index,
                             uint32_t end, const uint8_t *data, size_t size)
 {
     size_t chunk_size = spool->config.chunk_size;
@@ -333,7 +333,7 @@ static cn_err write_missing(struct cn_spool *spool, struct cn_upload *upload, ui
     return err;
 }
 
-cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t index,
                     const uint8_t *data, size_t size, uint64_t now_ms)
 {
     uint64_t chunk_size = spool->config.chunk_size;
@@ -359,7 +359,7 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t i
     return CN_OK;
 }
 
-void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
+void cn_spool_describe(const struct cn_spooled *upload, uint32_t from, uint32_t max,
                        struct cn_upload_status *status)
 {
     memcpy(status->id, upload->id, CN_UPLOAD_ID_SIZE);
@@ -385,7 +385,7 @@ void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t m
                            CN_RECENT_MAX];
 }
 
-cn_err cn_spool_read(const struct cn_spool *spool, struct cn_upload *upload, uint8_t **frame)
+cn_err cn_spool_read(const struct cn_spool *spool, struct cn_spooled *upload, uint8_t **frame)
 {
     *frame = NULL;
     if (upload->received < upload->chunk_count)
@@ -409,10 +409,10 @@ cn_err cn_spool_read(const struct cn_spool *spool, struct cn_upload *upload, uin
     return CN_OK;
 }
 
-static void drop_others(struct cn_spool *spool, const struct cn_upload *kept)
+static void drop_others(struct cn_spool *spool, const struct cn_spooled *kept)
 {
-    struct cn_upload *next;
-    for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
+    struct cn_spooled *next;
+    for (struct cn_spooled *upload = spool->uploads; upload; upload = next) {
         next = upload->next;
         if (upload != kept && strcmp(upload->group, kept->group) == 0 &&
             upload->declared.round == kept->declared.round)
@@ -420,7 +420,7 @@ static void drop_others(struct cn_spool *spool, const struct cn_upload *kept)
     }
 }
 
-cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
+cn_err cn_spool_keep(struct cn_spool *spool, struct cn_spooled *upload)
 {
     struct cn_store_file *file = upload->file;
     cn_err err = spool->config.store->ops->commit(file);
@@ -433,7 +433,7 @@ cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload)
 
 // Whether it did not get on by a 64th in the time that it has for that. One that is complete
 // cannot.
-static bool is_slow(const struct cn_spool *spool, struct cn_upload *upload, uint64_t now_ms)
+static bool is_slow(const struct cn_spool *spool, struct cn_spooled *upload, uint64_t now_ms)
 {
     if (upload->since_ms && now_ms - upload->since_ms <= spool->config.expiry_ms)
         return false;
@@ -446,8 +446,8 @@ static bool is_slow(const struct cn_spool *spool, struct cn_upload *upload, uint
 
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
 {
-    struct cn_upload *next;
-    for (struct cn_upload *upload = spool->uploads; upload; upload = next) {
+    struct cn_spooled *next;
+    for (struct cn_spooled *upload = spool->uploads; upload; upload = next) {
         next = upload->next;
         if (!is_slow(spool, upload, now_ms) && upload->declared.round == round) {
             save(spool, upload, SAVE_MS, now_ms);
@@ -468,7 +468,7 @@ static cn_err take_part(void *context, const char *board, const char *group,
                         const uint8_t *bitmap, const uint8_t *data)
 {
     struct cn_spool *spool = context;
-    struct cn_upload *upload = find_by_board(spool, board, group);
+    struct cn_spooled *upload = find_by_board(spool, board, group);
     size_t chunk_size = spool->config.chunk_size;
     if (declared->size > spool->config.frame_max)
         return CN_ERANGE;
@@ -505,7 +505,7 @@ cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spo
         cn_spool_close(opened);
         return err;
     }
-    for (struct cn_upload *upload = opened->uploads; upload; upload = upload->next)
+    for (struct cn_spooled *upload = opened->uploads; upload; upload = upload->next)
         upload->recent_count = upload->recent_next = 0; // nothing came in this program's time
     *spool = opened;
     return CN_OK;

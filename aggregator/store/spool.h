@@ -35,7 +35,7 @@ struct cn_spool_part {
     uint64_t since_ms; // the first chunk that is not
 };
 
-struct cn_upload {
+struct cn_spooled {
     uint8_t id[CN_UPLOAD_ID_SIZE];
     char board[CN_NAME_SIZE]; // "" for one that a release before saved: it is only lent
     char group[CN_NAME_SIZE];
@@ -55,7 +55,7 @@ struct cn_upload {
     uint64_t put_ms;         // when a chunk came last, or the upload was begun
     uint64_t since_ms;       // begin of the time in which it has to get on; 0: not set yet
     uint32_t since_received; // then
-    struct cn_upload *next;
+    struct cn_spooled *next;
 };
 
 struct cn_spool;
@@ -71,40 +71,40 @@ void cn_spool_close(struct cn_spool *spool);
 // when the spool's limit is reached, CN_ENOSPC when the disk's reserve would be touched.
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
-                        struct cn_upload **upload);
+                        struct cn_spooled **upload);
 
 // The upload of this board for this group if it has this id, else NULL.
-struct cn_upload *cn_spool_find(struct cn_spool *spool, const char *board, const char *group,
-                                const uint8_t id[CN_UPLOAD_ID_SIZE]);
+struct cn_spooled *cn_spool_find(struct cn_spool *spool, const char *board, const char *group,
+                                 const uint8_t id[CN_UPLOAD_ID_SIZE]);
 
 // Stores the chunks from index on, all of them whole; those that are there stay as they are.
 // CN_ERANGE for a wrong index or size, CN_ECONFLICT for other bytes than the board itself has sent.
-cn_err cn_spool_put(struct cn_spool *spool, struct cn_upload *upload, uint32_t index,
+cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t index,
                     const uint8_t *data, size_t size, uint64_t now_ms);
 
 // Fills what a status says of chunks: id, chunk_count, received, known, recent, and the first
 // ranges that are missing from chunk from on, max of them at most.
-void cn_spool_describe(const struct cn_upload *upload, uint32_t from, uint32_t max,
+void cn_spool_describe(const struct cn_spooled *upload, uint32_t from, uint32_t max,
                        struct cn_upload_status *status);
 
 // The whole frame, malloced, of declared.size bytes. CN_EAGAIN while chunks are missing, also when
 // those that were lent are, because it was not what was declared; CN_EDIGEST when it is not without
 // any.
-cn_err cn_spool_read(const struct cn_spool *spool, struct cn_upload *upload, uint8_t **frame);
+cn_err cn_spool_read(const struct cn_spool *spool, struct cn_spooled *upload, uint8_t **frame);
 
 // Makes the frame durable. The upload is gone, also after an error; so are those of other boards of
 // the group for the same round, which cannot count any more.
-cn_err cn_spool_keep(struct cn_spool *spool, struct cn_upload *upload);
-void cn_spool_drop(struct cn_spool *spool, struct cn_upload *upload);
+cn_err cn_spool_keep(struct cn_spool *spool, struct cn_spooled *upload);
+void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload);
 
 // Saves what has waited for it; drops uploads that stopped, that hardly get on or are never
 // committed, and those of other rounds.
 void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms);
 
 // Used by spool.c; in spool_parts.c. Errors of save are those of the store.
-cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload *upload,
+cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spooled *upload,
                           uint32_t part);
-void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_upload *upload);
+void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_spooled *upload);
 // Calls take for each part that was saved and can be used; others are removed. declared has the
 // run, round, size, digest and base. bitmap is of the part's chunks, data of its bytes.
 typedef cn_err cn_spool_take_part(void *context, const char *board, const char *group,
@@ -114,12 +114,12 @@ cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_p
                            void *context);
 
 // Used by spool.c; in spool_lend.c. Copies the chunks that to lacks. After an error some are there.
-cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_upload *from,
-                     struct cn_upload *to);
+cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_spooled *from,
+                     struct cn_spooled *to);
 // The board has sent these chunks itself.
-void cn_spool_own(struct cn_upload *upload, uint32_t first, uint32_t count);
+void cn_spool_own(struct cn_spooled *upload, uint32_t first, uint32_t count);
 // Lent chunks are missing again. Whether there were any.
-bool cn_spool_give_back(struct cn_upload *upload);
+bool cn_spool_give_back(struct cn_spooled *upload);
 
 // The name of an accepted frame's file.
 void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE]);

@@ -19,13 +19,13 @@ static void flip_bit(uint8_t *bits, uint32_t index)
 }
 
 // Whether the chunk is one that from has and to lacks.
-static bool is_wanted(const struct cn_upload *from, const struct cn_upload *to, uint32_t index)
+static bool is_wanted(const struct cn_spooled *from, const struct cn_spooled *to, uint32_t index)
 {
     return has_bit(from->bitmap, index) && !has_bit(to->bitmap, index);
 }
 
-static cn_err copy(const struct cn_spool_config *config, const struct cn_upload *from,
-                   struct cn_upload *to, uint64_t offset, uint64_t size)
+static cn_err copy(const struct cn_spool_config *config, const struct cn_spooled *from,
+                   struct cn_spooled *to, uint64_t offset, uint64_t size)
 {
     uint8_t *bytes = malloc(COPIED_AT_ONCE);
     cn_err err = bytes ? CN_OK : CN_ENOMEM;
@@ -44,7 +44,7 @@ static cn_err copy(const struct cn_spool_config *config, const struct cn_upload 
 }
 
 // They count as saved: the lender's parts hold them.
-static void take(struct cn_upload *to, uint32_t first, uint32_t end)
+static void take(struct cn_spooled *to, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++) {
         struct cn_spool_part *part = &to->parts[i / CN_SPOOL_PART];
@@ -60,8 +60,8 @@ static void take(struct cn_upload *to, uint32_t first, uint32_t end)
         to->first_missing++;
 }
 
-cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_upload *from,
-                     struct cn_upload *to)
+cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_spooled *from,
+                     struct cn_spooled *to)
 {
     cn_err err = CN_OK;
 
@@ -86,7 +86,7 @@ cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_uploa
     return err;
 }
 
-void cn_spool_own(struct cn_upload *upload, uint32_t first, uint32_t count)
+void cn_spool_own(struct cn_spooled *upload, uint32_t first, uint32_t count)
 {
     for (uint32_t i = first; upload->lent_count && i < first + count; i++) {
         if (!has_bit(upload->lent, i))
@@ -97,7 +97,7 @@ void cn_spool_own(struct cn_upload *upload, uint32_t first, uint32_t count)
     }
 }
 
-bool cn_spool_give_back(struct cn_upload *upload)
+bool cn_spool_give_back(struct cn_spooled *upload)
 {
     bool any = upload->lent_count > 0;
 

@@ -28,12 +28,12 @@ static void part_name(uint32_t round, const char *owner, uint32_t part,
              part);
 }
 
-static const char *owner_of(const struct cn_upload *upload)
+static const char *owner_of(const struct cn_spooled *upload)
 {
     return upload->board[0] ? upload->board : upload->group;
 }
 
-static uint8_t *put_header(const struct cn_spool_config *config, const struct cn_upload *upload,
+static uint8_t *put_header(const struct cn_spool_config *config, const struct cn_spooled *upload,
                            uint8_t *to)
 {
     const struct cn_declare_request *declared = &upload->declared;
@@ -89,7 +89,7 @@ static size_t part_bytes(const struct cn_spool_config *config, uint64_t size, ui
 }
 
 // Reads runs of chunks that are there; a gap at the end cannot be read, as it was never written.
-static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_upload *upload,
+static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_spooled *upload,
                           uint32_t part, const uint8_t *bitmap, uint8_t *data, size_t size)
 {
     size_t chunk_size = config->chunk_size;
@@ -105,7 +105,7 @@ static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_
     return err;
 }
 
-cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload *upload,
+cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spooled *upload,
                           uint32_t part)
 {
     size_t size = part_bytes(config, upload->declared.size, part);
@@ -130,7 +130,7 @@ cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_upload
     return err;
 }
 
-void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_upload *upload)
+void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_spooled *upload)
 {
     char name[CN_SPOOL_NAME_SIZE];
     for (uint32_t i = 0; i * (uint64_t)CN_SPOOL_PART < upload->chunk_count; i++) {

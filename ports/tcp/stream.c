@@ -18,8 +18,8 @@ void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival 
     flow->total += size;
 }
 
-struct cn_stream *cn_exchange_stream(struct cn_exchange *exchange, struct cn_pair *pair,
-                                     uint32_t member)
+struct cn_stream *cn_stream_exchange_stream(struct cn_stream_exchange *exchange,
+                                            struct cn_pair *pair, uint32_t member)
 {
     for (uint32_t i = 0; i < exchange->count; i++)
         if (exchange->streams[i].pair == pair)
@@ -29,7 +29,7 @@ struct cn_stream *cn_exchange_stream(struct cn_exchange *exchange, struct cn_pai
     return &exchange->streams[exchange->count++];
 }
 
-static cn_err lose(struct cn_exchange *exchange, const struct cn_stream *stream, cn_err err)
+static cn_err lose(struct cn_stream_exchange *exchange, const struct cn_stream *stream, cn_err err)
 {
     exchange->lost = stream->member;
     return err;
@@ -80,7 +80,7 @@ static cn_err send_some(struct cn_stream *stream)
 }
 
 // Receives and reduces. Bytes of an incomplete element stay in the scratch for the next time.
-static cn_err reduce_some(struct cn_exchange *exchange, struct cn_stream *stream,
+static cn_err reduce_some(struct cn_stream_exchange *exchange, struct cn_stream *stream,
                           const struct cn_span *span)
 {
     size_t left = span->size - stream->in.offset, element = cn_number_size(exchange->type);
@@ -88,8 +88,8 @@ static cn_err reduce_some(struct cn_exchange *exchange, struct cn_stream *stream
     size_t received, whole;
     cn_err err;
 
-    if (left > CN_EXCHANGE_SCRATCH)
-        left = CN_EXCHANGE_SCRATCH;
+    if (left > CN_STREAM_EXCHANGE_SCRATCH)
+        left = CN_STREAM_EXCHANGE_SCRATCH;
     err = cn_pair_receive(stream->pair, exchange->scratch + exchange->partial,
                           left - exchange->partial, &received);
     if (err)
@@ -105,7 +105,7 @@ static cn_err reduce_some(struct cn_exchange *exchange, struct cn_stream *stream
     return CN_OK;
 }
 
-static cn_err receive_some(struct cn_exchange *exchange, struct cn_stream *stream)
+static cn_err receive_some(struct cn_stream_exchange *exchange, struct cn_stream *stream)
 {
     struct cn_span *span = current_span(&stream->in);
     size_t received;
@@ -135,7 +135,7 @@ static bool sends(const struct cn_stream *stream)
 }
 
 // Sends and receives on all streams, without waiting.
-static cn_err move(struct cn_exchange *exchange, bool *moved, bool *done)
+static cn_err move(struct cn_stream_exchange *exchange, bool *moved, bool *done)
 {
     *moved = false;
     *done = true;
@@ -162,7 +162,7 @@ static cn_err move(struct cn_exchange *exchange, bool *moved, bool *done)
 
 // Returns the stream that holds up the exchange: one that must still receive, else one that must
 // still send.
-static const struct cn_stream *laggard(const struct cn_exchange *exchange)
+static const struct cn_stream *laggard(const struct cn_stream_exchange *exchange)
 {
     const struct cn_stream *found = exchange->streams;
 
@@ -176,7 +176,7 @@ static const struct cn_stream *laggard(const struct cn_exchange *exchange)
 }
 
 // Logs the member that is waited for, or gives up on it when the time is over.
-static cn_err report_stall(struct cn_exchange *exchange, uint32_t silent_ms)
+static cn_err report_stall(struct cn_stream_exchange *exchange, uint32_t silent_ms)
 {
     const struct cn_stream *stream = laggard(exchange);
 
@@ -188,7 +188,7 @@ static cn_err report_stall(struct cn_exchange *exchange, uint32_t silent_ms)
 }
 
 // Waits until a stream can move. *silent_ms is the time since bytes last moved.
-static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
+static cn_err wait_for_peers(struct cn_stream_exchange *exchange, uint32_t *silent_ms)
 {
     const short gone = POLLERR | POLLHUP | POLLRDHUP;
     struct pollfd fds[CN_GROUP_MAX + 2] = {{.fd = exchange->stop_fds[0], .events = POLLIN},
@@ -223,7 +223,7 @@ static cn_err wait_for_peers(struct cn_exchange *exchange, uint32_t *silent_ms)
     return CN_OK;
 }
 
-cn_err cn_exchange_run(struct cn_exchange *exchange)
+cn_err cn_stream_exchange_run(struct cn_stream_exchange *exchange)
 {
     uint32_t silent_ms = 0;
     bool moved, done;

@@ -44,9 +44,9 @@ struct cn_stream {
     size_t credit;
 };
 
-#define CN_EXCHANGE_SCRATCH 16384 // bytes; a TLS record carries at most as many
+#define CN_STREAM_EXCHANGE_SCRATCH 16384 // bytes; a TLS record carries at most as many
 
-struct cn_exchange {
+struct cn_stream_exchange {
     struct cn_stream streams[CN_GROUP_MAX];
     uint32_t count;
     enum cn_number type;           // type of the reduced elements; at most one stream reduces
@@ -60,17 +60,17 @@ struct cn_exchange {
     const uint8_t *expected;     // what CN_ARRIVAL_MATCH compares with; borrowed
     uint32_t lost;  // result: index in the member list of the failed member, or UINT32_MAX
     size_t partial; // bytes in scratch that belong to an incomplete element
-    _Alignas(16) uint8_t scratch[CN_EXCHANGE_SCRATCH];
+    _Alignas(16) uint8_t scratch[CN_STREAM_EXCHANGE_SCRATCH];
 };
 
 // Appends a span to a flow. data is borrowed until the exchange ends.
 void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival arrival);
 
 // Returns the stream of a pair in this exchange; adds it if it is not there yet.
-struct cn_stream *cn_exchange_stream(struct cn_exchange *exchange, struct cn_pair *pair,
-                                     uint32_t member);
+struct cn_stream *cn_stream_exchange_stream(struct cn_stream_exchange *exchange,
+                                            struct cn_pair *pair, uint32_t member);
 
 // Runs until all flows have ended. Blocks, at most timeout_ms without a byte; logs the member that
 // is waited for after a second. CN_EPEER, CN_ETIMEOUT, CN_ECONFLICT and CN_ENOMEM set lost;
 // CN_ECANCELED and CN_EIO do not.
-cn_err cn_exchange_run(struct cn_exchange *exchange);
+cn_err cn_stream_exchange_run(struct cn_stream_exchange *exchange);

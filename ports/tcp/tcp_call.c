@@ -28,7 +28,7 @@ uint32_t cn_tcp_call_place_after(const struct cn_tcp_job *job, uint32_t steps)
 
 void cn_tcp_call_begin(struct cn_tcp *tcp, const struct cn_tcp_job *job)
 {
-    struct cn_exchange *exchange = &tcp->exchange;
+    struct cn_stream_exchange *exchange = &tcp->exchange;
 
     exchange->count = 0;
     exchange->type = job->call->type;
@@ -48,7 +48,7 @@ struct cn_stream *cn_tcp_call_stream(struct cn_tcp *tcp, const struct cn_tcp_job
 {
     uint32_t rank = job->set->ranks[place % job->set->size];
 
-    return cn_exchange_stream(&tcp->exchange, tcp->mesh.pairs[rank], member_of(tcp, rank));
+    return cn_stream_exchange_stream(&tcp->exchange, tcp->mesh.pairs[rank], member_of(tcp, rank));
 }
 
 static void write_header(const struct cn_tcp_job *job, uint8_t header[CN_CALL_HEADER_SIZE])
@@ -88,7 +88,7 @@ static void tell_difference(const struct cn_tcp *tcp, uint32_t member)
 
 cn_err cn_tcp_call_finish(struct cn_tcp *tcp)
 {
-    cn_err err = cn_exchange_run(&tcp->exchange);
+    cn_err err = cn_stream_exchange_run(&tcp->exchange);
 
     if (err == CN_ECONFLICT)
         tell_difference(tcp, tcp->exchange.lost);

@@ -39,7 +39,7 @@ struct cn_tcp {
     size_t half_count; // numbers that halves has room for
     // The header of this board's call, and the headers that arrived, by member.
     uint8_t ours[CN_CALL_HEADER_SIZE], theirs[CN_GROUP_MAX][CN_CALL_HEADER_SIZE];
-    struct cn_exchange exchange;
+    struct cn_stream_exchange exchange;
 };
 
 // A call and this board's place in it.

@@ -10,13 +10,13 @@
 
 struct loader {
     struct cn_profile *profile;
-    struct cn_report report;
+    struct cn_diagnostics report;
     cn_err fatal; // out of memory
 };
 
 // A section of a file: its place in the schema, and how much of that the file leaves out.
 struct section {
-    const struct cn_source *source;
+    const struct cn_profile_file *source;
     enum cn_layer layer;
     const char *prefix; // with the dot, "" at the top
     size_t hidden;      // characters of the prefix that are not written: "job."
@@ -27,7 +27,7 @@ const struct cn_origin *cn_profile_origin(const struct cn_profile *profile, cons
     return &profile->origins[cn_schema_find(path) - cn_schema];
 }
 
-static void free_source(struct cn_source *source)
+static void free_source(struct cn_profile_file *source)
 {
     if (!source)
         return;
@@ -36,7 +36,7 @@ static void free_source(struct cn_source *source)
     free(source);
 }
 
-static void set_directory(struct cn_source *source)
+static void set_directory(struct cn_profile_file *source)
 {
     char *slash;
 
@@ -50,15 +50,15 @@ static void set_directory(struct cn_source *source)
         *slash = '\0';
 }
 
-static bool read_schema(struct loader *loader, struct cn_source *source)
+static bool read_schema(struct loader *loader, struct cn_profile_file *source)
 {
     static const char wanted[] = "cairn/board/v1, cairn/site/v1 or cairn/job/v1";
     const struct cn_yaml_node *schema = cn_yaml_get(source->root, "schema");
     char quoted[CN_QUOTE_SIZE], name[32];
 
     if (!schema || !source->root || source->root->first != schema) {
-        cn_report_error(&loader->report, (struct cn_mark){1, 1},
-                        "schema: not the first key; expected 'schema: ' and %s", wanted);
+        cn_diagnostics_error(&loader->report, (struct cn_mark){1, 1},
+                             "schema: not the first key; expected 'schema: ' and %s", wanted);
         return false;
     }
     for (int layer = 0; layer < CN_LAYER_COUNT && schema->type == CN_YAML_SCALAR; layer++) {
@@ -68,17 +68,17 @@ static bool read_schema(struct loader *loader, struct cn_source *source)
             return true;
         }
     }
-    cn_report_error(&loader->report, schema->mark, "schema: %s; expected %s",
-                    schema->type == CN_YAML_SCALAR ? cn_quote(quoted, schema->text) : "not a text",
-                    wanted);
+    cn_diagnostics_error(
+        &loader->report, schema->mark, "schema: %s; expected %s",
+        schema->type == CN_YAML_SCALAR ? cn_quote(quoted, schema->text) : "not a text", wanted);
     return false;
 }
 
 // Parses text as the file path. NULL when it cannot be used at all.
-static struct cn_source *open_source(struct loader *loader, const char *path, const char *text,
-                                     size_t size)
+static struct cn_profile_file *open_source(struct loader *loader, const char *path,
+                                           const char *text, size_t size)
 {
-    struct cn_source *source = calloc(1, sizeof(*source));
+    struct cn_profile_file *source = calloc(1, sizeof(*source));
 
     loader->fatal = source ? CN_OK : CN_ENOMEM;
     if (!source)
@@ -100,7 +100,7 @@ static struct cn_source *open_source(struct loader *loader, const char *path, co
 }
 
 // The file that a link names, NULL if there is none or the link is wrong.
-static bool resolve_link(struct loader *loader, const struct cn_source *from,
+static bool resolve_link(struct loader *loader, const struct cn_profile_file *from,
                          const struct cn_yaml_node *link, char path[CN_PATH_SIZE])
 {
     const struct cn_schema_row *row = cn_schema_find("state"); // any path
@@ -110,8 +110,8 @@ static bool resolve_link(struct loader *loader, const struct cn_source *from,
 
     if (link->bad || link->type != CN_YAML_SCALAR || !link->text[0]) {
         if (!link->bad)
-            cn_report_error(&loader->report, link->mark, "%s: %s; expected a path", link->key,
-                            link->type == CN_YAML_SCALAR ? "nothing" : "not a text");
+            cn_diagnostics_error(&loader->report, link->mark, "%s: %s; expected a path", link->key,
+                                 link->type == CN_YAML_SCALAR ? "nothing" : "not a text");
         return false;
     }
     length = strlen(link->text);
@@ -130,18 +130,18 @@ static bool resolve_link(struct loader *loader, const struct cn_source *from,
 }
 
 // A job extends jobs, a site sites and boards, a board boards.
-static bool may_extend(const struct cn_source *upper, const struct cn_source *lower)
+static bool may_extend(const struct cn_profile_file *upper, const struct cn_profile_file *lower)
 {
     if (upper->layer == CN_LAYER_JOB || lower->layer == CN_LAYER_JOB)
         return upper->layer == lower->layer;
     return lower->layer <= upper->layer;
 }
 
-static struct cn_source *open_link(struct loader *loader, const struct cn_source *from,
-                                   const struct cn_yaml_node *link)
+static struct cn_profile_file *open_link(struct loader *loader, const struct cn_profile_file *from,
+                                         const struct cn_yaml_node *link)
 {
     char path[CN_PATH_SIZE];
-    struct cn_source *source;
+    struct cn_profile_file *source;
     size_t size;
     char *text;
 
@@ -157,7 +157,7 @@ static struct cn_source *open_link(struct loader *loader, const struct cn_source
     return source;
 }
 
-static bool is_known(const struct cn_source *const *chain, size_t count, const char *identity)
+static bool is_known(const struct cn_profile_file *const *chain, size_t count, const char *identity)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(chain[i]->identity, identity) == 0)
@@ -166,30 +166,31 @@ static bool is_known(const struct cn_source *const *chain, size_t count, const c
 }
 
 // Opens what top extends, and so on, and adds all to the profile, the lowest first. Takes top.
-static void add_chain(struct loader *loader, struct cn_source *top)
+static void add_chain(struct loader *loader, struct cn_profile_file *top)
 {
-    struct cn_source *chain[CN_SOURCES_MAX] = {top};
+    struct cn_profile_file *chain[CN_SOURCES_MAX] = {top};
     struct cn_profile *profile = loader->profile;
     const struct cn_yaml_node *link;
     size_t count = 1;
 
     while ((link = cn_yaml_get(chain[count - 1]->root, "extends"))) {
-        const struct cn_source *from = chain[count - 1];
-        struct cn_source *lower = open_link(loader, from, link);
+        const struct cn_profile_file *from = chain[count - 1];
+        struct cn_profile_file *lower = open_link(loader, from, link);
 
         if (!lower)
             break;
-        if (is_known((const struct cn_source *const *)chain, count, lower->identity))
-            cn_report_error(&loader->report, link->mark, "extends: '%s' ends in a circle",
-                            link->text);
+        if (is_known((const struct cn_profile_file *const *)chain, count, lower->identity))
+            cn_diagnostics_error(&loader->report, link->mark, "extends: '%s' ends in a circle",
+                                 link->text);
         else if (!may_extend(from, lower))
-            cn_report_error(&loader->report, link->mark,
-                            "extends: '%s' is a %s; expected the same layer as this %s or a lower",
-                            link->text, cn_layer_name(lower->layer), cn_layer_name(from->layer));
+            cn_diagnostics_error(
+                &loader->report, link->mark,
+                "extends: '%s' is a %s; expected the same layer as this %s or a lower", link->text,
+                cn_layer_name(lower->layer), cn_layer_name(from->layer));
         else if (count == CN_SOURCES_MAX)
-            cn_report_error(&loader->report, link->mark,
-                            "extends: '%s' is one file too many; expected at most %d", link->text,
-                            CN_SOURCES_MAX);
+            cn_diagnostics_error(&loader->report, link->mark,
+                                 "extends: '%s' is one file too many; expected at most %d",
+                                 link->text, CN_SOURCES_MAX);
         else {
             chain[count++] = lower;
             continue;
@@ -211,11 +212,11 @@ static void report_unknown(struct loader *loader, const struct section *section,
     snprintf(shown, sizeof(shown), "%.*s", (int)strlen(quoted) - 2, quoted + 1);
     cn_profile_suggest(section->prefix, node->key, section->layer, suggestion);
     if (suggestion[0] && !odd)
-        cn_report_error(&loader->report, node->key_mark, "%s%s: unknown key; did you mean '%s'?",
-                        prefix, shown, suggestion);
+        cn_diagnostics_error(&loader->report, node->key_mark,
+                             "%s%s: unknown key; did you mean '%s'?", prefix, shown, suggestion);
     else
-        cn_report_error(&loader->report, node->key_mark,
-                        "%s%s: unknown key; expected a key of PROFILES.md", prefix, shown);
+        cn_diagnostics_error(&loader->report, node->key_mark,
+                             "%s%s: unknown key; expected a key of PROFILES.md", prefix, shown);
 }
 
 // A job's wish for less of what the board or site limits. 0 stands for no limit.
@@ -227,10 +228,10 @@ static bool check_wish(struct loader *loader, const char *key, const struct cn_s
 
     if (limit == 0 || (wish != 0 && wish <= limit))
         return true;
-    cn_report_error(&loader->report, node->mark,
-                    "%s: '%s' is more than the %s allows; expected at most the value at %s:%zu",
-                    key, node->text, cn_layer_name(origin->source->layer), origin->source->path,
-                    origin->mark.line);
+    cn_diagnostics_error(
+        &loader->report, node->mark,
+        "%s: '%s' is more than the %s allows; expected at most the value at %s:%zu", key,
+        node->text, cn_layer_name(origin->source->layer), origin->source->path, origin->mark.line);
     return false;
 }
 
@@ -244,7 +245,7 @@ static void apply_value(struct loader *loader, const struct section *section, co
     uint64_t limit = 0;
 
     if (!(row->layers & (1u << section->layer))) {
-        cn_report_error(
+        cn_diagnostics_error(
             &loader->report, node->key_mark, "%s: does not belong in a %s; expected it in a %s",
             key, cn_layer_name(section->layer),
             cn_layer_name(row->layers & (1u << CN_LAYER_SITE) ? CN_LAYER_SITE : CN_LAYER_JOB));
@@ -269,12 +270,12 @@ static void apply_link(struct loader *loader, const struct section *section, con
     bool inlined = section->layer == CN_LAYER_JOB && section->hidden == 0;
 
     if (strcmp(node->key, "job") == 0 && section->layer != CN_LAYER_SITE)
-        cn_report_error(&loader->report, node->key_mark,
-                        "%s: does not belong in a %s; expected it in a site",
-                        path + section->hidden, cn_layer_name(section->layer));
+        cn_diagnostics_error(&loader->report, node->key_mark,
+                             "%s: does not belong in a %s; expected it in a site",
+                             path + section->hidden, cn_layer_name(section->layer));
     else if (inlined)
-        cn_report_error(&loader->report, node->key_mark,
-                        "%s: belongs at the top of a file; expected a key of a job", path);
+        cn_diagnostics_error(&loader->report, node->key_mark,
+                             "%s: belongs at the top of a file; expected a key of a job", path);
 }
 
 // "loss: mse" is short for "loss: {kind: mse}".
@@ -311,8 +312,9 @@ static void apply_map(struct loader *loader, const struct section *section,
         } else if (node->type != CN_YAML_MAP && apply_kind(loader, section, path, node)) {
             continue;
         } else if (node->type != CN_YAML_MAP) {
-            cn_report_error(&loader->report, node->mark,
-                            "%s: not a section; expected keys below it", path + section->hidden);
+            cn_diagnostics_error(&loader->report, node->mark,
+                                 "%s: not a section; expected keys below it",
+                                 path + section->hidden);
         } else {
             snprintf(prefix, sizeof(prefix), "%s.", path);
             apply_map(loader,
@@ -322,7 +324,7 @@ static void apply_map(struct loader *loader, const struct section *section,
     }
 }
 
-static void apply_source(struct loader *loader, const struct cn_source *source)
+static void apply_source(struct loader *loader, const struct cn_profile_file *source)
 {
     bool job = source->layer == CN_LAYER_JOB;
 
@@ -344,9 +346,9 @@ static void apply_job(struct loader *loader)
             first = i;
     }
     for (size_t i = first; i < count && !loader->fatal; i++) {
-        const struct cn_source *source = profile->sources[i];
+        const struct cn_profile_file *source = profile->sources[i];
         const struct cn_yaml_node *job = cn_yaml_get(source->root, "job");
-        struct cn_source *top;
+        struct cn_profile_file *top;
 
         if (!job || source->layer != CN_LAYER_SITE)
             continue;
@@ -358,8 +360,8 @@ static void apply_job(struct loader *loader)
         }
         top = open_link(loader, source, job);
         if (top && top->layer != CN_LAYER_JOB) {
-            cn_report_error(&loader->report, job->mark, "job: '%s' is a %s; expected a job",
-                            job->text, cn_layer_name(top->layer));
+            cn_diagnostics_error(&loader->report, job->mark, "job: '%s' is a %s; expected a job",
+                                 job->text, cn_layer_name(top->layer));
             free_source(top);
         } else if (top) {
             add_chain(loader, top);
@@ -389,7 +391,7 @@ static cn_err init_profile(struct cn_profile **profile)
 static void load_text(struct loader *loader, const char *path, const char *text, size_t size)
 {
     struct cn_profile *profile = loader->profile;
-    struct cn_source *top = open_source(loader, path, text, size);
+    struct cn_profile_file *top = open_source(loader, path, text, size);
 
     if (!top)
         return;
@@ -427,8 +429,8 @@ cn_err cn_profile_parse(const char *name, const char *text, size_t size, struct 
     cn_err err = init_profile(&loader.profile);
 
     if (err == CN_OK && size > CN_YAML_SIZE_MAX)
-        cn_report_error(&loader.report, (struct cn_mark){1, 1},
-                        "more than 1 MiB; expected a profile");
+        cn_diagnostics_error(&loader.report, (struct cn_mark){1, 1},
+                             "more than 1 MiB; expected a profile");
     else if (err == CN_OK)
         load_text(&loader, name, text, size);
     return finish(&loader, err, profile);
@@ -436,7 +438,7 @@ cn_err cn_profile_parse(const char *name, const char *text, size_t size, struct 
 
 cn_err cn_profile_load(const char *path, struct cn_diag *diag, struct cn_profile **profile)
 {
-    struct cn_report report = {diag, path, 0};
+    struct cn_diagnostics report = {diag, path, 0};
     size_t size = 0;
     char *text = cn_profile_read_file(path, (struct cn_mark){1, 1}, &report, &size);
     cn_err err;

@@ -10,7 +10,7 @@
 
 // The mark of a key, with report set to its file. A default has none: line 1 of the first file.
 static struct cn_mark place(const struct cn_profile *profile, const char *path,
-                            struct cn_report *report)
+                            struct cn_diagnostics *report)
 {
     const struct cn_origin *origin = cn_profile_origin(profile, path);
 
@@ -28,7 +28,7 @@ static bool is_set(const struct cn_profile *profile, const char *path)
 
 // Those of one host.
 static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
-                        struct cn_report *report)
+                        struct cn_diagnostics *report)
 {
     const struct cn_group_settings *group = &profile->settings.group;
 
@@ -42,15 +42,16 @@ static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
             if (a_port != b_port || a_length != b_length ||
                 strncmp(a->address, b->address, a_length) != 0)
                 continue;
-            cn_report_error(report, mark,
-                            "group.members: '%s' (%s) and '%s' (%s) share a port; expected one of "
-                            "its own for each member",
-                            a->name, a->address, b->name, b->address);
+            cn_diagnostics_error(
+                report, mark,
+                "group.members: '%s' (%s) and '%s' (%s) share a port; expected one of "
+                "its own for each member",
+                a->name, a->address, b->name, b->address);
         }
 }
 
 // The others look for this member where group.members says. With several GPUs each listens there.
-static void check_listen(const struct cn_profile *profile, struct cn_report *report)
+static void check_listen(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
     const struct cn_group_settings *group = &settings->group;
@@ -60,9 +61,10 @@ static void check_listen(const struct cn_profile *profile, struct cn_report *rep
 
     if (group->mapped && cn_gpus_list(settings, gpus) > 1) {
         mark = place(profile, "group.mapped", report);
-        cn_report_error(report, mark,
-                        "group.mapped: true, but each of several GPUs listens at its own port in "
-                        "group.members; expected false");
+        cn_diagnostics_error(
+            report, mark,
+            "group.mapped: true, but each of several GPUs listens at its own port in "
+            "group.members; expected false");
     }
     if (!group->listen[0] || group->mapped || cn_gpus_list(settings, gpus) > 1)
         return;
@@ -73,15 +75,16 @@ static void check_listen(const struct cn_profile *profile, struct cn_report *rep
             cn_value_port(member->address, &length) == cn_value_port(group->listen, &length))
             continue;
         mark = place(profile, "group.listen", report);
-        cn_report_error(report, mark,
-                        "group.listen: '%s' has another port than group.members says of '%s', "
-                        "%s; expected the same, or group.mapped: true where a router or container "
-                        "maps it",
-                        group->listen, member->name, member->address);
+        cn_diagnostics_error(
+            report, mark,
+            "group.listen: '%s' has another port than group.members says of '%s', "
+            "%s; expected the same, or group.mapped: true where a router or container "
+            "maps it",
+            group->listen, member->name, member->address);
     }
 }
 
-static void check_min_members(const struct cn_profile *profile, struct cn_report *report)
+static void check_min_members(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_group_settings *group = &profile->settings.group;
     struct cn_mark mark;
@@ -89,11 +92,11 @@ static void check_min_members(const struct cn_profile *profile, struct cn_report
     if (group->min_members <= group->member_count)
         return;
     mark = place(profile, "group.min_members", report);
-    cn_report_error(report, mark, "group.min_members: %u of %u; expected no more than members",
-                    group->min_members, group->member_count);
+    cn_diagnostics_error(report, mark, "group.min_members: %u of %u; expected no more than members",
+                         group->min_members, group->member_count);
 }
 
-static void check_group(const struct cn_profile *profile, struct cn_report *report)
+static void check_group(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
     struct cn_mark mark = place(profile, "group.members", report);
@@ -107,14 +110,14 @@ static void check_group(const struct cn_profile *profile, struct cn_report *repo
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         found |= strcmp(settings->group.members[i].name, settings->name) == 0;
     if (settings->name[0] && !found)
-        cn_report_error(report, mark,
-                        "group.members: this board, '%s', is missing; expected all members",
-                        settings->name);
+        cn_diagnostics_error(report, mark,
+                             "group.members: this board, '%s', is missing; expected all members",
+                             settings->name);
     if (!settings->group.listen[0])
-        cn_report_error(report, mark,
-                        "group.listen: not set, but group.members is; expected host:port");
+        cn_diagnostics_error(report, mark,
+                             "group.listen: not set, but group.members is; expected host:port");
     if (settings->precision == CN_PRECISION_FLOAT16)
-        cn_report_error(
+        cn_diagnostics_error(
             report, place(profile, "compute.precision", report),
             "compute.precision: a step that overflows float16 is dropped, which members "
             "of a group cannot do alone; expected bfloat16 or float32");
@@ -133,7 +136,7 @@ static bool is_member(const struct cn_settings *settings, const char *name)
 
 // A list of whole numbers, none of them twice. Whether there are so many only the driver knows.
 static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark mark,
-                              struct cn_report *report)
+                              struct cn_diagnostics *report)
 {
     const char *rest = settings->gpus;
     char word[CN_WORDS_SIZE];
@@ -144,8 +147,9 @@ static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark
         uint64_t bit = number ? 1ull << strtoul(word, NULL, 10) : 0;
 
         if (!number || seen & bit) {
-            cn_report_error(report, mark, "gpus: '%s' %s; expected numbers from 0 to 63, each once",
-                            word, number ? "is there twice" : "is no number of a GPU");
+            cn_diagnostics_error(report, mark,
+                                 "gpus: '%s' %s; expected numbers from 0 to 63, each once", word,
+                                 number ? "is there twice" : "is no number of a GPU");
             return false;
         }
         seen |= bit;
@@ -153,7 +157,7 @@ static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark
     return true;
 }
 
-static void check_gpus(const struct cn_profile *profile, struct cn_report *report)
+static void check_gpus(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
     struct cn_mark mark = place(profile, "gpus", report);
@@ -164,42 +168,44 @@ static void check_gpus(const struct cn_profile *profile, struct cn_report *repor
         return;
     count = cn_gpus_list(settings, gpus);
     if (cn_words_count(settings->gpus) > CN_GROUP_MAX)
-        cn_report_error(report, mark, "gpus: more than %d; a group has no more members",
-                        CN_GROUP_MAX);
+        cn_diagnostics_error(report, mark, "gpus: more than %d; a group has no more members",
+                             CN_GROUP_MAX);
     if (settings->device == CN_DEVICE_CPU)
-        cn_report_error(report, mark, "gpus: device is cpu; expected auto or cuda");
+        cn_diagnostics_error(report, mark, "gpus: device is cpu; expected auto or cuda");
     for (uint32_t i = 0; count > 1 && settings->name[0] && i < count; i++) {
         cn_gpus_name(settings, gpus[i], name);
         if (!is_member(settings, name))
-            cn_report_error(report, mark,
-                            "gpus: '%s' is missing in group.members; expected each GPU there, with "
-                            "an address of its own",
-                            name);
+            cn_diagnostics_error(
+                report, mark,
+                "gpus: '%s' is missing in group.members; expected each GPU there, with "
+                "an address of its own",
+                name);
     }
 }
 
-static void check_hardware(const struct cn_profile *profile, struct cn_report *report)
+static void check_hardware(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
 
     if (settings->cpu_cores && settings->threads > settings->cpu_cores) {
         struct cn_mark mark = place(profile, "threads", report);
 
-        cn_report_error(report, mark,
-                        "threads: '%u' is more than the board has; expected at most "
-                        "cpu.cores, %u",
-                        settings->threads, settings->cpu_cores);
+        cn_diagnostics_error(report, mark,
+                             "threads: '%u' is more than the board has; expected at most "
+                             "cpu.cores, %u",
+                             settings->threads, settings->cpu_cores);
     }
     if (settings->memory_size && settings->memory_limit > settings->memory_size) {
         struct cn_mark mark = place(profile, "memory.train_max", report);
 
-        cn_report_error(report, mark,
-                        "memory.train_max: more than the board has; expected at most memory.size");
+        cn_diagnostics_error(
+            report, mark,
+            "memory.train_max: more than the board has; expected at most memory.size");
     }
 }
 
 // Rules that could never hold.
-static void check_care(const struct cn_profile *profile, struct cn_report *report)
+static void check_care(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
     const struct cn_care_settings *care = &settings->care;
@@ -207,19 +213,20 @@ static void check_care(const struct cn_profile *profile, struct cn_report *repor
     if (care->pause_above_mc && care->resume_below_mc >= care->pause_above_mc) {
         struct cn_mark mark = place(profile, "thermal.resume_below", report);
 
-        cn_report_error(report, mark, "thermal.resume_below: not below thermal.pause_above, %.1f C",
-                        (double)care->pause_above_mc / 1000);
+        cn_diagnostics_error(report, mark,
+                             "thermal.resume_below: not below thermal.pause_above, %.1f C",
+                             (double)care->pause_above_mc / 1000);
     }
     if (care->enforce_power && (!settings->power_mw || !care->power_sensors[0])) {
         struct cn_mark mark = place(profile, "power.enforce", report);
 
-        cn_report_error(report, mark, "power.enforce: nothing to hold; expected power.%s, too",
-                        settings->power_mw ? "sensor" : "budget");
+        cn_diagnostics_error(report, mark, "power.enforce: nothing to hold; expected power.%s, too",
+                             settings->power_mw ? "sensor" : "budget");
     }
 }
 
 // A run that stops on a measurement needs something to measure.
-static void check_stop(const struct cn_profile *profile, struct cn_report *report)
+static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
     const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
@@ -228,7 +235,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
 
     if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
         mark = place(profile, "job.stop.target_accuracy", report);
-        cn_report_error(
+        cn_diagnostics_error(
             report, mark,
             "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
             "it or stop.patience");
@@ -236,14 +243,14 @@ static void check_stop(const struct cn_profile *profile, struct cn_report *repor
     if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0] &&
         !(data && data->held_out[0])) {
         mark = place(profile, key, report);
-        cn_report_error(report, mark,
-                        "%s: nothing to measure on; expected data.held_out or central.set",
-                        key + 4);
+        cn_diagnostics_error(report, mark,
+                             "%s: nothing to measure on; expected data.held_out or central.set",
+                             key + 4);
     }
 }
 
 // What a board says it measured is only its word.
-static void check_trust(const struct cn_profile *profile, struct cn_report *report)
+static void check_trust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
     const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
@@ -251,16 +258,17 @@ static void check_trust(const struct cn_profile *profile, struct cn_report *repo
     if ((!job->patience && job->target_accuracy <= 0) || job->central_set[0] || job->trust_boards)
         return;
     struct cn_mark mark = place(profile, key, report);
-    cn_report_error(report, mark,
-                    "%s: without central.set the boards' own figures would end the run, and one "
-                    "that lies could; expected central.set or stop.trust_boards: true",
-                    key + 4);
+    cn_diagnostics_error(
+        report, mark,
+        "%s: without central.set the boards' own figures would end the run, and one "
+        "that lies could; expected central.set or stop.trust_boards: true",
+        key + 4);
 }
 
 // A job travels in one message.
 #define LISTS_MAX 200
 
-static void check_rules(const struct cn_profile *profile, struct cn_report *report)
+static void check_rules(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
     const struct cn_rules *rules = &job->rules;
@@ -277,47 +285,50 @@ static void check_rules(const struct cn_profile *profile, struct cn_report *repo
                      : parallel->sets[0] ? "job.parallel.sets"
                                          : "job.loss.weights",
                      report);
-        cn_report_error(report, mark,
-                        "train.freeze, loss.weights, loss.ignore, parallel.sets, update.densities, "
-                        "update.priorities: too long for a message; expected %d characters "
-                        "together",
-                        LISTS_MAX);
+        cn_diagnostics_error(
+            report, mark,
+            "train.freeze, loss.weights, loss.ignore, parallel.sets, update.densities, "
+            "update.priorities: too long for a message; expected %d characters "
+            "together",
+            LISTS_MAX);
     }
     if (job->loss == CN_LOSS_OUTPUT && !rules->output[0]) {
         mark = place(profile, "job.loss.kind", report);
-        cn_report_error(report, mark, "loss: which output is not said; expected {output: NAME}");
+        cn_diagnostics_error(report, mark,
+                             "loss: which output is not said; expected {output: NAME}");
     }
     if (rules->schedule == CN_SCHEDULE_STEP && !rules->every) {
         mark = place(profile, "job.train.schedule.kind", report);
-        cn_report_error(report, mark, "train.schedule: step without every; expected a count");
+        cn_diagnostics_error(report, mark, "train.schedule: step without every; expected a count");
     }
     if (rules->nesterov && !(job->momentum > 0)) {
         mark = place(profile, "job.train.nesterov", report);
-        cn_report_error(report, mark, "train.nesterov: without momentum; expected train.momentum");
+        cn_diagnostics_error(report, mark,
+                             "train.nesterov: without momentum; expected train.momentum");
     }
 }
 
 static void refuse_entry(const struct cn_profile *profile, const char *key, const char *entry,
-                         const char *wanted, struct cn_report *report)
+                         const char *wanted, struct cn_diagnostics *report)
 {
     struct cn_mark mark = place(profile, key, report);
 
-    cn_report_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
+    cn_diagnostics_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
 }
 
 // All that local statistics differ by is in the residual.
-static void check_residual(const struct cn_profile *profile, struct cn_report *report)
+static void check_residual(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
 
     if (job->options.residual != CN_RESIDUAL_BF16 || job->statistics != CN_STATISTICS_LOCAL)
         return;
-    cn_report_error(report, place(profile, "job.update.residual", report),
-                    "update.residual: bf16 would round local statistics; expected fp32, or "
-                    "statistics: shared");
+    cn_diagnostics_error(report, place(profile, "job.update.residual", report),
+                         "update.residual: bf16 would round local statistics; expected fp32, or "
+                         "statistics: shared");
 }
 
-static void check_layers(const struct cn_profile *profile, struct cn_report *report)
+static void check_layers(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_update_options *options = &profile->settings.job.options;
     const char *densities = options->densities, *priorities = options->priorities;
@@ -336,7 +347,7 @@ static void check_layers(const struct cn_profile *profile, struct cn_report *rep
 }
 
 // What the members choose is not said beside that, nor what is shared out where nothing is.
-static void check_parallel(const struct cn_profile *profile, struct cn_report *report)
+static void check_parallel(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_parallel *parallel = &profile->settings.job.parallel;
     static const char *const chosen[] = {"job.parallel.replicate", "job.parallel.shard",
@@ -344,17 +355,17 @@ static void check_parallel(const struct cn_profile *profile, struct cn_report *r
 
     for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++)
         if (parallel->kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))
-            cn_report_error(report, place(profile, chosen[i], report),
-                            "%s: parallel.kind auto chooses it; expected one of the two",
-                            chosen[i] + 4);
+            cn_diagnostics_error(report, place(profile, chosen[i], report),
+                                 "%s: parallel.kind auto chooses it; expected one of the two",
+                                 chosen[i] + 4);
     if (parallel->kind == CN_PARALLEL_GIVEN && parallel->stage != CN_SHARING_OPTIMIZER &&
         parallel->shard <= 1)
-        cn_report_error(report, place(profile, "job.parallel.stage", report),
-                        "parallel.stage: nothing is shared out; expected parallel.shard, too");
+        cn_diagnostics_error(report, place(profile, "job.parallel.stage", report),
+                             "parallel.stage: nothing is shared out; expected parallel.shard, too");
 }
 
 // Keys without effect, as far as they stand in the file that says why.
-static void check_idle(const struct cn_profile *profile, struct cn_report *report)
+static void check_idle(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {
         const struct cn_origin *origin = &profile->origins[i];
@@ -368,8 +379,8 @@ static void check_idle(const struct cn_profile *profile, struct cn_report *repor
             is_set(profile, up ? "job.update.up.mode" : "job.update.down.mode"))
             continue;
         report->file = origin->source->path;
-        cn_report_error(report, origin->mark,
-                        "%s: has a meaning with topk only; expected mode: topk", path + 4);
+        cn_diagnostics_error(report, origin->mark,
+                             "%s: has a meaning with topk only; expected mode: topk", path + 4);
     }
 }
 
@@ -429,32 +440,33 @@ static const struct {
     {"job.data.stride", has_window, "data.window"},
 };
 
-static void check_companions(const struct cn_profile *profile, struct cn_report *report)
+static void check_companions(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < sizeof(companions) / sizeof(companions[0]); i++) {
         const char *path = companions[i].path;
 
         if (!is_set(profile, path) || companions[i].has_meaning(&profile->settings.job))
             continue;
-        cn_report_warning(report, place(profile, path, report),
-                          "%s: has no effect; it means something with %s only", path + 4,
-                          companions[i].wanted);
+        cn_diagnostics_warning(report, place(profile, path, report),
+                               "%s: has no effect; it means something with %s only", path + 4,
+                               companions[i].wanted);
     }
 }
 
-static void check_freeze(const struct cn_profile *profile, struct cn_report *report)
+static void check_freeze(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const char *rest = profile->settings.job.rules.freeze;
     char word[CN_WORDS_SIZE];
 
     while (cn_words_next(&rest, word, sizeof(word)))
         if (strcmp(word, "*") == 0)
-            cn_report_warning(report, place(profile, "job.train.freeze", report),
-                              "train.freeze: '*' is every tensor: nothing but running statistics "
-                              "changes");
+            cn_diagnostics_warning(
+                report, place(profile, "job.train.freeze", report),
+                "train.freeze: '*' is every tensor: nothing but running statistics "
+                "changes");
 }
 
-void cn_profile_check(const struct cn_profile *profile, struct cn_report *report)
+void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     check_group(profile, report);
     check_gpus(profile, report);
@@ -474,17 +486,17 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_report *report
 
 // The set of the job must be among those of this machine.
 static void require_set(const struct cn_profile *profile, const char *path, const char *set,
-                        struct cn_report *report)
+                        struct cn_diagnostics *report)
 {
     if (!set[0] || cn_profile_data(&profile->settings, set))
         return;
-    cn_report_error(report, place(profile, path, report),
-                    "%s: '%s' is not among the data sets here; expected it below data", path + 4,
-                    set);
+    cn_diagnostics_error(report, place(profile, path, report),
+                         "%s: '%s' is not among the data sets here; expected it below data",
+                         path + 4, set);
 }
 
 // A wish of a job would be lost on the way to the boards.
-static void refuse_wishes(const struct cn_profile *profile, struct cn_report *report)
+static void refuse_wishes(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {
         const struct cn_origin *origin = &profile->origins[i];
@@ -493,9 +505,9 @@ static void refuse_wishes(const struct cn_profile *profile, struct cn_report *re
             !(cn_schema[i].layers & (1u << CN_LAYER_JOB)) || !origin->in_job)
             continue;
         report->file = origin->source->path;
-        cn_report_error(report, origin->mark,
-                        "%s: is not sent to the boards; expected it in their own profiles",
-                        cn_schema[i].path);
+        cn_diagnostics_error(report, origin->mark,
+                             "%s: is not sent to the boards; expected it in their own profiles",
+                             cn_schema[i].path);
     }
 }
 
@@ -503,8 +515,8 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
                           struct cn_diag *diag)
 {
     const struct cn_settings *settings = &profile->settings;
-    const struct cn_source *top = profile->sources[profile->site_count - 1];
-    struct cn_report report = {diag, top->path, 0};
+    const struct cn_profile_file *top = profile->sources[profile->site_count - 1];
+    struct cn_diagnostics report = {diag, top->path, 0};
 
     for (size_t i = 0; i < cn_schema_count; i++) {
         const struct cn_schema_row *row = &cn_schema[i];
@@ -512,8 +524,8 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
 
         report.file = top->path;
         if ((row->required & (1u << use)) && !profile->origins[i].source)
-            cn_report_error(&report, (struct cn_mark){1, 1}, "%s: not set; expected %s", row->path,
-                            cn_value_wanted(wanted, row));
+            cn_diagnostics_error(&report, (struct cn_mark){1, 1}, "%s: not set; expected %s",
+                                 row->path, cn_value_wanted(wanted, row));
     }
     report.file = top->path;
     if (use == CN_PROFILE_TRAIN)

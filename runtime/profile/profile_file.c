@@ -20,7 +20,7 @@ static const char *open_regular(const char *path, FILE **file)
     return *file ? NULL : strerror(errno);
 }
 
-char *cn_profile_read_file(const char *path, struct cn_mark mark, struct cn_report *report,
+char *cn_profile_read_file(const char *path, struct cn_mark mark, struct cn_diagnostics *report,
                            size_t *size)
 {
     char quoted[CN_QUOTE_SIZE];
@@ -42,8 +42,8 @@ char *cn_profile_read_file(const char *path, struct cn_mark mark, struct cn_repo
     if (!problem)
         return text;
     free(text);
-    cn_report_error(report, mark, "%s cannot be used: %s; expected a profile",
-                    cn_quote(quoted, path), problem);
+    cn_diagnostics_error(report, mark, "%s cannot be used: %s; expected a profile",
+                         cn_quote(quoted, path), problem);
     return NULL;
 }
 
@@ -56,8 +56,9 @@ static bool is_board(const char *directory, const char *name, char path[CN_PATH_
            stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-bool cn_profile_find_board(const char *name, const struct cn_source *from, struct cn_mark mark,
-                           struct cn_report *report, char path[CN_PATH_SIZE])
+bool cn_profile_find_board(const char *name, const struct cn_profile_file *from,
+                           struct cn_mark mark, struct cn_diagnostics *report,
+                           char path[CN_PATH_SIZE])
 {
     char *directory = realpath(from->directory, NULL);
     char *end = directory ? directory + strlen(directory) : NULL;
@@ -72,9 +73,10 @@ bool cn_profile_find_board(const char *name, const struct cn_source *from, struc
     if (!found)
         found = is_board(CAIRN_DATA_DIR, name, path);
     if (!found)
-        cn_report_error(report, mark,
-                        "extends: '%s' is not known; expected a path or a type of board, found as "
-                        "boards/%s/board.yaml above this file or among the installed boards",
-                        name, name);
+        cn_diagnostics_error(
+            report, mark,
+            "extends: '%s' is not known; expected a path or a type of board, found as "
+            "boards/%s/board.yaml above this file or among the installed boards",
+            name, name);
     return found;
 }

@@ -10,7 +10,7 @@
 _Static_assert(sizeof(enum cn_device) == sizeof(int), "choices are stored through an int");
 
 struct reading {
-    struct cn_report *report;
+    struct cn_diagnostics *report;
     const char *directory;
     const char *key;
     const struct cn_schema_row *row;
@@ -25,8 +25,9 @@ static bool reject(const struct reading *reading, const struct cn_yaml_node *nod
 
     if (node->type == CN_YAML_SCALAR)
         found = node->text[0] ? cn_quote(quoted, node->text) : "nothing";
-    cn_report_error(reading->report, node->mark, "%s: %s%s%s; expected %s", reading->key, found,
-                    problem[0] ? " " : "", problem, cn_value_wanted(wanted, reading->row));
+    cn_diagnostics_error(reading->report, node->mark, "%s: %s%s%s; expected %s", reading->key,
+                         found, problem[0] ? " " : "", problem,
+                         cn_value_wanted(wanted, reading->row));
     return false;
 }
 
@@ -143,9 +144,9 @@ static bool check_entry_name(const struct reading *reading, const struct cn_yaml
 
     if (cn_name_valid(entry->key))
         return true;
-    cn_report_error(reading->report, entry->key_mark,
-                    "%s: %s is not a valid name; expected 1 to 63 characters a-z 0-9 . _ -",
-                    reading->key, cn_quote(quoted, entry->key));
+    cn_diagnostics_error(reading->report, entry->key_mark,
+                         "%s: %s is not a valid name; expected 1 to 63 characters a-z 0-9 . _ -",
+                         reading->key, cn_quote(quoted, entry->key));
     return false;
 }
 
@@ -223,9 +224,9 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     for (const struct cn_yaml_node *child = entry->first; child; child = child->next)
         if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0 &&
             strcmp(child->key, "held_out") != 0) {
-            cn_report_error(reading->report, child->key_mark,
-                            "%s.%s: unknown key %s; expected inputs, labels and held_out",
-                            reading->key, entry->key, cn_quote(quoted, child->key));
+            cn_diagnostics_error(reading->report, child->key_mark,
+                                 "%s.%s: unknown key %s; expected inputs, labels and held_out",
+                                 reading->key, entry->key, cn_quote(quoted, child->key));
             good = false;
         }
     if (!inputs || (!labels && inputs->type != CN_YAML_MAP))
@@ -257,9 +258,9 @@ static bool check_held_out(const struct reading *reading, const struct cn_yaml_n
             (strcmp(paths->held_out, paths->name) != 0 &&
              cn_profile_data(settings, paths->held_out)))
             continue;
-        cn_report_error(reading->report, name->mark,
-                        "%s.%s.held_out: %s; expected the name of another data set", reading->key,
-                        entry->key, cn_quote(quoted, paths->held_out));
+        cn_diagnostics_error(reading->report, name->mark,
+                             "%s.%s.held_out: %s; expected the name of another data set",
+                             reading->key, entry->key, cn_quote(quoted, paths->held_out));
         good = false;
     }
     return good;
@@ -303,8 +304,9 @@ static bool reject_only(const struct reading *reading, const struct cn_yaml_node
 {
     char quoted[CN_QUOTE_SIZE];
 
-    cn_report_error(reading->report, node->mark, "%s: %s: only %.0f is supported in this version",
-                    reading->key, cn_quote(quoted, node->text), reading->row->max);
+    cn_diagnostics_error(reading->report, node->mark,
+                         "%s: %s: only %.0f is supported in this version", reading->key,
+                         cn_quote(quoted, node->text), reading->row->max);
     return false;
 }
 
@@ -466,7 +468,7 @@ static bool read_set(const struct reading *reading, const struct cn_yaml_node *e
         return reject(reading, entry, "is too long, or has a ';'");
     rules = (struct cn_set_rules){0};
     if (cn_set_rules_add(text, reason, &rules)) {
-        cn_report_error(reading->report, entry->mark, "%s: %s", reading->key, reason);
+        cn_diagnostics_error(reading->report, entry->mark, "%s: %s", reading->key, reason);
         return false;
     }
     snprintf(to + used, CN_SETS_SIZE - used, "%s%s", used ? "; " : "", text);
@@ -505,7 +507,7 @@ static bool read_phases(const struct reading *reading, const struct cn_yaml_node
     return good;
 }
 
-bool cn_value_read(struct cn_report *report, const char *directory, const char *key,
+bool cn_value_read(struct cn_diagnostics *report, const char *directory, const char *key,
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings)
 {
@@ -541,7 +543,7 @@ bool cn_value_read(struct cn_report *report, const char *directory, const char *
 
 void cn_value_reset(const struct cn_schema_row *row, struct cn_settings *settings)
 {
-    struct cn_report report = {NULL, "", 0};
+    struct cn_diagnostics report = {NULL, "", 0};
     struct cn_yaml_node node = {.plain = true, .text = (char *)row->initial};
 
     if (row->type == CN_VALUE_NAME)

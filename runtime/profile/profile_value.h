@@ -9,7 +9,7 @@
 
 // Reads node into settings. key is the name for messages, directory what paths count from. False
 // after a mistake, which is in report; the settings may then hold a part of the value.
-bool cn_value_read(struct cn_report *report, const char *directory, const char *key,
+bool cn_value_read(struct cn_diagnostics *report, const char *directory, const char *key,
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings);
 

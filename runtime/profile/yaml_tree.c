@@ -7,7 +7,7 @@
 #include <yaml.h>
 
 struct builder {
-    struct cn_report *report;
+    struct cn_diagnostics *report;
     struct cn_yaml_node *root;
     struct cn_yaml_node *newest;
     struct cn_yaml_node *open[CN_YAML_DEPTH_MAX]; // maps and lists that have not ended
@@ -18,7 +18,7 @@ struct builder {
     bool done; // nothing more can be read
 };
 
-__attribute__((format(printf, 4, 0))) static void add_line(struct cn_report *report,
+__attribute__((format(printf, 4, 0))) static void add_line(struct cn_diagnostics *report,
                                                            struct cn_mark mark, const char *kind,
                                                            const char *format, va_list arguments)
 {
@@ -29,7 +29,8 @@ __attribute__((format(printf, 4, 0))) static void add_line(struct cn_report *rep
                 message);
 }
 
-void cn_report_error(struct cn_report *report, struct cn_mark mark, const char *format, ...)
+void cn_diagnostics_error(struct cn_diagnostics *report, struct cn_mark mark, const char *format,
+                          ...)
 {
     va_list arguments;
 
@@ -39,7 +40,8 @@ void cn_report_error(struct cn_report *report, struct cn_mark mark, const char *
     report->errors++;
 }
 
-void cn_report_warning(struct cn_report *report, struct cn_mark mark, const char *format, ...)
+void cn_diagnostics_warning(struct cn_diagnostics *report, struct cn_mark mark, const char *format,
+                            ...)
 {
     va_list arguments;
 
@@ -119,8 +121,8 @@ static void attach(struct builder *builder, struct cn_yaml_node *node)
         parent->first = node;
     parent->last = node;
     if (++parent->count > CN_YAML_ENTRIES_MAX) {
-        cn_report_error(builder->report, node->key_mark, "too many entries; expected at most %d",
-                        CN_YAML_ENTRIES_MAX);
+        cn_diagnostics_error(builder->report, node->key_mark,
+                             "too many entries; expected at most %d", CN_YAML_ENTRIES_MAX);
         builder->done = true;
     }
 }
@@ -139,9 +141,9 @@ static void check_plain_yaml(struct builder *builder, struct cn_mark mark, const
                              const void *tag)
 {
     if (anchor)
-        cn_report_error(builder->report, mark, "an anchor (&); expected the value alone");
+        cn_diagnostics_error(builder->report, mark, "an anchor (&); expected the value alone");
     if (tag)
-        cn_report_error(builder->report, mark, "a tag (!); expected the value alone");
+        cn_diagnostics_error(builder->report, mark, "a tag (!); expected the value alone");
 }
 
 // A key of the open map. A second one with the same text is reported, and kept for further checks.
@@ -151,8 +153,8 @@ static cn_err take_key(struct builder *builder, const char *text, struct cn_mark
     char quoted[CN_QUOTE_SIZE];
 
     if (same)
-        cn_report_error(builder->report, mark, "duplicate key %s; the first is in line %zu",
-                        cn_quote(quoted, text), same->key_mark.line);
+        cn_diagnostics_error(builder->report, mark, "duplicate key %s; the first is in line %zu",
+                             cn_quote(quoted, text), same->key_mark.line);
     builder->key = strdup(text);
     builder->key_mark = mark;
     return builder->key ? CN_OK : CN_ENOMEM;
@@ -185,7 +187,8 @@ static cn_err take_scalar(struct builder *builder, const yaml_event_t *event)
         .text = strdup(text),
     };
     if (node->bad)
-        cn_report_error(builder->report, mark, "a control character; expected text in one line");
+        cn_diagnostics_error(builder->report, mark,
+                             "a control character; expected text in one line");
     attach(builder, node);
     return node->text ? CN_OK : CN_ENOMEM;
 }
@@ -195,7 +198,7 @@ static cn_err take_alias(struct builder *builder, const yaml_event_t *event)
     struct cn_mark mark = mark_of(event->start_mark);
     struct cn_yaml_node *node;
 
-    cn_report_error(builder->report, mark, "an alias (*); expected the value itself");
+    cn_diagnostics_error(builder->report, mark, "an alias (*); expected the value itself");
     if (wants_key(builder)) {
         builder->done = true;
         return CN_OK;
@@ -218,14 +221,14 @@ static cn_err take_start(struct builder *builder, const yaml_event_t *event)
                      map ? event->data.mapping_start.anchor : event->data.sequence_start.anchor,
                      map ? event->data.mapping_start.tag : event->data.sequence_start.tag);
     if (wants_key(builder)) {
-        cn_report_error(builder->report, mark, "a %s as a key; expected a word",
-                        map ? "map" : "list");
+        cn_diagnostics_error(builder->report, mark, "a %s as a key; expected a word",
+                             map ? "map" : "list");
         builder->done = true;
         return CN_OK;
     }
     if (builder->depth == CN_YAML_DEPTH_MAX) {
-        cn_report_error(builder->report, mark, "too deep; expected at most %d levels",
-                        CN_YAML_DEPTH_MAX);
+        cn_diagnostics_error(builder->report, mark, "too deep; expected at most %d levels",
+                             CN_YAML_DEPTH_MAX);
         builder->done = true;
         return CN_OK;
     }
@@ -245,9 +248,9 @@ static void take_document(struct builder *builder, const yaml_event_t *event)
     if (event->data.document_start.version_directive ||
         event->data.document_start.tag_directives.start !=
             event->data.document_start.tag_directives.end)
-        cn_report_error(builder->report, mark, "a directive (%%); expected none");
+        cn_diagnostics_error(builder->report, mark, "a directive (%%); expected none");
     if (++builder->documents > 1) {
-        cn_report_error(builder->report, mark, "a second document; expected one in a file");
+        cn_diagnostics_error(builder->report, mark, "a second document; expected one in a file");
         builder->done = true;
     }
 }
@@ -291,9 +294,9 @@ static cn_err report_syntax(struct builder *builder, const yaml_parser_t *parser
             mark.column = text[i] == '\n' ? 1 : mark.column + 1;
         }
     }
-    cn_report_error(builder->report, mark, "not YAML: %s%s%s",
-                    parser->problem ? parser->problem : "unreadable", parser->context ? " " : "",
-                    parser->context ? parser->context : "");
+    cn_diagnostics_error(builder->report, mark, "not YAML: %s%s%s",
+                         parser->problem ? parser->problem : "unreadable",
+                         parser->context ? " " : "", parser->context ? parser->context : "");
     if (builder->newest)
         builder->newest->bad = true; // it may have swallowed what comes before the mistake
     builder->done = true;
@@ -301,14 +304,14 @@ static cn_err report_syntax(struct builder *builder, const yaml_parser_t *parser
 }
 
 // Tabs before a line's first word make libyaml complain about something else, somewhere else.
-static void check_tabs(const char *text, size_t size, struct cn_report *report)
+static void check_tabs(const char *text, size_t size, struct cn_diagnostics *report)
 {
     struct cn_mark mark = {1, 1};
     bool indent = true;
 
     for (size_t i = 0; i < size; i++) {
         if (indent && text[i] == '\t') {
-            cn_report_error(report, mark, "a tab; expected spaces");
+            cn_diagnostics_error(report, mark, "a tab; expected spaces");
             indent = false;
         } else if (text[i] == '\n') {
             mark = (struct cn_mark){mark.line + 1, 0};
@@ -320,7 +323,7 @@ static void check_tabs(const char *text, size_t size, struct cn_report *report)
     }
 }
 
-cn_err cn_yaml_parse(const char *text, size_t size, struct cn_report *report,
+cn_err cn_yaml_parse(const char *text, size_t size, struct cn_diagnostics *report,
                      struct cn_yaml_node **root)
 {
     struct builder builder = {.report = report};
@@ -335,7 +338,7 @@ cn_err cn_yaml_parse(const char *text, size_t size, struct cn_report *report,
         size -= 3;
     }
     if (memchr(text, 0, size))
-        cn_report_error(report, (struct cn_mark){1, 1}, "not a text file; expected YAML");
+        cn_diagnostics_error(report, (struct cn_mark){1, 1}, "not a text file; expected YAML");
     else
         check_tabs(text, size, report);
     if (report->errors > errors)

@@ -15,7 +15,7 @@
 #define CN_YAML_ENTRIES_MAX 256
 
 // Where errors go: each becomes a line "file:line:column: error: ..." and is counted.
-struct cn_report {
+struct cn_diagnostics {
     struct cn_diag *diag; // or NULL
     const char *file;
     size_t errors;
@@ -25,12 +25,12 @@ struct cn_mark {
     size_t line, column; // from 1
 };
 
-void cn_report_error(struct cn_report *report, struct cn_mark mark, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void cn_diagnostics_error(struct cn_diagnostics *report, struct cn_mark mark, const char *format,
+                          ...) __attribute__((format(printf, 3, 4)));
 
 // The same of what is no mistake, but has no effect.
-void cn_report_warning(struct cn_report *report, struct cn_mark mark, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void cn_diagnostics_warning(struct cn_diagnostics *report, struct cn_mark mark, const char *format,
+                            ...) __attribute__((format(printf, 3, 4)));
 
 #define CN_QUOTE_SIZE 64
 
@@ -57,7 +57,7 @@ struct cn_yaml_node {
 
 // The document, NULL for an empty one. Mistakes go to report, with what could be read in *root
 // nevertheless, so that the caller can go on and find more. CN_ENOMEM is the only error returned.
-cn_err cn_yaml_parse(const char *text, size_t size, struct cn_report *report,
+cn_err cn_yaml_parse(const char *text, size_t size, struct cn_diagnostics *report,
                      struct cn_yaml_node **root);
 void cn_yaml_free(struct cn_yaml_node *root);
 

@@ -40,7 +40,7 @@ static void check_upload(struct cn_spool *spool, const uint8_t *file, size_t siz
     struct cn_declare_request declared = {
         .run = cn_get_u64(file + 8), .round = cn_get_u32(file + 16), .size = cn_get_u64(file + 20)};
     struct cn_upload_status status = {0};
-    struct cn_upload *upload;
+    struct cn_spooled *upload;
     uint8_t *frame;
     uint64_t rest = declared.size - part * part_size;
     if (cn_get_u32(file + BITMAP_AT - 4) != CHUNK || part * part_size >= declared.size ||

@@ -11,7 +11,7 @@
 struct cn_sim_gateway {
     struct cn_flaky_store store;
     struct cn_spool *spool;
-    struct cn_upload *upload;
+    struct cn_spooled *upload;
     uint8_t id[CN_UPLOAD_ID_SIZE];
     bool decided;
     uint32_t round; // of the last declaration
@@ -41,7 +41,7 @@ static void put_status(struct cn_sim_gateway *gateway, enum cn_coap_code code, u
 
 static void note_known(struct cn_sim_gateway *gateway)
 {
-    const struct cn_upload *upload = gateway->upload;
+    const struct cn_spooled *upload = gateway->upload;
 
     gateway->renewed = false;
     gateway->known_count = upload->received;

@@ -86,7 +86,7 @@ static void the_manual_has_every_key_with_its_default_and_layers(void **state)
 static bool reads(const struct cn_schema_row *row, const char *text, struct cn_settings *settings)
 {
     struct cn_diag diag;
-    struct cn_report report = {&diag, "table", 0};
+    struct cn_diagnostics report = {&diag, "table", 0};
     struct cn_yaml_node node = {.plain = true, .text = (char *)text};
 
     cn_diag_init(&diag);

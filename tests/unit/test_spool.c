@@ -50,15 +50,15 @@ static int close_spool(void **state)
     return 0;
 }
 
-static struct cn_upload *declare(struct fixture *fixture, const char *board, const char *group)
+static struct cn_spooled *declare(struct fixture *fixture, const char *board, const char *group)
 {
-    struct cn_upload *upload;
+    struct cn_spooled *upload;
     assert_int_equal(
         cn_spool_declare(fixture->spool, board, group, &fixture->declared, 10, &upload), CN_OK);
     return upload;
 }
 
-static void put(struct fixture *fixture, struct cn_upload *upload, uint32_t index)
+static void put(struct fixture *fixture, struct cn_spooled *upload, uint32_t index)
 {
     size_t offset = (size_t)index * CHUNK, left = SIZE - offset;
     assert_int_equal(cn_spool_put(fixture->spool, upload, index, fixture->frame + offset,
@@ -80,7 +80,7 @@ static void reopen(struct fixture *fixture, size_t frame_max)
 static void chunks_may_come_in_any_order_and_twice(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     uint8_t *frame;
     for (uint32_t i = 7; i-- > 0;)
         put(fixture, upload, i);
@@ -97,7 +97,7 @@ static void chunks_may_come_in_any_order_and_twice(void **state)
 static void what_is_missing_is_named_in_ranges(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     struct cn_upload_status status = {0};
     put(fixture, upload, 0);
     put(fixture, upload, 3);
@@ -113,7 +113,7 @@ static void what_is_missing_is_named_in_ranges(void **state)
 static void a_chunk_of_the_wrong_size_or_number_is_refused(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     assert_int_equal(cn_spool_put(fixture->spool, upload, 0, fixture->frame, CHUNK - 1, 10),
                      CN_ERANGE);
     assert_int_equal(cn_spool_put(fixture->spool, upload, 6, fixture->frame, CHUNK, 10), CN_ERANGE);
@@ -127,7 +127,7 @@ static void other_bytes_than_declared_are_found_out(void **state)
     struct fixture *fixture = *state;
     uint8_t *frame;
     fixture->declared.digest[0] ^= 1;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     for (uint32_t i = 0; i < 7; i++)
         put(fixture, upload, i);
     assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_EDIGEST);
@@ -138,7 +138,7 @@ static void another_board_of_the_group_goes_on_with_the_same_frame(void **state)
 {
     struct fixture *fixture = *state;
     uint8_t id[CN_UPLOAD_ID_SIZE];
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     memcpy(id, upload->id, sizeof(id));
     put(fixture, upload, 0);
     upload = declare(fixture, "b", "g");
@@ -154,13 +154,13 @@ static void what_one_member_does_leaves_the_upload_of_another(void **state)
 {
     struct fixture *fixture = *state;
     struct cn_declare_request mine = fixture->declared;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     uint8_t *frame;
     put(fixture, upload, 0);
     fixture->declared.run = 0; // a measurement
     declare(fixture, "b", "g");
     fixture->declared = mine;
-    struct cn_upload *other = declare(fixture, "b", "g");
+    struct cn_spooled *other = declare(fixture, "b", "g");
     assert_int_equal(other->received, 1); // lent
     cn_spool_drop(fixture->spool, other);
     assert_ptr_equal(cn_spool_find(fixture->spool, "a", "g", upload->id), upload);
@@ -177,7 +177,7 @@ static void junk_that_was_lent_goes_back(void **state)
     uint8_t *frame;
     assert_int_equal(
         cn_spool_put(fixture->spool, declare(fixture, "a", "g"), 0, junk, sizeof(junk), 10), CN_OK);
-    struct cn_upload *upload = declare(fixture, "b", "g");
+    struct cn_spooled *upload = declare(fixture, "b", "g");
     assert_int_equal(upload->received, 2);
     put(fixture, upload, 1); // other bytes than those that were lent
     for (uint32_t i = 2; i < 7; i++)
@@ -202,7 +202,7 @@ static void junk_that_was_lent_is_nobodys_own_after_a_restart(void **state)
     put(fixture, declare(fixture, "b", "g"), 1);
     cn_spool_drop(fixture->spool, declare(fixture, "a", "g"));
     reopen(fixture, 1000);
-    struct cn_upload *upload = declare(fixture, "b", "g");
+    struct cn_spooled *upload = declare(fixture, "b", "g");
     assert_int_equal(upload->received, 1);
     put(fixture, upload, 0);
 }
@@ -211,7 +211,7 @@ static void the_measurements_of_the_first_declaration_count(void **state)
 {
     struct fixture *fixture = *state;
     fixture->declared.train_loss = 0.5;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     fixture->declared.train_loss = 0.25;
     declare(fixture, "b", "g");
     assert_ptr_equal(declare(fixture, "a", "g"), upload);
@@ -230,7 +230,7 @@ static void a_new_frame_of_the_board_replaces_the_old(void **state)
 static void the_spool_has_a_limit(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload;
+    struct cn_spooled *upload;
     declare(fixture, "a", "a");
     declare(fixture, "b", "b");
     assert_int_equal(cn_spool_declare(fixture->spool, "c", "c", &fixture->declared, 10, &upload),
@@ -243,7 +243,7 @@ static void sizes_that_no_frame_has_are_refused(void **state)
 {
     struct fixture *fixture = *state;
     static const uint64_t sizes[] = {0, 1001, UINT64_MAX};
-    struct cn_upload *upload;
+    struct cn_spooled *upload;
     for (size_t i = 0; i < 3; i++) {
         fixture->declared.size = sizes[i];
         assert_int_equal(
@@ -267,7 +267,7 @@ static void uploads_that_stopped_or_are_of_another_round_are_dropped(void **stat
 static void an_upload_that_hardly_gets_on_or_is_never_committed_makes_room(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload = declare(fixture, "a", "a"); // 10 ms
+    struct cn_spooled *upload = declare(fixture, "a", "a"); // 10 ms
     put(fixture, upload, 1);
     cn_spool_expire(fixture->spool, 3, 1011); // a chunk of seven in a second will do
     assert_int_equal(fixture->flaky.open_count, 1);
@@ -322,7 +322,7 @@ static void what_was_saved_survives_a_kill_and_is_not_asked_for_again(void **sta
     reopen(fixture, size);
     fixture->declared.size = size;
     cn_crypto_digest(frame, size, fixture->declared.digest);
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     for (uint32_t i = 0; i < CN_SPOOL_PART; i += 8) // the first part, but for a hole
         if (i != 800)
             assert_int_equal(
@@ -360,7 +360,7 @@ static void what_was_saved_survives_a_kill_and_is_not_asked_for_again(void **sta
 static void a_stop_saves_all_and_a_damaged_part_is_thrown_away(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     put(fixture, upload, 2);
     put(fixture, upload, 6);
     reopen(fixture, 1000);
@@ -377,7 +377,7 @@ static void a_stop_saves_all_and_a_damaged_part_is_thrown_away(void **state)
 static void other_bytes_for_a_chunk_that_is_there_are_refused(void **state)
 {
     struct fixture *fixture = *state;
-    struct cn_upload *upload = declare(fixture, "a", "g");
+    struct cn_spooled *upload = declare(fixture, "a", "g");
     uint8_t other[3 * CHUNK];
     memcpy(other, fixture->frame, sizeof(other));
     put(fixture, upload, 1);

@@ -163,9 +163,9 @@ static void on_again(void *context, uint64_t tag)
     struct link *link = context;
     uint64_t now_us = cn_platform_now_us();
 
-    cn_call_again(&link->registrar.asking, tag, now_us);
-    cn_call_again(&link->registrar.keying, tag, now_us);
-    cn_call_again(&link->watch.asking, tag, now_us);
+    cn_request_again(&link->registrar.asking, tag, now_us);
+    cn_request_again(&link->registrar.keying, tag, now_us);
+    cn_request_again(&link->watch.asking, tag, now_us);
     if (link->download)
         cn_download_again(link->download, tag, now_us);
     if (link->upload)

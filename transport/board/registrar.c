@@ -21,8 +21,8 @@ void cn_registrar_init(struct cn_registrar *registrar, const char *board,
         .events = events,
         .misfit = {.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = seed},
     };
-    cn_call_init(&registrar->asking, exchange, rtt, kind, seed);
-    cn_call_init(&registrar->keying, exchange, rtt, kind + 1, seed);
+    cn_request_init(&registrar->asking, exchange, rtt, kind, seed);
+    cn_request_init(&registrar->keying, exchange, rtt, kind + 1, seed);
 }
 
 void cn_registrar_keep(struct cn_registrar *registrar, struct cn_store *store,
@@ -50,8 +50,8 @@ void cn_registrar_start(struct cn_registrar *registrar)
         cn_log(CN_LOG_ERROR, "link", "registration: %s", cn_err_text(err));
         return;
     }
-    cn_call_stop(&registrar->keying);
-    cn_call_start(&registrar->asking, CN_COAP_POST, "reg", bytes, size);
+    cn_request_stop(&registrar->keying);
+    cn_request_start(&registrar->asking, CN_COAP_POST, "reg", bytes, size);
 }
 
 bool cn_registrar_is_busy(const struct cn_registrar *registrar)
@@ -62,8 +62,8 @@ bool cn_registrar_is_busy(const struct cn_registrar *registrar)
 void cn_registrar_reconnected(struct cn_registrar *registrar)
 {
     if (!registrar->misfit.tries)
-        cn_call_hurry(&registrar->asking);
-    cn_call_hurry(&registrar->keying);
+        cn_request_hurry(&registrar->asking);
+    cn_request_hurry(&registrar->keying);
 }
 
 // What was kept, until the aggregator answers.
@@ -103,8 +103,8 @@ void cn_registrar_step(struct cn_registrar *registrar, uint64_t now_us, uint64_t
 {
     if (registrar->due)
         cn_registrar_start(registrar);
-    cn_call_step(&registrar->asking, now_us, wake_us);
-    cn_call_step(&registrar->keying, now_us, wake_us);
+    cn_request_step(&registrar->asking, now_us, wake_us);
+    cn_request_step(&registrar->keying, now_us, wake_us);
     step_recall(registrar, now_us, wake_us);
 }
 
@@ -153,7 +153,7 @@ static bool ask_key(struct cn_registrar *registrar)
         (size_t)snprintf(path, sizeof(path), "k/%s", registrar->facts.members[registrar->next_key]);
     if (registrar->manifest.key_epoch)
         snprintf(path + used, sizeof(path) - used, "/%" PRIu64, registrar->manifest.key_epoch);
-    cn_call_start(&registrar->keying, CN_COAP_GET, path, NULL, 0);
+    cn_request_start(&registrar->keying, CN_COAP_GET, path, NULL, 0);
     return false;
 }
 
@@ -216,9 +216,9 @@ bool cn_registrar_reply(struct cn_registrar *registrar, const struct cn_exchange
     bool mine;
 
     *done = false;
-    if (cn_call_answered(&registrar->asking, reply, now_us, &mine))
+    if (cn_request_answered(&registrar->asking, reply, now_us, &mine))
         *done = registered(registrar, reply, now_us);
-    else if (!mine && cn_call_answered(&registrar->keying, reply, now_us, &mine))
+    else if (!mine && cn_request_answered(&registrar->keying, reply, now_us, &mine))
         *done = key_answered(registrar, reply, now_us);
     return mine;
 }

@@ -16,7 +16,7 @@ struct cn_registrar {
     struct cn_registration facts;
     bool enlisted; // facts are there
     bool due;      // to begin again
-    struct cn_call asking, keying;
+    struct cn_request asking, keying;
     struct cn_backoff misfit;
     struct cn_register_reply reply; // chunk_size 0: never registered
     struct cn_manifest manifest;

@@ -13,7 +13,7 @@ void cn_round_watch_init(struct cn_round_watch *watch, struct cn_exchange *excha
     *watch = (struct cn_round_watch){0};
     watch->pause =
         (struct cn_backoff){.min_ms = PAUSE_MIN_MS, .max_ms = PAUSE_MAX_MS, .seed = ~seed};
-    cn_call_init(&watch->asking, exchange, rtt, kind, seed);
+    cn_request_init(&watch->asking, exchange, rtt, kind, seed);
     watch->asking.observe = true;
 }
 
@@ -26,7 +26,7 @@ void cn_round_watch_set(struct cn_round_watch *watch, bool on)
     watch->due_us = 0;
     watch->pause.tries = 0;
     if (!on)
-        cn_call_stop(
+        cn_request_stop(
             &watch->asking); // the next notification is refused, which ends the observation
 }
 
@@ -40,7 +40,7 @@ void cn_round_watch_reconnected(struct cn_round_watch *watch, uint64_t now_us)
 {
     watch->has_sequence = false;
     watch->due_us = now_us;
-    cn_call_hurry(&watch->asking);
+    cn_request_hurry(&watch->asking);
 }
 
 static void pause_asking(struct cn_round_watch *watch, uint64_t now_us)
@@ -91,7 +91,7 @@ bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange
     bool mine;
 
     *changed = false;
-    if (cn_call_answered(&watch->asking, reply, now_us, &mine))
+    if (cn_request_answered(&watch->asking, reply, now_us, &mine))
         pause_asking(watch, now_us);
     // A notification comes after the answer and under the same tag.
     if (watch->on && reply->code != CN_COAP_UNAUTHORIZED)
@@ -103,9 +103,9 @@ void cn_round_watch_step(struct cn_round_watch *watch, uint64_t now_us, uint64_t
 {
     if (watch->on && !watch->asking.active) {
         if (now_us >= watch->due_us)
-            cn_call_start(&watch->asking, CN_COAP_GET, "r", NULL, 0);
+            cn_request_start(&watch->asking, CN_COAP_GET, "r", NULL, 0);
         else if (watch->due_us < *wake_us)
             *wake_us = watch->due_us;
     }
-    cn_call_step(&watch->asking, now_us, wake_us);
+    cn_request_step(&watch->asking, now_us, wake_us);
 }

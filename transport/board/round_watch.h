@@ -14,7 +14,7 @@ struct cn_round_watch {
     bool has_sequence;
     uint32_t sequence; // of the last notification in this session
     uint64_t due_us;   // when to ask
-    struct cn_call asking;
+    struct cn_request asking;
     struct cn_backoff pause;
     struct cn_round_info round;
 };

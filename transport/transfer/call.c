@@ -9,15 +9,15 @@
 #define LATER_MAX_MS 60000
 #define UNCONNECTED_US 100000
 
-void cn_call_init(struct cn_call *call, struct cn_exchange *exchange, struct cn_rtt *rtt,
-                  uint8_t kind, uint64_t seed)
+void cn_request_init(struct cn_request *call, struct cn_exchange *exchange, struct cn_rtt *rtt,
+                     uint8_t kind, uint64_t seed)
 {
-    *call = (struct cn_call){.exchange = exchange, .rtt = rtt, .kind = kind};
+    *call = (struct cn_request){.exchange = exchange, .rtt = rtt, .kind = kind};
     call->backoff.seed = seed ^ (uint64_t)kind << 56;
 }
 
-void cn_call_start(struct cn_call *call, enum cn_coap_method method, const char *path,
-                   const uint8_t *body, size_t size)
+void cn_request_start(struct cn_request *call, enum cn_coap_method method, const char *path,
+                      const uint8_t *body, size_t size)
 {
     assert(strlen(path) < sizeof(call->path) && size <= sizeof(call->body));
     call->method = method;
@@ -32,39 +32,39 @@ void cn_call_start(struct cn_call *call, enum cn_coap_method method, const char 
     call->backoff.tries = 0;
 }
 
-void cn_call_stop(struct cn_call *call)
+void cn_request_stop(struct cn_request *call)
 {
     call->active = false;
 }
 
-void cn_call_hurry(struct cn_call *call)
+void cn_request_hurry(struct cn_request *call)
 {
     call->due_us = 0;
     call->backoff.tries = 0;
 }
 
-static uint64_t tag(const struct cn_call *call)
+static uint64_t tag(const struct cn_request *call)
 {
     return (uint64_t)call->kind << 56 | (uint64_t)(call->number & 0xffffff) << 32 | call->attempt;
 }
 
-void cn_call_again(struct cn_call *call, uint64_t named, uint64_t now_us)
+void cn_request_again(struct cn_request *call, uint64_t named, uint64_t now_us)
 {
     if (!call->active || named != tag(call))
         return;
     cn_rtt_add(call->rtt, now_us - call->sent_us);
-    cn_call_hurry(call);
+    cn_request_hurry(call);
 }
 
 // The wait is drawn from [0.75, 1.5] time-outs, doubled for each repetition.
-static uint64_t timeout_us(struct cn_call *call)
+static uint64_t timeout_us(struct cn_request *call)
 {
     call->backoff.min_ms = 3 * cn_rtt_timeout_us(call->rtt) / 2000;
     call->backoff.max_ms = TIMEOUT_MAX_MS;
     return 1000 * cn_backoff_next_ms(&call->backoff);
 }
 
-void cn_call_step(struct cn_call *call, uint64_t now_us, uint64_t *wake_us)
+void cn_request_step(struct cn_request *call, uint64_t now_us, uint64_t *wake_us)
 {
     struct cn_exchange_request request = {
         .method = call->method,
@@ -96,8 +96,8 @@ static bool says_later(unsigned code)
            code >= CN_COAP_INTERNAL_ERROR;
 }
 
-bool cn_call_answered(struct cn_call *call, const struct cn_exchange_reply *reply, uint64_t now_us,
-                      bool *mine)
+bool cn_request_answered(struct cn_request *call, const struct cn_exchange_reply *reply,
+                         uint64_t now_us, bool *mine)
 {
     *mine = call->active && reply->tag >> 32 == tag(call) >> 32;
     if (!*mine)

@@ -9,7 +9,7 @@
 #include "transport/coap/pacer.h"
 #include "transport/message/message.h"
 
-struct cn_call {
+struct cn_request {
     struct cn_exchange *exchange;
     struct cn_rtt *rtt;
     uint8_t kind; // first byte of its tags
@@ -26,24 +26,24 @@ struct cn_call {
     struct cn_backoff backoff;
 };
 
-void cn_call_init(struct cn_call *call, struct cn_exchange *exchange, struct cn_rtt *rtt,
-                  uint8_t kind, uint64_t seed);
+void cn_request_init(struct cn_request *call, struct cn_exchange *exchange, struct cn_rtt *rtt,
+                     uint8_t kind, uint64_t seed);
 
 // Starts a call in place of the one under way. path and body are copied.
-void cn_call_start(struct cn_call *call, enum cn_coap_method method, const char *path,
-                   const uint8_t *body, size_t size);
-void cn_call_stop(struct cn_call *call);
+void cn_request_start(struct cn_request *call, enum cn_coap_method method, const char *path,
+                      const uint8_t *body, size_t size);
+void cn_request_stop(struct cn_request *call);
 
 // Repeats at once: there is a new session.
-void cn_call_hurry(struct cn_call *call);
+void cn_request_hurry(struct cn_request *call);
 
 // The last transmission arrived, and its answer is held back until the next (cn_exchange_again).
-void cn_call_again(struct cn_call *call, uint64_t tag, uint64_t now_us);
+void cn_request_again(struct cn_request *call, uint64_t tag, uint64_t now_us);
 
 // Sends when it is due; lowers *wake_us to when it will be.
-void cn_call_step(struct cn_call *call, uint64_t now_us, uint64_t *wake_us);
+void cn_request_step(struct cn_request *call, uint64_t now_us, uint64_t *wake_us);
 
 // True when the reply is this call's final answer, which ends it. *mine: a reply to this call at
 // all.
-bool cn_call_answered(struct cn_call *call, const struct cn_exchange_reply *reply, uint64_t now_us,
-                      bool *mine);
+bool cn_request_answered(struct cn_request *call, const struct cn_exchange_reply *reply,
+                         uint64_t now_us, bool *mine);

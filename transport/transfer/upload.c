@@ -27,7 +27,7 @@ struct cn_upload {
     struct cn_link_upload frame;
     struct cn_flight flight;
     struct cn_backoff backoff;
-    struct cn_call call; // declare, survey or commit
+    struct cn_request call; // declare, survey or commit
     enum phase phase;
     struct cn_upload_status status; // the last one
     char id[2 * CN_UPLOAD_ID_SIZE + 1];
@@ -85,7 +85,7 @@ static void declare(struct cn_upload *upload)
     upload->phase = DECLARING;
     upload->early = false;
     upload->surveyed = 0;
-    cn_call_start(&upload->call, CN_COAP_POST, "u", bytes, size);
+    cn_request_start(&upload->call, CN_COAP_POST, "u", bytes, size);
 }
 
 static void forget_progress(struct cn_upload *upload)
@@ -155,8 +155,8 @@ cn_err cn_upload_open(const struct cn_transfer *transfer, const struct cn_link_u
     }
     opened->backoff =
         (struct cn_backoff){.min_ms = PAUSE_MIN_MS, .max_ms = PAUSE_MAX_MS, .seed = transfer->seed};
-    cn_call_init(&opened->call, transfer->exchange, transfer->rtt, transfer->kind + 1,
-                 transfer->seed);
+    cn_request_init(&opened->call, transfer->exchange, transfer->rtt, transfer->kind + 1,
+                    transfer->seed);
     opened->call.number = (uint32_t)transfer->generation << 8;
     declare(opened);
     if (frame->fresh && transfer->board) {
@@ -275,7 +275,7 @@ static void commit(struct cn_upload *upload)
     snprintf(path, sizeof(path), "u/%s/commit", upload->id);
     upload->phase = COMMITTING;
     cn_flight_next(&upload->flight); // passes all parcels, so that each may be reopened
-    cn_call_start(&upload->call, CN_COAP_POST, path, NULL, 0);
+    cn_request_start(&upload->call, CN_COAP_POST, path, NULL, 0);
 }
 
 static void survey(struct cn_upload *upload)
@@ -284,14 +284,14 @@ static void survey(struct cn_upload *upload)
 
     snprintf(path, sizeof(path), "u/%s/%u", upload->id, upload->surveyed);
     upload->phase = SURVEYING;
-    cn_call_start(&upload->call, CN_COAP_GET, path, NULL, 0);
+    cn_request_start(&upload->call, CN_COAP_GET, path, NULL, 0);
 }
 
 void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us)
 {
     if (upload->phase == SENDING && upload->flight.done == upload->flight.count)
         commit(upload);
-    cn_call_step(&upload->call, now_us, wake_us);
+    cn_request_step(&upload->call, now_us, wake_us);
     if (upload->phase == SENDING || (upload->early && upload->call.sent_us))
         send_parcels(upload, now_us, wake_us);
 }
@@ -302,7 +302,7 @@ void cn_upload_reconnected(struct cn_upload *upload)
     upload->must_ask = true;
     if (upload->phase == SENDING || upload->phase == SURVEYING)
         declare(upload); // some of what was in flight may be there
-    cn_call_hurry(&upload->call);
+    cn_request_hurry(&upload->call);
 }
 
 // ---- what a status says
@@ -534,7 +534,7 @@ bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *r
     uint8_t tries;
     bool mine;
 
-    if (cn_call_answered(&upload->call, reply, now_us, &mine)) {
+    if (cn_request_answered(&upload->call, reply, now_us, &mine)) {
         if (upload->phase == DECLARING)
             declared(upload, reply, now_us);
         else if (upload->phase == SURVEYING)
@@ -558,7 +558,7 @@ void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us)
     uint8_t tries;
     uint32_t parcel;
 
-    cn_call_again(&upload->call, tag, now_us);
+    cn_request_again(&upload->call, tag, now_us);
     if (cn_transfer_read_tag(&upload->transfer, tag, &tries, &parcel) &&
         parcel < upload->flight.count && upload->flight.parcels[parcel].tries == tries) {
         upload->must_ask = true;
