@@ -9,7 +9,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/store/read_store.h"
 #include "runtime/profile/rules_text.h"
-#include "runtime/update/layers.h"
+#include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
@@ -161,7 +161,7 @@ int cn_setup_open_model(struct cn_setup *setup)
         cn_command_print_about(setup->settings->model, err, &diag);
         return CN_EXIT_FAILED;
     }
-    if (cn_layers_set(&setup->model.layout, &setup->settings->job, &diag) != CN_OK) {
+    if (cn_tensor_rules_set(&setup->model.layout, &setup->settings->job, &diag) != CN_OK) {
         cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }

@@ -10,8 +10,8 @@
 #include <linux/falloc.h>
 #include <linux/fs.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/port/platform.h"
 
 #define CHUNK ((size_t)4 << 20)
@@ -122,7 +122,7 @@ static bool write_parts(struct work *work, const struct cn_manifest_file *manife
         *work->done += to - from;
         if (!sync_card(work, UNSYNCED))
             return false;
-        cn_talk_progress("write", *work->done, work->total, work->begun_ms);
+        cn_console_progress("write", *work->done, work->total, work->begun_ms);
     }
     return fsync(work->to) == 0;
 }
@@ -156,7 +156,7 @@ bool cn_card_write(const struct cn_manifest_file *manifest, int from, int to, ui
                 write_parts(&work, manifest, FIRST, manifest->size) &&
                 write_parts(&work, manifest, 0, FIRST);
 
-    cn_talk_progress_end();
+    cn_console_progress_end();
     free(work.chunk);
     free(work.zeros);
     return good;

@@ -2,16 +2,16 @@
 
 #include <unistd.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/enrol.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 
 static int unless_stopped(int code)
 {
     if (!cn_process_interrupted())
         return code;
-    cn_talk_error(NULL, "interrupted");
+    cn_console_error(NULL, "interrupted");
     return CN_EXIT_INTERRUPTED;
 }
 
@@ -42,7 +42,8 @@ static int carry_out(const struct cn_delivery_target *target, struct cn_delivery
     return code || delivery->order.dry_run || !target->write ? code : deliver(target, delivery);
 }
 
-static int check_operand(const struct cn_delivery_target *target, const struct cn_order *order)
+static int check_operand(const struct cn_delivery_target *target,
+                         const struct cn_target_options *order)
 {
     bool given = order->positional && order->positional[0] != '-';
     const char *missing = target->operand && !given           ? target->operand
@@ -52,9 +53,10 @@ static int check_operand(const struct cn_delivery_target *target, const struct c
                                                               : NULL;
 
     if (missing)
-        cn_talk_error("--help describes the options", "%s is missing", missing);
+        cn_console_error("--help describes the options", "%s is missing", missing);
     else if (!target->operand && order->positional)
-        cn_talk_error("an image is given with --base", "'%s' is not an option", order->positional);
+        cn_console_error("an image is given with --base", "'%s' is not an option",
+                         order->positional);
     else
         return CN_EXIT_DONE;
     return CN_EXIT_USAGE;
@@ -63,7 +65,7 @@ static int check_operand(const struct cn_delivery_target *target, const struct c
 int cn_delivery_run(const struct cn_delivery_target *target, int argc, char **argv)
 {
     struct cn_delivery delivery = {0};
-    int code = cn_order_parse(argc, argv, target->help, &delivery.order);
+    int code = cn_target_options_parse(argc, argv, target->help, &delivery.order);
 
     if (!code)
         code = check_operand(target, &delivery.order);
@@ -71,7 +73,7 @@ int cn_delivery_run(const struct cn_delivery_target *target, int argc, char **ar
         return code;
     cn_process_catch_signals();
     if (cn_workspace_open(&delivery.space)) {
-        cn_talk_error(NULL, "no folder for the key could be made in /dev/shm or /tmp");
+        cn_console_error(NULL, "no folder for the key could be made in /dev/shm or /tmp");
         return CN_EXIT_FAILED;
     }
     code = carry_out(target, &delivery);

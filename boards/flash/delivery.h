@@ -5,12 +5,12 @@
 #pragma once
 
 #include "boards/flash/image_file.h"
-#include "boards/flash/order.h"
 #include "boards/flash/payload.h"
+#include "boards/flash/target_options.h"
 #include "boards/flash/workspace.h"
 
 struct cn_delivery {
-    struct cn_order order;
+    struct cn_target_options order;
     struct cn_workspace space;
     struct cn_payload payload;
     struct cn_image_file image; // of plan and image

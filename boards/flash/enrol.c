@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 
@@ -44,7 +44,7 @@ static bool find_place(const char *gateway, struct place *place)
     }
     if (is_word(place->host) && is_word(place->profile))
         return true;
-    cn_talk_error(NULL, "--gateway '%s': expected a profile, or ssh://HOST/PATH", gateway);
+    cn_console_error(NULL, "--gateway '%s': expected a profile, or ssh://HOST/PATH", gateway);
     return false;
 }
 
@@ -60,11 +60,11 @@ static cn_err ask_there(const struct place *place, const char *script,
 
 static void explain(struct cn_process_result *result, const struct place *place, const char *what)
 {
-    cn_talk_error(result->code == 127 && !place->host[0]
-                      ? "install cairn-aggregator, or give ssh://HOST/PATH"
-                      : NULL,
-                  "%s: the aggregator%s%s: %s", what, place->host[0] ? " on " : "", place->host,
-                  cn_process_complaint(result));
+    cn_console_error(result->code == 127 && !place->host[0]
+                         ? "install cairn-aggregator, or give ssh://HOST/PATH"
+                         : NULL,
+                     "%s: the aggregator%s%s: %s", what, place->host[0] ? " on " : "", place->host,
+                     cn_process_complaint(result));
 }
 
 static int keep_key(struct cn_process_result *result, const char *path)
@@ -76,12 +76,12 @@ static int keep_key(struct cn_process_result *result, const char *path)
     if (file >= 0)
         close(file);
     if (!kept)
-        cn_talk_error(NULL, "the key that the aggregator sent cannot be kept");
+        cn_console_error(NULL, "the key that the aggregator sent cannot be kept");
     return kept ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
 // The key as the remote program wrote it: into a folder of its own there, printed, wiped.
-static cn_err enrol_there(const struct cn_order *order, const struct place *place,
+static cn_err enrol_there(const struct cn_target_options *order, const struct place *place,
                           struct cn_process_result *result)
 {
     char script[2048], group[160] = "";
@@ -95,8 +95,8 @@ static cn_err enrol_there(const struct cn_order *order, const struct place *plac
     return ask_there(place, script, result);
 }
 
-static cn_err enrol_here(const struct cn_order *order, const struct place *place, const char *path,
-                         struct cn_process_result *result)
+static cn_err enrol_here(const struct cn_target_options *order, const struct place *place,
+                         const char *path, struct cn_process_result *result)
 {
     const char *argv[] = {PROGRAM,
                           "enroll",
@@ -113,22 +113,23 @@ static cn_err enrol_here(const struct cn_order *order, const struct place *place
 
 // Ended by a signal, or without a connection (255, ssh(1)): perhaps the board is enrolled, perhaps
 // not.
-static void settle(const struct cn_order *order, const struct cn_process_result *result)
+static void settle(const struct cn_target_options *order, const struct cn_process_result *result)
 {
     struct cn_process_result answer;
 
     if (result->code <= 128 || cn_enrol_ask(order->gateway, "revoke", order->name, &answer))
         return;
     if (answer.code == 0)
-        cn_talk_step("revoked", "the enrolment of %s is taken back", order->name);
+        cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
     else
-        cn_talk_error("'cairn-aggregator status' there lists it, if it is; 'revoke' takes it back",
-                      "whether %s is enrolled is not known", order->name);
+        cn_console_error(
+            "'cairn-aggregator status' there lists it, if it is; 'revoke' takes it back",
+            "whether %s is enrolled is not known", order->name);
     cn_process_deinit(&answer);
 }
 
-int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space, char *path,
-                  size_t size)
+int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
+                  char *path, size_t size)
 {
     struct cn_process_result result;
     struct place place;
@@ -142,7 +143,7 @@ int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space
     if (!find_place(order->gateway, &place))
         return CN_EXIT_USAGE;
     if (order->group && !cn_name_valid(order->group)) {
-        cn_talk_error(NULL, "--group '%s' is not a name", order->group);
+        cn_console_error(NULL, "--group '%s' is not a name", order->group);
         return CN_EXIT_USAGE;
     }
     snprintf(path, size, "%s/node.key", space->path);
@@ -161,22 +162,22 @@ int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space
         cn_crypto_wipe(result.out.data, result.out.size);
     cn_process_deinit(&result);
     if (!code)
-        cn_talk_step("enrolled", "%s is enrolled in group %s", order->name,
-                     order->group ? order->group : order->name);
+        cn_console_step("enrolled", "%s is enrolled in group %s", order->name,
+                        order->group ? order->group : order->name);
     return code;
 }
 
-void cn_enrol_revoke(const struct cn_order *order)
+void cn_enrol_revoke(const struct cn_target_options *order)
 {
     struct cn_process_result result;
 
     if (!order->gateway || cn_enrol_ask(order->gateway, "revoke", order->name, &result))
         return;
     if (result.code == 0)
-        cn_talk_step("revoked", "the enrolment of %s is taken back", order->name);
+        cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
     else
-        cn_talk_error("revoke it by hand: cairn-aggregator revoke",
-                      "the enrolment of %s stays, its key is on no card", order->name);
+        cn_console_error("revoke it by hand: cairn-aggregator revoke",
+                         "the enrolment of %s stays, its key is on no card", order->name);
     cn_process_deinit(&result);
 }
 

@@ -4,15 +4,15 @@
 // ledger. A key that ends on no card is revoked again: nothing stays half-enrolled.
 #pragma once
 
-#include "boards/flash/order.h"
+#include "boards/flash/target_options.h"
 #include "boards/flash/workspace.h"
 
 // Enrols the board and leaves its key in the file path. An exit code.
-int cn_enrol_make(const struct cn_order *order, const struct cn_workspace *space, char *path,
-                  size_t size);
+int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
+                  char *path, size_t size);
 
 // Takes the enrolment back after a failure. Without --gateway there is nothing to take back.
-void cn_enrol_revoke(const struct cn_order *order);
+void cn_enrol_revoke(const struct cn_target_options *order);
 
 // Runs "cairn-aggregator COMMAND [OPTION] PROFILE" where the gateway is; the result is to be
 // deinitialised. CN_EINVAL after saying so when gateway is not understood.

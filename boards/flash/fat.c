@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 
@@ -61,13 +61,13 @@ int cn_fat_put(const char *image, const struct cn_partition *partition,
     snprintf(place, sizeof(place), "::%s", path);
     make_folders(spec, path);
     if (cn_process_run(argv, -1, &result) || result.code != 0) {
-        cn_talk_error(result.code == 127 ? "install mtools" : "is the FAT partition full?",
-                      "%s: %s cannot be written: %s", image, file->target,
-                      result.code == 127 ? "there is no mcopy" : cn_process_complaint(&result));
+        cn_console_error(result.code == 127 ? "install mtools" : "is the FAT partition full?",
+                         "%s: %s cannot be written: %s", image, file->target,
+                         result.code == 127 ? "there is no mcopy" : cn_process_complaint(&result));
         code = CN_EXIT_FAILED;
     } else if (!is_there(spec, place, file)) {
-        cn_talk_error("check the image's FAT partition with fsck.fat",
-                      "%s: %s is not what was written", image, file->target);
+        cn_console_error("check the image's FAT partition with fsck.fat",
+                         "%s: %s is not what was written", image, file->target);
         code = CN_EXIT_VERIFY;
     }
     cn_process_deinit(&result);

@@ -1,9 +1,9 @@
 // cairn-flash image and plan: a vendor's image with Cairn in it, made offline and without root.
-#include "boards/flash/base.h"
 #include "boards/flash/commands.h"
+#include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
 #include "boards/flash/manifest.h"
-#include "boards/flash/talk.h"
+#include "boards/flash/vendor_image.h"
 
 static const char image_help[] =
     "Usage: cairn-flash image --base IMAGE --deb FILE... --site PROFILE --name NAME "
@@ -16,7 +16,7 @@ static const char image_help[] =
     "\n"
     "  --base IMAGE       the vendor's image\n"
     "  --partition P      its root, by name, label or number, when it cannot be told\n"
-    "  -o OUT             the new image\n" CN_ORDER_HELP;
+    "  -o OUT             the new image\n" CN_TARGET_HELP;
 
 static const char plan_help[] =
     "Usage: cairn-flash plan --deb FILE... --site PROFILE --name NAME --gateway PROFILE "
@@ -27,7 +27,7 @@ static const char plan_help[] =
     "\n"
     "  --base IMAGE       the vendor's image\n"
     "  --partition P      its root, by name, label or number, when it cannot be "
-    "told\n" CN_ORDER_HELP;
+    "told\n" CN_TARGET_HELP;
 
 static int examine(struct cn_delivery *delivery, const char *path)
 {
@@ -37,24 +37,26 @@ static int examine(struct cn_delivery *delivery, const char *path)
 
     if (code)
         return code;
-    cn_talk_step("root", "partition %u%s%s of %s: %s, libc %s, %llu MiB free", image->root.number,
-                 image->root.name[0] ? " " : "", image->root.name, path, image->architecture,
-                 image->libc, (unsigned long long)image->superblock.free_size >> 20);
+    cn_console_step("root", "partition %u%s%s of %s: %s, libc %s, %llu MiB free",
+                    image->root.number, image->root.name[0] ? " " : "", image->root.name, path,
+                    image->architecture, image->libc,
+                    (unsigned long long)image->superblock.free_size >> 20);
     return cn_image_file_check_free(image, &delivery->payload, delivery->order.replace);
 }
 
 // A packed image is unpacked to its place first.
 static int check_image(struct cn_delivery *delivery)
 {
-    const struct cn_order *order = &delivery->order;
+    const struct cn_target_options *order = &delivery->order;
     uint64_t size;
     int code;
 
     if (order->dry_run)
-        return cn_base_is_packed(order->base) ? CN_EXIT_DONE : examine(delivery, order->base);
+        return cn_vendor_image_is_packed(order->base) ? CN_EXIT_DONE
+                                                      : examine(delivery, order->base);
     code = cn_manifest_file_check_free(order->out);
     if (!code)
-        code = cn_base_copy(order->base, order->out, &size);
+        code = cn_vendor_image_copy(order->base, order->out, &size);
     if (code)
         return code;
     delivery->made = order->out;
@@ -63,25 +65,25 @@ static int check_image(struct cn_delivery *delivery)
 
 static int inject(struct cn_delivery *delivery)
 {
-    const struct cn_order *order = &delivery->order;
+    const struct cn_target_options *order = &delivery->order;
     int code = cn_image_file_inject(&delivery->image, &delivery->space, &delivery->payload);
 
     if (!code)
         code = cn_manifest_file_make(order->out, order->name, &delivery->payload);
     if (!code)
-        cn_talk_step("done", "%s is ready: %llu MiB for %s", order->out,
-                     (unsigned long long)delivery->image.size >> 20, order->name);
+        cn_console_step("done", "%s is ready: %llu MiB for %s", order->out,
+                        (unsigned long long)delivery->image.size >> 20, order->name);
     return code;
 }
 
 static int check_plan(struct cn_delivery *delivery)
 {
-    const struct cn_order *order = &delivery->order;
+    const struct cn_target_options *order = &delivery->order;
     int code = order->base ? examine(delivery, order->base) : CN_EXIT_DONE;
 
     if (!code)
-        cn_talk_step("key", "0600 %s/node.key: %s", CN_PAYLOAD_ETC,
-                     order->key ? order->key : "made when the board is enrolled");
+        cn_console_step("key", "0600 %s/node.key: %s", CN_PAYLOAD_ETC,
+                        order->key ? order->key : "made when the board is enrolled");
     return code;
 }
 

@@ -1,7 +1,7 @@
 // cairn-flash rootfs: a folder that becomes the root of a board, such as L4T's.
 #include "boards/flash/commands.h"
+#include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
-#include "boards/flash/talk.h"
 #include "boards/flash/tree.h"
 
 static const char help[] =
@@ -10,7 +10,7 @@ static const char help[] =
     "Puts the packages, the profile and the key of one board into DIR, for example\n"
     "Linux_for_Tegra/rootfs before l4t_initrd_flash.sh, or the mounted root of a card. Files are\n"
     "root's when this is run by root.\n"
-    "\n" CN_ORDER_HELP;
+    "\n" CN_TARGET_HELP;
 
 static int check(struct cn_delivery *delivery)
 {
@@ -22,8 +22,8 @@ static int write_tree(struct cn_delivery *delivery)
     int code = cn_tree_write(delivery->order.positional, &delivery->payload);
 
     if (!code)
-        cn_talk_step("done", "%s is ready for %s", delivery->order.positional,
-                     delivery->order.name);
+        cn_console_step("done", "%s is ready for %s", delivery->order.positional,
+                        delivery->order.name);
     return code;
 }
 

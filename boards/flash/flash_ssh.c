@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "boards/flash/commands.h"
+#include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
 #include "boards/flash/process.h"
 #include "boards/flash/system.h"
-#include "boards/flash/talk.h"
 
 static const char help[] =
     "Usage: cairn-flash ssh USER@HOST --deb FILE... --site PROFILE --name NAME --gateway PROFILE\n"
@@ -16,7 +16,7 @@ static const char help[] =
     "Puts the packages, the profile and the key on a running board and installs them there. The\n"
     "user needs ssh without a password and sudo without one, or is root. Nothing is written there\n"
     "before the board's architecture, glibc and free space were checked.\n"
-    "\n" CN_ORDER_HELP;
+    "\n" CN_TARGET_HELP;
 
 // A word that reads back as itself in the remote shell; paths are plain already.
 static const char root_prefix[] = "if [ \"$(id -u)\" = 0 ]; then s=; else s='sudo -n'; fi; ";
@@ -37,14 +37,15 @@ static int check_answer(const char *answer, const struct cn_payload *payload, co
     int code;
 
     if (sscanf(answer, "%15s %63s %llu", system.architecture, system.libc, &free_kib) != 3) {
-        cn_talk_error("its system must be Debian or Ubuntu", "%s: it has no libc6, or no df", host);
+        cn_console_error("its system must be Debian or Ubuntu", "%s: it has no libc6, or no df",
+                         host);
         return CN_EXIT_FAILED;
     }
     code = cn_system_check(&system, payload->architecture, host);
     return code ? code : cn_system_check_free((uint64_t)free_kib << 10, payload, host);
 }
 
-static int check_board(const struct cn_order *order, const struct cn_payload *payload)
+static int check_board(const struct cn_target_options *order, const struct cn_payload *payload)
 {
     struct cn_process_result result;
     char script[768], answer[160] = "";
@@ -59,8 +60,8 @@ static int check_board(const struct cn_order *order, const struct cn_payload *pa
         root_prefix, order->replace ? "true ||" : "");
     code = ask(order->positional, script, -1, &result);
     if (code)
-        cn_talk_error("is ssh and sudo possible without a password? --replace writes over a key",
-                      "%s: %s", order->positional, cn_process_complaint(&result));
+        cn_console_error("is ssh and sudo possible without a password? --replace writes over a key",
+                         "%s: %s", order->positional, cn_process_complaint(&result));
     else
         snprintf(answer, sizeof(answer), "%.*s", (int)result.out.size,
                  result.out.data ? (const char *)result.out.data : "");
@@ -93,10 +94,10 @@ static int send(const char *host, const struct cn_payload_file *file)
             code = CN_EXIT_VERIFY;
     }
     if (code)
-        cn_talk_error("nothing was started there: mend it and run this again",
-                      "%s: %s was not written: %s", host, file->target,
-                      code == CN_EXIT_VERIFY ? "it reads back differently"
-                                             : cn_process_complaint(&result));
+        cn_console_error("nothing was started there: mend it and run this again",
+                         "%s: %s was not written: %s", host, file->target,
+                         code == CN_EXIT_VERIFY ? "it reads back differently"
+                                                : cn_process_complaint(&result));
     cn_process_deinit(&result);
     return code;
 }
@@ -110,9 +111,9 @@ static int install(const char *host)
     snprintf(script, sizeof(script), "%s$s sh " CN_PAYLOAD_SEED "/firstboot", root_prefix);
     code = ask(host, script, -1, &result);
     if (code)
-        cn_talk_error("its journal says more; run " CN_PAYLOAD_SEED "/firstboot there again",
-                      "%s: the packages were not installed: %s", host,
-                      cn_process_complaint(&result));
+        cn_console_error("its journal says more; run " CN_PAYLOAD_SEED "/firstboot there again",
+                         "%s: the packages were not installed: %s", host,
+                         cn_process_complaint(&result));
     cn_process_deinit(&result);
     return code;
 }
@@ -133,10 +134,11 @@ static void take_back(const char *host, const struct cn_payload *payload)
         length += (size_t)snprintf(script + length, sizeof(script) - length, " %s %s.new",
                                    payload->files[i].target, payload->files[i].target);
     if (ask(host, script, -1, &result) == CN_EXIT_DONE)
-        cn_talk_step("removed", "what was written to %s is removed again", host);
+        cn_console_step("removed", "what was written to %s is removed again", host);
     else
-        cn_talk_error("remove " CN_PAYLOAD_ETC "/node.key and " CN_PAYLOAD_SEED " there",
-                      "%s: it holds a part of the files: %s", host, cn_process_complaint(&result));
+        cn_console_error("remove " CN_PAYLOAD_ETC "/node.key and " CN_PAYLOAD_SEED " there",
+                         "%s: it holds a part of the files: %s", host,
+                         cn_process_complaint(&result));
     cn_process_deinit(&result);
 }
 
@@ -155,7 +157,7 @@ static int send_all(struct cn_delivery *delivery)
     delivery->delivered = true;
     code = install(host);
     if (!code)
-        cn_talk_step("done", "%s runs as %s", host, delivery->order.name);
+        cn_console_step("done", "%s runs as %s", host, delivery->order.name);
     return code;
 }
 

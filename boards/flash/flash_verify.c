@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "boards/flash/commands.h"
+#include "boards/flash/console.h"
 #include "boards/flash/manifest.h"
-#include "boards/flash/talk.h"
 
 static const char help[] =
     "Usage: cairn-flash verify IMAGE [DEVICE] [--json]\n"
@@ -28,14 +28,14 @@ static int verify(const char *image, const char *target)
         return code;
     file = open(target, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
-        cn_talk_error(NULL, "%s: %s", target, strerror(errno));
+        cn_console_error(NULL, "%s: %s", target, strerror(errno));
         code = CN_EXIT_FAILED;
     } else {
         code = cn_manifest_file_verify(&manifest, file, target, "verify");
         close(file);
     }
     if (!code)
-        cn_talk_step("done", "%s holds what %s.json says, for %s", target, image, manifest.name);
+        cn_console_step("done", "%s holds what %s.json says, for %s", target, image, manifest.name);
     cn_manifest_file_deinit(&manifest);
     return code;
 }
@@ -49,7 +49,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option != 'j')
             return CN_EXIT_USAGE;
-        cn_talk_set_json(true);
+        cn_console_set_json(true);
     }
     if (argc - optind < 1 || argc - optind > 2) {
         fputs(help, stderr);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "boards/flash/commands.h"
+#include "boards/flash/console.h"
 #include "boards/flash/enrol.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/quantity.h"
 
@@ -52,7 +52,7 @@ static int ask(const char *gateway, struct search *search)
     if (cn_enrol_ask(gateway, "status", "--json", &result))
         return CN_EXIT_USAGE;
     if (result.code != 0) {
-        cn_talk_error(NULL, "the aggregator's status: %s", cn_process_complaint(&result));
+        cn_console_error(NULL, "the aggregator's status: %s", cn_process_complaint(&result));
         code = CN_EXIT_FAILED;
     }
     for (size_t at = 0; at < result.out.size && !code;) {
@@ -79,21 +79,21 @@ static int wait_for(const char *gateway, const char *name, uint64_t timeout_ms)
         if (code)
             return code;
         if (!search.enrolled || search.revoked) {
-            cn_talk_error("'cairn-flash image' enrols it", "%s is %s", name,
-                          search.revoked ? "revoked" : "not enrolled");
+            cn_console_error("'cairn-flash image' enrols it", "%s is %s", name,
+                             search.revoked ? "revoked" : "not enrolled");
             return CN_EXIT_FAILED;
         }
         if (search.heard) {
-            cn_talk_step("joined", "%s joined after %llu s", name,
-                         (unsigned long long)spent_ms / 1000);
+            cn_console_step("joined", "%s joined after %llu s", name,
+                            (unsigned long long)spent_ms / 1000);
             return CN_EXIT_DONE;
         }
         if (spent_ms >= timeout_ms) {
-            cn_talk_error("is its power on, its network up, and is UDP to the gateway's port let "
-                          "through? a fresh JetPack may wait in its wizard; its console and "
-                          "'journalctl -u cairn-node -u cairn-firstboot' say more",
-                          "%s was not heard in %llu s", name,
-                          (unsigned long long)timeout_ms / 1000);
+            cn_console_error(
+                "is its power on, its network up, and is UDP to the gateway's port let "
+                "through? a fresh JetPack may wait in its wizard; its console and "
+                "'journalctl -u cairn-node -u cairn-firstboot' say more",
+                "%s was not heard in %llu s", name, (unsigned long long)timeout_ms / 1000);
             return CN_EXIT_WAIT;
         }
         cn_platform_sleep_ms(ASK_MS);
@@ -122,7 +122,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         else if (option == 't')
             timeout = optarg;
         else if (option == 'j')
-            cn_talk_set_json(true);
+            cn_console_set_json(true);
         else
             return CN_EXIT_USAGE;
     }
@@ -131,7 +131,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     }
     if (cn_quantity_parse(timeout, cn_units_time, &timeout_ms)) {
-        cn_talk_error(NULL, "--timeout '%s': expected a time such as '90 s'", timeout);
+        cn_console_error(NULL, "--timeout '%s': expected a time such as '90 s'", timeout);
         return CN_EXIT_USAGE;
     }
     return wait_for(gateway, name, timeout_ms);

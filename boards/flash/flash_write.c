@@ -13,10 +13,10 @@
 
 #include "boards/flash/card.h"
 #include "boards/flash/commands.h"
+#include "boards/flash/console.h"
 #include "boards/flash/disk.h"
 #include "boards/flash/manifest.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/port/platform.h"
 
 static const char help[] =
@@ -41,7 +41,7 @@ struct options {
 
 static int refuse(const char *next, const char *path, const char *why)
 {
-    cn_talk_error(next, "%s: %s; nothing was written", path, why);
+    cn_console_error(next, "%s: %s; nothing was written", path, why);
     return CN_EXIT_UNSAFE;
 }
 
@@ -92,9 +92,9 @@ static int confirm(const struct options *options, const struct cn_disk *device, 
 {
     char answer[16];
 
-    cn_talk_step("device", "%s: %s%s%.1f GB; all that is on it will be lost. Image for %s",
-                 options->path, device->model, device->model[0] ? ", " : "",
-                 (double)device->size / 1e9, name);
+    cn_console_step("device", "%s: %s%s%.1f GB; all that is on it will be lost. Image for %s",
+                    options->path, device->model, device->model[0] ? ", " : "",
+                    (double)device->size / 1e9, name);
     if (options->yes || options->dry_run)
         return CN_EXIT_DONE;
     if (options->json || !isatty(STDIN_FILENO))
@@ -116,15 +116,15 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
     if (to < 0)
         return refuse(errno == EBUSY ? "something uses it" : NULL, options->path, strerror(errno));
     if (!cn_card_write(manifest, from, to, device->size, &done)) {
-        cn_talk_error("is it still there? write the card again, or take another one",
-                      "%s: %s after %llu MiB; the card is incomplete and will not boot",
-                      options->path, strerror(errno), (unsigned long long)done >> 20);
+        cn_console_error("is it still there? write the card again, or take another one",
+                         "%s: %s after %llu MiB; the card is incomplete and will not boot",
+                         options->path, strerror(errno), (unsigned long long)done >> 20);
         close(to);
         return cn_process_interrupted() ? CN_EXIT_INTERRUPTED : CN_EXIT_FAILED;
     }
-    cn_talk_step("written", "%llu MiB of %llu MiB in %.1f s", (unsigned long long)done >> 20,
-                 (unsigned long long)manifest->size >> 20,
-                 (double)(cn_platform_now_ms() - begun_ms) / 1000);
+    cn_console_step("written", "%llu MiB of %llu MiB in %.1f s", (unsigned long long)done >> 20,
+                    (unsigned long long)manifest->size >> 20,
+                    (double)(cn_platform_now_ms() - begun_ms) / 1000);
     ioctl(to, BLKFLSBUF, 0); // what is read back comes from the card
     posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED);
     code = cn_manifest_file_verify(manifest, to, options->path, "read back");
@@ -132,11 +132,11 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
         ioctl(to, BLKRRPART); // no trouble where the kernel has no partitions of it
     close(to);
     if (code == CN_EXIT_INTERRUPTED)
-        cn_talk_error("'cairn-flash verify' reads it", "%s is written, but was not read back",
-                      options->path);
+        cn_console_error("'cairn-flash verify' reads it", "%s is written, but was not read back",
+                         options->path);
     else if (code)
-        cn_talk_error("the card, its reader or the cable is bad: take another one",
-                      "%s does not hold what was written", options->path);
+        cn_console_error("the card, its reader or the cable is bad: take another one",
+                         "%s does not hold what was written", options->path);
     return code;
 }
 
@@ -149,22 +149,23 @@ static int write_image(const struct options *options, const struct cn_manifest_f
         return code;
     from = open(options->image, O_RDONLY | O_CLOEXEC);
     if (from < 0) {
-        cn_talk_error(NULL, "%s: %s", options->image, strerror(errno));
+        cn_console_error(NULL, "%s: %s", options->image, strerror(errno));
         return CN_EXIT_FAILED;
     }
     code = cn_manifest_file_verify(manifest, from, options->image, "check the image");
     if (code)
-        cn_talk_error("make the image again", "%s is damaged; nothing was written", options->image);
+        cn_console_error("make the image again", "%s is damaged; nothing was written",
+                         options->image);
     if (!code)
         code = confirm(options, &device, manifest->name);
     if (!code && !options->dry_run)
         code = write_card(options, manifest, &device, from);
     close(from);
     if (!code)
-        cn_talk_step("done",
-                     options->dry_run ? "%s can take the image of %s"
-                                      : "%s is ready for %s; take it out",
-                     options->path, manifest->name);
+        cn_console_step("done",
+                        options->dry_run ? "%s can take the image of %s"
+                                         : "%s is ready for %s; take it out",
+                        options->path, manifest->name);
     return code;
 }
 
@@ -190,7 +191,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         else if (option == 'd')
             options.dry_run = true;
         else if (option == 'j')
-            cn_talk_set_json(options.json = true);
+            cn_console_set_json(options.json = true);
         else
             return CN_EXIT_USAGE;
     }

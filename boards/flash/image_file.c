@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/fat.h"
 #include "boards/flash/mounts.h"
 #include "boards/flash/process.h"
 #include "boards/flash/system.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 
@@ -31,11 +31,11 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
         return CN_EXIT_DONE;
     }
     if (err == CN_ERANGE)
-        cn_talk_error("was the download cut off? compare its size with the vendor's",
-                      "%s has %llu bytes, and a partition ends beyond that", image->path,
-                      (unsigned long long)image->size);
+        cn_console_error("was the download cut off? compare its size with the vendor's",
+                         "%s has %llu bytes, and a partition ends beyond that", image->path,
+                         (unsigned long long)image->size);
     else if (err)
-        cn_talk_error("download it again", "%s: its partition table is damaged", image->path);
+        cn_console_error("download it again", "%s: its partition table is damaged", image->path);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -102,13 +102,14 @@ static int refuse_choice(const struct cn_image_file *image, const struct cn_part
                                                                 : superblocks[i].label,
                                    (unsigned long long)table->partitions[i].size >> 20);
     if (table->count == 0)
-        cn_talk_error(image->fat_count ? "the root of a board is ext4; is it an installer's image?"
-                                       : "is it an image of a card, unpacked?",
-                      "%s: no ext4 partition was found%s", image->path,
-                      image->fat_count ? ", only FAT" : "");
+        cn_console_error(
+            image->fat_count ? "the root of a board is ext4; is it an installer's image?"
+                             : "is it an image of a card, unpacked?",
+            "%s: no ext4 partition was found%s", image->path, image->fat_count ? ", only FAT" : "");
     else
-        cn_talk_error("choose one with --partition", "%s: %s%s is not the root; ext4 is on: %s",
-                      image->path, wanted ? "partition " : "which one", wanted ? wanted : "", list);
+        cn_console_error("choose one with --partition", "%s: %s%s is not the root; ext4 is on: %s",
+                         image->path, wanted ? "partition " : "which one", wanted ? wanted : "",
+                         list);
     return CN_EXIT_FAILED;
 }
 
@@ -121,7 +122,8 @@ static int find_root(struct cn_image_file *image, const char *wanted)
     size_t chosen;
 
     if (file < 0 || fstat(file, &info) || !S_ISREG(info.st_mode)) {
-        cn_talk_error(NULL, "%s: %s", image->path, file < 0 ? strerror(errno) : "it is not a file");
+        cn_console_error(NULL, "%s: %s", image->path,
+                         file < 0 ? strerror(errno) : "it is not a file");
     } else {
         image->size = (uint64_t)info.st_size;
         code = read_table(image, file, &table);
@@ -170,10 +172,10 @@ static int check_file_system(const struct cn_image_file *image, const char *when
     int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
 
     if (code && result.code == 127)
-        cn_talk_error("install e2fsprogs", "e2fsck and debugfs are needed");
+        cn_console_error("install e2fsprogs", "e2fsck and debugfs are needed");
     else if (code)
-        cn_talk_error("check the image with e2fsck", "%s: its root is not consistent %s",
-                      image->path, when);
+        cn_console_error("check the image with e2fsck", "%s: its root is not consistent %s",
+                         image->path, when);
     cn_process_deinit(&result);
     return code;
 }
@@ -190,9 +192,9 @@ static int check_system(struct cn_image_file *image, const char *architecture)
     memcpy(image->architecture, system.architecture, sizeof(image->architecture));
     memcpy(image->libc, system.libc, sizeof(image->libc));
     if (!system.architecture[0]) {
-        cn_talk_error("the root must hold a Debian or Ubuntu system; --partition chooses another",
-                      "%s: partition %u has no package database with libc6", image->path,
-                      image->root.number);
+        cn_console_error(
+            "the root must hold a Debian or Ubuntu system; --partition chooses another",
+            "%s: partition %u has no package database with libc6", image->path, image->root.number);
         return CN_EXIT_FAILED;
     }
     return cn_system_check(&system, architecture, image->path);
@@ -250,9 +252,9 @@ static int check_places(const struct cn_image_file *image, const struct cn_paylo
 
         if (find_place(image, payload->files[i].target, &in_fat) == CN_EXIT_DONE)
             continue;
-        cn_talk_error("only its root, and one FAT partition, can be written to",
-                      "%s: the board mounts another file system over %s", image->path,
-                      payload->files[i].target);
+        cn_console_error("only its root, and one FAT partition, can be written to",
+                         "%s: the board mounts another file system over %s", image->path,
+                         payload->files[i].target);
         return CN_EXIT_FAILED;
     }
     return CN_EXIT_DONE;
@@ -265,7 +267,7 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
 
     *image = (struct cn_image_file){.path = path};
     if (strlen(path) > 512 || strchr(path, '?')) {
-        cn_talk_error(NULL, "%s: a path of at most 512 bytes without '?' is needed", path);
+        cn_console_error(NULL, "%s: a path of at most 512 bytes without '?' is needed", path);
         return CN_EXIT_USAGE;
     }
     code = find_root(image, wanted);
@@ -274,8 +276,8 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
     snprintf(image->target, sizeof(image->target), "%s?offset=%llu", path,
              (unsigned long long)image->root.offset);
     if (image->superblock.needs_recovery || !image->superblock.clean) {
-        cn_talk_error("boot it once and shut it down, or run e2fsck on it",
-                      "%s: its root was not unmounted cleanly", path);
+        cn_console_error("boot it once and shut it down, or run e2fsck on it",
+                         "%s: its root was not unmounted cleanly", path);
         return CN_EXIT_FAILED;
     }
     code = check_file_system(image, "as it came");
@@ -292,8 +294,8 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
 
     for (size_t i = 0; i < 2 && !replace; i++) {
         if (exists(image, own[i])) {
-            cn_talk_error("--replace writes over it", "%s holds the files of a board already: %s",
-                          image->path, own[i]);
+            cn_console_error("--replace writes over it",
+                             "%s holds the files of a board already: %s", image->path, own[i]);
             return CN_EXIT_FAILED;
         }
     }
@@ -388,8 +390,9 @@ static int finish_files(const struct cn_image_file *image, const struct cn_paylo
         if (in_fat)
             code = cn_fat_put(image->path, &image->fat, file, in_fat);
         else if (!is_there(image, file)) {
-            cn_talk_error("is its root full, or does it have features that debugfs cannot write?",
-                          "%s: %s is not what was written", image->path, file->target);
+            cn_console_error(
+                "is its root full, or does it have features that debugfs cannot write?",
+                "%s: %s is not what was written", image->path, file->target);
             code = CN_EXIT_VERIFY;
         }
         if (code)
@@ -411,16 +414,16 @@ int cn_image_file_inject(const struct cn_image_file *image, const struct cn_work
         return CN_EXIT_FAILED;
     write_script(image, space, payload, script);
     if (fclose(script) || !run_script(image, path)) {
-        cn_talk_error(NULL, "%s: debugfs could not write", image->path);
+        cn_console_error(NULL, "%s: debugfs could not write", image->path);
         return CN_EXIT_FAILED;
     }
     code = finish_files(image, payload);
     if (code)
         return code;
     if (!exists(image, CN_PAYLOAD_UNIT_LINK)) {
-        cn_talk_error(NULL, "%s: the first-boot unit is not enabled", image->path);
+        cn_console_error(NULL, "%s: the first-boot unit is not enabled", image->path);
         return CN_EXIT_VERIFY;
     }
-    cn_talk_step("verified", "%zu files are read back and compared", payload->count);
+    cn_console_step("verified", "%zu files are read back and compared", payload->count);
     return check_file_system(image, "after writing");
 }

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
@@ -223,7 +223,7 @@ int cn_manifest_file_check_free(const char *image)
     snprintf(path, sizeof(path), "%s.json", image);
     if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW))
         return CN_EXIT_DONE;
-    cn_talk_error("remove it, or choose another -o", "%s: %s", path, strerror(EEXIST));
+    cn_console_error("remove it, or choose another -o", "%s: %s", path, strerror(EEXIST));
     return CN_EXIT_FAILED;
 }
 
@@ -243,7 +243,7 @@ int cn_manifest_file_make(const char *image, const char *name, const struct cn_p
                           manifest.ranges[i].digest);
     good = good && save(image, &manifest, payload);
     if (!good)
-        cn_talk_error(NULL, "%s: its manifest could not be made: %s", image, strerror(errno));
+        cn_console_error(NULL, "%s: its manifest could not be made: %s", image, strerror(errno));
     if (file >= 0)
         close(file);
     cn_manifest_file_deinit(&manifest);
@@ -346,15 +346,15 @@ int cn_manifest_file_load(const char *image, struct cn_manifest_file *manifest)
     snprintf(path, sizeof(path), "%s.json", image);
     err = cn_platform_map(path, MANIFEST_MAX, &file);
     if (err) {
-        cn_talk_error("images made by 'cairn-flash image' have one; keep it beside the image",
-                      "%s: %s", path, cn_err_text(err));
+        cn_console_error("images made by 'cairn-flash image' have one; keep it beside the image",
+                         "%s: %s", path, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     good = parse((const char *)file.data, file.size, manifest);
     cn_platform_unmap(&file);
     if (good)
         return CN_EXIT_DONE;
-    cn_talk_error("make the image again", "%s is not a manifest of cairn-flash", path);
+    cn_console_error("make the image again", "%s is not a manifest of cairn-flash", path);
     cn_manifest_file_deinit(manifest);
     return CN_EXIT_VERIFY;
 }
@@ -427,16 +427,16 @@ int cn_manifest_file_verify(const struct cn_manifest_file *manifest, int file, c
         if (cn_process_interrupted())
             return CN_EXIT_INTERRUPTED;
         if (!same) {
-            cn_talk_error(NULL, "%s: %llu bytes at %llu %s", path, (unsigned long long)part.size,
-                          (unsigned long long)part.offset,
-                          !read        ? "cannot be read"
-                          : part.range ? "are not those of the manifest"
-                                       : "are not zero, as those of the manifest");
+            cn_console_error(NULL, "%s: %llu bytes at %llu %s", path, (unsigned long long)part.size,
+                             (unsigned long long)part.offset,
+                             !read        ? "cannot be read"
+                             : part.range ? "are not those of the manifest"
+                                          : "are not zero, as those of the manifest");
             return CN_EXIT_VERIFY;
         }
         done += part.size;
-        cn_talk_progress(work, done, total, begun_ms);
+        cn_console_progress(work, done, total, begun_ms);
     }
-    cn_talk_progress_end();
+    cn_console_progress_end();
     return CN_EXIT_DONE;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/process.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
@@ -81,13 +81,13 @@ int cn_payload_add(struct cn_payload *payload, const char *source, const char *t
         snprintf(real, sizeof(real), "%s", source);
     if (payload->count == CN_PAYLOAD_FILES || strlen(real) >= sizeof(file->source) ||
         strlen(target) >= sizeof(file->target) || !is_plain(target)) {
-        cn_talk_error("a path on the board has letters, digits and / . _ + ~ - only",
-                      "%s: cannot be put at '%s'", source, target);
+        cn_console_error("a path on the board has letters, digits and / . _ + ~ - only",
+                         "%s: cannot be put at '%s'", source, target);
         return CN_EXIT_USAGE;
     }
     err = cn_platform_map(source, FILE_MAX, &mapping);
     if (err) {
-        cn_talk_error(NULL, "%s: %s", source, cn_err_text(err));
+        cn_console_error(NULL, "%s: %s", source, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     *file = (struct cn_payload_file){.mode = mode, .size = mapping.size};
@@ -110,7 +110,7 @@ static int add_text(struct cn_payload *payload, const struct cn_workspace *space
     file = fopen(path, "we");
     written = file && fputs(text, file) >= 0;
     if (!file || fclose(file) || !written) {
-        cn_talk_error(NULL, "%s cannot be written", path);
+        cn_console_error(NULL, "%s cannot be written", path);
         return CN_EXIT_FAILED;
     }
     return cn_payload_add(payload, path, target, mode);
@@ -138,7 +138,8 @@ static bool make_relative(const char *path, char *relative, size_t size)
 }
 
 // Every path of the effective profile that is used on the board must be absolute.
-static bool paths_are_absolute(const struct cn_order *order, const struct cn_settings *settings)
+static bool paths_are_absolute(const struct cn_target_options *order,
+                               const struct cn_settings *settings)
 {
     const char *relative = settings->state[0] == '/' ? NULL : settings->state;
 
@@ -149,24 +150,24 @@ static bool paths_are_absolute(const struct cn_order *order, const struct cn_set
             relative = settings->data[i].labels;
     }
     if (relative)
-        cn_talk_error("write it as an absolute path, such as /data/images.npy",
-                      "%s: '%s' is a path on this machine, not on the board", order->site,
-                      relative);
+        cn_console_error("write it as an absolute path, such as /data/images.npy",
+                         "%s: '%s' is a path on this machine, not on the board", order->site,
+                         relative);
     return !relative;
 }
 
-static int check_board(const struct cn_order *order, const struct cn_settings *settings)
+static int check_board(const struct cn_target_options *order, const struct cn_settings *settings)
 {
     if (order->board && strcmp(order->board, settings->board_type) != 0) {
-        cn_talk_error("change its 'extends:', or --board",
-                      "%s is a profile for the board '%s', not '%s'", order->site,
-                      settings->board_type[0] ? settings->board_type : "(none)", order->board);
+        cn_console_error("change its 'extends:', or --board",
+                         "%s is a profile for the board '%s', not '%s'", order->site,
+                         settings->board_type[0] ? settings->board_type : "(none)", order->board);
         return CN_EXIT_PROFILE;
     }
     return paths_are_absolute(order, settings) ? CN_EXIT_DONE : CN_EXIT_PROFILE;
 }
 
-static int parse_profile(const struct cn_order *order, struct cn_profile **profile)
+static int parse_profile(const struct cn_target_options *order, struct cn_profile **profile)
 {
     static struct cn_diag diag;
     char relative[1024], name[1100], text[1400];
@@ -175,7 +176,7 @@ static int parse_profile(const struct cn_order *order, struct cn_profile **profi
 
     cn_diag_init(&diag);
     if (!make_relative(order->site, relative, sizeof(relative))) {
-        cn_talk_error(NULL, "%s: there is no such file", order->site);
+        cn_console_error(NULL, "%s: there is no such file", order->site);
         return CN_EXIT_PROFILE;
     }
     slash = strrchr(relative, '/');
@@ -188,7 +189,7 @@ static int parse_profile(const struct cn_order *order, struct cn_profile **profi
     if (cn_profile_parse(name, text, strlen(text), &diag, profile) ||
         cn_profile_require(*profile, CN_PROFILE_NODE, &diag)) {
         for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
-            cn_talk_error(NULL, "%s", diag.lines[i]);
+            cn_console_error(NULL, "%s", diag.lines[i]);
         cn_profile_free(*profile);
         *profile = NULL;
         return CN_EXIT_PROFILE;
@@ -196,7 +197,7 @@ static int parse_profile(const struct cn_order *order, struct cn_profile **profi
     return CN_EXIT_DONE;
 }
 
-static int add_profile(const struct cn_order *order, const struct cn_workspace *space,
+static int add_profile(const struct cn_target_options *order, const struct cn_workspace *space,
                        struct cn_payload *payload)
 {
     struct cn_profile *profile = NULL;
@@ -255,8 +256,8 @@ static int inspect(const char *path, struct cn_package *package)
         whole = cn_process_run(list, -1, &result) == CN_OK && result.code == 0;
     }
     if (!whole || !package->name[0])
-        cn_talk_error(result.code == 127 ? "install dpkg" : "download or build it again",
-                      "%s is not a whole package: %s", path, cn_process_complaint(&result));
+        cn_console_error(result.code == 127 ? "install dpkg" : "download or build it again",
+                         "%s is not a whole package: %s", path, cn_process_complaint(&result));
     cn_process_deinit(&result);
     return whole && package->name[0] ? CN_EXIT_DONE : CN_EXIT_VERIFY;
 }
@@ -272,8 +273,8 @@ static int add_package(struct cn_payload *payload, const char *path)
     payload->package_count++;
     if (strcmp(package->architecture, "all") != 0) {
         if (payload->architecture[0] && strcmp(payload->architecture, package->architecture) != 0) {
-            cn_talk_error(NULL, "%s is for %s, another package for %s", path, package->architecture,
-                          payload->architecture);
+            cn_console_error(NULL, "%s is for %s, another package for %s", path,
+                             package->architecture, payload->architecture);
             return CN_EXIT_FAILED;
         }
         memcpy(payload->architecture, package->architecture, sizeof(payload->architecture));
@@ -283,10 +284,10 @@ static int add_package(struct cn_payload *payload, const char *path)
     return cn_payload_add(payload, path, target, 0644);
 }
 
-static int add_packages(const struct cn_order *order, const struct cn_workspace *space,
+static int add_packages(const struct cn_target_options *order, const struct cn_workspace *space,
                         struct cn_payload *payload)
 {
-    char sums[CN_ORDER_PACKAGES * 400] = "", digest[2 * CN_DIGEST_SIZE + 1];
+    char sums[CN_TARGET_PACKAGES * 400] = "", digest[2 * CN_DIGEST_SIZE + 1];
     size_t first = payload->count, length = 0;
     int code = CN_EXIT_DONE;
 
@@ -308,7 +309,7 @@ static int add_packages(const struct cn_order *order, const struct cn_workspace 
                 : add_text(payload, space, "sums", sums, CN_PAYLOAD_SEED "/SHA256SUMS", 0644);
 }
 
-static int add_extras(const struct cn_order *order, struct cn_payload *payload)
+static int add_extras(const struct cn_target_options *order, struct cn_payload *payload)
 {
     for (size_t i = 0; i < order->extra_count; i++) {
         const char *colon = strrchr(order->extras[i], ':');
@@ -316,7 +317,7 @@ static int add_extras(const struct cn_order *order, struct cn_payload *payload)
         int code;
 
         if (!colon || (size_t)(colon - order->extras[i]) >= sizeof(source)) {
-            cn_talk_error(NULL, "--add '%s': expected FILE:/path/on/board", order->extras[i]);
+            cn_console_error(NULL, "--add '%s': expected FILE:/path/on/board", order->extras[i]);
             return CN_EXIT_USAGE;
         }
         snprintf(source, sizeof(source), "%.*s", (int)(colon - order->extras[i]), order->extras[i]);
@@ -327,7 +328,7 @@ static int add_extras(const struct cn_order *order, struct cn_payload *payload)
     return CN_EXIT_DONE;
 }
 
-int cn_payload_make(const struct cn_order *order, const struct cn_workspace *space,
+int cn_payload_make(const struct cn_target_options *order, const struct cn_workspace *space,
                     struct cn_payload *payload)
 {
     int code = add_profile(order, space, payload);
@@ -353,12 +354,13 @@ void cn_payload_print(const struct cn_payload *payload)
     char digest[2 * CN_DIGEST_SIZE + 1];
 
     for (size_t i = 0; i < payload->package_count; i++)
-        cn_talk_step("package", "%s %s (%s), installed at the first boot",
-                     payload->packages[i].name, payload->packages[i].version,
-                     payload->packages[i].architecture);
+        cn_console_step("package", "%s %s (%s), installed at the first boot",
+                        payload->packages[i].name, payload->packages[i].version,
+                        payload->packages[i].architecture);
     for (size_t i = 0; i < payload->count; i++) {
         cn_hex(digest, payload->files[i].digest, CN_DIGEST_SIZE);
-        cn_talk_step("file", "%04o %10llu %.12s %s", payload->files[i].mode,
-                     (unsigned long long)payload->files[i].size, digest, payload->files[i].target);
+        cn_console_step("file", "%04o %10llu %.12s %s", payload->files[i].mode,
+                        (unsigned long long)payload->files[i].size, digest,
+                        payload->files[i].target);
     }
 }

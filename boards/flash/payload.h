@@ -5,7 +5,7 @@
 // them to dpkg, so that the board's package database stays right.
 #pragma once
 
-#include "boards/flash/order.h"
+#include "boards/flash/target_options.h"
 #include "boards/flash/workspace.h"
 #include "runtime/base/bytes.h"
 
@@ -34,7 +34,7 @@ struct cn_package {
 struct cn_payload {
     struct cn_payload_file files[CN_PAYLOAD_FILES];
     size_t count;
-    struct cn_package packages[CN_ORDER_PACKAGES];
+    struct cn_package packages[CN_TARGET_PACKAGES];
     size_t package_count;
     char architecture[16]; // of the packages that have one; "all" when none has
     char board[64];        // type, from the profile
@@ -42,7 +42,7 @@ struct cn_payload {
 
 // Checks everything that can be checked here and stages the files in space; the key comes later.
 // Returns an exit code after saying what is wrong.
-int cn_payload_make(const struct cn_order *order, const struct cn_workspace *space,
+int cn_payload_make(const struct cn_target_options *order, const struct cn_workspace *space,
                     struct cn_payload *payload);
 
 // Adds a file; its content is hashed. An exit code.

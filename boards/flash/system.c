@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "boards/flash/talk.h"
+#include "boards/flash/console.h"
 #include "runtime/command/command.h"
 
 #define LIBC_MINOR 34             // the packages need glibc 2.34
@@ -35,14 +35,14 @@ int cn_system_check(const struct cn_system *system, const char *architecture, co
     unsigned major = 0, minor = 0;
 
     if (strcmp(architecture, "all") != 0 && strcmp(architecture, system->architecture) != 0) {
-        cn_talk_error("take the packages or the image of the other architecture",
-                      "%s holds a system for %s, the packages are for %s", what,
-                      system->architecture, architecture);
+        cn_console_error("take the packages or the image of the other architecture",
+                         "%s holds a system for %s, the packages are for %s", what,
+                         system->architecture, architecture);
         return CN_EXIT_FAILED;
     }
     if (sscanf(system->libc, "%u.%u", &major, &minor) == 2 && major == 2 && minor < LIBC_MINOR) {
-        cn_talk_error("JetPack 6, Debian 12, Ubuntu 22.04 or later have it",
-                      "%s has glibc %s; the packages need 2.%d", what, system->libc, LIBC_MINOR);
+        cn_console_error("JetPack 6, Debian 12, Ubuntu 22.04 or later have it",
+                         "%s has glibc %s; the packages need 2.%d", what, system->libc, LIBC_MINOR);
         return CN_EXIT_FAILED;
     }
     return CN_EXIT_DONE;
@@ -51,10 +51,10 @@ int cn_system_check(const struct cn_system *system, const char *architecture, co
 void cn_system_note_wizard(const char *target, const char *what)
 {
     if (strstr(target, "nv-oem-config.target"))
-        cn_talk_step("note",
-                     "%s boots to JetPack's wizard, for which a board without a screen waits: "
-                     "Linux_for_Tegra/tools/l4t_create_default_user.sh makes the user instead",
-                     what);
+        cn_console_step("note",
+                        "%s boots to JetPack's wizard, for which a board without a screen waits: "
+                        "Linux_for_Tegra/tools/l4t_create_default_user.sh makes the user instead",
+                        what);
 }
 
 int cn_system_check_free(uint64_t free_size, const struct cn_payload *payload, const char *what)
@@ -63,8 +63,8 @@ int cn_system_check_free(uint64_t free_size, const struct cn_payload *payload, c
 
     if (needed <= free_size)
         return CN_EXIT_DONE;
-    cn_talk_error("grow the partition and its file system first, or make room",
-                  "%s: its root has %llu MiB free, %llu MiB are needed", what,
-                  (unsigned long long)free_size >> 20, (unsigned long long)needed >> 20);
+    cn_console_error("grow the partition and its file system first, or make room",
+                     "%s: its root has %llu MiB free, %llu MiB are needed", what,
+                     (unsigned long long)free_size >> 20, (unsigned long long)needed >> 20);
     return CN_EXIT_FAILED;
 }

@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "boards/flash/console.h"
 #include "boards/flash/system.h"
-#include "boards/flash/talk.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
@@ -139,22 +139,23 @@ int cn_tree_write(const char *path, const struct cn_payload *payload)
         begun++;
         good = place(root, &payload->files[i]);
         if (!good)
-            cn_talk_error(errno == EACCES ? "the tree is root's: run this with sudo" : NULL,
-                          "%s%s cannot be written: %s", path, payload->files[i].target,
-                          strerror(errno));
+            cn_console_error(errno == EACCES ? "the tree is root's: run this with sudo" : NULL,
+                             "%s%s cannot be written: %s", path, payload->files[i].target,
+                             strerror(errno));
     }
     if (good && !enable(root)) {
-        cn_talk_error(NULL, "%s: the first-boot unit cannot be enabled: %s", path, strerror(errno));
+        cn_console_error(NULL, "%s: the first-boot unit cannot be enabled: %s", path,
+                         strerror(errno));
         good = false;
     }
     if (!good && root >= 0) {
         take_back(root, payload, begun);
-        cn_talk_step("removed", "what was written to %s is removed again", path);
+        cn_console_step("removed", "what was written to %s is removed again", path);
     }
     if (root >= 0)
         close(root);
     if (good)
-        cn_talk_step("verified", "%zu files are read back and compared", payload->count);
+        cn_console_step("verified", "%zu files are read back and compared", payload->count);
     return good ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
@@ -217,16 +218,16 @@ int cn_tree_check(const char *path, const struct cn_payload *payload, bool repla
     struct cn_system system;
 
     if (root < 0) {
-        cn_talk_error(NULL, "%s: %s", path, strerror(errno));
+        cn_console_error(NULL, "%s: %s", path, strerror(errno));
         return code;
     }
     read_system(root, &system);
     if (!system.architecture[0])
-        cn_talk_error("the root must hold a Debian or Ubuntu system",
-                      "%s has no package database with libc6", path);
+        cn_console_error("the root must hold a Debian or Ubuntu system",
+                         "%s has no package database with libc6", path);
     else if (!replace && (exists(root, CN_PAYLOAD_ETC "/node.key") ||
                           exists(root, CN_PAYLOAD_ETC "/node.yaml")))
-        cn_talk_error("--replace writes over it", "%s holds the files of a board already", path);
+        cn_console_error("--replace writes over it", "%s holds the files of a board already", path);
     else
         code = cn_system_check(&system, payload->architecture, path);
     if (!code)

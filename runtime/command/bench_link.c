@@ -12,8 +12,8 @@
 #include "runtime/port/store.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
-#include "runtime/update/layers.h"
 #include "runtime/update/rate.h"
+#include "runtime/update/tensor_rules.h"
 
 #define STEP_LIMIT_US 3000000
 #define HEADERS 0.9 // what chunks, CoAP, DTLS, UDP and IP leave of a link's rate
@@ -28,7 +28,7 @@ struct ground {
 
 // --- the link as a user writes it ---
 
-static bool parse_link(const struct cn_bench_link *wanted, struct cn_link_measure *link)
+static bool parse_link(const struct cn_bench_link *wanted, struct cn_link_path_stats *link)
 {
     uint64_t rate = 0, rtt_ms = 0;
     double loss = 0;
@@ -48,7 +48,7 @@ static bool parse_link(const struct cn_bench_link *wanted, struct cn_link_measur
                 wanted->loss);
         good = false;
     }
-    *link = (struct cn_link_measure){
+    *link = (struct cn_link_path_stats){
         .up_bps = (double)rate * HEADERS * (1 - loss),
         .rtt_us = rtt_ms * 1000,
         .loss = loss,
@@ -84,7 +84,7 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
         err = cn_onnx_layout(onnx, diag, &ground->layout);
     cn_onnx_close(onnx);
     if (!err)
-        err = cn_layers_set(&ground->layout, job, diag);
+        err = cn_tensor_rules_set(&ground->layout, job, diag);
     if (!err)
         err = cn_train_speed(&config, model, STEP_LIMIT_US, diag, &speed);
     if (err)
@@ -150,7 +150,7 @@ static cn_err take_measured(const struct cn_ports *ports, const struct cn_settin
 // Seconds to send so many bytes, a round trip to declare and one to commit.
 static double transfer_s(const struct ground *ground, uint64_t bytes)
 {
-    const struct cn_link_measure *link = &ground->situation.link;
+    const struct cn_link_path_stats *link = &ground->situation.link;
 
     return 8 * (double)bytes / cn_rate_goodput(link) + 2e-6 * (double)link->rtt_us;
 }
@@ -201,7 +201,7 @@ static void print_rules(const struct ground *ground, bool json)
 static void print_link(const struct ground *ground)
 {
     const struct cn_rate_situation *situation = &ground->situation;
-    const struct cn_link_measure *link = &situation->link;
+    const struct cn_link_path_stats *link = &situation->link;
 
     printf("link       %s: up %.0f kbit/s", ground->given ? "as given" : "measured",
            link->up_bps / 1000);

@@ -8,7 +8,7 @@
 #include "runtime/port/linked_ports.h"
 
 struct cn_probe {
-    struct cn_link_measure measure;
+    struct cn_link_path_stats measure;
     struct cn_job job;     // of the aggregator's run
     struct cn_buffer onnx; // its model, without weights; owned
 };

@@ -10,7 +10,7 @@
 #include "runtime/command/check_export.h"
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
-#include "runtime/engine/data/shards.h"
+#include "runtime/engine/data/data_files.h"
 #include "runtime/engine/data/source.h"
 #include "runtime/engine/import/import.h"
 #include "runtime/engine/onnx/onnx_file.h"
@@ -47,7 +47,7 @@ static void check_file(const char *profile, const char *key, const char *path)
 
     snprintf(file, sizeof(file), "%s", path);
     (void)cn_source_cut_member(file);
-    if (file[0] && !cn_shards_is_pattern(file) && access(file, R_OK))
+    if (file[0] && !cn_data_files_is_pattern(file) && access(file, R_OK))
         fprintf(stderr, "%s: warning: %s: %s: %s\n", profile, key, file, strerror(errno));
 }
 

@@ -80,7 +80,7 @@ static cn_err wait_for_answers(struct trial *trial)
 
 static void add_measures(const struct trial *trial)
 {
-    struct cn_link_measure measure;
+    struct cn_link_path_stats measure;
 
     trial->link->ops->measure(trial->link, &measure);
     if (measure.rtt_us)

@@ -162,7 +162,7 @@ struct cn_link_stats {
 
 // What the link could carry so far, as moving averages; 0 where nothing was measured. It is what
 // the choice of the next update's size follows from (runtime/update/rate.h).
-struct cn_link_measure {
+struct cn_link_path_stats {
     double up_bps;           // goodput: bits of payload that arrived in a second
     double up_deviation_bps; // mean deviation of its samples
     double down_bps;
@@ -203,7 +203,7 @@ struct cn_link_ops {
 
     void (*stats)(const struct cn_link *link, struct cn_link_stats *stats);
 
-    void (*measure)(const struct cn_link *link, struct cn_link_measure *measure);
+    void (*measure)(const struct cn_link *link, struct cn_link_path_stats *measure);
 };
 
 struct cn_link {

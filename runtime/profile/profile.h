@@ -59,8 +59,8 @@ struct cn_group_settings {
     char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };
 
-// When a board trains, and what it tells the site; rules of runtime/round/upkeep/care.h.
-struct cn_care_settings {
+// When a board trains, and what it tells the site; rules of runtime/round/upkeep/pause_rules.h.
+struct cn_upkeep_settings {
     uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
     char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
     char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
@@ -106,7 +106,7 @@ struct cn_settings {
     uint32_t address_count;
     char key[CN_PATH_SIZE]; // file with this board's key
     struct cn_group_settings group;
-    struct cn_care_settings care;
+    struct cn_upkeep_settings care;
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
     struct cn_gateway_settings gateway;

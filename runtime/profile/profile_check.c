@@ -208,7 +208,7 @@ static void check_hardware(const struct cn_profile *profile, struct cn_diagnosti
 static void check_care(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
-    const struct cn_care_settings *care = &settings->care;
+    const struct cn_upkeep_settings *care = &settings->care;
 
     if (care->pause_above_mc && care->resume_below_mc >= care->pause_above_mc) {
         struct cn_mark mark = place(profile, "thermal.resume_below", report);

@@ -139,7 +139,7 @@ void cn_rate_guard_add(struct cn_rate_guard *guard, double spare)
     guard->streak = 0;
 }
 
-double cn_rate_goodput(const struct cn_link_measure *link)
+double cn_rate_goodput(const struct cn_link_path_stats *link)
 {
     if (link->up_bps > 0)
         return fmax(link->up_bps / 4, link->up_bps - 2 * link->up_deviation_bps);

@@ -44,10 +44,10 @@ void cn_rate_guard_add(struct cn_rate_guard *guard, double spare);
 
 // Bits a second that can be counted on: max(goodput / 4, goodput - 2 * deviation); of a link that
 // carried nothing up yet a quarter of what it carried down.
-double cn_rate_goodput(const struct cn_link_measure *link);
+double cn_rate_goodput(const struct cn_link_path_stats *link);
 
 struct cn_rate_situation {
-    struct cn_link_measure link;
+    struct cn_link_path_stats link;
     double remaining_s;  // to the deadline of the round
     double step_s;       // of one local step
     uint32_t steps;      // of the round, at least

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/port/power_mode.h"
-#include "runtime/round/upkeep/node_care.h"
+#include "runtime/round/upkeep/upkeep.h"
 #include "tests/support/board_tree.h"
 #include "tests/support/flaky_store.h"
 
@@ -145,7 +145,7 @@ static void setting_a_mode_needs_root_and_is_checked(void **state)
 static void a_node_takes_the_first_mode_that_its_board_has(void **state)
 {
     static struct cn_settings settings = {.care.power_mode = "10W 15W"};
-    static struct cn_node_care care;
+    static struct cn_upkeep care;
     struct cn_flaky_store flaky;
 
     (void)state;
@@ -153,14 +153,14 @@ static void a_node_takes_the_first_mode_that_its_board_has(void **state)
     cn_board_tree_lay(root, CAIRN_TEST_DATA, "jetson-orin-nano-8gb");
     cn_board_tree_put(root, "var/lib/nvpmodel/status", "pmode:0001");
     put_working_program();
-    assert_int_equal(cn_node_care_init(&care, &settings, &flaky.store, root), CN_OK);
+    assert_int_equal(cn_upkeep_init(&care, &settings, &flaky.store, root), CN_OK);
     assert_string_equal(care.power_mode,
                         geteuid() ? "25W" : "15W"); // what holds, not what is wanted
-    cn_node_care_deinit(&care);
+    cn_upkeep_deinit(&care);
     snprintf(settings.care.power_mode, sizeof(settings.care.power_mode), "40W");
-    assert_int_equal(cn_node_care_init(&care, &settings, &flaky.store, root), CN_OK);
+    assert_int_equal(cn_upkeep_init(&care, &settings, &flaky.store, root), CN_OK);
     assert_string_equal(care.power_mode, geteuid() ? "25W" : "15W");
-    cn_node_care_deinit(&care);
+    cn_upkeep_deinit(&care);
     cn_flaky_store_deinit(&flaky);
 }
 

@@ -158,7 +158,7 @@ static void every_board_finds_the_sensors_of_its_folder(void **state)
 
     (void)state;
     for (size_t i = 0; i < 5; i++) {
-        const struct cn_care_settings *care;
+        const struct cn_upkeep_settings *care;
         struct cn_profile *profile = NULL;
         struct cn_reading reading;
         char path[512];

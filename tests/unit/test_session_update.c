@@ -131,7 +131,7 @@ static void open_session(struct world *world)
 
 static void begin(struct world *world, uint32_t round)
 {
-    const struct cn_link_measure link = {0};
+    const struct cn_link_path_stats link = {0};
     struct cn_round_order order;
 
     cn_session_plan(world->session, round, &link, 60000, &order);
@@ -176,7 +176,7 @@ static void the_first_rounds_send_more(void **state)
 {
     static const double expected[] = {0.25, 0.1, 0.04, 0.016, 0.01, 0.01};
     struct world *world = *state;
-    const struct cn_link_measure link = {0};
+    const struct cn_link_path_stats link = {0};
     struct cn_round_order order;
 
     world->job.up = (struct cn_update_rule){CN_UPDATE_TOPK, 0.01, 2};
@@ -478,7 +478,7 @@ static void a_step_that_another_part_of_the_group_delivered_does_not_count_again
 static void a_residual_that_another_part_of_the_group_delivered_is_emptied(void **state)
 {
     struct world *world = *state;
-    const struct cn_link_measure link = {0};
+    const struct cn_link_path_stats link = {0};
     struct cn_round_order order;
     struct cn_checkpoint *held;
     float one = 1, left;
@@ -545,7 +545,7 @@ static void kill_and_reopen(struct world *world)
 static void a_round_that_was_begun_begins_again_after_a_kill(void **state)
 {
     struct world *world = *state;
-    const struct cn_link_measure link = {0};
+    const struct cn_link_path_stats link = {0};
     struct cn_round_order order;
 
     open_session(world);

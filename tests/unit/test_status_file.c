@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "runtime/round/node/status_file.h"
-#include "runtime/round/upkeep/node_care.h"
+#include "runtime/round/upkeep/upkeep.h"
 
 struct fixture {
     char path[CN_PATH_SIZE + 16];
     struct cn_settings settings;
-    struct cn_node_care care;
+    struct cn_upkeep care;
     struct cn_traffic traffic;
     struct cn_status_file status;
 };

@@ -83,8 +83,8 @@ static void without_a_date_all_hours_cost_if_some_do(void **state)
     struct cn_traffic traffic = {0};
 
     (void)state;
-    assert_int_equal(cn_traffic_decide(&traffic, &some, CN_CARE_NO_CLOCK), CN_PAUSE_METERED);
-    assert_int_equal(cn_traffic_decide(&traffic, &never, CN_CARE_NO_CLOCK), CN_PAUSE_NONE);
+    assert_int_equal(cn_traffic_decide(&traffic, &some, CN_PAUSE_NO_CLOCK), CN_PAUSE_METERED);
+    assert_int_equal(cn_traffic_decide(&traffic, &never, CN_PAUSE_NO_CLOCK), CN_PAUSE_NONE);
 }
 
 // Used 9900 of the day at its 10th hour, then the program ended at a date and began at another.

@@ -16,8 +16,8 @@
 #include "transport/board/round_watch.h"
 #include "transport/coap/coap_client.h"
 #include "transport/transfer/download.h"
-#include "transport/transfer/measure.h"
 #include "transport/transfer/path_mtu.h"
+#include "transport/transfer/path_stats.h"
 #include "transport/transfer/upload.h"
 
 #define CHUNK_DEFAULT 1024     // until the aggregator has said
@@ -54,7 +54,7 @@ struct link {
 
     struct cn_download *download;
     struct cn_upload *upload;
-    struct cn_measure measure;
+    struct cn_path_stats measure;
     bool wants_stream; // from the next pause between transfers on
     uint16_t generation;
     struct cn_download *fetched; // finished; its data lives until the poll after FETCHED
@@ -221,8 +221,8 @@ static void finish_download(struct link *link, uint64_t now_us)
     if (state == CN_DOWNLOAD_FINISHED) {
         event = push(link, CN_LINK_FETCHED);
         event->data = cn_download_data(link->download, &event->size);
-        link->wants_stream = cn_measure_end(&link->measure, false, &link->down, event->size,
-                                            link->parcel_size, now_us);
+        link->wants_stream = cn_path_stats_end(&link->measure, false, &link->down, event->size,
+                                               link->parcel_size, now_us);
         link->fetched = link->download;
     } else {
         push(link, CN_LINK_GONE);
@@ -242,7 +242,7 @@ static void finish_upload(struct link *link, uint64_t now_us)
     event = push(link, CN_LINK_RECEIPT);
     cn_upload_sent(link->upload, &size);
     link->wants_stream =
-        cn_measure_end(&link->measure, true, &link->up, size, link->parcel_size, now_us);
+        cn_path_stats_end(&link->measure, true, &link->up, size, link->parcel_size, now_us);
     event->verdict = status->verdict;
     memcpy(event->accepted, status->accepted, CN_DIGEST_SIZE);
     snprintf(event->text, sizeof(event->text), "%s", status->reason);
@@ -378,7 +378,7 @@ static cn_err fetch(struct cn_link *base, const uint8_t digest[CN_DIGEST_SIZE], 
     if (link->download)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_DOWNLOAD);
-    cn_measure_begin(&link->measure, false, &link->down, cn_platform_now_us());
+    cn_path_stats_begin(&link->measure, false, &link->down, cn_platform_now_us());
     err = cn_download_open(&transfer, digest, size, &link->download);
     set_timer(link, 0, 0);
     return err;
@@ -393,7 +393,7 @@ static cn_err upload(struct cn_link *base, const struct cn_link_upload *frame)
     if (link->upload)
         return CN_EAGAIN;
     transfer = transfer_of(link, KIND_UPLOAD);
-    cn_measure_begin(&link->measure, true, &link->up, cn_platform_now_us());
+    cn_path_stats_begin(&link->measure, true, &link->up, cn_platform_now_us());
     err = cn_upload_open(&transfer, frame, &link->upload);
     set_timer(link, 0, 0);
     return err;
@@ -424,7 +424,7 @@ static void stats(const struct cn_link *base, struct cn_link_stats *result)
                                      exchange->stream};
 }
 
-static void measure(const struct cn_link *base, struct cn_link_measure *result)
+static void measure(const struct cn_link *base, struct cn_link_path_stats *result)
 {
     const struct link *link = (const struct link *)base;
 

@@ -8,7 +8,7 @@
 #include "runtime/port/link.h"
 #include "transport/board/link_events.h"
 #include "transport/message/message.h"
-#include "transport/transfer/call.h"
+#include "transport/transfer/request.h"
 
 struct cn_registrar {
     const char *board;             // its name; borrowed, as events is

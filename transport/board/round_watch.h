@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/port/link.h"
-#include "transport/transfer/call.h"
+#include "transport/transfer/request.h"
 
 struct cn_round_watch {
     bool on;

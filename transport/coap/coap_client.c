@@ -9,7 +9,7 @@
 #include "runtime/port/link.h"
 #include "runtime/port/platform.h"
 #include "transport/coap/coap_common.h"
-#include "transport/coap/pacer.h"
+#include "transport/coap/retry.h"
 #include "transport/coap/security.h"
 
 #define HANDSHAKE_MS                                                                               \

@@ -14,7 +14,7 @@
 
 struct cn_download {
     struct cn_transfer transfer;
-    struct cn_flight flight;
+    struct cn_in_flight flight;
     struct cn_backoff backoff;
     enum cn_download_state state;
     uint8_t digest[CN_DIGEST_SIZE];
@@ -35,7 +35,7 @@ cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest
     uint64_t count = (chunks + transfer->parcel_chunks - 1) / transfer->parcel_chunks;
     struct cn_download *opened;
 
-    if (!size || chunks >= CN_FLIGHT_NONE || size > SIZE_MAX)
+    if (!size || chunks >= CN_IN_FLIGHT_NONE || size > SIZE_MAX)
         return CN_ERANGE;
     opened = calloc(1, sizeof(*opened));
     if (!opened)
@@ -44,7 +44,8 @@ cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest
     opened->size = (size_t)size;
     opened->chunk_count = (uint32_t)chunks;
     opened->data = malloc(opened->size);
-    if (!opened->data || cn_flight_init(&opened->flight, transfer->controller, (uint32_t)count)) {
+    if (!opened->data ||
+        cn_in_flight_init(&opened->flight, transfer->controller, (uint32_t)count)) {
         cn_download_close(opened);
         return CN_ENOMEM;
     }
@@ -61,7 +62,7 @@ void cn_download_close(struct cn_download *download)
 {
     if (!download)
         return;
-    cn_flight_deinit(&download->flight);
+    cn_in_flight_deinit(&download->flight);
     free(download->data);
     free(download);
 }
@@ -88,8 +89,8 @@ static bool send_request(struct cn_download *download, uint32_t parcel, uint64_t
     uint32_t rest = download->chunk_count - first;
     char path[2 * CN_DIGEST_SIZE + 32];
 
-    cn_flight_sent(&download->flight, parcel,
-                   (uint32_t)parcel_bytes(download, parcel) + CN_TRANSFER_OVERHEAD, now_us);
+    cn_in_flight_sent(&download->flight, parcel,
+                      (uint32_t)parcel_bytes(download, parcel) + CN_TRANSFER_OVERHEAD, now_us);
     snprintf(path, sizeof(path), "b/%s/%u/%u", download->digest_text, first,
              rest < per ? rest : per);
     request.path = path;
@@ -97,26 +98,26 @@ static bool send_request(struct cn_download *download, uint32_t parcel, uint64_t
         cn_transfer_tag(&download->transfer, download->flight.parcels[parcel].tries, parcel);
     if (!exchange->ops->send(exchange, &request))
         return true;
-    cn_flight_lose_all(&download->flight);
+    cn_in_flight_lose_all(&download->flight);
     return false;
 }
 
 static void send_requests(struct cn_download *download, uint64_t now_us, uint64_t *wake_us)
 {
-    struct cn_flight *flight = &download->flight;
+    struct cn_in_flight *flight = &download->flight;
 
-    cn_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
+    cn_in_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
     while (cn_controller_may_send(flight->controller, flight->in_flight, now_us, wake_us)) {
-        uint32_t parcel = cn_flight_next(flight);
+        uint32_t parcel = cn_in_flight_next(flight);
 
-        if (parcel == CN_FLIGHT_NONE)
+        if (parcel == CN_IN_FLIGHT_NONE)
             break;
         if (!send_request(download, parcel, now_us)) {
             *wake_us = now_us + UNCONNECTED_US < *wake_us ? now_us + UNCONNECTED_US : *wake_us;
             return;
         }
     }
-    cn_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
+    cn_in_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
 }
 
 void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *wake_us)
@@ -131,7 +132,7 @@ void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *w
 
 void cn_download_reconnected(struct cn_download *download)
 {
-    cn_flight_lose_all(&download->flight);
+    cn_in_flight_lose_all(&download->flight);
     download->paused_until_us = 0;
 }
 
@@ -139,7 +140,7 @@ static void pause_until(struct cn_download *download, uint64_t now_us, uint32_t 
 {
     uint64_t delay_ms = max_age_s ? 1000ull * max_age_s : cn_backoff_next_ms(&download->backoff);
 
-    cn_flight_lose_all(&download->flight);
+    cn_in_flight_lose_all(&download->flight);
     download->paused_until_us = now_us + 1000 * delay_ms;
 }
 
@@ -157,7 +158,7 @@ static void start_over(struct cn_download *download, uint64_t now_us, const char
         download->state = CN_DOWNLOAD_GONE;
         return;
     }
-    cn_flight_restart(&download->flight);
+    cn_in_flight_restart(&download->flight);
     hash_begin(download);
     pause_until(download, now_us, 0);
 }
@@ -168,7 +169,7 @@ static void hash(struct cn_download *download, uint64_t now_us)
     uint8_t digest[CN_DIGEST_SIZE];
 
     while (download->hashed < download->flight.count &&
-           cn_flight_is_done(&download->flight, download->hashed)) {
+           cn_in_flight_is_done(&download->flight, download->hashed)) {
         cn_sha256_add(&download->sha, download->data + offset_of(download, download->hashed),
                       parcel_bytes(download, download->hashed));
         download->hashed++;
@@ -185,20 +186,20 @@ static void hash(struct cn_download *download, uint64_t now_us)
 static void accept(struct cn_download *download, const struct cn_exchange_reply *reply,
                    uint8_t tries, uint32_t parcel, uint64_t now_us)
 {
-    const struct cn_flight_parcel *entry = &download->flight.parcels[parcel];
+    const struct cn_in_flight_parcel *entry = &download->flight.parcels[parcel];
     uint64_t rtt_us = entry->tries == tries ? now_us - entry->mark.sent_us : 0;
 
     if (reply->size != parcel_bytes(download, parcel)) {
         start_over(download, now_us, "a chunk has the wrong size");
         return;
     }
-    if (!cn_flight_arrived(&download->flight, parcel, now_us))
+    if (!cn_in_flight_arrived(&download->flight, parcel, now_us))
         return;
     memcpy(download->data + offset_of(download, parcel), reply->body, reply->size);
     download->backoff.tries = 0;
     if (rtt_us)
         cn_rtt_add(download->transfer.rtt, rtt_us);
-    cn_flight_acked(&download->flight, rtt_us, now_us);
+    cn_in_flight_acked(&download->flight, rtt_us, now_us);
     hash(download, now_us);
 }
 
@@ -231,7 +232,7 @@ void cn_download_again(struct cn_download *download, uint64_t tag, uint64_t now_
         parcel >= download->flight.count || download->flight.parcels[parcel].tries != tries)
         return;
     cn_rtt_add(download->transfer.rtt, now_us - download->flight.parcels[parcel].mark.sent_us);
-    cn_flight_again(&download->flight, parcel, now_us);
+    cn_in_flight_again(&download->flight, parcel, now_us);
 }
 
 enum cn_download_state cn_download_state(const struct cn_download *download)
@@ -246,10 +247,11 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
 }
 
 // Whether all chunks of the parcel that the new cut makes of them had come by the old cut.
-static bool had_come(const struct cn_flight *old, uint32_t old_chunks, uint32_t first, uint32_t end)
+static bool had_come(const struct cn_in_flight *old, uint32_t old_chunks, uint32_t first,
+                     uint32_t end)
 {
     for (uint32_t parcel = first / old_chunks; parcel * old_chunks < end; parcel++) {
-        if (!cn_flight_is_done(old, parcel))
+        if (!cn_in_flight_is_done(old, parcel))
             return false;
     }
     return true;
@@ -259,12 +261,12 @@ cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks)
 {
     uint32_t old_chunks = download->transfer.parcel_chunks;
     uint32_t count = (download->chunk_count - 1) / parcel_chunks + 1;
-    struct cn_flight flight;
+    struct cn_in_flight flight;
     cn_err err;
 
     if (parcel_chunks == old_chunks || download->state != CN_DOWNLOAD_RUNNING)
         return CN_OK;
-    err = cn_flight_init(&flight, download->transfer.controller, count);
+    err = cn_in_flight_init(&flight, download->transfer.controller, count);
     if (err)
         return err;
     for (uint32_t i = 0; i < count; i++) {
@@ -273,9 +275,9 @@ cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks)
 
         if (had_come(&download->flight, old_chunks, first,
                      first + (rest < parcel_chunks ? rest : parcel_chunks)))
-            cn_flight_settle(&flight, i);
+            cn_in_flight_settle(&flight, i);
     }
-    cn_flight_deinit(&download->flight);
+    cn_in_flight_deinit(&download->flight);
     download->flight = flight;
     download->transfer.parcel_chunks = parcel_chunks;
     download->transfer.generation++; // what is on its way is of the old cut
@@ -285,5 +287,5 @@ cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks)
 
 bool cn_download_take_gone(struct cn_download *download)
 {
-    return cn_flight_take_gone(&download->flight);
+    return cn_in_flight_take_gone(&download->flight);
 }

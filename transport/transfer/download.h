@@ -6,7 +6,7 @@
 #pragma once
 
 #include "runtime/base/bytes.h"
-#include "transport/transfer/flight.h"
+#include "transport/transfer/in_flight.h"
 
 enum cn_download_state {
     CN_DOWNLOAD_RUNNING,
@@ -42,5 +42,5 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
 // The path takes other parcels: what came stays. CN_ENOMEM changes nothing.
 cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks);
 
-// As cn_flight_take_gone.
+// As cn_in_flight_take_gone.
 bool cn_download_take_gone(struct cn_download *download);

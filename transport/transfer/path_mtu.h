@@ -9,7 +9,7 @@
 #pragma once
 
 #include "transport/coap/exchange.h"
-#include "transport/coap/pacer.h"
+#include "transport/coap/retry.h"
 
 #define CN_PATH_MTU_SIZES 7
 

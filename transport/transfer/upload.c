@@ -25,7 +25,7 @@ enum phase {
 struct cn_upload {
     struct cn_transfer transfer;
     struct cn_link_upload frame;
-    struct cn_flight flight;
+    struct cn_in_flight flight;
     struct cn_backoff backoff;
     struct cn_request call; // declare, survey or commit
     enum phase phase;
@@ -90,7 +90,7 @@ static void declare(struct cn_upload *upload)
 
 static void forget_progress(struct cn_upload *upload)
 {
-    cn_flight_restart(&upload->flight);
+    cn_in_flight_restart(&upload->flight);
     memset(upload->settled, 0, upload->chunk_count / 8 + 1);
 }
 
@@ -108,22 +108,22 @@ static void start_over(struct cn_upload *upload, uint64_t now_us, uint32_t max_a
 static cn_err cut(struct cn_upload *upload, uint32_t chunk_size, uint32_t parcel_chunks)
 {
     uint64_t chunks = (upload->frame.size + chunk_size - 1) / chunk_size;
-    struct cn_flight flight;
+    struct cn_in_flight flight;
     uint8_t *settled;
     cn_err err;
 
-    if (chunks >= CN_FLIGHT_NONE)
+    if (chunks >= CN_IN_FLIGHT_NONE)
         return CN_ERANGE;
     settled = calloc(chunks / 8 + 1, 1);
     if (!settled)
         return CN_ENOMEM;
-    err = cn_flight_init(&flight, upload->transfer.controller,
-                         (uint32_t)((chunks + parcel_chunks - 1) / parcel_chunks));
+    err = cn_in_flight_init(&flight, upload->transfer.controller,
+                            (uint32_t)((chunks + parcel_chunks - 1) / parcel_chunks));
     if (err) {
         free(settled);
         return err;
     }
-    cn_flight_deinit(&upload->flight);
+    cn_in_flight_deinit(&upload->flight);
     free(upload->settled);
     upload->flight = flight;
     upload->settled = settled;
@@ -172,7 +172,7 @@ void cn_upload_close(struct cn_upload *upload)
 {
     if (!upload)
         return;
-    cn_flight_deinit(&upload->flight);
+    cn_in_flight_deinit(&upload->flight);
     free(upload->settled);
     free(upload);
 }
@@ -215,7 +215,7 @@ static bool must_ask(struct cn_upload *upload, uint64_t now_us)
     upload->unasked++;
     if (!upload->must_ask && upload->unasked < parcels && now_us - upload->asked_us < pause_us &&
         upload->flight.in_flight + controller->unit <= cn_controller_window(controller) &&
-        cn_flight_next(&upload->flight) != CN_FLIGHT_NONE)
+        cn_in_flight_next(&upload->flight) != CN_IN_FLIGHT_NONE)
         return false;
     upload->unasked = 0;
     upload->asked_us = now_us;
@@ -239,12 +239,13 @@ static bool send_parcel(struct cn_upload *upload, uint32_t parcel, uint64_t now_
     };
 
     snprintf(path, sizeof(path), "u/%s/%u", upload->id, chunks.first);
-    cn_flight_sent(&upload->flight, parcel, (uint32_t)request.size + CN_TRANSFER_OVERHEAD, now_us);
+    cn_in_flight_sent(&upload->flight, parcel, (uint32_t)request.size + CN_TRANSFER_OVERHEAD,
+                      now_us);
     request.silent = !must_ask(upload, now_us);
     request.tag = cn_transfer_tag(&upload->transfer, upload->flight.parcels[parcel].tries, parcel);
     if (!exchange->ops->send(exchange, &request))
         return true;
-    cn_flight_lose_all(&upload->flight);
+    cn_in_flight_lose_all(&upload->flight);
     return false;
 }
 
@@ -252,12 +253,12 @@ static void send_parcels(struct cn_upload *upload, uint64_t now_us, uint64_t *wa
 {
     struct cn_controller *controller = upload->transfer.controller;
 
-    if (cn_flight_expire(&upload->flight, upload->transfer.rtt, now_us, wake_us))
+    if (cn_in_flight_expire(&upload->flight, upload->transfer.rtt, now_us, wake_us))
         upload->must_ask = true;
     while (cn_controller_may_send(controller, upload->flight.in_flight, now_us, wake_us)) {
-        uint32_t parcel = cn_flight_next(&upload->flight);
+        uint32_t parcel = cn_in_flight_next(&upload->flight);
 
-        if (parcel == CN_FLIGHT_NONE)
+        if (parcel == CN_IN_FLIGHT_NONE)
             break;
         if (!send_parcel(upload, parcel, now_us)) {
             *wake_us = now_us + UNCONNECTED_US < *wake_us ? now_us + UNCONNECTED_US : *wake_us;
@@ -265,7 +266,7 @@ static void send_parcels(struct cn_upload *upload, uint64_t now_us, uint64_t *wa
         }
     }
     // What was sent just now may be the oldest in flight.
-    cn_flight_expire(&upload->flight, upload->transfer.rtt, now_us, wake_us);
+    cn_in_flight_expire(&upload->flight, upload->transfer.rtt, now_us, wake_us);
 }
 
 static void commit(struct cn_upload *upload)
@@ -274,7 +275,7 @@ static void commit(struct cn_upload *upload)
 
     snprintf(path, sizeof(path), "u/%s/commit", upload->id);
     upload->phase = COMMITTING;
-    cn_flight_next(&upload->flight); // passes all parcels, so that each may be reopened
+    cn_in_flight_next(&upload->flight); // passes all parcels, so that each may be reopened
     cn_request_start(&upload->call, CN_COAP_POST, path, NULL, 0);
 }
 
@@ -298,7 +299,7 @@ void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us
 
 void cn_upload_reconnected(struct cn_upload *upload)
 {
-    cn_flight_lose_all(&upload->flight);
+    cn_in_flight_lose_all(&upload->flight);
     upload->must_ask = true;
     if (upload->phase == SENDING || upload->phase == SURVEYING)
         declare(upload); // some of what was in flight may be there
@@ -337,7 +338,7 @@ static uint32_t mark_arrived(struct cn_upload *upload, uint64_t now_us)
 
             if (chunks.first >= range->first &&
                 chunks.first + chunks.count <= range->first + range->count)
-                arrived += cn_flight_arrived(&upload->flight, parcel, now_us);
+                arrived += cn_in_flight_arrived(&upload->flight, parcel, now_us);
         }
     }
     for (uint32_t parcel = upload->flight.base; parcel < upload->flight.count; parcel++) {
@@ -345,8 +346,8 @@ static uint32_t mark_arrived(struct cn_upload *upload, uint64_t now_us)
 
         if (chunks.first + chunks.count > status->known)
             break;
-        if (!cn_flight_is_done(&upload->flight, parcel) && !is_missing(status, &chunks))
-            arrived += cn_flight_arrived(&upload->flight, parcel, now_us);
+        if (!cn_in_flight_is_done(&upload->flight, parcel) && !is_missing(status, &chunks))
+            arrived += cn_in_flight_arrived(&upload->flight, parcel, now_us);
     }
     return arrived;
 }
@@ -362,11 +363,11 @@ static void reopen(struct cn_upload *upload, uint32_t before)
 
             if (parcel >= upload->flight.fresh)
                 return;
-            if (!cn_flight_is_done(&upload->flight, parcel) ||
+            if (!cn_in_flight_is_done(&upload->flight, parcel) ||
                 upload->flight.parcels[parcel].order >= before)
                 continue;
             upload->settled[chunk / 8] &= (uint8_t) ~(1u << (chunk % 8));
-            cn_flight_lose(&upload->flight, parcel);
+            cn_in_flight_lose(&upload->flight, parcel);
         }
     }
 }
@@ -376,7 +377,7 @@ static void use_status(struct cn_upload *upload, uint32_t before, uint64_t rtt_u
 {
     if (mark_arrived(upload, now_us))
         upload->backoff.tries = 0;
-    cn_flight_acked(&upload->flight, rtt_us, now_us);
+    cn_in_flight_acked(&upload->flight, rtt_us, now_us);
     reopen(upload, before);
 }
 
@@ -403,9 +404,9 @@ static void settle(struct cn_upload *upload)
         if (end > upload->surveyed && upload->surveyed < upload->chunk_count)
             break;
         if (!chunks_of(upload, i).count)
-            cn_flight_settle(&upload->flight, i);
-        else if (cn_flight_is_done(&upload->flight, i))
-            cn_flight_lose(&upload->flight, i); // it was not durable, and is gone
+            cn_in_flight_settle(&upload->flight, i);
+        else if (cn_in_flight_is_done(&upload->flight, i))
+            cn_in_flight_lose(&upload->flight, i); // it was not durable, and is gone
     }
 }
 
@@ -503,7 +504,7 @@ static void committed(struct cn_upload *upload, const struct cn_exchange_reply *
 static void parcel_answered(struct cn_upload *upload, const struct cn_exchange_reply *reply,
                             uint8_t tries, uint32_t parcel, uint64_t now_us)
 {
-    const struct cn_flight_parcel *entry = &upload->flight.parcels[parcel];
+    const struct cn_in_flight_parcel *entry = &upload->flight.parcels[parcel];
     bool exact = entry->tries == tries;
     uint32_t before = exact ? entry->order : 0;
     uint64_t rtt_us = exact ? now_us - entry->mark.sent_us : 0;
@@ -562,7 +563,7 @@ void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us)
     if (cn_transfer_read_tag(&upload->transfer, tag, &tries, &parcel) &&
         parcel < upload->flight.count && upload->flight.parcels[parcel].tries == tries) {
         upload->must_ask = true;
-        cn_flight_again(&upload->flight, parcel, now_us);
+        cn_in_flight_again(&upload->flight, parcel, now_us);
     }
 }
 
@@ -596,5 +597,5 @@ uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size)
 
 bool cn_upload_take_gone(struct cn_upload *upload)
 {
-    return cn_flight_take_gone(&upload->flight);
+    return cn_in_flight_take_gone(&upload->flight);
 }

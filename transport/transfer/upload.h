@@ -11,8 +11,8 @@
 #pragma once
 
 #include "runtime/port/link.h"
-#include "transport/transfer/call.h"
-#include "transport/transfer/flight.h"
+#include "transport/transfer/in_flight.h"
+#include "transport/transfer/request.h"
 
 struct cn_upload;
 
@@ -42,7 +42,7 @@ void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us);
 // The aggregator counts other chunks than this board: its chunk size has changed.
 bool cn_upload_is_stale(const struct cn_upload *upload);
 
-// As cn_flight_take_gone.
+// As cn_in_flight_take_gone.
 bool cn_upload_take_gone(struct cn_upload *upload);
 
 // The verdict, or NULL while there is none.

@@ -153,7 +153,7 @@ void cn_dataset_close(struct cn_dataset *dataset)
     free(dataset);
 }
 
-const struct cn_shards *cn_dataset_shards(const struct cn_dataset *dataset)
+const struct cn_data_files *cn_dataset_shards(const struct cn_dataset *dataset)
 {
     return &dataset->list;
 }

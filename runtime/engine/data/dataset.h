@@ -21,7 +21,7 @@
 
 #include "runtime/base/diag.h"
 #include "runtime/base/error.h"
-#include "runtime/engine/data/shards.h"
+#include "runtime/engine/data/data_files.h"
 #include "runtime/profile/job.h"
 
 #define CN_INPUT_MAX 8
@@ -43,9 +43,10 @@ struct cn_dataset_files {
 // All strings are borrowed for the life of the data set.
 struct cn_dataset_config {
     struct cn_dataset_files files;
-    struct cn_dataset_files apart;  // whole files that are held out; without inputs: none
-    const struct cn_rules *rules;   // NULL for none
-    const struct cn_shards *shards; // to take these only, as they were; NULL for all that are there
+    struct cn_dataset_files apart; // whole files that are held out; without inputs: none
+    const struct cn_rules *rules;  // NULL for none
+    const struct cn_data_files
+        *shards; // to take these only, as they were; NULL for all that are there
     double scale, mean;
     double held_out; // share of each file, [0, 0.9]; 0 with files apart
     uint64_t seed;   // of the split and the order
@@ -107,7 +108,7 @@ void cn_dataset_close(struct cn_dataset *dataset);
 cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed);
 
 // The shards in use, and those that were refused. Plain files have no name.
-const struct cn_shards *cn_dataset_shards(const struct cn_dataset *dataset);
+const struct cn_data_files *cn_dataset_shards(const struct cn_dataset *dataset);
 
 // Whether shards may come and go.
 bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);

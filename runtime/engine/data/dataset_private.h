@@ -16,7 +16,7 @@ struct column {
 
 // The files of a plain set, or those of one name that a * stands for.
 struct shard {
-    struct cn_shard entry;
+    struct cn_data_file entry;
     struct column inputs[CN_INPUT_MAX];
     uint32_t input_count;
     struct column labels; // words 0: none
@@ -34,8 +34,8 @@ struct cn_dataset {
     float scale, mean;
     size_t sample_words; // of all inputs
     size_t input_words[CN_INPUT_MAX];
-    struct cn_shards list; // in order, refused ones too
-    struct shard **shards; // owned; of the list without the refused ones
+    struct cn_data_files list; // in order, refused ones too
+    struct shard **shards;     // owned; of the list without the refused ones
     size_t shard_count;
     uint64_t counts[3];    // for each enum cn_split
     float *shift, *factor; // owned; of each element of the first input, NULL without normalization
@@ -65,7 +65,7 @@ void cn_dataset_warn_unused(const struct cn_dataset *dataset, const struct cn_da
 
 // Opens what is there instead of what was, or the list of the config. On an error nothing changes:
 // a mistake in a plain file is a line in diag, one in a shard is logged and the shard left out.
-cn_err cn_dataset_gather(struct cn_dataset *dataset, const struct cn_shards *given,
+cn_err cn_dataset_gather(struct cn_dataset *dataset, const struct cn_data_files *given,
                          struct cn_diag *diag, bool *changed);
 void cn_dataset_release(struct cn_dataset *dataset);
 

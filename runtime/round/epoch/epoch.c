@@ -227,7 +227,7 @@ static cn_err want_upload(struct cn_epoch *epoch)
 static void plan_begin(struct cn_epoch *epoch, const struct cn_round_info *news,
                        const struct cn_decision *newest, struct command *command)
 {
-    struct cn_link_measure link;
+    struct cn_link_path_stats link;
 
     cn_mailbox_link(epoch->box, &link);
     command->kind = COMMAND_BEGIN;

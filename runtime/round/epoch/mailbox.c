@@ -127,12 +127,12 @@ bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
     return has_news;
 }
 
-void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link)
+void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link)
 {
     copy(box, &box->link, link, sizeof(*link)); // no reason to wake the worker
 }
 
-void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link)
+void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_path_stats *link)
 {
     copy(box, link, &box->link, sizeof(*link));
 }

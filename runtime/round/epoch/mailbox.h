@@ -16,7 +16,7 @@
 #include "runtime/group/membership.h"
 #include "runtime/port/link.h"
 #include "runtime/round/upkeep/progress.h"
-#include "runtime/round/upkeep/slow.h"
+#include "runtime/round/upkeep/slow_reason.h"
 
 // What the worker wants from the link. The owner does it and puts the answer.
 enum cn_errand {
@@ -66,7 +66,7 @@ struct cn_mailbox {
     bool has_news;
     struct cn_round_info news;
     uint64_t news_ms; // when it came
-    struct cn_link_measure link;
+    struct cn_link_path_stats link;
     struct cn_slow slow;
     bool has_view;
     struct cn_membership_view view;
@@ -88,7 +88,7 @@ void cn_mailbox_deinit(struct cn_mailbox *box);
 
 // For the owner.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
-void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_measure *link);
+void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link);
 // Why this board may be slow now.
 void cn_mailbox_put_slow(struct cn_mailbox *box, struct cn_slow slow);
 void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view *view);
@@ -111,7 +111,7 @@ bool cn_mailbox_stopped(struct cn_mailbox *box);
 bool cn_mailbox_knocked(struct cn_mailbox *box);
 // False: none yet. Its remaining time is that of now.
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);
-void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_measure *link);
+void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_path_stats *link);
 struct cn_slow cn_mailbox_slow(struct cn_mailbox *box);
 bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *view);
 int cn_mailbox_abort_fd(const struct cn_mailbox *box); // for collectives: aborted or stopped

@@ -13,7 +13,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/profile/rules_text.h"
 #include "runtime/round/node/status_file.h"
-#include "runtime/round/upkeep/node_care.h"
+#include "runtime/round/upkeep/upkeep.h"
 
 #define SAVE_MS 5000
 #define STATUS_MS 1000
@@ -24,7 +24,7 @@
 
 struct alone {
     const struct cn_alone_config *config;
-    struct cn_node_care care;
+    struct cn_upkeep care;
     struct cn_status_file status;
     uint64_t status_ms;
     uint64_t paused_us; // of this round
@@ -194,7 +194,7 @@ static bool tend(struct alone *alone)
     bool changed;
 
     cn_session_tell(alone->session, &alone->status.progress);
-    changed = cn_node_care_poll(&alone->care, &alone->status.progress, now_ms);
+    changed = cn_upkeep_poll(&alone->care, &alone->status.progress, now_ms);
     if (changed || now_ms - alone->status_ms >= STATUS_MS)
         write_status(alone);
     return !alone->care.care.pause;
@@ -460,12 +460,12 @@ cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag)
     alone->config = config;
     alone->status = (struct cn_status_file){
         .settings = config->settings, .care = &alone->care, .job = &config->settings->job};
-    err = cn_node_care_init(&alone->care, config->settings, config->store, config->sysroot);
+    err = cn_upkeep_init(&alone->care, config->settings, config->store, config->sysroot);
     if (!err)
         err = cn_collective_solo.open(&solo, &alone->collective, &lost);
     if (!err)
         err = run_session(alone, diag);
-    cn_node_care_deinit(&alone->care);
+    cn_upkeep_deinit(&alone->care);
     free(alone);
     return err;
 }

@@ -240,7 +240,7 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_errand_request request;
     struct cn_left left;
-    struct cn_link_measure link;
+    struct cn_link_path_stats link;
     cn_err err = CN_OK;
 
     if (!node->working)
@@ -253,7 +253,7 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
         return CN_OK;
     }
     node->link->ops->measure(node->link, &link);
-    link.update_max = cn_traffic_update_max(&node->traffic, &node->limits, cn_node_care_day_ms());
+    link.update_max = cn_traffic_update_max(&node->traffic, &node->limits, cn_upkeep_day_ms());
     cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
         cn_node_stop_worker(node);
@@ -324,18 +324,17 @@ static void poll_traffic(struct cn_node_owner *node, uint64_t now)
 
     node->link->ops->stats(node->link, &stats);
     cn_traffic_count(&node->traffic, stats.bytes_up + stats.bytes_down, now);
-    node->care.care.link = cn_traffic_decide(&node->traffic, &node->limits, cn_node_care_day_ms());
-    cn_traffic_save(node->config.store, &node->limits, cn_node_care_clock_s(), false,
-                    &node->traffic);
+    node->care.care.link = cn_traffic_decide(&node->traffic, &node->limits, cn_upkeep_day_ms());
+    cn_traffic_save(node->config.store, &node->limits, cn_upkeep_clock_s(), false, &node->traffic);
 }
 
 // A pause is leaving the group with all saved; its end is coming back.
 static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 {
     poll_traffic(node, now);
-    if (!cn_node_care_poll(&node->care, &node->status.progress, now)) {
+    if (!cn_upkeep_poll(&node->care, &node->status.progress, now)) {
         if (node->working)
-            cn_mailbox_put_slow(&node->box, cn_slow_judge(&node->care.reading));
+            cn_mailbox_put_slow(&node->box, cn_slow_reason_judge(&node->care.reading));
         return CN_OK;
     }
     if (node->care.care.pause) {
@@ -394,9 +393,9 @@ cn_err cn_node_run(const struct cn_node_config *config)
         .metered_bytes = config->settings->metered_round_bytes,
     };
     node->status.traffic = &node->traffic;
-    cn_traffic_load(config->store, cn_node_care_clock_s(), &node->traffic);
+    cn_traffic_load(config->store, cn_upkeep_clock_s(), &node->traffic);
     if (!err)
-        err = cn_node_care_init(&node->care, config->settings, config->store, config->sysroot);
+        err = cn_upkeep_init(&node->care, config->settings, config->store, config->sysroot);
     if (!err)
         err = cn_node_link_open(config->ports->link, config->settings, config->link_key,
                                 config->store, &node->link);
@@ -407,11 +406,11 @@ cn_err cn_node_run(const struct cn_node_config *config)
         write_status(node, cn_platform_now_ms());
         cn_node_stop_worker(node);
     }
-    cn_traffic_save(config->store, &node->limits, cn_node_care_clock_s(), true, &node->traffic);
+    cn_traffic_save(config->store, &node->limits, cn_upkeep_clock_s(), true, &node->traffic);
     cn_node_group_deinit(&node->group);
     if (node->link)
         node->link->ops->close(node->link);
-    cn_node_care_deinit(&node->care);
+    cn_upkeep_deinit(&node->care);
     cn_platform_unmap(&node->model);
     cn_crypto_wipe(node, sizeof(*node)); // it has the keys of the pairs
     free(node);

@@ -8,8 +8,8 @@
 #include "runtime/round/node/node_group.h"
 #include "runtime/round/node/node_keys.h"
 #include "runtime/round/node/status_file.h"
-#include "runtime/round/upkeep/node_care.h"
 #include "runtime/round/upkeep/traffic.h"
+#include "runtime/round/upkeep/upkeep.h"
 
 struct cn_node_owner {
     struct cn_node_config config;
@@ -24,7 +24,7 @@ struct cn_node_owner {
     bool fetching_graph;
     struct cn_mapping model; // the ONNX file made from the graph blob
 
-    struct cn_node_care care;
+    struct cn_upkeep care;
     struct cn_traffic_rules limits;
     struct cn_traffic traffic;
 

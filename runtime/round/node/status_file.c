@@ -29,7 +29,7 @@ static const char *explain(const struct cn_status_file *status)
     if (status->networked && !status->registered)
         return "not registered yet";
     if (status->care->care.pause)
-        return cn_care_text(status->care->care.pause);
+        return cn_pause_text(status->care->care.pause);
     if (status->ahead)
         return "ahead of the aggregator: was that restored from a backup?";
     if (progress->ended)
@@ -86,7 +86,7 @@ static void add_slowest(cJSON *group, const struct cn_settings *settings,
 
     if (progress->slowest >= settings->group.member_count)
         return;
-    cn_slow_text(progress->slowest_why, why, sizeof(why));
+    cn_slow_reason_text(progress->slowest_why, why, sizeof(why));
     snprintf(text, sizeof(text),
              "takes %.3g ms for a micro-batch, the others %.3g ms, and trains %u of %u in a step: "
              "%s",
@@ -174,7 +174,7 @@ static void add_update(cJSON *json, const struct cn_progress *progress)
 
 static void add_link(cJSON *json, const struct cn_status_file *status)
 {
-    const struct cn_link_measure *measure = &status->link;
+    const struct cn_link_path_stats *measure = &status->link;
     cJSON *link = cJSON_AddObjectToObject(json, "link");
 
     cJSON_AddStringToObject(link, "state",
@@ -199,7 +199,7 @@ static void add_link(cJSON *json, const struct cn_status_file *status)
     }
 }
 
-static void add_board(cJSON *json, const struct cn_node_care *care)
+static void add_board(cJSON *json, const struct cn_upkeep *care)
 {
     const struct cn_reading *reading = &care->reading;
     cJSON *board = cJSON_AddObjectToObject(json, "sensors");
@@ -220,7 +220,7 @@ static void add_board(cJSON *json, const struct cn_node_care *care)
     if (reading->has_others)
         add(board, "others", reading->others);
     if (care->rules.wear_bytes && care->care.has_day) {
-        add_count(board, "written_today", cn_care_worn(&care->care, reading));
+        add_count(board, "written_today", cn_pause_worn(&care->care, reading));
         add_count(board, "wear_budget", care->rules.wear_bytes);
     }
 }
@@ -238,12 +238,12 @@ static void add_memory(cJSON *json, const struct cn_status_file *status)
 
 static cJSON *describe(const struct cn_status_file *status, uint64_t now_ms)
 {
-    const struct cn_care *care = &status->care->care;
+    const struct cn_pause_state *care = &status->care->care;
     cJSON *json = cJSON_CreateObject();
 
     cJSON_AddStringToObject(json, "board", status->settings->name);
     cJSON_AddStringToObject(json, "state", explain(status));
-    cJSON_AddStringToObject(json, "pause", cn_care_text(care->pause));
+    cJSON_AddStringToObject(json, "pause", cn_pause_text(care->pause));
     if (care->pause)
         add_count(json, "paused_s", (now_ms - care->pause_ms) / 1000);
     add_job(json, status);

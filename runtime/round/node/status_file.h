@@ -6,14 +6,14 @@
 
 #include "runtime/port/link.h"
 #include "runtime/profile/profile.h"
-#include "runtime/round/upkeep/node_care.h"
 #include "runtime/round/upkeep/traffic.h"
+#include "runtime/round/upkeep/upkeep.h"
 
 #define CN_STATUS_FILE_NAME "status.json"
 
 struct cn_status_file {
     const struct cn_settings *settings; // borrowed, as all pointers here
-    const struct cn_node_care *care;
+    const struct cn_upkeep *care;
     const struct cn_traffic *traffic; // NULL without a network
     const struct cn_job *job;         // NULL: not known yet
     uint64_t run;
@@ -29,7 +29,7 @@ struct cn_status_file {
     char members[256];         // cn_membership_describe; "" for a board alone
     const char *leader;        // "" while the group forms
     struct cn_link_stats bytes;
-    struct cn_link_measure link;
+    struct cn_link_path_stats link;
 };
 
 // Replaces the file. A failure is logged at debug level: status is a courtesy.

@@ -16,7 +16,7 @@
 #include "runtime/round/session/session_shards.h"
 #include "runtime/round/session/session_store.h"
 #include "runtime/round/session/session_update.h"
-#include "runtime/update/layers.h"
+#include "runtime/update/tensor_rules.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000
@@ -128,7 +128,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         cn_onnx_file_forget(config->file);
     err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
     if (!err)
-        err = cn_layers_set(&session->layout_own, config->job, diag);
+        err = cn_tensor_rules_set(&session->layout_own, config->job, diag);
     if (err)
         return err;
     session->layout = &session->layout_own;
@@ -561,7 +561,7 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
     session->held = taken;
     session->let_go = false;
     cn_session_alike(session);
-    err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_shards(session, taken.round) : CN_OK;
+    err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_files(session, taken.round) : CN_OK;
     if (!err)
         err = cn_session_load_trainer(session);
     if (err)

@@ -179,7 +179,7 @@ struct cn_round_order {
 // The order for a round: that of the job, or with CN_UPDATE_AUTO what fits into remaining_ms over
 // the link.
 void cn_session_plan(const struct cn_session *session, uint32_t round,
-                     const struct cn_link_measure *link, uint64_t remaining_ms,
+                     const struct cn_link_path_stats *link, uint64_t remaining_ms,
                      struct cn_round_order *order);
 
 // Weights = base, step 0. With CN_UPDATE_AUTO durable, so that the round is resumed with the same

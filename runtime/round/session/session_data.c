@@ -3,13 +3,13 @@
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
-#include "runtime/round/session/shard_list.h"
+#include "runtime/round/session/file_list.h"
 
 #define LIST_FILE "data.list"
 
 static cn_err save_list(const struct cn_session *session)
 {
-    const struct cn_shard_list list = {
+    const struct cn_file_list list = {
         .run = session->config.run,
         .lineage = session->config.lineage,
         .round = session->shards_round,
@@ -18,8 +18,8 @@ static cn_err save_list(const struct cn_session *session)
     struct cn_buffer bytes;
     cn_err err;
 
-    cn_buffer_init(&bytes, CN_SHARD_LIST_MAX);
-    err = cn_shard_list_encode(&list, &bytes);
+    cn_buffer_init(&bytes, CN_FILE_LIST_MAX);
+    err = cn_file_list_encode(&list, &bytes);
     if (!err)
         err = cn_store_replace(session->config.store, LIST_FILE, bytes.data, bytes.size);
     cn_buffer_deinit(&bytes);
@@ -27,28 +27,28 @@ static cn_err save_list(const struct cn_session *session)
 }
 
 // CN_ENOTFOUND when there is none, or one of another run.
-static cn_err read_list(const struct cn_session *session, struct cn_shard_list *list)
+static cn_err read_list(const struct cn_session *session, struct cn_file_list *list)
 {
     struct cn_store *store = session->config.store;
     uint8_t *bytes = NULL;
     size_t size = 0;
-    cn_err err = store->ops->load(store, LIST_FILE, CN_SHARD_LIST_MAX, &bytes, &size);
+    cn_err err = store->ops->load(store, LIST_FILE, CN_FILE_LIST_MAX, &bytes, &size);
 
-    *list = (struct cn_shard_list){.round = 0};
+    *list = (struct cn_file_list){.round = 0};
     if (!err)
-        err = cn_shard_list_decode(bytes, size, list);
+        err = cn_file_list_decode(bytes, size, list);
     free(bytes);
     if (!err && (list->run != session->config.run || list->lineage != session->config.lineage)) {
-        cn_shards_deinit(&list->shards);
+        cn_data_files_deinit(&list->shards);
         err = CN_ENOTFOUND;
     }
     return err;
 }
 
 // Without a list that can be used the shards are those that are there.
-static bool load_list(struct cn_session *session, struct cn_shards *shards)
+static bool load_list(struct cn_session *session, struct cn_data_files *shards)
 {
-    struct cn_shard_list list;
+    struct cn_file_list list;
     cn_err err = read_list(session, &list);
 
     session->shards_round = err ? 0 : list.round;
@@ -86,7 +86,7 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag)
         .sequential = session->config.sequential,
     };
     struct cn_sample_shape shape;
-    struct cn_shards shards = {0};
+    struct cn_data_files shards = {0};
     cn_err err;
 
     if (!paths) {
@@ -106,11 +106,11 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag)
         config.shards = NULL;
         err = cn_dataset_open(&config, &shape, diag, &session->dataset);
     }
-    cn_shards_deinit(&shards);
+    cn_data_files_deinit(&shards);
     return err ? err : cn_reader_open(session->dataset, &shape, job->batch, &session->reader);
 }
 
-cn_err cn_session_take_shards(struct cn_session *session, uint32_t round)
+cn_err cn_session_take_files(struct cn_session *session, uint32_t round)
 {
     bool changed;
     cn_err err;

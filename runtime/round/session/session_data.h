@@ -12,4 +12,4 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag);
 
 // The shards for a round: the stored ones if they are of this round, else those that are there now,
 // which are stored. Does nothing for a set of plain files.
-cn_err cn_session_take_shards(struct cn_session *session, uint32_t round);
+cn_err cn_session_take_files(struct cn_session *session, uint32_t round);

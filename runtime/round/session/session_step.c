@@ -148,7 +148,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
         choose_buckets(session, times, sums);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
-    sums[COMPUTED + size + rank] = cn_slow_pack(session->slow);
+    sums[COMPUTED + size + rank] = cn_slow_reason_pack(session->slow);
     err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + 2 * size);
     if (err)
         return err;
@@ -227,7 +227,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     for (uint32_t r = 0; session->reducer && r < session->reducer->size; r++) {
         follow(&split->member_ms[r], (double)sums[COMPUTED + r]);
         slowest = fmax(slowest, (double)sums[COMPUTED + r]);
-        split->slow[r] = cn_slow_unpack(sums[COMPUTED + session->reducer->size + r]);
+        split->slow[r] = cn_slow_reason_unpack(sums[COMPUTED + session->reducer->size + r]);
     }
     rest = 1e-3 * (double)(times->voted - times->computed);
     slowest = fmin(fmax(slowest - own, 0), rest);

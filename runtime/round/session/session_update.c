@@ -26,7 +26,7 @@ static double warm_density(const struct cn_job *job, uint32_t round)
 }
 
 // Bytes that an update may have by the profile and what it leaves of the day; UINT64_MAX for any.
-static uint64_t most_bytes(const struct cn_link_measure *link, uint64_t round_bytes)
+static uint64_t most_bytes(const struct cn_link_path_stats *link, uint64_t round_bytes)
 {
     uint64_t most = round_bytes ? round_bytes : UINT64_MAX;
 
@@ -42,7 +42,7 @@ static const struct cn_rate_spectrum *spectrum_of(const struct cn_session *sessi
     return guess;
 }
 
-static void plan_auto(const struct cn_session *session, const struct cn_link_measure *link,
+static void plan_auto(const struct cn_session *session, const struct cn_link_path_stats *link,
                       uint64_t remaining_ms, struct cn_round_order *order)
 {
     const struct cn_job *job = session->config.job;
@@ -72,8 +72,8 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_mea
 }
 
 // A fixed rule that takes more than the day has left: nothing is sent, all waits.
-static void skip_if_too_large(const struct cn_session *session, const struct cn_link_measure *link,
-                              struct cn_round_order *order)
+static void skip_if_too_large(const struct cn_session *session,
+                              const struct cn_link_path_stats *link, struct cn_round_order *order)
 {
     struct cn_rate_spectrum guess;
     struct cn_rate_choice choice;
@@ -91,7 +91,7 @@ static void skip_if_too_large(const struct cn_session *session, const struct cn_
 }
 
 void cn_session_plan(const struct cn_session *session, uint32_t round,
-                     const struct cn_link_measure *link, uint64_t remaining_ms,
+                     const struct cn_link_path_stats *link, uint64_t remaining_ms,
                      struct cn_round_order *order)
 {
     const struct cn_job *job = session->config.job;
@@ -270,7 +270,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     note_newest(session, &order->newest);
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
-    err = cn_session_take_shards(session, order->round);
+    err = cn_session_take_files(session, order->round);
     if (!err)
         err = allocate_rows(session);
     if (err)

@@ -16,7 +16,7 @@ static const char *const names[] = {
 
 static const char *path_of(const struct cn_hooks *hooks, enum cn_hook_kind kind)
 {
-    const struct cn_care_settings *care = &hooks->settings->care;
+    const struct cn_upkeep_settings *care = &hooks->settings->care;
 
     return kind == CN_HOOK_ROUND     ? care->on_round
            : kind == CN_HOOK_VERSION ? care->on_version

@@ -4,7 +4,7 @@
 
 #include "runtime/port/collective.h"
 #include "runtime/round/checkpoint/checkpoint.h"
-#include "runtime/round/upkeep/slow.h"
+#include "runtime/round/upkeep/slow_reason.h"
 
 // How good a version is, on held-out samples. NAN: not measured, or not a measure of this loss.
 struct cn_scores {

@@ -32,7 +32,7 @@ static bool is_metered(const struct cn_traffic_rules *rules, uint64_t day_ms)
 
     if (from == to)
         return false;
-    if (day_ms == CN_CARE_NO_CLOCK)
+    if (day_ms == CN_PAUSE_NO_CLOCK)
         return true;
     return from < to ? day_ms >= from && day_ms < to : day_ms >= from || day_ms < to;
 }

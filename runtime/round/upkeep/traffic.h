@@ -8,7 +8,7 @@
 #pragma once
 
 #include "runtime/port/store.h"
-#include "runtime/round/upkeep/care.h"
+#include "runtime/round/upkeep/pause_rules.h"
 
 struct cn_traffic_rules {
     uint64_t day_bytes;                      // 0: no limit
@@ -28,7 +28,7 @@ struct cn_traffic {
 // bytes: sent and received since the program started.
 void cn_traffic_count(struct cn_traffic *traffic, uint64_t bytes, uint64_t now_ms);
 
-// Whether the link may be used now. day_ms: since local midnight, or CN_CARE_NO_CLOCK.
+// Whether the link may be used now. day_ms: since local midnight, or CN_PAUSE_NO_CLOCK.
 enum cn_pause cn_traffic_decide(const struct cn_traffic *traffic,
                                 const struct cn_traffic_rules *rules, uint64_t day_ms);
 

@@ -1,0 +1,47 @@
+// target_options.h - what the user wants on a board: the options that plan, image, rootfs and ssh
+// share.
+#pragma once
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CN_TARGET_PACKAGES 4
+#define CN_TARGET_EXTRAS 16
+
+struct cn_target_options {
+    const char *packages[CN_TARGET_PACKAGES]; // .deb files, in the order of installation
+    size_t package_count;
+    const char *extras[CN_TARGET_EXTRAS]; // "FILE:/path/on/board"
+    size_t extra_count;
+    const char *board;     // type of board the site's profile must be of; NULL: any
+    const char *site;      // profile
+    const char *name;      // of the board
+    const char *gateway;   // the aggregator's profile, or ssh://HOST/PATH; NULL with key
+    const char *group;     // to enrol in; NULL: its own
+    const char *key;       // a key file made before; NULL: enrol
+    const char *base;      // image
+    const char *partition; // its root, when it cannot be told
+    const char *out;
+    bool replace; // a board's key and profile that are there already
+    bool json, dry_run;
+    const char *positional; // the argument that is no option, or NULL
+};
+
+// The lines of --help for these options.
+#define CN_TARGET_HELP                                                                             \
+    "  --deb FILE         package to install, up to 4 times in order\n"                            \
+    "  --site FILE        profile of the site; paths in it are paths on the board\n"               \
+    "  --name NAME        name of this board\n"                                                    \
+    "  --board TYPE       the site's profile must be of this type of board\n"                      \
+    "  --gateway PROFILE  enrol at the aggregator of this profile, here or at ssh://HOST/PATH\n"   \
+    "  --group G          group to enrol in; default: a group of its own\n"                        \
+    "  --key FILE         instead of --gateway: a key that was made before\n"                      \
+    "  --add FILE:PATH    another file, readable by all on the board, up to 16 times\n"            \
+    "  --replace          over the profile and key of a board that are there already\n"            \
+    "  --dry-run          say what would be done, write nothing\n"                                 \
+    "  --json             one object a line\n"
+
+// Reads the options. Returns CN_EXIT_DONE or what to exit with, after saying why.
+int cn_target_options_parse(int argc, char **argv, const char *help,
+                            struct cn_target_options *order);

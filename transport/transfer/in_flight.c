@@ -1,0 +1,330 @@
+#include "transport/transfer/in_flight.h"
+
+#include <stdlib.h>
+
+#define MARGIN_MAX 16   // quarters of the smallest round trip
+#define CALM 256        // losses without a mistake after which the margin shrinks
+#define PROBES_MAX 2    // at the end of the transfer
+#define PROBE_US 10000  // or a quarter of the round trip before each
+#define SILENCES_MAX 3  // time-outs with a single parcel before the link counts as gone
+#define ANSWER_US 20000 // a parcel may wait so long for the one that asks
+
+enum state {
+    UNSENT,
+    SENT,
+    LOST,
+    DONE,
+};
+
+static void append(struct cn_in_flight *flight, struct cn_in_flight_list *list, uint32_t parcel)
+{
+    struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
+
+    entry->previous = list->last;
+    entry->next = CN_IN_FLIGHT_NONE;
+    if (list->last == CN_IN_FLIGHT_NONE)
+        list->first = parcel;
+    else
+        flight->parcels[list->last].next = parcel;
+    list->last = parcel;
+}
+
+static void detach(struct cn_in_flight *flight, struct cn_in_flight_list *list, uint32_t parcel)
+{
+    struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
+
+    if (entry->previous == CN_IN_FLIGHT_NONE)
+        list->first = entry->next;
+    else
+        flight->parcels[entry->previous].next = entry->next;
+    if (entry->next == CN_IN_FLIGHT_NONE)
+        list->last = entry->previous;
+    else
+        flight->parcels[entry->next].previous = entry->previous;
+}
+
+// Takes the parcel out of the list or the count that its state puts it in.
+static void leave(struct cn_in_flight *flight, uint32_t parcel)
+{
+    switch ((enum state)flight->parcels[parcel].state) {
+    case SENT:
+        detach(flight, &flight->sent, parcel);
+        flight->in_flight -= flight->parcels[parcel].size;
+        break;
+    case LOST:
+        detach(flight, &flight->lost, parcel);
+        break;
+    case DONE:
+        flight->done--;
+        if (parcel < flight->base)
+            flight->base = parcel;
+        break;
+    case UNSENT:
+        break;
+    }
+}
+
+void cn_in_flight_restart(struct cn_in_flight *flight)
+{
+    for (uint32_t i = 0; i < flight->count; i++) {
+        flight->parcels[i].state = UNSENT;
+        flight->parcels[i].order = 0;
+    }
+    flight->base = 0;
+    flight->fresh = 0;
+    flight->done = 0;
+    flight->in_flight = 0;
+    flight->newest_order = 0;
+    flight->silences = 0;
+    flight->sent = (struct cn_in_flight_list){CN_IN_FLIGHT_NONE, CN_IN_FLIGHT_NONE};
+    flight->lost = flight->sent;
+}
+
+cn_err cn_in_flight_init(struct cn_in_flight *flight, struct cn_controller *controller,
+                         uint32_t count)
+{
+    *flight = (struct cn_in_flight){
+        .controller = controller, .count = count, .next_order = 1, .margin = 1};
+    flight->parcels = calloc(count, sizeof(*flight->parcels));
+    if (!flight->parcels)
+        return CN_ENOMEM;
+    cn_in_flight_restart(flight);
+    return CN_OK;
+}
+
+void cn_in_flight_deinit(struct cn_in_flight *flight)
+{
+    free(flight->parcels);
+    flight->parcels = NULL;
+}
+
+uint32_t cn_in_flight_next(struct cn_in_flight *flight)
+{
+    if (flight->lost.first != CN_IN_FLIGHT_NONE)
+        return flight->lost.first;
+    while (flight->fresh < flight->count && flight->parcels[flight->fresh].state != UNSENT)
+        flight->fresh++;
+    return flight->fresh < flight->count ? flight->fresh : CN_IN_FLIGHT_NONE;
+}
+
+void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t size, uint64_t now_us)
+{
+    struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
+
+    leave(flight, parcel);
+    if (!flight->in_flight)
+        flight->heard_us = now_us;
+    cn_controller_sent(flight->controller, size, flight->in_flight, now_us, &entry->mark);
+    entry->state = SENT;
+    entry->size = size;
+    entry->probe = entry->order == 0 && entry->tries > 0;
+    entry->order = flight->next_order++;
+    flight->sent_us = now_us;
+    flight->retransmissions += entry->tries > 0;
+    entry->tries++;
+    append(flight, &flight->sent, parcel);
+    flight->in_flight += size;
+    if (cn_in_flight_next(flight) == CN_IN_FLIGHT_NONE)
+        cn_controller_limited(flight->controller, flight->in_flight);
+}
+
+static bool is_spurious(const struct cn_in_flight *flight, const struct cn_in_flight_parcel *entry,
+                        uint64_t now_us)
+{
+    if (entry->state == LOST)
+        return entry->order != 0;
+    return entry->state == SENT && !entry->probe && entry->tries != 1 &&
+           now_us - entry->mark.sent_us < flight->controller->min_rtt_us;
+}
+
+bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint64_t now_us)
+{
+    struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
+    bool sent = entry->state == SENT;
+
+    if (entry->state == DONE)
+        return false;
+    flight->silences = 0;
+    flight->probes = 0;
+    flight->heard_us = now_us;
+    if (is_spurious(flight, entry, now_us)) {
+        cn_controller_undo_loss(flight->controller, entry->size);
+        flight->spurious++;
+        flight->calm = 0;
+        if (flight->margin < MARGIN_MAX)
+            flight->margin++;
+    } else if (sent && entry->order > flight->newest_order) {
+        flight->newest_order = entry->order;
+        flight->newest_rtt_us = now_us - entry->mark.sent_us;
+    }
+    if (sent)
+        cn_controller_arrived(flight->controller, &entry->mark, entry->size, now_us);
+    leave(flight, parcel);
+    entry->state = DONE;
+    flight->done++;
+    while (flight->base < flight->count && flight->parcels[flight->base].state == DONE)
+        flight->base++;
+    return true;
+}
+
+void cn_in_flight_settle(struct cn_in_flight *flight, uint32_t parcel)
+{
+    if (flight->parcels[parcel].state == DONE)
+        return;
+    leave(flight, parcel);
+    flight->parcels[parcel].state = DONE;
+    flight->done++;
+    while (flight->base < flight->count && flight->parcels[flight->base].state == DONE)
+        flight->base++;
+}
+
+bool cn_in_flight_is_done(const struct cn_in_flight *flight, uint32_t parcel)
+{
+    return flight->parcels[parcel].state == DONE;
+}
+
+void cn_in_flight_lose(struct cn_in_flight *flight, uint32_t parcel)
+{
+    if (flight->parcels[parcel].state == LOST)
+        return;
+    leave(flight, parcel);
+    flight->parcels[parcel].state = LOST;
+    append(flight, &flight->lost, parcel);
+}
+
+// Given up without a sign that it was lost: should it have arrived, detection was not wrong.
+static void give_up(struct cn_in_flight *flight, uint32_t parcel)
+{
+    cn_in_flight_lose(flight, parcel);
+    flight->parcels[parcel].order = 0;
+}
+
+void cn_in_flight_again(struct cn_in_flight *flight, uint32_t parcel, uint64_t now_us)
+{
+    if (flight->parcels[parcel].state != SENT)
+        return;
+    flight->silences = 0;
+    flight->heard_us = now_us;
+    give_up(flight, parcel);
+}
+
+void cn_in_flight_lose_all(struct cn_in_flight *flight)
+{
+    while (flight->sent.first != CN_IN_FLIGHT_NONE)
+        give_up(flight, flight->sent.first);
+}
+
+static uint64_t patience_us(const struct cn_in_flight *flight)
+{
+    uint64_t margin_us = flight->margin * (flight->controller->min_rtt_us / 4) + 1000;
+    uint64_t rtt_us = flight->newest_rtt_us;
+
+    return rtt_us + (margin_us < rtt_us ? margin_us : rtt_us);
+}
+
+// Returns when the next one will count as lost, UINT64_MAX for none.
+static uint64_t detect(struct cn_in_flight *flight, uint64_t now_us)
+{
+    uint32_t next;
+
+    for (uint32_t parcel = flight->sent.first; parcel != CN_IN_FLIGHT_NONE; parcel = next) {
+        const struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
+        uint64_t due_us = entry->mark.sent_us + patience_us(flight);
+
+        next = entry->next;
+        if (entry->order >= flight->newest_order)
+            return UINT64_MAX;
+        if (now_us < due_us)
+            return due_us;
+        cn_controller_lost(flight->controller, entry->size);
+        cn_in_flight_lose(flight, parcel);
+        if (++flight->calm >= CALM && flight->margin > 1) {
+            flight->margin--;
+            flight->calm = 0;
+        }
+    }
+    return UINT64_MAX;
+}
+
+void cn_in_flight_acked(struct cn_in_flight *flight, uint64_t rtt_us, uint64_t now_us)
+{
+    flight->heard_us = now_us;
+    if (!flight->controller->stream)
+        detect(flight, now_us);
+    cn_controller_acked(flight->controller, rtt_us, flight->in_flight, now_us);
+}
+
+// Everything is sent: the newest parcel goes again before long, as its answer tells about all.
+static bool probe_end(struct cn_in_flight *flight, uint64_t now_us, uint64_t *wake_us)
+{
+    uint64_t pause_us = flight->controller->min_rtt_us / 4;
+    uint64_t due_us = flight->sent_us + (pause_us > PROBE_US ? pause_us : PROBE_US);
+
+    if (flight->probes == PROBES_MAX || cn_in_flight_next(flight) != CN_IN_FLIGHT_NONE)
+        return false;
+    if (now_us < due_us) {
+        if (due_us < *wake_us)
+            *wake_us = due_us;
+        return false;
+    }
+    flight->probes++;
+    give_up(flight, flight->sent.last);
+    return true;
+}
+
+bool cn_in_flight_expire(struct cn_in_flight *flight, struct cn_rtt *rtt, uint64_t now_us,
+                         uint64_t *wake_us)
+{
+    uint64_t due_us;
+
+    if (flight->controller->stream)
+        return false;
+    due_us = detect(flight, now_us);
+    if (due_us < *wake_us)
+        *wake_us = due_us;
+    if (flight->sent.first == CN_IN_FLIGHT_NONE)
+        return false;
+    if (probe_end(flight, now_us, wake_us))
+        return true;
+    due_us = flight->parcels[flight->sent.first].mark.sent_us;
+    if (due_us < flight->heard_us)
+        due_us = flight->heard_us;
+    due_us += cn_rtt_timeout_us(rtt) + ANSWER_US;
+    if (now_us < due_us) {
+        if (due_us < *wake_us)
+            *wake_us = due_us;
+        return false;
+    }
+    cn_rtt_back_off(rtt);
+    flight->heard_us = now_us;
+    if (flight->silences++ < SILENCES_MAX) {
+        give_up(flight, flight->sent.first);
+    } else {
+        cn_in_flight_lose_all(flight);
+        cn_controller_gone(flight->controller);
+        flight->gone = true;
+    }
+    return true;
+}
+
+bool cn_in_flight_take_gone(struct cn_in_flight *flight)
+{
+    bool gone = flight->gone;
+
+    flight->gone = false;
+    return gone;
+}
+
+uint64_t cn_transfer_tag(const struct cn_transfer *transfer, uint8_t tries, uint32_t parcel)
+{
+    return (uint64_t)transfer->kind << 56 | (uint64_t)transfer->generation << 40 |
+           (uint64_t)tries << 32 | parcel;
+}
+
+bool cn_transfer_read_tag(const struct cn_transfer *transfer, uint64_t tag, uint8_t *tries,
+                          uint32_t *parcel)
+{
+    *tries = (uint8_t)(tag >> 32);
+    *parcel = (uint32_t)tag;
+    return tag >> 40 == cn_transfer_tag(transfer, 0, 0) >> 40;
+}
