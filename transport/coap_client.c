@@ -20,6 +20,7 @@
 #define RETRY_MAX_MS 60000
 #define REFUSED_MIN_MS 5000 // a wrong key does not get right by asking often
 #define REFUSED_MAX_MS 600000
+#define REFUSALS 3 // rounds in a row: a damaged record of a good key brings the same alert
 #define ADDRESS_SIZE 128
 #define TAG_SIZE 8
 #define ECHO_MAX 40  // RFC 9175, 2.2.1
@@ -37,7 +38,8 @@ enum phase {
 enum fate {
     ALIVE,
     UNREACHABLE, // ICMP or TCP says that nobody listens
-    ENDED,       // closed by the peer; during the handshake: refused by it
+    ENDED,       // closed, reset or damaged
+    DENIED,      // an alert of the handshake speaks of the key
 };
 
 struct client {
@@ -57,7 +59,8 @@ struct client {
     uint64_t due_us;
     bool connected_tcp;     // so that an end comes from the peer
     uint32_t address;       // of the attempt
-    bool round_refused;     // some address refused since the last success
+    bool round_refused;     // some address of this round refused the key
+    uint32_t refusals;      // rounds in a row in which an address refused the key
     bool round_heard;       // something came from some address, if only that nobody listens there
     bool other_tried;       // the round is one over the transport that is not preferred
     uint8_t echo[ECHO_MAX]; // to be repeated, as the server asks when our address has changed
@@ -126,6 +129,15 @@ static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *se
     return client->base.sink(client->base.context, &reply) ? COAP_RESPONSE_OK : COAP_RESPONSE_FAIL;
 }
 
+// The alert says nothing about the key once the handshake is through.
+static bool denies_key(const struct client *client, const coap_session_t *session)
+{
+    coap_tls_library_t library;
+
+    return client->phase == SHAKING_HANDS &&
+           cn_security_denies_key(coap_session_get_tls(session, &library));
+}
+
 static void on_nack(coap_session_t *session, const coap_pdu_t *sent,
                     const coap_nack_reason_t reason, const coap_mid_t mid)
 {
@@ -133,12 +145,12 @@ static void on_nack(coap_session_t *session, const coap_pdu_t *sent,
 
     (void)sent;
     (void)mid;
-    if (session != client->session)
+    if (session != client->session || client->fate == DENIED) // closing brings another end
         return;
     if (reason == COAP_NACK_ICMP_ISSUE)
         client->fate = UNREACHABLE;
     else if (reason == COAP_NACK_TLS_FAILED || reason == COAP_NACK_TLS_LAYER_FAILED)
-        client->fate = ENDED;
+        client->fate = denies_key(client, session) ? DENIED : ENDED;
     else if (reason == COAP_NACK_NOT_DELIVERABLE && client->base.stream)
         client->fate = client->connected_tcp ? ENDED : UNREACHABLE;
 }
@@ -187,6 +199,22 @@ static bool try_other(struct client *client)
     return other;
 }
 
+// Every address has failed. One alert about the key may come of a damaged record, so that the board
+// counts as refused only after several rounds.
+static void pause(struct client *client)
+{
+    bool refused;
+
+    client->refusals = client->round_refused ? client->refusals + 1 : 0;
+    refused = client->refusals >= REFUSALS;
+    if (refused)
+        client->base.state = CN_EXCHANGE_REFUSED;
+    else if (!client->round_refused)
+        client->base.state = CN_EXCHANGE_DOWN;
+    client->due_us = after_ms(cn_backoff_next_ms(refused ? &client->refused : &client->retry));
+    client->round_refused = client->round_heard = false;
+}
+
 static void fail(struct client *client, bool refused, const char *why)
 {
     const char *address = client->addresses[client->address];
@@ -203,10 +231,7 @@ static void fail(struct client *client, bool refused, const char *why)
         client->due_us = after_ms(0);
         return;
     }
-    client->base.state = client->round_refused ? CN_EXCHANGE_REFUSED : CN_EXCHANGE_DOWN;
-    client->due_us =
-        after_ms(cn_backoff_next_ms(client->round_refused ? &client->refused : &client->retry));
-    client->round_refused = client->round_heard = false;
+    pause(client);
 }
 
 // A session that worked is gone: connect again soon, but not all boards in the same millisecond.
@@ -280,8 +305,10 @@ static void watch_handshake(struct client *client)
 {
     coap_tls_library_t library;
 
-    if (client->fate == ENDED) {
+    if (client->fate == DENIED) {
         fail(client, true, "refused: this board is unknown or revoked there, or its key is wrong");
+    } else if (client->fate == ENDED) {
+        fail(client, false, "the handshake was cut off or damaged");
     } else if (client->fate == UNREACHABLE) {
         fail(client, false, "nobody listens there");
     } else if (coap_session_get_state(client->session) == COAP_SESSION_STATE_ESTABLISHED) {
@@ -294,7 +321,7 @@ static void watch_handshake(struct client *client)
         client->phase = CONNECTED;
         client->base.state = CN_EXCHANGE_UP;
         client->round_refused = client->round_heard = client->other_tried = false;
-        client->refused.tries = 0;
+        client->refused.tries = client->refusals = 0;
         client->base.sessions++;
     } else if (cn_platform_now_us() >= client->due_us) {
         fail(client, false, "no answer");
@@ -308,7 +335,7 @@ static uint64_t silence_us(const struct client *client)
 
 static void watch_session(struct client *client)
 {
-    if (client->fate == ENDED)
+    if (client->fate == ENDED || client->fate == DENIED)
         lose(client, "the session was closed");
     else if (client->fate == UNREACHABLE)
         lose(client, "nobody listens there any more");

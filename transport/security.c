@@ -197,3 +197,17 @@ cn_err cn_security_check_suite(const void *tls)
     }
     return CN_EAUTH;
 }
+
+bool cn_security_denies_key(const void *tls)
+{
+    const mbedtls_ssl_context *context = tls;
+    const unsigned char *alert = context ? context->MBEDTLS_PRIVATE(in_msg) : NULL;
+
+    if (!alert || context->MBEDTLS_PRIVATE(in_msgtype) != MBEDTLS_SSL_MSG_ALERT ||
+        alert[0] != MBEDTLS_SSL_ALERT_LEVEL_FATAL)
+        return false;
+    return alert[1] == MBEDTLS_SSL_ALERT_MSG_BAD_RECORD_MAC ||
+           alert[1] == MBEDTLS_SSL_ALERT_MSG_DECRYPT_ERROR ||
+           alert[1] == MBEDTLS_SSL_ALERT_MSG_ACCESS_DENIED ||
+           alert[1] == MBEDTLS_SSL_ALERT_MSG_UNKNOWN_PSK_IDENTITY;
+}

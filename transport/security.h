@@ -7,6 +7,8 @@
 // epoch (GROUP.md, "Key epochs").
 #pragma once
 
+#include <stdbool.h>
+
 #include "runtime/base/diag.h"
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
@@ -35,3 +37,7 @@ cn_err cn_security_pair_key(const uint8_t master[CN_KEY_SIZE], const char *group
 // CN_EAUTH if not. The build's mbedTLS offers no other; a system's copy may. tls is a
 // mbedtls_ssl_context.
 cn_err cn_security_check_suite(const void *tls);
+
+// Returns whether the last record of a handshake was a fatal alert about the key, as an aggregator
+// sends it that does not know the board or has another key of it. tls is a mbedtls_ssl_context.
+bool cn_security_denies_key(const void *tls);

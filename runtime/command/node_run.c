@@ -22,7 +22,8 @@ static const char help[] =
     "again that ends.\n"
     "\n"
     "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
-    "  --give-up SECONDS  exit with 1 when the aggregator was away so long (default: never)\n"
+    "  --give-up SECONDS  exit with 1 when the aggregator was away, or refused this board, for so\n"
+    "                     long (default: never)\n"
     "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
     "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a\n"
     "                     record\n"
@@ -90,8 +91,10 @@ static int explain(cn_err err)
         return CN_EXIT_DONE;
     case CN_ECANCELED:
         return CN_EXIT_INTERRUPTED;
-    case CN_EAUTH: // the node said why
-    case CN_EINVAL:
+    case CN_EAUTH:
+        cn_log(CN_LOG_ERROR, "node", "the aggregator refuses this board; giving up");
+        return CN_EXIT_FAILED;
+    case CN_EINVAL: // the node said why
         return CN_EXIT_FAILED;
     case CN_ETIMEOUT:
         cn_log(CN_LOG_ERROR, "node", "the aggregator was not there; giving up");

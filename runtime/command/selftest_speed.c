@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/command/board_find.h"
 #include "runtime/command/selftest.h"
 #include "runtime/command/train_speed.h"
 #include "runtime/engine/onnx_file.h"
@@ -85,10 +86,23 @@ static cn_err train_on(const struct cn_compute_ops *ops, const struct cn_onnx_fi
     return CN_OK;
 }
 
+// Every board with a chip of NVIDIA's Tegra family has a GPU.
+static bool should_have_gpu(const struct cn_selftest *test)
+{
+    static struct cn_board_identity identity;
+
+    cn_board_find_identity(test->sysroot, &identity);
+    for (size_t i = 0; i < identity.count; i++)
+        if (strncmp(identity.names[i], "nvidia,tegra", 12) == 0)
+            return true;
+    return false;
+}
+
 static cn_err train_everywhere(const struct cn_selftest *test, const struct cn_onnx_file *model,
                                cJSON *report)
 {
     cJSON *training = cJSON_AddObjectToObject(report, "training");
+    bool has_gpu = false;
     cn_err err = CN_OK;
 
     cJSON_AddStringToObject(training, "model",
@@ -101,10 +115,16 @@ static cn_err train_everywhere(const struct cn_selftest *test, const struct cn_o
             cJSON_AddStringToObject(object, "error", "no such device works here");
             continue;
         }
+        has_gpu = has_gpu || strcmp((*ops)->name, "cpu") != 0;
         failed = train_on(*ops, model, object);
         err = err ? err : failed;
     }
-    return err;
+    if (has_gpu || !should_have_gpu(test))
+        return err;
+    cJSON_AddStringToObject(training, "error",
+                            "this Jetson's GPU is not found: the packages' CUDA 13 needs JetPack "
+                            "7.2 on an Orin, and the service needs jetson-gpu.conf");
+    return err ? err : CN_ENOTFOUND;
 }
 
 cn_err cn_selftest_training(const struct cn_selftest *test, cJSON *report)

@@ -158,24 +158,35 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
     return !err && node->keys.looking ? cn_node_watch(node, false) : err;
 }
 
+// The board goes on without the aggregator. A refusal may be mended there, so it does not end the
+// node either.
+static void be_away(struct cn_node_owner *node, bool refused)
+{
+    if (!node->down)
+        node->down_since_ms = cn_platform_now_ms();
+    node->down = true;
+    node->refused = refused;
+}
+
 static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event *event)
 {
     switch (event->type) {
     case CN_LINK_REGISTERED:
         return cn_node_take_manifest(node, event->manifest, event->remembered);
     case CN_LINK_REFUSED:
-        cn_log(CN_LOG_ERROR, "node", "the aggregator refuses this board: %s", event->text);
-        node->result = CN_EAUTH;
+        cn_log(CN_LOG_ERROR, "node",
+               "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
+               event->text);
+        be_away(node, true);
         return CN_OK;
     case CN_LINK_DOWN:
         cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
-        node->down = true;
-        node->down_since_ms = cn_platform_now_ms();
+        be_away(node, false);
         return CN_OK;
     case CN_LINK_UP:
         if (node->down)
             cn_log(CN_LOG_INFO, "node", "the aggregator is back");
-        node->down = false;
+        node->down = node->refused = false;
         return CN_OK;
     case CN_LINK_ROUND:
         return take_news(node, event->round);
@@ -280,6 +291,7 @@ static void write_status(struct cn_node_owner *node, uint64_t now)
     node->status_ms = now;
     status->registered = node->registered;
     status->down = node->down;
+    status->refused = node->refused;
     status->ahead = node->ahead.told;
     status->job = node->registered ? &node->manifest.job : NULL;
     status->run = node->manifest.run;
@@ -345,7 +357,7 @@ static cn_err run_loop(struct cn_node_owner *node)
             return CN_ECANCELED;
         if (config->give_up_ms && node->down &&
             cn_platform_now_ms() - node->down_since_ms > config->give_up_ms)
-            return CN_ETIMEOUT;
+            return node->refused ? CN_EAUTH : CN_ETIMEOUT;
         wait_for_work(node);
         err = poll_link(node);
         if (!err)

@@ -22,11 +22,11 @@ struct cn_node_config {
     const char *sysroot;           // where sys/ and proc/ of the board are; "" on it
     uint8_t link_key[CN_KEY_SIZE]; // for the session with the aggregator
     bool until_end;                // return when the run has ended
-    uint64_t give_up_ms;           // return when the aggregator was away so long; 0: never
+    uint64_t give_up_ms;           // return when the aggregator was away for so long; 0: never
     const atomic_bool *stop;       // set by a signal handler
     struct cn_timeline *timeline;  // of the group's steps; NULL for none
 };
 
-// CN_OK when the run ended, CN_ECANCELED on stop, CN_EAUTH when the aggregator refuses this board,
-// CN_ETIMEOUT when it was given up; other errors are said in the log.
+// CN_OK when the run ended, CN_ECANCELED on stop, CN_ETIMEOUT when the aggregator was away for
+// give_up_ms, CN_EAUTH when it refused this board for as long; other errors are said in the log.
 cn_err cn_node_run(const struct cn_node_config *config);

@@ -35,7 +35,8 @@ struct cn_node_owner {
     const uint8_t *sending; // the frame the link sends; owned
     uint64_t solo_epoch;    // of a group of one
 
-    bool down;
+    bool down; // the aggregator is away, or refuses this board
+    bool refused;
     uint64_t down_since_ms;
     uint64_t status_ms;
     struct cn_status_file status;

@@ -74,6 +74,8 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
     bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
     bool same_keys = has_same_keys(node, manifest);
 
+    if (!remembered)
+        node->down = node->refused = false;
     if (remembered)
         cn_log(CN_LOG_WARN, "node",
                "the aggregator does not answer: going on with the last registration");

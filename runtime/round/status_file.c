@@ -22,6 +22,8 @@ static const char *explain(const struct cn_status_file *status)
 {
     const struct cn_progress *progress = &status->progress;
 
+    if (status->networked && status->refused)
+        return "the aggregator refuses this board";
     if (status->networked && status->down)
         return "the aggregator does not answer";
     if (status->networked && !status->registered)
@@ -176,7 +178,8 @@ static void add_link(cJSON *json, const struct cn_status_file *status)
     cJSON *link = cJSON_AddObjectToObject(json, "link");
 
     cJSON_AddStringToObject(link, "state",
-                            status->down         ? "down"
+                            status->refused      ? "refused"
+                            : status->down       ? "down"
                             : status->registered ? "up"
                                                  : "registering");
     cJSON_AddStringToObject(link, "encryption", status->bytes.stream ? "TLS 1.2" : "DTLS 1.2");

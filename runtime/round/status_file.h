@@ -22,6 +22,7 @@ struct cn_status_file {
     // Of a node in a run.
     bool networked;
     bool registered, down, has_news;
+    bool refused;              // by the aggregator; it is down then as well
     bool ahead;                // of the aggregator
     const char *group;         // its name
     struct cn_round_info news; // the last the aggregator said

@@ -148,14 +148,19 @@ def keys(cluster):
            1, "board-1")
     cluster.command(cluster.aggregator, "revoke", "gateway.yaml", "board-4")
     time.sleep(1.5)
-    run = [cluster.node, "run", "--until-end", "--give-up", "20"]
-    expect(cluster.command(*run, "board-4.yaml", check=False), 1, "refuse")
+    run = [cluster.node, "run", "--until-end", "--give-up", "3"]
+    expect(cluster.command(*run, "board-4.yaml", check=False), 1, "refuses this board", "giving up")
     key = open(cluster.path("keys/board-1.key")).read()
     last = key.rstrip()[-1]
     wrong = key.rstrip()[:-1] + ("0" if last != "0" else "1") + "\n"
     with open(os.open(cluster.path("keys/board-1.key"), os.O_WRONLY | os.O_TRUNC), "w") as file:
         file.write(wrong)
-    expect(cluster.command(*run, "board-1.yaml", check=False), 1, "refuse")
+    expect(cluster.command(*run, "board-1.yaml", check=False), 1, "refuses this board", "giving up")
+    cluster.start("board-1")
+    cluster.wait_for_line("board-1", "refuses this board")
+    time.sleep(1)
+    assert cluster.processes["board-1"].poll() is None, "a board that was refused ended for good"
+    cluster.kill("board-1")
     os.chmod(cluster.path("keys/board-2.key"), 0o644)
     expect(cluster.command(*run, "board-2.yaml", check=False), 1, "board-2.key")
     cluster.kill("gateway")

@@ -29,9 +29,13 @@ def every_board_is_recognised(cluster):
         result = check(cluster, "--board", "auto", "--boards", BOARDS, "--sysroot", board.directory)
         assert result.returncode == 0 and f"board: {record}\n" in result.stdout, result.stdout + result.stderr
         result = cluster.command(cluster.node, "selftest", "--json", "--boards", BOARDS,
-                                 "--sysroot", board.directory)
+                                 "--sysroot", board.directory, check=False)
         report = json.loads(result.stdout)
-        assert report["board"]["type"] == record and report["passed"] is True, report
+        assert report["board"]["type"] == record, report
+        # The GPU of the machine that runs this stands for the one of a Jetson, where it has one.
+        missing = record.startswith("jetson") and "step_ms" not in report["training"].get("cuda", {})
+        assert report["passed"] is not missing and result.returncode == int(missing), report
+        assert ("jetson-gpu.conf" in report["training"].get("error", "")) == missing, report
         assert ("power_w" in report["sensors"]) == record.startswith("jetson"), report["sensors"]
 
     # A folder of the site's, elsewhere; a more specific name goes before a general one.

@@ -302,7 +302,8 @@ def a_running_board_is_reached_by_ssh(bench):
         bench.expect(order("half"), 1, "is removed again", "taken back")
         assert bench.enrolled("half") == "revoked" and not os.listdir(far.path("/etc/cairn"))
         os.unlink(far.path("/var/lib/cairn-seed"))
-        bench.expect(order("far"), 0, "runs as far")
+        with far.program("dpkg", 'case $1 in --version | --force*) exit 1 ;; esac; exec /usr/bin/dpkg "$@"'):  # busybox's
+            bench.expect(order("far"), 0, "runs as far")
         assert os.path.exists(far.path("/usr/share/cairn-test/noise")), "the package is not installed"
         assert os.stat(far.path("/etc/cairn/node.key")).st_mode & 0o777 == 0o600
         bench.expect(order("other"), 1, "has the key of a board already")

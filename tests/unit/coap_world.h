@@ -158,13 +158,24 @@ static inline enum cn_exchange_state state_of(struct cn_exchange *client)
     return client->state;
 }
 
-static inline void wait_for(struct world *world, enum cn_exchange_state state)
+static inline void wait_at_most(struct world *world, enum cn_exchange_state state, uint64_t ms)
 {
-    uint64_t end = cn_platform_now_ms() + WAIT_MS;
+    uint64_t end = cn_platform_now_ms() + ms;
 
     while (state_of(world->client) != state && cn_platform_now_ms() < end)
         turn(world);
     assert_int_equal(state_of(world->client), state);
+}
+
+static inline void wait_for(struct world *world, enum cn_exchange_state state)
+{
+    wait_at_most(world, state, WAIT_MS);
+}
+
+// After failures the client waits for up to some seconds before it tries again.
+static inline void wait_long_for(struct world *world, enum cn_exchange_state state)
+{
+    wait_at_most(world, state, 10 * WAIT_MS);
 }
 
 static inline void wait_replies(struct world *world, int count)

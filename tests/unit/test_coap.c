@@ -130,6 +130,25 @@ static void a_wrong_key_and_an_unknown_board_are_refused_alike(void **state)
     }
 }
 
+static void a_refused_board_asks_again_and_is_let_in(void **state)
+{
+    const char *address;
+    struct world world = {.revoked = true};
+    struct cn_coap_client_config config = {
+        .board = "board-1", .addresses = &address, .address_count = 1, .retry_max_ms = 200};
+
+    (void)state;
+    start(&world);
+    world.client->ops->close(world.client);
+    address = world.address;
+    memset(config.key, '1', sizeof(config.key));
+    assert_int_equal(cn_coap_client_open(&config, &world.client), CN_OK);
+    wait_for(&world, CN_EXCHANGE_REFUSED);
+    world.revoked = false;
+    wait_long_for(&world, CN_EXCHANGE_UP);
+    stop(&world);
+}
+
 static void a_dropped_board_is_cut_off_at_once(void **state)
 {
     struct world world = {0};
@@ -234,6 +253,7 @@ int main(void)
         cmocka_unit_test(unknown_paths_and_wrong_methods_are_told_apart),
         cmocka_unit_test(observers_are_told_of_changes),
         cmocka_unit_test(a_wrong_key_and_an_unknown_board_are_refused_alike),
+        cmocka_unit_test(a_refused_board_asks_again_and_is_let_in),
         cmocka_unit_test(a_dropped_board_is_cut_off_at_once),
         cmocka_unit_test(a_port_in_use_is_reported),
         cmocka_unit_test(a_client_finds_a_restarted_server_again),

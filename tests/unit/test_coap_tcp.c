@@ -37,6 +37,61 @@ static void over_tcp_a_wrong_key_is_refused(void **state)
     stop(&world);
 }
 
+enum cut { CLOSED, RESET, ANSWERED_WITH_JUNK, CUTS };
+
+// Listens where the server of the world would and ends each handshake after its first bytes.
+// Returns the number of handshakes, at most most, that came before the client took itself for
+// refused.
+static int cut_handshakes(struct world *world, enum cut cut, int most)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct linger at_once = {.l_onoff = 1};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1, count = 0;
+    uint64_t end = cn_platform_now_ms() + 20000;
+    char hello[2048];
+
+    name.sin_port = htons((uint16_t)atoi(strchr(world->address, ':') + 1));
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    assert_int_equal(listen(listener, 5), 0);
+    while (state_of(world->client) != CN_EXCHANGE_REFUSED && count < most &&
+           cn_platform_now_ms() < end) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+
+        for (int i = 0; fd >= 0 && read(fd, hello, sizeof(hello)) <= 0 && i < 1000; i++)
+            turn(world);
+        if (fd >= 0 && cut == ANSWERED_WITH_JUNK)
+            assert_int_equal(write(fd, "HTTP/1.1 400 \r\n", 15), 15);
+        if (fd >= 0 && cut == RESET)
+            assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+        if (fd >= 0)
+            close(fd);
+        count += fd >= 0;
+        turn(world);
+    }
+    close(listener);
+    return count;
+}
+
+static void a_handshake_over_tcp_that_is_cut_is_no_refusal(void **state)
+{
+    (void)state;
+    for (enum cut cut = CLOSED; cut < CUTS; cut++) {
+        struct world world = {.transport = CN_LINK_TCP};
+
+        cn_log_set_level(CN_LOG_ERROR);
+        free_address(world.address);
+        world.client = open_client(&world, "board-1", '1');
+        assert_int_equal(cut_handshakes(&world, cut, 4), 4);
+        idle(&world, 20);
+        assert_int_equal(state_of(world.client), CN_EXCHANGE_DOWN);
+        assert_non_null(strstr(world.client->text, "cut off or damaged"));
+        assert_int_equal(open_server(&world), CN_OK);
+        wait_long_for(&world, CN_EXCHANGE_UP);
+        stop(&world);
+    }
+}
+
 // Nobody hears what is sent to 127.0.0.2 over UDP; the server listens there over TCP.
 static void where_udp_does_not_get_through_tcp_is_used(void **state)
 {
@@ -108,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_tcp_messages_are_large_and_forward_secret),
         cmocka_unit_test(over_tcp_a_wrong_key_is_refused),
+        cmocka_unit_test(a_handshake_over_tcp_that_is_cut_is_no_refusal),
         cmocka_unit_test(where_udp_does_not_get_through_tcp_is_used),
         cmocka_unit_test(ipv4_and_ipv6_are_served_at_the_same_port),
     };
