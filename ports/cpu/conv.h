@@ -23,6 +23,7 @@ struct conv {
     size_t taps;                 // taps of all input channels of a group
 };
 
+// Describes a convolution of `samples` samples.
 static inline struct conv conv_of(const struct cn_window *w, size_t samples)
 {
     struct conv conv = {.window = w, .samples = samples};

@@ -25,8 +25,8 @@ struct winograd {
     size_t down, across;  // tiles of a plane: rows and columns of them
     size_t chunk;         // samples at a time, at most
     size_t room;          // tiles of a chunk, rounded up to whole stripes of TILE_COLS
-    struct planes planes; // of the samples of this chunk
-    size_t tiles;         // of this chunk
+    struct planes planes; // planes of the samples of this chunk
+    size_t tiles;         // tiles of this chunk
     float *plane;         // one channel of all samples of the chunk
     float *stage;         // POINTS x pitch: the transformed tiles of one channel
     // Transformed inputs; transform_inputs and keep_channel define their order.
@@ -53,7 +53,7 @@ static struct cn_window window_of(const struct winograd *w)
                               .dilation = {1, 1}};
 }
 
-// Begins a chunk of so many samples.
+// Begins a chunk of `samples` samples.
 static void start(struct winograd *w, size_t samples)
 {
     const struct cn_window window = window_of(w);
@@ -284,7 +284,7 @@ static void write_planes(const struct winograd *w, const float *parts, float bia
     for (size_t n = 0; n < w->planes.samples; n++, y += y_sample) {
         const float *from = parts + n * w->down * w->across;
 
-        // Rows are written in ascending order, as in stage_inputs; the plane has room behind it.
+        // Rows are written in ascending order, as in stage_inputs; the plane has room after it.
         for (size_t i = 0; i < w->height; i++) {
             const float *row = from + i / 2 * w->across + i % 2 * 2 * w->room;
 

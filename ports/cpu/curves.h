@@ -8,7 +8,7 @@
 
 typedef int32_t curve_bits __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
-// Returns yes where the bits of which are set, no elsewhere.
+// Returns yes in the elements where all bits of `which` are set, and no where none is.
 ALWAYS_INLINE vector curve_choose(curve_bits which, vector yes, vector no)
 {
     return (vector)((which & (curve_bits)yes) | (~which & (curve_bits)no));
@@ -37,6 +37,7 @@ ALWAYS_INLINE vector curve_exp(vector x)
     return sum * (vector)(((curve_bits)n - (curve_bits)shift + 127) << 23);
 }
 
+// Computes 1 / (1 + exp(-x)).
 ALWAYS_INLINE vector curve_sigmoid(vector x)
 {
     return 1 / (1 + curve_exp(-x));

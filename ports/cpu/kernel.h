@@ -103,6 +103,7 @@ struct cpu_kernels {
 #define cpu_huber CPU_NAME(huber)
 #define cpu_mean_loss CPU_NAME(mean_loss)
 
+// The functions of struct cpu_kernel, one set for each op.
 void cpu_matmul(const struct cpu_task *task);
 size_t cpu_matmul_workspace(const struct cn_call *call, size_t samples);
 void cpu_products(const struct cpu_task *task);

@@ -39,8 +39,8 @@ void cpu_pages_add(struct cpu_pages *pages, void *from, size_t size);
 // cannot do it: pages are then taken when they are touched.
 void cpu_pages_start(struct cpu_pages *pages, size_t limit);
 
-// Call before a run on so many lanes. Before the first run, this stops the thread, or lets it take
-// the rest during that run if there are more processors than lanes.
+// Call before each run, with its number of lanes. Before the first run, this stops the thread, or
+// lets it take the rest during that run if there are more processors than lanes.
 void cpu_pages_run(struct cpu_pages *pages, unsigned lanes);
 
 // Stops the thread. Call before a range is unmapped.

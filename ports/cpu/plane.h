@@ -49,6 +49,7 @@ static inline size_t plane_extent(const struct cn_window *w, int axis)
     return extent > w->out[axis] ? extent : w->out[axis];
 }
 
+// Returns the layout for a window and `samples` samples.
 static inline struct planes planes_of(const struct cn_window *w, size_t samples)
 {
     struct planes planes = {.samples = samples};
@@ -88,6 +89,7 @@ struct plane_span {
     size_t first, end;
 };
 
+// Returns the span of a phase along an axis, cut off at limit.
 static inline struct plane_span plane_span(const struct planes *planes, int axis, size_t phase,
                                            size_t limit)
 {

@@ -102,8 +102,8 @@ struct cuda_library {
     void *handles[3];      // owned: of dlopen; NULL: not there
 };
 
-// Opens the libraries. Without the driver's it returns CN_ENOTSUP and logs why at level absence.
-// Without cuBLASLt or cuDNN it logs a warning and goes on.
+// Opens the libraries. Without the driver's library it returns CN_ENOTSUP and logs why at level
+// absence. Without cuBLASLt or cuDNN it logs a warning and succeeds.
 cn_err cuda_library_open(struct cuda_library *library, enum cn_log_level absence);
 
 // Closes the libraries. Accepts a zeroed struct.

@@ -21,7 +21,7 @@ struct cuda_conv; // the plan of a convolution, see convolution.c
 struct cuda_arena {
     CUdeviceptr device;
     void *host;   // what map returns: the memory itself or a pinned copy; NULL: not for the host
-    size_t words; // without the 16 words that are reserved behind it
+    size_t words; // without the 16 words that are reserved after it
     bool same;    // host and device share one memory
     bool managed; // managed memory, which the driver moves or maps itself
     bool stale;   // the device may have written since the host last saw it

@@ -107,6 +107,7 @@ struct team {
     bool wide;
 };
 
+// Returns the team of this thread.
 DEVICE struct team team_of(const struct cuda_args *a)
 {
     uint32_t warps = block_size() / CUDA_WARP;
@@ -120,6 +121,7 @@ DEVICE struct team team_of(const struct cuda_args *a)
     return team;
 }
 
+// Returns the sum over the team, in every thread; likewise team_max.
 DEVICE float team_sum(const struct team *team, float value)
 {
     return team->wide ? block_sum(value) : warp_sum(value);

@@ -5,8 +5,9 @@
 // multiple of 32 threads, at most CUDA_THREADS.
 //
 // All threads of a block must reach block_sync, and all threads of a warp the functions that begin
-// with warp_. warp_swap returns the value of the lane whose number differs in the bits of mask,
-// warp_read the value of a given lane, and warp_ballot the lanes that vote true, as bits.
+// with warp_. warp_swap returns the value of the lane whose number differs from this lane's in the
+// bits of mask. warp_read returns the value of the given lane, and warp_ballot returns the votes of
+// all lanes, one bit for each.
 #pragma once
 
 #include <math.h>

@@ -14,7 +14,7 @@
 #include "ports/cuda/device.h"
 #include "runtime/base/log.h"
 
-#define RESERVE 16 // words behind an arena that may be read but are not used
+#define RESERVE 16 // words after an arena that may be read but are not used
 
 // Allocates zeroed device memory. After an error *memory is 0, or memory to release.
 static cn_err allocate(struct cuda *cuda, size_t bytes, CUdeviceptr *memory)

@@ -54,7 +54,7 @@ static struct nccl_config comm_config(void)
     };
 }
 
-// Exchanges a small whole number with all members: said[r] is that of rank r.
+// Exchanges a small whole number with all members; said[r] is the number of rank r.
 static cn_err hear_all(struct nccl *nccl, int own, int said[CN_GROUP_MAX])
 {
     float values[CN_GROUP_MAX] = {0};

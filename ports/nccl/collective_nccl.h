@@ -12,7 +12,7 @@
 // open returns CN_ENOTSUP, on all members, if one of them cannot use NCCL, has another version or
 // is not ready within config.open_timeout_ms. open may be tried again in the next epoch. After
 // three epochs in a row that an error of NCCL or of its device ended, a member declines until its
-// process ends. If the communicators of sets are not ready in that time, the epoch goes on over
+// process ends. If the communicators of sets are not ready in that time, the epoch continues over
 // config.control.
 //
 // Only large sums and averages use NCCL: all-reduce, reduce-scatter and all-gather of at least

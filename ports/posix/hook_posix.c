@@ -1,8 +1,9 @@
 // hook_posix.c - runs a program of the site as a hook and ends it when its time is over.
 //
-// A waiting process stands between this program and the hook. It ends the hook and everything the
-// hook started when the time is over, even if this program was killed meanwhile. It closes every
-// inherited descriptor, so a hook never holds the store's lock or a port of a node that is gone.
+// A waiting process stands between this program and the hook. When the time is over, it ends the
+// hook and every process that the hook started and that is still in its process group, even if this
+// program was killed meanwhile. It closes every inherited descriptor, so a hook never holds the
+// store's lock or a port of a node that is gone.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

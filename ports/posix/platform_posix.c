@@ -235,7 +235,8 @@ void cn_platform_hide_memory(void)
 
 uint64_t cn_platform_peak_memory(void)
 {
-    // Does not use getrusage: its peak survives exec and would be that of a larger parent process.
+    // Does not use getrusage: its peak survives exec, so it may be the peak of a larger parent
+    // process.
     FILE *status = fopen("/proc/self/status", "re");
     unsigned long long kib = 0;
     char line[128];

@@ -180,7 +180,7 @@ static bool add_rails(const struct cn_sensors *sensors, char *labels, int64_t *p
     return true;
 }
 
-// Reads the power of the first entry of sensors->powers of which all rails are found.
+// Reads the power of the first entry of sensors->powers whose rails are all found.
 static void read_power(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
     char labels[LABELS_SIZE];

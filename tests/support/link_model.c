@@ -69,6 +69,8 @@ unsigned cn_link_model_offer(struct cn_link_model *model, size_t size, uint64_t 
     when = (uint64_t)out_us + shape->delay_us;
     if (happens(model, shape->reorder))
         when += shape->reorder_us;
+    if (when >= shape->hold_us && when < shape->hold_us + shape->held_us)
+        when = shape->hold_us + shape->held_us;
     leave_us[0] = leave_us[1] = when;
     copies += happens(model, shape->duplicate);
     model->counts.delivered += copies;

@@ -21,6 +21,8 @@ struct cn_link_shape {
     double reorder;        // share that is held back by reorder_us
     uint64_t reorder_us;
     double duplicate;  // share that arrives twice
+    uint64_t hold_us;  // at this time begins a spike of delay, in which nothing leaves ...
+    uint64_t held_us;  // ... for so long; all that waited leaves at its end. 0: no spike
     uint32_t mtu;      // larger ones are dropped; 0: no limit
     uint32_t overhead; // bytes a datagram's headers add on the link
     uint64_t seed;

@@ -29,7 +29,7 @@ static void start(struct world *world)
     for (uint32_t i = 0; i < 20; i++) {
         cn_in_flight_sent(&world->flight, i, UNIT, world->now_us);
         world->now_us += RTT_US;
-        if (i < 10 && cn_in_flight_arrived(&world->flight, i, world->now_us))
+        if (i < 10 && cn_in_flight_arrived(&world->flight, i, 0, world->now_us))
             cn_in_flight_acked(&world->flight, RTT_US, world->now_us);
     }
     assert_true(world->controller.bandwidth > 0);
@@ -73,10 +73,48 @@ static void a_parcel_that_was_held_back_is_the_next_and_counts_as_no_loss(void *
     assert_int_equal(world.flight.in_flight, in_flight - UNIT);
     assert_int_equal(world.controller.lost, 0);
     cn_in_flight_sent(&world.flight, 15, UNIT, world.now_us);
-    assert_true(cn_in_flight_arrived(&world.flight, 15, world.now_us + RTT_US));
+    assert_true(cn_in_flight_arrived(&world.flight, 15, 0, world.now_us + RTT_US));
     assert_int_equal(world.flight.spurious, 0);
     cn_in_flight_again(&world.flight, 15, world.now_us + RTT_US); // it is there by now
     assert_true(cn_in_flight_is_done(&world.flight, 15));
+    cn_in_flight_deinit(&world.flight);
+}
+
+// After a silence one parcel goes again. The answer to its first transmission then comes late, with
+// all the others: none of them was lost.
+static void a_parcel_sent_again_in_a_spike_of_delay_makes_no_other_look_lost(void **state)
+{
+    struct world world;
+    uint64_t wake_us = UINT64_MAX;
+
+    (void)state;
+    start(&world);
+    while (!cn_in_flight_expire(&world.flight, &world.rtt, world.now_us, &wake_us))
+        world.now_us = wake_us, wake_us = UINT64_MAX;
+    assert_int_equal(cn_in_flight_next(&world.flight), 10);
+    cn_in_flight_sent(&world.flight, 10, UNIT, world.now_us);
+    world.now_us += 2 * RTT_US;
+    assert_true(cn_in_flight_arrived(&world.flight, 10, CN_IN_FLIGHT_UNSURE, world.now_us));
+    cn_in_flight_acked(&world.flight, 0, world.now_us);
+    assert_int_equal(world.controller.lost, 0);
+    assert_int_equal(world.flight.in_flight, 9 * UNIT);
+    cn_in_flight_deinit(&world.flight);
+}
+
+static void the_answer_to_the_transmission_before_shows_that_nothing_was_lost(void **state)
+{
+    struct world world;
+
+    (void)state;
+    start(&world);
+    assert_true(cn_in_flight_arrived(&world.flight, 19, 0, world.now_us));
+    cn_in_flight_acked(&world.flight, RTT_US, world.now_us); // 10 to 18 are late
+    assert_int_equal(world.controller.lost, 9 * UNIT);
+    cn_in_flight_sent(&world.flight, 10, UNIT, world.now_us);
+    world.now_us += 2 * RTT_US;
+    assert_true(cn_in_flight_arrived(&world.flight, 10, 1, world.now_us));
+    assert_int_equal(world.flight.spurious, 1);
+    assert_int_equal(world.controller.lost, 8 * UNIT);
     cn_in_flight_deinit(&world.flight);
 }
 
@@ -85,6 +123,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(after_four_silent_time_outs_the_link_is_gone_and_its_rate_forgotten),
         cmocka_unit_test(a_parcel_that_was_held_back_is_the_next_and_counts_as_no_loss),
+        cmocka_unit_test(a_parcel_sent_again_in_a_spike_of_delay_makes_no_other_look_lost),
+        cmocka_unit_test(the_answer_to_the_transmission_before_shows_that_nothing_was_lost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

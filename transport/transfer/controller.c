@@ -5,7 +5,7 @@
 #define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest with which the rate doubles each round trip
 #define WINDOW_GAIN 2.0
 #define OTHERS_MAX 4.0  // times the window, at most, beside flows that keep a queue
-#define FIRST_WINDOW 20 // datagrams, spread over a round trip; RFC 6928's 10 go at once
+#define FIRST_WINDOW 32 // datagrams, spread over a round trip; RFC 6928's 10 go at once
 #define LEAST_WINDOW 4  // datagrams
 #define GROWTH 1.25     // of the rate in a round, below which the link is full,
 #define FULL_ROUNDS 3   // when it stays away for so many
@@ -224,45 +224,78 @@ static void judge_startup(struct cn_controller *controller)
     controller->full = controller->full_rounds >= FULL_ROUNDS;
 }
 
-// Only what arrived in this round still counts.
-static void forget_rates(struct cn_controller *controller)
+static void set_rate(struct cn_controller *controller, double rate)
 {
-    double rate = controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS];
-
-    if (rate <= 0)
-        return;
     memset(controller->round_rate, 0, sizeof(controller->round_rate));
     controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS] = rate;
     controller->bandwidth = rate;
 }
 
-// Loss of a round without a queue is the link's own, and keeps it from being full.
-static void judge_loss(struct cn_controller *controller)
+// The link has become thinner: only what arrived in the last two rounds still counts. Should that
+// be too little, STARTUP finds the rate again.
+static void forget_rates(struct cn_controller *controller, uint64_t now_us)
 {
+    uint64_t bytes = controller->round_delivered + controller->last_delivered;
+    uint64_t least = (uint64_t)LEAST_WINDOW * controller->unit;
+
+    if (now_us <= controller->last_us)
+        return;
+    controller->forgotten = controller->bandwidth;
+    controller->forgotten_lost = controller->round_lost + controller->last_lost;
+    controller->forgotten_undone = 0;
+    controller->forgotten_round = controller->rounds;
+    set_rate(controller, 1e6 * (double)(bytes > least ? bytes : least) /
+                             (double)(now_us - controller->last_us));
+    controller->flooded = controller->full = false;
+    controller->full_rate = 0;
+    controller->full_rounds = 0;
+    controller->phase = CN_CONTROLLER_STARTUP;
+}
+
+static bool is_flood(uint64_t lost, uint64_t delivered)
+{
+    return (double)lost > FLOOD * (double)(lost + delivered);
+}
+
+// Loss of a round without a queue is the link's own, and keeps it from being full.
+static void judge_loss(struct cn_controller *controller, uint64_t now_us)
+{
+    bool flood = false;
     uint64_t all = controller->round_lost + controller->round_delivered;
     double share = all ? (double)controller->round_lost / (double)all : 0;
 
     if (!controller->full)
         return;
     if (queue_stands(controller)) {
-        if (share > FLOOD)
-            forget_rates(controller);
+        flood = controller->phase == CN_CONTROLLER_PROBE_BW && // STARTUP's own has left the queue
+                is_flood(controller->round_lost, controller->round_delivered);
         share = 0; // the link is full: nothing has to be made up for
     }
     controller->loss += (share - controller->loss) / 8;
     if (controller->loss > LOSS_MAX)
         controller->loss = LOSS_MAX;
+    // A round later those losses are taken back that were none, as after a spike of delay.
+    if (flood && controller->flooded &&
+        is_flood(controller->round_lost + controller->last_lost,
+                 controller->round_delivered + controller->last_delivered))
+        forget_rates(controller, now_us);
+    else
+        controller->flooded = flood;
 }
 
-static void count_round(struct cn_controller *controller)
+static void count_round(struct cn_controller *controller, uint64_t now_us)
 {
     if (controller->newest.delivered < controller->round_end)
         return;
     judge_startup(controller);
-    judge_loss(controller);
+    judge_loss(controller, now_us);
     controller->round_end = controller->delivered;
     controller->rounds++;
     controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS] = 0;
+    controller->last_lost = controller->round_lost;
+    controller->last_delivered = controller->round_delivered;
+    controller->last_us = controller->round_us;
+    controller->round_us = now_us;
     controller->round_lost = controller->round_delivered = controller->round_rtt_us = 0;
 }
 
@@ -358,7 +391,7 @@ void cn_controller_acked(struct cn_controller *controller, uint64_t rtt_us, uint
     renew_rtt(controller, rtt_us, now_us);
     if (controller->sampled) {
         renew_bandwidth(controller, now_us);
-        count_round(controller);
+        count_round(controller, now_us);
         controller->sampled = false;
     }
     move_on(controller, in_flight, now_us);
@@ -371,10 +404,29 @@ void cn_controller_lost(struct cn_controller *controller, uint32_t size)
     controller->lost += size;
 }
 
+// More than half of the losses for which the rate was forgotten were none.
+static void restore_rate(struct cn_controller *controller, uint32_t size)
+{
+    if (controller->forgotten <= 0 ||
+        controller->rounds > controller->forgotten_round + CN_CONTROLLER_ROUNDS)
+        return;
+    controller->forgotten_undone += size;
+    if (2 * controller->forgotten_undone <= controller->forgotten_lost)
+        return;
+    if (controller->forgotten > controller->bandwidth)
+        set_rate(controller, controller->forgotten);
+    controller->forgotten = 0;
+}
+
 void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size)
 {
-    controller->round_lost -= size < controller->round_lost ? size : controller->round_lost;
+    uint64_t now = size < controller->round_lost ? size : controller->round_lost;
+    uint64_t before = size - now;
+
+    controller->round_lost -= now;
+    controller->last_lost -= before < controller->last_lost ? before : controller->last_lost;
     controller->lost -= size < controller->lost ? size : controller->lost;
+    restore_rate(controller, size);
 }
 
 void cn_controller_gone(struct cn_controller *controller)

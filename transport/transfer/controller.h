@@ -55,16 +55,23 @@ struct cn_controller {
     uint64_t limited_until;     // samples from before this was delivered are of too little data
     uint64_t rounds, round_end; // .delivered at which the round is over
     uint64_t round_lost, round_delivered, round_rtt_us; // of this round; 0: no sample
-    double loss;                                        // share lost without a queue, smoothed
-    double full_rate;      // startup: the rate last time it grew by a quarter
-    unsigned full_rounds;  // startup: rounds since
-    bool full;             // the link has been filled once
-    unsigned cycle;        // of PROBE_BW
-    uint64_t cycle_us;     // when it began
-    uint64_t probe_end_us; // PROBE_RTT: 0 until half a window is in flight
-    uint64_t probe_rtt_us; // smallest seen while probing
-    uint64_t next_us;      // when the next datagram may go
-    uint64_t active_us;    // last sent
+    uint64_t last_lost, last_delivered;                 // of the round before
+    uint64_t round_us, last_us;                         // when this round and that one began
+    bool flooded;                                       // that one lost much behind a queue
+    double forgotten;          // the rate before it was last forgotten; 0: never, or brought back
+    uint64_t forgotten_lost;   // bytes for which it was
+    uint64_t forgotten_undone; // of these, not lost after all
+    uint64_t forgotten_round;  // .rounds then
+    double loss;               // share lost without a queue, smoothed
+    double full_rate;          // startup: the rate last time it grew by a quarter
+    unsigned full_rounds;      // startup: rounds since
+    bool full;                 // the link has been filled once
+    unsigned cycle;            // of PROBE_BW
+    uint64_t cycle_us;         // when it began
+    uint64_t probe_end_us;     // PROBE_RTT: 0 until half a window is in flight
+    uint64_t probe_rtt_us;     // smallest seen while probing
+    uint64_t next_us;          // when the next datagram may go
+    uint64_t active_us;        // last sent
     // The sample that is being put together.
     struct cn_send_mark newest;
     bool sampled;
@@ -102,7 +109,7 @@ void cn_controller_acked(struct cn_controller *controller, uint64_t rtt_us, uint
 
 void cn_controller_lost(struct cn_controller *controller, uint32_t size);
 
-// It was not lost after all.
+// It was not lost after all. Brings back a rate that was forgotten because of such losses.
 void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size);
 
 // Nothing came back for several time-outs: the link is gone, and another one when it comes back.

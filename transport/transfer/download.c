@@ -193,7 +193,7 @@ static void accept(struct cn_download *download, const struct cn_exchange_reply 
         start_over(download, now_us, "a chunk has the wrong size");
         return;
     }
-    if (!cn_in_flight_arrived(&download->flight, parcel, now_us))
+    if (!cn_in_flight_arrived(&download->flight, parcel, (uint8_t)(entry->tries - tries), now_us))
         return;
     memcpy(download->data + offset_of(download, parcel), reply->body, reply->size);
     download->backoff.tries = 0;

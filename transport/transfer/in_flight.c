@@ -5,6 +5,7 @@
 #define MARGIN_MAX 16   // quarters of the smallest round trip
 #define CALM 256        // losses without a mistake after which the margin shrinks
 #define PROBES_MAX 2    // at the end of the transfer
+#define PROBED_MAX 8    // parcels that go again together then, when there are no more
 #define PROBE_US 10000  // or a quarter of the round trip before each
 #define SILENCES_MAX 3  // time-outs with a single parcel before the link counts as gone
 #define ANSWER_US 20000 // a parcel may wait so long for the one that asks
@@ -110,11 +111,14 @@ uint32_t cn_in_flight_next(struct cn_in_flight *flight)
 void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t size, uint64_t now_us)
 {
     struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
+    uint64_t gap_us = now_us - entry->mark.sent_us;
 
     leave(flight, parcel);
     if (!flight->in_flight)
         flight->heard_us = now_us;
     cn_controller_sent(flight->controller, size, flight->in_flight, now_us, &entry->mark);
+    entry->earlier_order = entry->order;
+    entry->earlier_us = gap_us < UINT32_MAX ? (uint32_t)gap_us : UINT32_MAX;
     entry->state = SENT;
     entry->size = size;
     entry->probe = entry->order == 0 && entry->tries > 0;
@@ -128,16 +132,40 @@ void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t si
         cn_controller_limited(flight->controller, flight->in_flight);
 }
 
+// The parcel was declared lost and an earlier transmission of it has arrived.
 static bool is_spurious(const struct cn_in_flight *flight, const struct cn_in_flight_parcel *entry,
-                        uint64_t now_us)
+                        uint8_t behind, uint64_t now_us)
 {
     if (entry->state == LOST)
         return entry->order != 0;
-    return entry->state == SENT && !entry->probe && entry->tries != 1 &&
-           now_us - entry->mark.sent_us < flight->controller->min_rtt_us;
+    if (entry->state != SENT || entry->probe || entry->tries == 1)
+        return false;
+    return behind == 1 || now_us - entry->mark.sent_us < flight->controller->min_rtt_us;
 }
 
-bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint64_t now_us)
+// RACK (RFC 8985): a transmission that is known to have arrived shows that those before it are
+// late. One that is only told of may be older than its parcel's newest, as when a parcel was sent
+// again in a spike of delay: taken for the newest, it would make all the others look lost.
+static void renew_newest(struct cn_in_flight *flight, const struct cn_in_flight_parcel *entry,
+                         uint8_t behind, uint64_t now_us)
+{
+    uint32_t order = entry->order;
+    uint64_t sent_us = entry->mark.sent_us;
+
+    if (behind == 1 && entry->earlier_order) {
+        order = entry->earlier_order;
+        sent_us -= entry->earlier_us;
+    } else if (behind && entry->tries != 1) {
+        return;
+    }
+    if (order > flight->newest_order) {
+        flight->newest_order = order;
+        flight->newest_rtt_us = now_us - sent_us;
+    }
+}
+
+bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint8_t behind,
+                          uint64_t now_us)
 {
     struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
     bool sent = entry->state == SENT;
@@ -147,15 +175,14 @@ bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint64_t
     flight->silences = 0;
     flight->probes = 0;
     flight->heard_us = now_us;
-    if (is_spurious(flight, entry, now_us)) {
+    if (is_spurious(flight, entry, behind, now_us)) {
         cn_controller_undo_loss(flight->controller, entry->size);
         flight->spurious++;
         flight->calm = 0;
         if (flight->margin < MARGIN_MAX)
             flight->margin++;
-    } else if (sent && entry->order > flight->newest_order) {
-        flight->newest_order = entry->order;
-        flight->newest_rtt_us = now_us - entry->mark.sent_us;
+    } else if (sent) {
+        renew_newest(flight, entry, behind, now_us);
     }
     if (sent)
         cn_controller_arrived(flight->controller, &entry->mark, entry->size, now_us);
@@ -254,6 +281,21 @@ void cn_in_flight_acked(struct cn_in_flight *flight, uint64_t rtt_us, uint64_t n
     cn_controller_acked(flight->controller, rtt_us, flight->in_flight, now_us);
 }
 
+// What is in flight goes again when it is little, otherwise the newest parcel: an end that waits
+// for a second loss would cost more than these bytes.
+static void repeat_end(struct cn_in_flight *flight)
+{
+    uint32_t parcel = flight->sent.first;
+    unsigned count = 0;
+
+    for (; parcel != CN_IN_FLIGHT_NONE && count <= PROBED_MAX; count++)
+        parcel = flight->parcels[parcel].next;
+    if (count > PROBED_MAX)
+        give_up(flight, flight->sent.last);
+    else
+        cn_in_flight_lose_all(flight);
+}
+
 // Everything is sent: the newest parcel goes again before long, as its answer tells about all.
 static bool probe_end(struct cn_in_flight *flight, uint64_t now_us, uint64_t *wake_us)
 {
@@ -268,7 +310,7 @@ static bool probe_end(struct cn_in_flight *flight, uint64_t now_us, uint64_t *wa
         return false;
     }
     flight->probes++;
-    give_up(flight, flight->sent.last);
+    repeat_end(flight);
     return true;
 }
 

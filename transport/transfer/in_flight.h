@@ -18,6 +18,7 @@
 #include "transport/transfer/controller.h"
 
 #define CN_IN_FLIGHT_NONE UINT32_MAX
+#define CN_IN_FLIGHT_UNSURE UINT8_MAX // which transmission of a parcel arrived
 #define CN_TRANSFER_OVERHEAD 100 // bytes of IP, UDP, DTLS and CoAP around a parcel, on the wire
 
 // What an upload or a download shares with its link.
@@ -36,6 +37,8 @@ struct cn_transfer {
 struct cn_in_flight_parcel {
     struct cn_send_mark mark;
     uint32_t order;
+    uint32_t earlier_order;  // of the transmission before; 0: there was none
+    uint32_t earlier_us;     // by how much that one was sent earlier
     uint32_t previous, next; // in its list
     uint32_t size;           // bytes on the wire
     uint8_t state;
@@ -84,9 +87,12 @@ uint32_t cn_in_flight_next(struct cn_in_flight *flight);
 void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t size,
                        uint64_t now_us);
 
-// The parcel arrived. Returns false when that was known. cn_in_flight_acked follows when all that
-// an answer told was passed on.
-bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint64_t now_us);
+// The parcel arrived. behind: 0 when the answer is that to its newest transmission, 1 for the one
+// before; CN_IN_FLIGHT_UNSURE when an answer only tells of it, which does not show when what
+// arrived was sent. Returns false when the arrival was known. cn_in_flight_acked follows when all
+// that an answer told was passed on.
+bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint8_t behind,
+                          uint64_t now_us);
 
 // The peer has it from before: no transmission of ours is acknowledged.
 void cn_in_flight_settle(struct cn_in_flight *flight, uint32_t parcel);

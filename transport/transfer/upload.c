@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "transport/transfer/upload_status.h"
 
 #define ASK_PARCELS 16        // between two that ask for the status,
 #define ASK_PARCELS_STARTUP 4 // so long as the rate is searched for,
@@ -13,6 +14,7 @@
 #define PAUSE_MIN_MS 250
 #define PAUSE_MAX_MS 30000
 #define UNCONNECTED_US 50000
+#define EARLY_PARCELS 8 // sent before its declaration is answered, until that goes a second time
 
 enum phase {
     DECLARING,
@@ -292,6 +294,9 @@ void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us
 {
     if (upload->phase == SENDING && upload->flight.done == upload->flight.count)
         commit(upload);
+    if (upload->early && upload->phase == DECLARING && upload->call.attempt == 1 &&
+        upload->flight.next_order > EARLY_PARCELS)
+        cn_request_hurry(&upload->call); // lost, it would take all these with it
     cn_request_step(&upload->call, now_us, wake_us);
     if (upload->phase == SENDING || (upload->early && upload->call.sent_us))
         send_parcels(upload, now_us, wake_us);
@@ -308,22 +313,25 @@ void cn_upload_reconnected(struct cn_upload *upload)
 
 // ---- what a status says
 
-static bool overlap(const struct cn_chunk_range *a, const struct cn_chunk_range *b)
-{
-    return a->first < b->first + b->count && b->first < a->first + a->count;
-}
+// The transmission that a status answers.
+struct answered {
+    uint32_t parcel;
+    uint8_t behind;  // the number of later transmissions of this parcel
+    uint32_t order;  // 0 when there are any
+    uint64_t rtt_us; // likewise
+};
 
-static bool is_missing(const struct cn_upload_status *status, const struct cn_chunk_range *chunks)
+static bool mark_parcel(struct cn_upload *upload, const struct answered *answered, uint32_t parcel,
+                        uint64_t now_us)
 {
-    for (uint32_t i = 0; i < status->missing_count; i++) {
-        if (overlap(&status->missing[i], chunks))
-            return true;
-    }
-    return false;
+    uint8_t behind = parcel == answered->parcel ? answered->behind : CN_IN_FLIGHT_UNSURE;
+
+    return cn_in_flight_arrived(&upload->flight, parcel, behind, now_us);
 }
 
 // What came lately, and what is there in the part that the list of missing chunks covers.
-static uint32_t mark_arrived(struct cn_upload *upload, uint64_t now_us)
+static uint32_t mark_arrived(struct cn_upload *upload, const struct answered *answered,
+                             uint64_t now_us)
 {
     const struct cn_upload_status *status = &upload->status;
     uint32_t per = upload->transfer.parcel_chunks;
@@ -338,7 +346,7 @@ static uint32_t mark_arrived(struct cn_upload *upload, uint64_t now_us)
 
             if (chunks.first >= range->first &&
                 chunks.first + chunks.count <= range->first + range->count)
-                arrived += cn_in_flight_arrived(&upload->flight, parcel, now_us);
+                arrived += mark_parcel(upload, answered, parcel, now_us);
         }
     }
     for (uint32_t parcel = upload->flight.base; parcel < upload->flight.count; parcel++) {
@@ -346,8 +354,9 @@ static uint32_t mark_arrived(struct cn_upload *upload, uint64_t now_us)
 
         if (chunks.first + chunks.count > status->known)
             break;
-        if (!cn_in_flight_is_done(&upload->flight, parcel) && !is_missing(status, &chunks))
-            arrived += cn_in_flight_arrived(&upload->flight, parcel, now_us);
+        if (!cn_in_flight_is_done(&upload->flight, parcel) &&
+            !cn_upload_status_lacks(status, &chunks))
+            arrived += mark_parcel(upload, answered, parcel, now_us);
     }
     return arrived;
 }
@@ -372,32 +381,20 @@ static void reopen(struct cn_upload *upload, uint32_t before)
     }
 }
 
-// before: the transmission that the status answers, sent rtt_us ago; both 0 when not known.
-static void use_status(struct cn_upload *upload, uint32_t before, uint64_t rtt_us, uint64_t now_us)
+static void use_status(struct cn_upload *upload, const struct answered *answered, uint64_t now_us)
 {
-    if (mark_arrived(upload, now_us))
+    if (mark_arrived(upload, answered, now_us))
         upload->backoff.tries = 0;
-    cn_in_flight_acked(&upload->flight, rtt_us, now_us);
-    reopen(upload, before);
+    cn_in_flight_acked(&upload->flight, answered->rtt_us, now_us);
+    reopen(upload, answered->order);
 }
 
 // Notes what is there before anything is sent, of the chunks from surveyed on that the list covers.
 static void settle(struct cn_upload *upload)
 {
-    const struct cn_upload_status *status = &upload->status;
-    uint32_t next = 0;
-
-    for (uint32_t chunk = upload->surveyed; chunk < status->known; chunk++) {
-        while (next < status->missing_count &&
-               status->missing[next].first + status->missing[next].count <= chunk)
-            next++;
-        if (next == status->missing_count || chunk < status->missing[next].first)
-            upload->settled[chunk / 8] |= (uint8_t)(1u << (chunk % 8));
-        else
-            upload->settled[chunk / 8] &= (uint8_t) ~(1u << (chunk % 8));
-    }
-    if (status->known > upload->surveyed)
-        upload->surveyed = status->known;
+    cn_upload_status_mark(&upload->status, upload->surveyed, upload->settled);
+    if (upload->status.known > upload->surveyed)
+        upload->surveyed = upload->status.known;
     for (uint32_t i = 0; i < upload->flight.count; i++) {
         uint64_t end = (uint64_t)(i + 1) * upload->transfer.parcel_chunks;
 
@@ -505,9 +502,13 @@ static void parcel_answered(struct cn_upload *upload, const struct cn_exchange_r
                             uint8_t tries, uint32_t parcel, uint64_t now_us)
 {
     const struct cn_in_flight_parcel *entry = &upload->flight.parcels[parcel];
-    bool exact = entry->tries == tries;
-    uint32_t before = exact ? entry->order : 0;
-    uint64_t rtt_us = exact ? now_us - entry->mark.sent_us : 0;
+    bool newest = entry->tries == tries;
+    struct answered answered = {
+        .parcel = parcel,
+        .behind = (uint8_t)(entry->tries - tries),
+        .order = newest ? entry->order : 0,
+        .rtt_us = newest ? now_us - entry->mark.sent_us : 0,
+    };
 
     if (upload->phase != SENDING)
         return;
@@ -523,9 +524,9 @@ static void parcel_answered(struct cn_upload *upload, const struct cn_exchange_r
     }
     if (upload->phase == FINISHED)
         return;
-    if (exact)
-        cn_rtt_add(upload->transfer.rtt, rtt_us);
-    use_status(upload, before, rtt_us, now_us);
+    if (newest)
+        cn_rtt_add(upload->transfer.rtt, answered.rtt_us);
+    use_status(upload, &answered, now_us);
 }
 
 bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *reply,
