@@ -1,8 +1,9 @@
 // address.h - "host:port" text and the look-up of host names without blocking.
 //
 // A host is an IPv4 address, an IPv6 address in brackets or a name. A link-local address needs its
-// zone, the name or the number of an interface of this machine: "[fe80::7%eth0]:5684" (RFC 4007, 11). A name is looked up by a thread
-// of its own, because the resolver may take many seconds when the network is away.
+// zone, the name or the number of an interface of this machine: "[fe80::7%eth0]:5684" (RFC 4007,
+// 11). A name is looked up by a thread of its own, because the resolver may take many seconds when
+// the network is away.
 #pragma once
 
 #include <stdint.h>

@@ -57,12 +57,12 @@ struct client {
     enum phase phase;
     enum fate fate;
     uint64_t due_us;
-    bool connected_tcp;     // so that an end comes from the peer
-    uint32_t address;       // of the attempt
+    bool connected_tcp;           // so that an end comes from the peer
+    uint32_t address;             // of the attempt
     struct cn_address_list found; // what that address stands for; none: to be looked up
     uint32_t tried;               // of these, before the attempt
-    bool round_refused;     // some address of this round refused the key
-    uint32_t refusals;      // rounds in a row in which an address refused the key
+    bool round_refused;           // some address of this round refused the key
+    uint32_t refusals;            // rounds in a row in which an address refused the key
     bool round_heard;       // something came from some address, if only that nobody listens there
     bool other_tried;       // the round is one over the transport that is not preferred
     uint8_t echo[ECHO_MAX]; // to be repeated, as the server asks when our address has changed
