@@ -78,6 +78,8 @@ static size_t host_length(const char *address)
 
     if (address[0] == '[') {
         length = 1 + strspn(address + 1, "0123456789abcdefABCDEF:.");
+        if (length > 2 && address[length] == '%') // the zone of a link-local address
+            length += 1 + strspn(address + length + 1, name);
         return length > 2 && address[length] == ']' ? length + 1 : 0;
     }
     return strspn(address, name);

@@ -5,6 +5,8 @@
 #include <stdint.h>
 // cmocka.h needs the four above.
 #include <cmocka.h>
+#include <net/if.h>
+#include <netinet/in.h>
 
 #include "transport/coap/address.h"
 
@@ -33,10 +35,23 @@ static void a_host_is_printed_with_the_port_of_another_address(void **state)
     assert_int_equal(cn_address_print(&address, "10.0.0.3:7101", text, 13), CN_EINVAL);
 }
 
+static void a_link_local_address_has_a_zone(void **state)
+{
+    struct cn_address address;
+    const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&address.storage;
+
+    (void)state;
+    assert_int_equal(cn_address_parse("[fe80::7%lo]:5684", &address), CN_OK);
+    assert_int_equal(sin6->sin6_family, AF_INET6);
+    assert_int_equal(sin6->sin6_scope_id, if_nametoindex("lo"));
+    assert_prints("[fe80::7%lo]:40000", "[fe80::3%lo]:7101", "[fe80::7%lo]:7101");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_host_is_printed_with_the_port_of_another_address),
+        cmocka_unit_test(a_link_local_address_has_a_zone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -448,7 +448,7 @@ static void a_template_loads_and_has_what_its_program_requires(void **state)
         {"extends", "generic-x86-64"},
         {"name", "null"}, // as a name it needs quotes
         {"memory.train_max", "2 GiB"},
-        {"aggregator.address", "[\"a.lan:5684\", \"b.lan:5684\"]"},
+        {"aggregator.address", "[\"a.lan:5684\", \"[fe80::7%eth0]:5684\"]"},
     };
 
     (void)state;

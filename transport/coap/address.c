@@ -29,7 +29,16 @@ static cn_err split(const char *text, char host[TEXT_SIZE], const char **port)
     return CN_OK;
 }
 
-static cn_err find(const char *text, int flags, struct cn_address *address)
+static void add(struct cn_address_list *list, const struct addrinfo *entry)
+{
+    struct cn_address *address = &list->at[list->count++];
+
+    memset(address, 0, sizeof(*address));
+    memcpy(&address->storage, entry->ai_addr, entry->ai_addrlen);
+    address->size = entry->ai_addrlen;
+}
+
+static cn_err find(const char *text, int flags, struct cn_address_list *list)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = flags | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
@@ -43,21 +52,32 @@ static cn_err find(const char *text, int flags, struct cn_address *address)
     result = getaddrinfo(host, port, &hints, &found);
     if (result)
         return result == EAI_MEMORY ? CN_ENOMEM : CN_ENOTFOUND;
-    memset(address, 0, sizeof(*address));
-    memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
-    address->size = found->ai_addrlen;
+    list->count = 0;
+    for (const struct addrinfo *entry = found; entry && list->count < CN_ADDRESSES_MAX;
+         entry = entry->ai_next)
+        add(list, entry);
     freeaddrinfo(found);
     return CN_OK;
 }
 
+static cn_err find_first(const char *text, int flags, struct cn_address *address)
+{
+    struct cn_address_list list;
+    cn_err err = find(text, flags, &list);
+
+    if (!err)
+        *address = list.at[0];
+    return err;
+}
+
 cn_err cn_address_parse(const char *text, struct cn_address *address)
 {
-    return find(text, AI_NUMERICHOST, address);
+    return find_first(text, AI_NUMERICHOST, address);
 }
 
 cn_err cn_address_resolve(const char *text, struct cn_address *address)
 {
-    return find(text, AI_ADDRCONFIG, address);
+    return find_first(text, AI_ADDRCONFIG, address);
 }
 
 cn_err cn_address_print(const struct cn_address *address, const char *text, char *printed,
@@ -83,7 +103,7 @@ cn_err cn_address_print(const struct cn_address *address, const char *text, char
 
 struct cn_lookup {
     char text[TEXT_SIZE];
-    struct cn_address address;
+    struct cn_address_list found;
     cn_err result;
     atomic_bool done;
     atomic_int holders; // the owner and the thread; the last one frees
@@ -99,7 +119,7 @@ static void *look_up(void *argument)
 {
     struct cn_lookup *lookup = argument;
 
-    lookup->result = cn_address_resolve(lookup->text, &lookup->address);
+    lookup->result = find(lookup->text, AI_ADDRCONFIG, &lookup->found);
     atomic_store(&lookup->done, true);
     let_go(lookup);
     return NULL;
@@ -126,11 +146,12 @@ cn_err cn_lookup_start(const char *text, struct cn_lookup **lookup)
     return CN_OK;
 }
 
-cn_err cn_lookup_poll(struct cn_lookup *lookup, struct cn_address *address)
+cn_err cn_lookup_poll(struct cn_lookup *lookup, struct cn_address_list *found)
 {
     if (!atomic_load(&lookup->done))
         return CN_EAGAIN;
-    *address = lookup->address;
+    if (!lookup->result)
+        *found = lookup->found;
     return lookup->result;
 }
 

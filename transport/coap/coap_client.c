@@ -57,10 +57,12 @@ struct client {
     enum phase phase;
     enum fate fate;
     uint64_t due_us;
-    bool connected_tcp;     // so that an end comes from the peer
-    uint32_t address;       // of the attempt
-    bool round_refused;     // some address of this round refused the key
-    uint32_t refusals;      // rounds in a row in which an address refused the key
+    bool connected_tcp;           // so that an end comes from the peer
+    uint32_t address;             // of the attempt
+    struct cn_address_list found; // what that address stands for; none: to be looked up
+    uint32_t tried;               // of these, before the attempt
+    bool round_refused;           // some address of this round refused the key
+    uint32_t refusals;            // rounds in a row in which an address refused the key
     bool round_heard;       // something came from some address, if only that nobody listens there
     bool other_tried;       // the round is one over the transport that is not preferred
     uint8_t echo[ECHO_MAX]; // to be repeated, as the server asks when our address has changed
@@ -215,6 +217,12 @@ static void pause(struct client *client)
     client->round_refused = client->round_heard = false;
 }
 
+// The next attempt looks its name up again.
+static void forget_found(struct client *client)
+{
+    client->found.count = client->tried = 0;
+}
+
 static void fail(struct client *client, bool refused, const char *why)
 {
     const char *address = client->addresses[client->address];
@@ -226,6 +234,11 @@ static void fail(struct client *client, bool refused, const char *why)
     if (refused || !client->round_refused)
         snprintf(client->base.text, sizeof(client->base.text), "%s: %s", address, why);
     client->round_refused |= refused;
+    if (++client->tried < client->found.count) {
+        client->due_us = after_ms(0);
+        return;
+    }
+    forget_found(client);
     client->address = (client->address + 1) % client->address_count;
     if (client->address || try_other(client)) { // not all were tried yet
         client->due_us = after_ms(0);
@@ -241,10 +254,11 @@ static void lose(struct client *client, const char *why)
     disconnect(client);
     client->base.state = CN_EXCHANGE_CONNECTING;
     client->address = 0;
+    forget_found(client);
     client->due_us = after_ms(cn_backoff_next_ms(&client->retry));
 }
 
-static void shake_hands(struct client *client, const struct cn_address *address)
+static void shake_hands(struct client *client)
 {
     // With a connection ID the session survives a new address, as from a NAT (RFC 9146).
     coap_dtls_cpsk_t setup = {.version = COAP_DTLS_CPSK_SETUP_VERSION, .use_cid = 1};
@@ -255,7 +269,7 @@ static void shake_hands(struct client *client, const struct cn_address *address)
     setup.psk_info.identity.length = strlen(client->board);
     setup.psk_info.key.s = client->key;
     setup.psk_info.key.length = sizeof(client->key);
-    cn_coap_address(address, &peer);
+    cn_coap_address(&client->found.at[client->tried], &peer);
     client->session = coap_new_client_session_psk2(
         client->coap, NULL, &peer, stream ? COAP_PROTO_TLS : COAP_PROTO_DTLS, &setup);
     if (!client->session) {
@@ -272,8 +286,7 @@ static void shake_hands(struct client *client, const struct cn_address *address)
 
 static void look_up(struct client *client)
 {
-    struct cn_address address;
-    cn_err err = cn_lookup_poll(client->lookup, &address);
+    cn_err err = cn_lookup_poll(client->lookup, &client->found);
 
     if (err == CN_EAGAIN)
         return;
@@ -282,16 +295,17 @@ static void look_up(struct client *client)
     if (err)
         fail(client, false, "the name is not known or no name server answers");
     else
-        shake_hands(client, &address);
+        shake_hands(client);
 }
 
 static void start_attempt(struct client *client)
 {
     const char *text = client->addresses[client->address];
-    struct cn_address address;
 
-    if (!cn_address_parse(text, &address)) {
-        shake_hands(client, &address);
+    if (!client->found.count && !cn_address_parse(text, &client->found.at[0]))
+        client->found.count = 1;
+    if (client->found.count) {
+        shake_hands(client);
         return;
     }
     if (cn_lookup_start(text, &client->lookup)) {
@@ -436,6 +450,7 @@ static cn_err use_stream(struct cn_exchange *exchange, bool stream)
     exchange->state = CN_EXCHANGE_CONNECTING;
     client->other_tried = false;
     disconnect(client);
+    forget_found(client);
     client->due_us = after_ms(0);
     return CN_OK;
 }

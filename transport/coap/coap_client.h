@@ -2,8 +2,8 @@
 // RFC 6347) or over TCP and TLS 1.2 (RFC 8323).
 //
 // Requests are non-confirmable messages: whoever sends them repeats them, under a new message ID
-// and tag. The addresses are tried in order, names are looked up anew for each attempt and in a
-// thread.
+// and tag. The addresses are tried in order, of a name all that it stands for, IPv6 and IPv4. Names
+// are looked up anew each time and in a thread.
 #pragma once
 
 #include "runtime/port/link.h"
