@@ -78,7 +78,7 @@ struct cn_coap_server_config {
 };
 
 struct cn_coap_server_stats {
-    uint64_t bytes_in, bytes_out; // CoAP messages: header, options, payload
+    struct cn_link_bytes in, out;
     uint32_t sessions;
 };
 
