@@ -68,9 +68,9 @@ struct cn_run_state { // for people
     uint32_t boards; // that have registered since the program started
     uint64_t remaining_ms;
     struct cn_run_traffic traffic; // of the whole run, over restarts
-    struct cn_merge_cuts cuts;    // of the newest version, if it was made by this program
-    char warning[CN_RUN_WARNING]; // a version is far worse than its parent; "": none
-    const char *end_reason;       // ENDED
+    struct cn_merge_cuts cuts;     // of the newest version, if it was made by this program
+    char warning[CN_RUN_WARNING];  // a version is far worse than its parent; "": none
+    const char *end_reason;        // ENDED
     struct cn_progress progress;
 };
 

@@ -71,16 +71,6 @@ static void add_bytes(cJSON *root, const char *way, const struct cn_link_bytes *
     cJSON_AddNumberToObject(root, name, (double)bytes->wire);
 }
 
-static void read_traffic(const cJSON *root, struct cn_run_traffic *traffic)
-{
-    traffic->in.messages = read_number(root, "bytes_in");
-    traffic->in.payload = read_number(root, "payload_in");
-    traffic->in.wire = read_number(root, "wire_in");
-    traffic->out.messages = read_number(root, "bytes_out");
-    traffic->out.payload = read_number(root, "payload_out");
-    traffic->out.wire = read_number(root, "wire_out");
-}
-
 static char *describe(const struct cn_roster *roster, const struct cn_run_state *state,
                       uint64_t now_ms)
 {
@@ -179,6 +169,16 @@ static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
     cuts->norm = norm->valuedouble;
     snprintf(cuts->group, sizeof(cuts->group), "%s", group);
     snprintf(cuts->text, sizeof(cuts->text), "%s", text);
+}
+
+static void read_traffic(const cJSON *root, struct cn_run_traffic *traffic)
+{
+    traffic->in.messages = read_number(root, "bytes_in");
+    traffic->in.payload = read_number(root, "payload_in");
+    traffic->in.wire = read_number(root, "wire_in");
+    traffic->out.messages = read_number(root, "bytes_out");
+    traffic->out.payload = read_number(root, "payload_out");
+    traffic->out.wire = read_number(root, "wire_out");
 }
 
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
@@ -378,13 +378,12 @@ static const char *describe_phase(const struct report *report)
     return states[report->round.state];
 }
 
-// told: as the last program wrote it down, at the latest a second before its end. The ledger's count
-// is that of the newest version, and what there is when that file is gone.
+// told: as the last program wrote it down, at the latest a second before its end. The ledger's
+// count is that of the newest version, and what there is when that file is gone.
 static void print_bytes(FILE *stream, const char *way, const struct cn_link_bytes *told,
                         uint64_t in_ledger)
 {
-    fprintf(stream,
-            "\"bytes_%s\":%" PRIu64 ",\"payload_%s\":%" PRIu64 ",\"wire_%s\":%" PRIu64, way,
+    fprintf(stream, "\"bytes_%s\":%" PRIu64 ",\"payload_%s\":%" PRIu64 ",\"wire_%s\":%" PRIu64, way,
             told->messages > in_ledger ? told->messages : in_ledger, way, told->payload, way,
             told->wire);
 }
@@ -408,8 +407,7 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
                     score->loss, measures);
-        fprintf(report->stream,
-                ",\"remaining_ms\":%" PRIu64 ",", report->live->remaining_ms);
+        fprintf(report->stream, ",\"remaining_ms\":%" PRIu64 ",", report->live->remaining_ms);
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);

@@ -22,7 +22,7 @@ struct cn_status_live {
     enum cn_run_phase phase;
     uint64_t remaining_ms;
     struct cn_run_traffic traffic; // also of a program that has ended
-    struct cn_merge_cuts cuts; // count 0: none
+    struct cn_merge_cuts cuts;     // count 0: none
     char warning[CN_RUN_WARNING];
     size_t board_count; // heard since the start
     struct cn_status_board {

@@ -18,6 +18,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/link.h"
 #include "transport/coap.h"
 
 struct cn_address;
