@@ -71,14 +71,13 @@ static void tell_observers(void *context)
         cn_coap_server_notify(daemon->server, "r");
 }
 
-static void count_traffic(void *context, uint64_t *bytes_in, uint64_t *bytes_out)
+static void count_traffic(void *context, struct cn_run_traffic *traffic)
 {
     struct daemon *daemon = context;
     struct cn_coap_server_stats stats = {0};
     if (daemon->server)
         cn_coap_server_stats(daemon->server, &stats);
-    *bytes_in = stats.bytes_in;
-    *bytes_out = stats.bytes_out;
+    *traffic = (struct cn_run_traffic){stats.in, stats.out};
 }
 
 static void drop_board(void *context, const char *board)
@@ -183,7 +182,7 @@ static cn_err open_run(struct daemon *daemon)
         .changed = tell_observers,
         .traffic = count_traffic,
     };
-    cn_status_read_traffic(daemon->setup.settings->state, &config.earlier_in, &config.earlier_out);
+    cn_status_read_traffic(daemon->setup.settings->state, &config.earlier);
     cn_err err = cn_run_open(&config, cn_platform_now_ms(), &daemon->run);
     if (err)
         fprintf(stderr, "%s: %s\n", daemon->setup.settings->state, cn_err_text(err));

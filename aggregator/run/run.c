@@ -26,13 +26,20 @@ static void notify(struct cn_run *run)
         run->config.changed(run->config.context);
 }
 
-static void read_traffic(const struct cn_run *run, uint64_t *bytes_in, uint64_t *bytes_out)
+static void add_bytes(struct cn_link_bytes *sum, const struct cn_link_bytes *more)
 {
-    *bytes_in = *bytes_out = 0;
+    sum->payload += more->payload;
+    sum->messages += more->messages;
+    sum->wire += more->wire;
+}
+
+static void read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic)
+{
+    *traffic = (struct cn_run_traffic){0};
     if (run->config.traffic)
-        run->config.traffic(run->config.context, bytes_in, bytes_out);
-    *bytes_in += run->base_in;
-    *bytes_out += run->base_out;
+        run->config.traffic(run->config.context, traffic);
+    add_bytes(&traffic->in, &run->base.in);
+    add_bytes(&traffic->out, &run->base.out);
 }
 
 // over_select groups for each one of the quorum.
@@ -172,12 +179,13 @@ static cn_err merge(struct cn_run *run)
         .cuts = &run->cuts,
     };
     struct cn_model next = {0};
-    uint64_t bytes_in, bytes_out;
+    struct cn_run_traffic traffic;
     cn_err err = cn_merge_round(&config, cn_model_store_newest(run->config.models), &next);
 
     if (!err) {
-        read_traffic(run, &bytes_in, &bytes_out);
-        err = cn_model_store_add(run->config.models, &next, bytes_in, bytes_out);
+        read_traffic(run, &traffic);
+        err = cn_model_store_add(run->config.models, &next, traffic.in.messages,
+                                 traffic.out.messages);
     }
     cn_model_deinit(&next);
     return err;
@@ -373,8 +381,9 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
     struct cn_ledger_version newest;
     cn_err err = cn_ledger_newest_version(config->ledger, &newest);
     if (!err) {
-        opened->base_in = larger(newest.bytes_in, config->earlier_in);
-        opened->base_out = larger(newest.bytes_out, config->earlier_out);
+        opened->base = config->earlier;
+        opened->base.in.messages = larger(newest.bytes_in, config->earlier.in.messages);
+        opened->base.out.messages = larger(newest.bytes_out, config->earlier.out.messages);
         err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
     }
     if (!err)
@@ -428,5 +437,5 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
     memcpy(state->warning, run->warning, sizeof(state->warning));
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
-    read_traffic(run, &state->bytes_in, &state->bytes_out);
+    read_traffic(run, &state->traffic);
 }

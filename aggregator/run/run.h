@@ -37,6 +37,10 @@ struct cn_run_measure {
                    struct cn_ledger_metrics *metrics);
 };
 
+struct cn_run_traffic {
+    struct cn_link_bytes in, out;
+};
+
 struct cn_run_config {
     const struct cn_job *job;
     struct cn_ledger *ledger; // all borrowed
@@ -47,12 +51,12 @@ struct cn_run_config {
     const struct cn_run_measure *measure; // NULL when the job has no central set
     uint64_t live_ms;                     // a group heard within this time can be invited
     uint64_t settle_ms; // with a quorum there, wait so long for more groups before the first round
-    uint64_t earlier_in, earlier_out; // bytes of earlier programs, when more than the ledger knows
+    struct cn_run_traffic earlier; // of earlier programs; the ledger may know of more messages
     void *context;
     // The round as boards see it has changed.
     void (*changed)(void *context);
-    // Payload bytes on the network since the program started.
-    void (*traffic)(void *context, uint64_t *bytes_in, uint64_t *bytes_out);
+    // Bytes since the program started.
+    void (*traffic)(void *context, struct cn_run_traffic *traffic);
 };
 
 #define CN_RUN_WARNING 160
@@ -63,10 +67,10 @@ struct cn_run_state { // for people
     uint32_t selected, accepted;
     uint32_t boards; // that have registered since the program started
     uint64_t remaining_ms;
-    uint64_t bytes_in, bytes_out; // of the whole run, over restarts
-    struct cn_merge_cuts cuts;    // of the newest version, if it was made by this program
-    char warning[CN_RUN_WARNING]; // a version is far worse than its parent; "": none
-    const char *end_reason;       // ENDED
+    struct cn_run_traffic traffic; // of the whole run, over restarts
+    struct cn_merge_cuts cuts;     // of the newest version, if it was made by this program
+    char warning[CN_RUN_WARNING];  // a version is far worse than its parent; "": none
+    const char *end_reason;        // ENDED
     struct cn_run_progress progress;
 };
 

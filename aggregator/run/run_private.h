@@ -18,7 +18,7 @@ struct cn_run {
     uint64_t invite_ms;      // clock; OPEN: looks for more groups then
     uint32_t measured;       // newest version whose evaluation was started
     bool measured_any;
-    uint64_t base_in, base_out; // traffic of earlier processes
+    struct cn_run_traffic base; // of earlier processes
     bool waiting_told, trouble_told;
     struct cn_log_quotas rejected; // lines about updates, by board
     struct cn_merge_cuts cuts;     // of the newest version

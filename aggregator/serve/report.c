@@ -17,7 +17,7 @@ void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *le
         .start_ms = now_ms,
     };
     fprintf(stream, "%7s  %8s  %9s  %6s  %7s  %10s  %10s  %8s\n", "version", "accuracy", "loss",
-            "boards", "updates", "up", "down", "time");
+            "boards", "updates", "msgs up", "msgs down", "time");
     fflush(stream);
 }
 
@@ -147,6 +147,15 @@ static void print_score(const struct cn_report *report, const struct cn_run_stat
                 source, state->progress.newest_known, measures);
 }
 
+static void print_traffic(const struct cn_report *report, const char *what, uint64_t up_bytes,
+                          uint64_t down_bytes)
+{
+    char up[24], down[24];
+    format_bytes(up_bytes, up);
+    format_bytes(down_bytes, down);
+    fprintf(report->stream, "%s %s up, %s down", what, up, down);
+}
+
 cn_err cn_report_summary(struct cn_report *report, const struct cn_run_state *state,
                          const struct cn_layout *layout, const char *state_directory)
 {
@@ -157,22 +166,22 @@ cn_err cn_report_summary(struct cn_report *report, const struct cn_run_state *st
         err = count_updates(report->ledger, newest.number, &updates);
     if (err)
         return err;
-    char total[24], up[24], down[24], dense[24], digest[2 * CN_DIGEST_SIZE + 1];
-    uint64_t payload = state->bytes_in + state->bytes_out;
+    char dense[24], digest[2 * CN_DIGEST_SIZE + 1];
+    const struct cn_run_traffic *traffic = &state->traffic;
+    uint64_t payload = traffic->in.payload + traffic->out.payload;
     uint64_t dense_bytes = updates * 2 * layout->total * sizeof(float);
-    format_bytes(payload, total);
-    format_bytes(state->bytes_in, up);
-    format_bytes(state->bytes_out, down);
     format_bytes(dense_bytes, dense);
     cn_hex(digest, newest.digest, CN_DIGEST_SIZE);
     cn_report_clear(report);
     if (state->end_reason)
         fprintf(report->stream, "the run is over: %s\n", state->end_reason);
     print_score(report, state);
-    fprintf(report->stream, "payload %s (%s up, %s down); dense float32 both ways would be %s",
-            total, up, down, dense);
+    print_traffic(report, "payload", traffic->in.payload, traffic->out.payload);
+    print_traffic(report, "; messages", traffic->in.messages, traffic->out.messages);
+    print_traffic(report, "; with all headers on the wire", traffic->in.wire, traffic->out.wire);
+    fprintf(report->stream, "\ndense float32 both ways would be %s", dense);
     if (payload)
-        fprintf(report->stream, ", %.1f times that", (double)dense_bytes / (double)payload);
+        fprintf(report->stream, ", %.1f times the payload", (double)dense_bytes / (double)payload);
     fprintf(report->stream,
             "\nmodel: version %" PRIu32 ", digest %s\n       in %s/files/version-%" PRIu32
             ".full; cairn-aggregator export makes an ONNX file of it\n",

@@ -60,6 +60,17 @@ static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
     return object;
 }
 
+static void add_bytes(cJSON *root, const char *way, const struct cn_link_bytes *bytes)
+{
+    char name[24];
+    snprintf(name, sizeof(name), "bytes_%s", way); // of messages
+    cJSON_AddNumberToObject(root, name, (double)bytes->messages);
+    snprintf(name, sizeof(name), "payload_%s", way);
+    cJSON_AddNumberToObject(root, name, (double)bytes->payload);
+    snprintf(name, sizeof(name), "wire_%s", way);
+    cJSON_AddNumberToObject(root, name, (double)bytes->wire);
+}
+
 static char *describe(const struct cn_roster *roster, const struct cn_run_state *state,
                       uint64_t now_ms)
 {
@@ -68,8 +79,8 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "written_ms", (double)now_ms);
     cJSON_AddNumberToObject(root, "phase", (double)state->phase);
     cJSON_AddNumberToObject(root, "remaining_ms", (double)state->remaining_ms);
-    cJSON_AddNumberToObject(root, "bytes_in", (double)state->bytes_in);
-    cJSON_AddNumberToObject(root, "bytes_out", (double)state->bytes_out);
+    add_bytes(root, "in", &state->traffic.in);
+    add_bytes(root, "out", &state->traffic.out);
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
     if (state->warning[0])
         cJSON_AddStringToObject(root, "warning", state->warning);
@@ -160,17 +171,26 @@ static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
     snprintf(cuts->text, sizeof(cuts->text), "%s", text);
 }
 
+static void read_traffic(const cJSON *root, struct cn_run_traffic *traffic)
+{
+    traffic->in.messages = read_number(root, "bytes_in");
+    traffic->in.payload = read_number(root, "payload_in");
+    traffic->in.wire = read_number(root, "wire_in");
+    traffic->out.messages = read_number(root, "bytes_out");
+    traffic->out.payload = read_number(root, "payload_out");
+    traffic->out.wire = read_number(root, "wire_out");
+}
+
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
 {
     uint64_t pid = read_number(root, "pid"), written_ms = read_number(root, "written_ms");
     bool alive = pid > 1 && pid <= INT_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    read_traffic(root, &live->traffic);
     if (!alive || written_ms > now_ms || now_ms - written_ms > FRESH_MS)
         return CN_OK;
     live->running = true;
     live->phase = (enum cn_run_phase)read_number(root, "phase");
     live->remaining_ms = read_number(root, "remaining_ms");
-    live->bytes_in = read_number(root, "bytes_in");
-    live->bytes_out = read_number(root, "bytes_out");
     read_cuts(root, &live->cuts);
     const char *warning = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "warning"));
     snprintf(live->warning, sizeof(live->warning), "%s", warning ? warning : "");
@@ -209,14 +229,12 @@ void cn_status_deinit(struct cn_status_live *live)
     memset(live, 0, sizeof(*live));
 }
 
-void cn_status_read_traffic(const char *directory, uint64_t *bytes_in, uint64_t *bytes_out)
+void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffic)
 {
     cJSON *root = NULL;
-    *bytes_in = *bytes_out = 0;
-    if (load(directory, &root) == CN_OK && root) {
-        *bytes_in = read_number(root, "bytes_in");
-        *bytes_out = read_number(root, "bytes_out");
-    }
+    *traffic = (struct cn_run_traffic){0};
+    if (load(directory, &root) == CN_OK && root)
+        read_traffic(root, traffic);
     cJSON_Delete(root);
 }
 
@@ -360,6 +378,16 @@ static const char *describe_phase(const struct report *report)
     return states[report->round.state];
 }
 
+// told: as the last program wrote it down, at the latest a second before its end. The ledger's
+// count is that of the newest version, and what there is when that file is gone.
+static void print_bytes(FILE *stream, const char *way, const struct cn_link_bytes *told,
+                        uint64_t in_ledger)
+{
+    fprintf(stream, "\"bytes_%s\":%" PRIu64 ",\"payload_%s\":%" PRIu64 ",\"wire_%s\":%" PRIu64, way,
+            told->messages > in_ledger ? told->messages : in_ledger, way, told->payload, way,
+            told->wire);
+}
+
 static void print_run(const struct report *report, const struct cn_ledger_version *version,
                       const struct cn_score *score)
 {
@@ -379,12 +407,11 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
                     score->loss, measures);
-        fprintf(report->stream,
-                ",\"remaining_ms\":%" PRIu64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
-                "}\n",
-                report->live->remaining_ms,
-                report->live->running ? report->live->bytes_in : version->bytes_in,
-                report->live->running ? report->live->bytes_out : version->bytes_out);
+        fprintf(report->stream, ",\"remaining_ms\":%" PRIu64 ",", report->live->remaining_ms);
+        print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
+        fputc(',', report->stream);
+        print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
+        fputs("}\n", report->stream);
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,

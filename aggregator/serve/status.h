@@ -21,8 +21,8 @@ struct cn_status_live {
     bool running; // written by a program that lives
     enum cn_run_phase phase;
     uint64_t remaining_ms;
-    uint64_t bytes_in, bytes_out;
-    struct cn_merge_cuts cuts; // count 0: none
+    struct cn_run_traffic traffic; // also of a program that has ended
+    struct cn_merge_cuts cuts;     // count 0: none
     char warning[CN_RUN_WARNING];
     size_t board_count; // heard since the start
     struct cn_status_board {
@@ -39,7 +39,7 @@ void cn_status_deinit(struct cn_status_live *live);
 
 // The bytes that the last program wrote down, which is at most a second before it ended; zeros when
 // it wrote nothing.
-void cn_status_read_traffic(const char *directory, uint64_t *bytes_in, uint64_t *bytes_out);
+void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffic);
 
 // Prints run, round, version and the reason for each board that is not in the round.
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,

@@ -162,7 +162,7 @@ struct cn_ledger_version {
     uint8_t parent[CN_DIGEST_SIZE];
     uint8_t delta_digest[CN_DIGEST_SIZE]; // zeros for version 0
     uint64_t delta_size;
-    uint64_t bytes_in, bytes_out;     // payload on the network until then, since the run began
+    uint64_t bytes_in, bytes_out;     // of CoAP messages until then, since the run began
     struct cn_ledger_metrics central; // on the aggregator's own set
     struct cn_ledger_metrics boards;  // medians over the groups of the next round, see below
 };

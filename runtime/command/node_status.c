@@ -136,8 +136,8 @@ static void print_link(const cJSON *link)
 {
     if (!link)
         return;
-    printf("  link      %s, %s; %.0f bytes sent, %.0f received", text(link, "state"),
-           text(link, "encryption"), number(link, "bytes_up"), number(link, "bytes_down"));
+    printf("  link      %s, %s; on the wire %.0f bytes sent, %.0f received", text(link, "state"),
+           text(link, "encryption"), number(link, "wire_up"), number(link, "wire_down"));
     if (has(link, "day_max"))
         printf("; today %.0f of %.0f", number(link, "bytes_today"), number(link, "day_max"));
     if (has(link, "rtt_ms"))

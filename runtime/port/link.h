@@ -154,9 +154,17 @@ struct cn_link_event {
     char text[160];
 };
 
-// Payload bytes of CoAP messages (headers included, DTLS and IP not).
+// The bytes that went one way, counted in three ways.
+struct cn_link_bytes {
+    uint64_t payload;  // bodies of messages alone: parts of updates and models, small messages
+    uint64_t messages; // CoAP messages: header, options, body
+    // Packets: DTLS or TLS, UDP or TCP, and IP around the messages. Exact over UDP apart from
+    // handshakes; over TCP without acknowledgements and what the kernel sends again.
+    uint64_t wire;
+};
+
 struct cn_link_stats {
-    uint64_t bytes_up, bytes_down;
+    struct cn_link_bytes up, down;
     bool stream; // it goes over TCP and TLS now, not UDP and DTLS
 };
 

@@ -5,6 +5,7 @@ error of a model of values.
 """
 
 import json
+import re
 import sys
 
 from cluster import Cluster
@@ -20,6 +21,17 @@ def ended(cluster, board):
     assert seen["state"] == "the run has ended" and seen["version"] == 5 and not seen["running"], seen
 
 
+def bytes_of_all(cluster, run):
+    """Payload, messages and packets are three figures; after the end they are those of the whole run."""
+    with open(cluster.path("state/gateway/status.json")) as file:
+        last = json.load(file)
+    for way in ("in", "out"):
+        assert 0 < run[f"payload_{way}"] < run[f"bytes_{way}"] < run[f"wire_{way}"], run
+        for what in ("payload", "bytes", "wire"):
+            assert run[f"{what}_{way}"] == last[f"{what}_{way}"], (run, last)
+    assert re.search("^payload .*; messages .*on the wire ", cluster.log("gateway"), re.MULTILINE)
+
+
 def run(build, central, change=None):
     with Cluster(build, {"lab": ["board-1", "board-2"], "van": ["board-3"]}, rounds=5, local_steps=30,
                  central=central, mixed=True) as cluster:
@@ -32,6 +44,7 @@ def run(build, central, change=None):
         for board in cluster.boards:
             ended(cluster, board)
         run = cluster.status()
+        bytes_of_all(cluster, run)
         line = [line for line in cluster.log("gateway").splitlines() if line.startswith("held-out ")][-1]
         shown = cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout
         return run, line, shown, node_status(cluster, "board-1"), cluster.log("board-1")

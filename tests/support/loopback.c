@@ -126,7 +126,7 @@ static void deliver(struct loopback *loopback, const struct message *message)
         .sequence = message->sequence,
     };
 
-    loopback->base.stats.bytes_down += HEADER + message->size;
+    loopback->base.stats.down.messages += HEADER + message->size;
     if (!loopback->base.sink(loopback->base.context, &reply) && message->observe)
         loopback->observed = false;
 }
@@ -172,7 +172,7 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
     snprintf(message.path, sizeof(message.path), "%s", request->path);
     if (request->size)
         memcpy(message.body, request->body, request->size);
-    loopback->base.stats.bytes_up += HEADER + strlen(request->path) + request->size;
+    loopback->base.stats.up.messages += HEADER + strlen(request->path) + request->size;
     transmit(loopback, &message);
     return CN_OK;
 }

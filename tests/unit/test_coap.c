@@ -25,10 +25,17 @@ static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **
     cn_coap_server_stats(world.server, &stats);
     client_stats = world.client->stats;
     assert_int_equal(stats.sessions, 1);
-    assert_int_equal(stats.bytes_in, 4 + 8 + 2);
-    assert_int_equal(stats.bytes_out, 4 + 8 + 1 + 9);
-    assert_int_equal(client_stats.bytes_up, stats.bytes_in);
-    assert_int_equal(client_stats.bytes_down, stats.bytes_out);
+    assert_int_equal(stats.in.messages, 4 + 8 + 2);
+    assert_int_equal(stats.out.messages, 4 + 8 + 1 + 9);
+    assert_int_equal(stats.in.payload, 0);
+    assert_int_equal(stats.out.payload, 9);
+    // IPv4, UDP, the record's header with a connection ID to the server, content, tag.
+    assert_int_equal(stats.in.wire, 20 + 8 + 13 + 8 + 16 + 16);
+    assert_int_equal(stats.out.wire, 20 + 8 + 13 + (4 + 8 + 1 + 9) + 16);
+    assert_memory_equal(&client_stats.up, &stats.in, sizeof(stats.in));
+    assert_memory_equal(&client_stats.down, &stats.out, sizeof(stats.out));
+    assert_int_equal(client_stats.up.messages, stats.in.messages);
+    assert_int_equal(client_stats.down.messages, stats.out.messages);
     stop(&world);
 }
 

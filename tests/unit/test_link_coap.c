@@ -170,8 +170,8 @@ static void use_everything(enum cn_link_transport transport)
     assert_in_range(world.fake->largest, transport == CN_LINK_TCP ? 8192 : 1024,
                     transport == CN_LINK_TCP ? 8192 : 1024);
     world.link->ops->stats(world.link, &stats);
-    assert_true(stats.bytes_up > SIZE && stats.bytes_up < SIZE * 6 / 5);
-    assert_true(stats.bytes_down > SIZE && stats.bytes_down < SIZE * 6 / 5);
+    assert_true(stats.up.messages > SIZE && stats.up.messages < SIZE * 6 / 5);
+    assert_true(stats.down.messages > SIZE && stats.down.messages < SIZE * 6 / 5);
     stop(&world);
 }
 

@@ -420,8 +420,7 @@ static void stats(const struct cn_link *base, struct cn_link_stats *result)
 {
     const struct cn_exchange *exchange = ((const struct link *)base)->exchange;
 
-    *result = (struct cn_link_stats){exchange->stats.bytes_up, exchange->stats.bytes_down,
-                                     exchange->stream};
+    *result = (struct cn_link_stats){exchange->stats.up, exchange->stats.down, exchange->stream};
 }
 
 static void measure(const struct cn_link *base, struct cn_link_path_stats *result)

@@ -119,7 +119,7 @@ static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *se
         return COAP_RESPONSE_FAIL;
     client->asked_us = 0;
     client->retry.tries = 0; // only an answer shows that a session works
-    client->base.stats.bytes_down += cn_coap_message_size(received);
+    cn_coap_count(session, received, false, &client->base.stats.down);
     memcpy(&reply.tag, token.s, TAG_SIZE);
     if (take_echo(client, received)) {
         if (client->base.again)
@@ -412,11 +412,18 @@ static bool fill(const struct client *client, coap_pdu_t *pdu,
            (!request->size || coap_add_data(pdu, request->size, request->body));
 }
 
+static void add_bytes(struct cn_link_bytes *total, const struct cn_link_bytes *more)
+{
+    total->payload += more->payload;
+    total->messages += more->messages;
+    total->wire += more->wire;
+}
+
 static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchange_request *request)
 {
     struct client *client = (struct client *)exchange;
+    struct cn_link_bytes sent = {0}; // coap_send takes the PDU
     coap_pdu_t *pdu;
-    size_t size;
 
     if (client->phase != CONNECTED || client->fate != ALIVE)
         return CN_EAGAIN;
@@ -427,14 +434,14 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
         coap_delete_pdu(pdu);
         return CN_ERANGE;
     }
-    size = cn_coap_message_size(pdu);
+    cn_coap_count(client->session, pdu, true, &sent);
     // What was not sent is not answered either: a socket bound to an address that this machine no
     // longer has never sends again.
     if (!request->silent && !request->probe && !client->asked_us)
         client->asked_us = cn_platform_now_us();
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
         return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
-    client->base.stats.bytes_up += size;
+    add_bytes(&client->base.stats.up, &sent);
     return CN_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <coap3/coap.h>
 
+#include "runtime/port/link.h"
 #include "transport/coap/address.h"
 #include "transport/coap/coap.h"
 
@@ -30,3 +31,8 @@ cn_err cn_coap_process(coap_context_t *coap, const char *where, uint32_t timeout
 
 // Bytes of the CoAP message: header, token, options, payload.
 size_t cn_coap_message_size(const coap_pdu_t *pdu);
+
+// Adds a message that went through the session to what was counted. to_server: only records in
+// this direction carry a connection ID.
+void cn_coap_count(const coap_session_t *session, const coap_pdu_t *pdu, bool to_server,
+                   struct cn_link_bytes *bytes);

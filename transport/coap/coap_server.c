@@ -129,7 +129,7 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
     char path[PATH_SIZE];
     bool bulk;
 
-    server->stats.bytes_in += size;
+    cn_coap_count(session->coap, pdu, true, &server->stats.in);
     request->board = session->board->name;
     request->reply_max = reply_max(session->coap);
     coap_get_data(pdu, &request->size, &request->body);
@@ -183,7 +183,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
         ask_for_proof(server, session, response);
     write_reply(server, session->board, response);
     if (request.wants_reply || server->reply.code >= CN_COAP_BAD_REQUEST)
-        server->stats.bytes_out += cn_coap_message_size(response);
+        cn_coap_count(session->coap, response, false, &server->stats.out);
 }
 
 static void register_methods(coap_resource_t *resource)

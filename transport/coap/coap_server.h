@@ -18,6 +18,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/name.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/link.h"
 #include "transport/coap/coap.h"
 
 struct cn_address;
@@ -78,7 +79,7 @@ struct cn_coap_server_config {
 };
 
 struct cn_coap_server_stats {
-    uint64_t bytes_in, bytes_out; // CoAP messages: header, options, payload
+    struct cn_link_bytes in, out;
     uint32_t sessions;
 };
 

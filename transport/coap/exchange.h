@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "runtime/base/error.h"
+#include "runtime/port/link.h"
 #include "transport/coap/coap.h"
 
 struct cn_exchange_request {
@@ -52,7 +53,7 @@ enum cn_exchange_state {
 };
 
 struct cn_exchange_stats {
-    uint64_t bytes_up, bytes_down; // CoAP messages: header, options, payload
+    struct cn_link_bytes up, down;
 };
 
 struct cn_exchange;

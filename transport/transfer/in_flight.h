@@ -19,7 +19,7 @@
 
 #define CN_IN_FLIGHT_NONE UINT32_MAX
 #define CN_IN_FLIGHT_UNSURE UINT8_MAX // which transmission of a parcel arrived
-#define CN_TRANSFER_OVERHEAD 100 // bytes of IP, UDP, DTLS and CoAP around a parcel, on the wire
+#define CN_TRANSFER_OVERHEAD 113 // bytes of IPv4, UDP, DTLS and CoAP around a parcel, on the wire
 
 // What an upload or a download shares with its link.
 struct cn_transfer {

@@ -323,7 +323,7 @@ static void poll_traffic(struct cn_node_owner *node, uint64_t now)
     struct cn_link_stats stats;
 
     node->link->ops->stats(node->link, &stats);
-    cn_traffic_count(&node->traffic, stats.bytes_up + stats.bytes_down, now);
+    cn_traffic_count(&node->traffic, stats.up.wire + stats.down.wire, now);
     node->care.care.link = cn_traffic_decide(&node->traffic, &node->limits, cn_upkeep_day_ms());
     cn_traffic_save(node->config.store, &node->limits, cn_upkeep_clock_s(), false, &node->traffic);
 }

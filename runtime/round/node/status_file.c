@@ -172,6 +172,18 @@ static void add_update(cJSON *json, const struct cn_progress *progress)
     add_count(update, "float32_bytes", progress->dense_bytes);
 }
 
+static void add_bytes(cJSON *link, const char *way, const struct cn_link_bytes *bytes)
+{
+    char name[24];
+
+    snprintf(name, sizeof(name), "bytes_%s", way); // of messages
+    add_count(link, name, bytes->messages);
+    snprintf(name, sizeof(name), "payload_%s", way);
+    add_count(link, name, bytes->payload);
+    snprintf(name, sizeof(name), "wire_%s", way);
+    add_count(link, name, bytes->wire);
+}
+
 static void add_link(cJSON *json, const struct cn_status_file *status)
 {
     const struct cn_link_path_stats *measure = &status->link;
@@ -183,8 +195,8 @@ static void add_link(cJSON *json, const struct cn_status_file *status)
                             : status->registered ? "up"
                                                  : "registering");
     cJSON_AddStringToObject(link, "encryption", status->bytes.stream ? "TLS 1.2" : "DTLS 1.2");
-    add_count(link, "bytes_up", status->bytes.bytes_up);
-    add_count(link, "bytes_down", status->bytes.bytes_down);
+    add_bytes(link, "up", &status->bytes.up);
+    add_bytes(link, "down", &status->bytes.down);
     if (status->settings->day_bytes && status->traffic) {
         add_count(link, "bytes_today", status->traffic->used);
         add_count(link, "day_max", status->settings->day_bytes);
