@@ -21,7 +21,6 @@
     X(device_name, cuDeviceGetName)                                                                \
     X(device_attribute, cuDeviceGetAttribute)                                                      \
     X(context_retain, cuDevicePrimaryCtxRetain)                                                    \
-    X(context_release, cuDevicePrimaryCtxRelease_v2)                                               \
     X(context_set, cuCtxSetCurrent)                                                                \
     X(module_load, cuModuleLoadData)                                                               \
     X(module_unload, cuModuleUnload)                                                               \

@@ -218,7 +218,9 @@ void cuda_device_close(struct cuda *cuda)
         driver->stream_destroy(cuda->stream);
     if (cuda->module)
         driver->module_unload(cuda->module);
-    driver->context_release(cuda->device);
+    // The context stays for the rest of the process. The driver resets a primary context when its
+    // last reference goes, and cuBLASLt and cuDNN keep state in it (CUDA driver API, "Primary
+    // Context Management").
 }
 
 static cn_err launch(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,

@@ -206,7 +206,9 @@ static void check_on(const struct cn_compute_ops *ops, uint32_t threads, struct 
 
 void scene_check(struct scene *scene, const char *name)
 {
+    const size_t all = sizeof(thread_counts) / sizeof(thread_counts[0]);
+
     for (size_t p = 0; p < trial_port_count; p++)
-        for (size_t t = 0; t < sizeof(thread_counts) / sizeof(thread_counts[0]); t++)
+        for (size_t t = 0; t < trial_thread_counts(trial_ports[p], all); t++)
             check_on(trial_ports[p], thread_counts[t], scene, name);
 }

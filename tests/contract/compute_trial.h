@@ -9,6 +9,10 @@
 
 // The port under test: "cpu", or what CAIRN_COMPUTE in the environment names.
 extern const struct cn_compute_ops *trial_ports[];
+
+// How many of `all` numbers of threads are worth a trial on a port: all for the one that has
+// threads, 1 for a device, which has one lane and takes long to open.
+size_t trial_thread_counts(const struct cn_compute_ops *port, size_t all);
 extern const size_t trial_port_count;
 
 // Words of an operand, for a sample when batched; 0 when it is left out.

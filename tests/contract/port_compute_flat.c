@@ -236,7 +236,7 @@ static void check_calls(const struct cn_call *calls, size_t count)
             want_statistic(&calls[i].range);
     }
     for (size_t p = 0; p < trial_port_count; p++)
-        for (uint32_t threads = 1; threads < 5; threads++) {
+        for (uint32_t threads = 1; threads <= trial_thread_counts(trial_ports[p], 4); threads++) {
             run_calls(trial_ports[p], threads, calls, count, &result);
             assert_true(result.finite);
             assert_memory_equal(&result.norm, &norm, sizeof(norm));

@@ -32,8 +32,17 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 LIST = "gpu-tests.json"  # of a pack: the tests as ctest has them
 CARRIED = ("tests/gpu", "tests/end_to_end", "tests/data/digits", "tests/peers", "boards")
-TOOLS = ("memcheck", "racecheck", "initcheck")
 SANITIZED = "port_compute"  # how the names begin of the tests that the sanitizers run
+# What a short run is to find out first. A test comes before another when its word stands earlier here.
+FIRST = ("precision", "pairs", "attention", "flat", "buckets", "mixed", "norm", "recurrent", "planes", "port_compute",
+         "moves", "maps", "stages", "layers")
+TEST_LIMIT_S = 90  # of one test, so that one that hangs leaves time for the others
+# The sanitizers, the most telling first, with the tests that each looks at. Only kernels of these use shared memory.
+SHARED_MEMORY = ("attention", "norm", "recurrent", "port_compute_cuda")
+TOOLS = {"memcheck": (), "racecheck": SHARED_MEMORY, "initcheck": ()}  # no words: all tests
+OWN_KERNELS = "cuda_kernel_"  # how the names of the port's own kernels begin; those of libraries are not looked at
+WANTED = ("cuBLASLt", "cuDNN")  # without these a run proves little
+EMULATED = "a GPU on the host"  # the name of the emulated device
 LIBRARIES = {  # what the port opens, and the function that tells its version
     "cuBLASLt": (("libcublasLt.so.13", "libcublasLt.so.12"), "cublasLtGetVersion"),
     "cuDNN": (("libcudnn.so.9",), "cudnnGetVersion"),
@@ -185,7 +194,10 @@ class Run:
         self.build, self.folder, self.logs, self.rows = build, folder, logs, []
         self.end = time.monotonic() + seconds if seconds else float("inf")
         self.gpu, self.gpus = find_gpu()
-        self.libraries = find_libraries(build)
+        self.libraries, self.warnings = find_libraries(build), []
+        for line in self.libraries:
+            if "**not found**" in line and line.startswith(WANTED) and not emulated(self.gpu):
+                self.rows.append((line.split(":")[0], "failed: the library was not found", 0.0))
 
     def add(self, what, result, seconds=0.0):
         self.rows.append((what, result, seconds))
@@ -227,13 +239,32 @@ def verdict(code):
     return known.get(code, f"failed ({code})")
 
 
+def emulated(gpu):
+    return gpu[0] == EMULATED
+
+
+def value_of(test):
+    """How early a test is to run."""
+    return next((i for i, word in enumerate(FIRST) if word in test["name"]), len(FIRST))
+
+
+def note_warnings(run, test, log):
+    """What the port says that it does without: what libraries turned down is the main news of a first run."""
+    for line in log.read_text(errors="replace").splitlines():
+        if re.search(r"warn\s+cuda:", line) and (entry := (line.strip(), test["name"])) not in run.warnings:
+            run.warnings.append(entry)
+
+
 def run_tests(run, tests):
-    for test in tests:
+    for test in sorted(tests, key=value_of):
         if test.get("several") and run.gpus < 2:
             run.add(test["name"], "left out: wants two GPUs")
             continue
-        code, seconds = run.execute(test["command"], run.logs / f"{test['name']}.log", environment_of(run.build, test),
-                                    test["timeout"])
+        log = run.logs / f"{test['name']}.log"
+        limit = test["timeout"] if emulated(run.gpu) else min(test["timeout"], TEST_LIMIT_S)
+        code, seconds = run.execute(test["command"], log, environment_of(run.build, test), limit)
+        if log.exists():
+            note_warnings(run, test, log)
         alone = test.get("several") and code == 77
         run.add(test["name"], "left out: wants NCCL" if alone else verdict(code), seconds)
 
@@ -243,11 +274,14 @@ def run_sanitizers(run, tests):
     if not program:
         run.add("compute-sanitizer", "left out: not installed")
         return
-    for tool in TOOLS:
-        for test in [test for test in tests if test["name"].startswith(SANITIZED)]:
-            command = [program, "--tool", tool, "--error-exitcode", "99", "--print-limit", "20", *test["command"]]
+    for tool, words in TOOLS.items():
+        for test in sorted(tests, key=value_of):
+            if not test["name"].startswith(SANITIZED) or not (not words or any(word in test["name"] for word in words)):
+                continue
+            command = [program, "--tool", tool, "--kernel-name", f"kns={OWN_KERNELS}", "--error-exitcode", "99",
+                       "--print-limit", "20", *test["command"]]
             code, seconds = run.execute(command, run.logs / f"{tool}-{test['name']}.log",
-                                        environment_of(run.build, test), 1800)
+                                        {**environment_of(run.build, test), "CAIRN_TRIAL": "once"}, 1800)
             run.add(f"{tool} {test['name']}", verdict(code), seconds)
 
 
@@ -277,6 +311,8 @@ def write_summary(run):
              f"{len(run.rows) - len(failures(run))} of {len(run.rows)} passed or left out.", "",
              *[f"- {line}" for line in run.libraries], "", "| what | result | s |", "|---|---|---|"]
     lines += [f"| {what} | {result} | {seconds:.1f} |" for what, result, seconds in run.rows]
+    if run.warnings:
+        lines += ["", "What the port did without:", "", *[f"- {line} ({test})" for line, test in run.warnings[:60]]]
     (run.folder / "summary.md").write_text("\n".join(lines) + "\n")
 
 

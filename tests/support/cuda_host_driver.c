@@ -167,12 +167,6 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return cuda_host_fails() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-    (void)device;
-    return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     (void)context;
