@@ -79,8 +79,8 @@ cn_err cn_update_check_few(const uint8_t *frame, size_t size, const struct cn_la
 cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],
                           const struct cn_layout *layout, float *weights, struct cn_buffer *out);
 
-// Makes a version from its parent, in place, with a checked frame: to[i] += decoded[i], rounded if
-// the frame says so. A snapshot replaces to. Rounding returns the errors of cn_update_snapshot; to
-// has changed then.
+// Makes a version from its parent, in place, with a checked frame: to[i] += decoded[i]. A running
+// variance that would be negative becomes 0. The result is rounded if the frame says so; rounding
+// returns the errors of cn_update_snapshot, and to has changed then. A snapshot replaces to.
 cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                        float *to);
