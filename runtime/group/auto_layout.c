@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#define BACKWARD 0.6 // of a micro-batch's computing time, beside which gradients travel
-#define EXPOSED 0.25 // of the computing: what may be waited for the wire
+#define BACKWARD 0.6 // share of a micro-batch's computing time that can hide the transfer
+#define EXPOSED 0.25 // largest wait for the transfer, as a share of the computing time
 
 static uint64_t needs(const struct cn_auto_member *member, uint32_t stage, uint32_t shards)
 {
@@ -12,7 +12,7 @@ static uint64_t needs(const struct cn_auto_member *member, uint32_t stage, uint3
     return need->whole + need->shared / shards + (need->shared % shards > 0);
 }
 
-// Finds the member with the least to spare; false when one has too little.
+// Finds the member with the least memory to spare. Returns false when a member has too little.
 static bool fits(const struct cn_auto_facts *facts, uint32_t stage, uint32_t shards,
                  struct cn_auto_tightest *tightest)
 {
@@ -34,7 +34,7 @@ static bool fits(const struct cn_auto_facts *facts, uint32_t stage, uint32_t sha
 
 static bool choose_shards(const struct cn_auto_facts *facts, struct cn_auto_layout *layout)
 {
-    for (int even = 1; even >= 0; even--) // first those that leave nobody over
+    for (int even = 1; even >= 0; even--) // numbers that leave no member over come first
         for (uint32_t shards = layout->stage > 1 ? 2 : 1; shards <= facts->count; shards++) {
             layout->shards = shards;
             if ((!even || facts->count % shards == 0) &&
@@ -57,7 +57,7 @@ static void choose_stage(const struct cn_auto_facts *facts, struct cn_auto_layou
     fits(facts, layout->stage, layout->shards, &layout->tightest);
 }
 
-// A ring sends 2 (n - 1) / n of the bytes from each member; 8 bits a byte, kbit/s are bits a ms.
+// In a ring each member sends 2 (n - 1) / n of the bytes. One kbit/s is one bit per ms.
 static uint64_t wire_us(const struct cn_auto_facts *facts, uint32_t count)
 {
     if (!facts->link_kbps || count < 2)
@@ -66,8 +66,8 @@ static uint64_t wire_us(const struct cn_auto_facts *facts, uint32_t count)
                       (double)facts->link_kbps);
 }
 
-// Of it, what a step takes once, however many micro-batches it has: in stage 2 the weights only,
-// in stage 3 nothing.
+// Returns the part of the transfer that happens once in a step, for any number of micro-batches: in
+// stage 2 only the weights, in stage 3 nothing.
 static double once_us(const struct cn_auto_layout *layout)
 {
     static const double shares[CN_AUTO_STAGES] = {1, 0.5, 0};

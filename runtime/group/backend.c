@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FORM_MS 5000 // for the fast one to open
+#define FORM_MS 5000 // longest time for the fast port to open
 
-// Both, where the fast one is wanted.
+// The encrypted collective and, if wanted, the fast one.
 struct backend {
     struct cn_collective base;
     struct cn_collective *secure;
-    struct cn_collective *fast; // NULL: it did not open
-    const char *why;            // it did not
+    struct cn_collective *fast; // NULL: not open
+    const char *why;            // why fast is not open
     char text[CN_NAME_SIZE + 64];
 };
 
@@ -87,7 +87,7 @@ static cn_err open_fast(struct backend *backend, const struct cn_collective_ops 
     return CN_OK;
 }
 
-// All members want the fast one, or none gets it.
+// Asks all members; the fast port opens only if all want it.
 static cn_err agree(struct backend *backend, const struct cn_backend_ports *ports,
                     const struct cn_collective_config *config, uint32_t *lost)
 {
@@ -132,7 +132,7 @@ cn_err cn_backend_open(const struct cn_backend_ports *ports,
         return err;
     }
     if (!ports->fast)
-        backend->why = NULL; // nor is it missed
+        backend->why = NULL; // this board does not want it
     *collective = &backend->base;
     return CN_OK;
 }

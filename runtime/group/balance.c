@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#define STEPS_LEAST 8  // before the first change
-#define FOLLOWS 8      // steps that the averages go back, about
-#define FORGETS 0.99   // what is left of an idle place's time after each step
-#define HYSTERESIS 0.9 // of the time that a step takes now
+#define STEPS_LEAST 8  // measured steps before the first change
+#define FOLLOWS 8      // length of the moving averages, in steps
+#define FORGETS 0.99   // an idle place's time is multiplied by it after each step
+#define HYSTERESIS 0.9 // a change has to bring a step below this share of its present time
 
 void cn_balance_add(struct cn_balance *balance, const uint32_t *micro, const double *computed_ms,
                     uint32_t count)
@@ -32,7 +32,7 @@ static double slowest(const struct cn_balance *balance, const uint32_t *micro, u
     return most;
 }
 
-// The place that would be done first with one more.
+// Returns the place that would finish first with one more micro-batch.
 static uint32_t quickest(const struct cn_balance *balance, const uint32_t *micro, uint32_t count)
 {
     uint32_t best = 0;

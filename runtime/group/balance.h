@@ -1,8 +1,8 @@
-// balance.h - micro-batches of a step, by what each member was measured to take for one.
+// balance.h - divides the micro-batches of a step by the measured speed of each member.
 //
-// All members compute it from the same numbers, which travel with each step's vote, in additions,
-// multiplications and divisions of float64 alone: so all come to the same. The total stays what it
-// is. Threading: none.
+// All members compute the division from the same numbers, which travel with each step's vote. They
+// use only additions, multiplications and divisions of float64, so all get the same result. The
+// total number of micro-batches stays the same. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -11,14 +11,15 @@
 #include "runtime/port/collective.h"
 
 struct cn_balance {
-    uint32_t steps;          // measured
-    double ms[CN_GROUP_MAX]; // for a micro-batch, by place: moving averages
+    uint32_t steps;          // number of measured steps
+    double ms[CN_GROUP_MAX]; // time of a micro-batch at each place, as a moving average
 };
 
-// After a step in which each of count places computed its micro-batches for so long.
+// Adds the measurement of a step: place p of count places computed micro[p] micro-batches in
+// computed_ms[p].
 void cn_balance_add(struct cn_balance *balance, const uint32_t *micro, const double *computed_ms,
                     uint32_t count);
 
-// Divides the micro-batches anew where the slowest would be done at least 10 % sooner: true then. A
-// place may get none, and is tried again after a while.
+// Divides the micro-batches again and returns true if the slowest place would then finish at least
+// 10 % sooner. A place may get none; it is tried again after a while.
 bool cn_balance_divide(const struct cn_balance *balance, uint32_t count, uint32_t *micro);

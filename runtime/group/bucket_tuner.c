@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-#define SMALL 4096   // bytes
-#define BACKWARD 0.6 // of a micro-batch's computing time; about two thirds in most models
-#define MOST 64      // buckets of a step
-#define SHIFT 1.25   // times slower or faster
-#define WORTH 0.95   // of what is waited for: a smaller difference is not worth small buckets
-#define CHANGE 0.9   // of what the choice in use waits: a smaller gain is not worth a change
+#define SMALL 4096   // bytes: calls up to this size measure the latency
+#define BACKWARD 0.6 // backward pass / time of a micro-batch; about two thirds in most models
+#define MOST 64      // most buckets of a step
+#define SHIFT 1.25   // a link this many times slower or faster has changed
+#define WORTH 0.95   // smaller buckets have to wait less than this share of the best wait so far
+#define CHANGE 0.9   // a new choice has to wait less than this share of the present wait
 
 void cn_bucket_tuner_add(struct cn_bucket_tuner *tuner, size_t bytes, double us)
 {
@@ -26,7 +26,7 @@ double cn_bucket_tuner_exposed(const struct cn_bucket_costs *costs, size_t total
                                const struct cn_bucket_choice *choice)
 {
     size_t done = 0, size = choice->bucket;
-    double free_us = 0; // the link, from then on
+    double free_us = 0; // time from which the link is free
 
     while (done < total) {
         double made_at;
@@ -41,7 +41,7 @@ double cn_bucket_tuner_exposed(const struct cn_bucket_costs *costs, size_t total
     return free_us - made_us * (double)total;
 }
 
-// Large buckets first, which cost the backward pass least.
+// Tries large buckets first: they disturb the backward pass least.
 static struct cn_bucket_choice best(const struct cn_bucket_costs *costs, size_t total,
                                     double made_us)
 {
@@ -62,7 +62,8 @@ static struct cn_bucket_choice best(const struct cn_bucket_costs *costs, size_t 
     return found;
 }
 
-// A call has the latency, too, but not less than nothing beside it.
+// Makes the costs of the span. The latency is subtracted from a call's time; the rest is at least
+// 0.
 static struct cn_bucket_costs end_span(struct cn_bucket_tuner *tuner)
 {
     double rest = tuner->call_us - tuner->latency_us;

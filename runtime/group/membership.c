@@ -6,24 +6,24 @@
 
 #include "runtime/group/membership_private.h"
 
-#define JOIN_MS 100      // between announcements
-#define FRESH_MS 750     // three heartbeats: a member that was not heard for so long does not count
-#define SUCCESSOR_MS 100 // more, for each member before this one
-#define BUSY_FRESH_MS 1500      // nor does a BUSY
-#define BEACON_MS 1000          // between BUSYs to members outside of the view
-#define OPEN_TRIES 3            // rings that do not open because of one member
-#define SHUN_MIN_MS 10000       // so long it is not heard then, doubled up to
-#define SHUN_MAX_MS 160000      // this
-#define HEARD_MS 1000           // ago: it is there
-#define UNABLE_MS 5000          // to lead, after the disk took no epoch
-#define EPOCH_LEAP (1ull << 32) // no honest member is further ahead
+#define JOIN_MS 100             // time between announcements
+#define FRESH_MS 750            // time for which a member counts as present: three heartbeats
+#define SUCCESSOR_MS 100        // added to FRESH_MS for each member before this one
+#define BUSY_FRESH_MS 1500      // time for which a BUSY counts
+#define BEACON_MS 1000          // time between BUSYs to members outside of the view
+#define OPEN_TRIES 3            // failures to open because of a member, until it is ignored
+#define SHUN_MIN_MS 10000       // time for which it is ignored first; doubles each time
+#define SHUN_MAX_MS 160000      // longest time for which it is ignored
+#define HEARD_MS 1000           // a member heard within this time is there
+#define UNABLE_MS 5000          // time without leading after the disk took no epoch
+#define EPOCH_LEAP (1ull << 32) // no honest member's epoch is further ahead
 
 static uint32_t all_members(const struct cn_membership *membership)
 {
     return (uint32_t)((1ull << membership->config.count) - 1);
 }
 
-// Position of a member among those of the set.
+// Returns the position of a member among those of the set.
 static uint32_t rank_of(uint32_t members, uint32_t index)
 {
     return (uint32_t)__builtin_popcount(members & (cn_membership_bit(index) - 1));
@@ -132,7 +132,8 @@ static bool hears_busy(const struct cn_membership *membership, uint64_t now_ms)
     return false;
 }
 
-// Not waited for: they have another job, cannot be reached, or have no key.
+// Returns a bit for each member that is not waited for: it has another job or no key, or cannot be
+// reached.
 static uint32_t hopeless_members(const struct cn_membership *membership, uint64_t now_ms)
 {
     uint32_t members = membership->config.keyless;
@@ -147,7 +148,7 @@ static uint32_t hopeless_members(const struct cn_membership *membership, uint64_
     return members;
 }
 
-// They announce themselves, and did not answer when they were asked.
+// Returns a bit for each member that announces itself but did not answer a PREPARE.
 static uint32_t silent_members(const struct cn_membership *membership, uint64_t now_ms)
 {
     uint32_t members = 0;
@@ -158,8 +159,8 @@ static uint32_t silent_members(const struct cn_membership *membership, uint64_t 
     return members;
 }
 
-// True when nobody is left to wait for beside these members. Of them, the one with the highest
-// epoch knows best who was in the group: a restarted leader has forgotten it.
+// Returns true when no member except these is waited for. Of these, the one with the highest epoch
+// says which members were in the group: a restarted leader has forgotten it.
 static bool waited_enough(const struct cn_membership *membership, uint32_t members, uint64_t now_ms)
 {
     uint32_t forming = cn_membership_forming(membership, now_ms);
@@ -204,12 +205,12 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
         membership->others[i].next_ms = now_ms + BEACON_MS;
         if (i == membership->config.self || !(commit->members & cn_membership_bit(i)))
             continue;
-        membership->others[i].seen = SEEN_BUSY; // its JOIN is used up
+        membership->others[i].seen = SEEN_BUSY; // a JOIN counts for one view only
         membership->others[i].seen_ms = now_ms;
     }
 }
 
-// As leader: who has answered is in.
+// As leader: makes the view from the members that have answered.
 static void commit_view(struct cn_membership *membership, uint32_t members, uint64_t now_ms)
 {
     const struct cn_membership_message *prepare = &membership->proposal.message;
@@ -288,7 +289,7 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
     if (is_late(other, join->stay))
         return;
     if (cn_membership_refuse_job(membership, from, join, now_ms)) {
-        other->owes_busy = membership->member; // so that it learns of the difference as well
+        other->owes_busy = membership->member; // the BUSY shows the member that the jobs differ
         return;
     }
     if (!cn_membership_same_stay(join->stay, other->join.stay)) {
@@ -305,8 +306,8 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
     if (membership->commit.members & cn_membership_bit(from) &&
         cn_membership_same_stay(
             join->stay, membership->commit.stays[rank_of(membership->commit.members, from)])) {
-        // It is in the view and does not know it yet. Only the leader says so: it knows that it
-        // persisted.
+        // The member is in the view and does not know it yet. Only the leader repeats the COMMIT:
+        // the leader knows that it has persisted the epoch.
         cn_membership_watch_hear(membership, from, now_ms);
         other->owes_commit = membership->commit.epoch % CN_EPOCH_STRIDE == membership->config.self;
         return;
@@ -325,7 +326,7 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
         return;
     other->seen = SEEN_BUSY;
     other->seen_ms = other->present_ms = now_ms;
-    // Two views side by side, as after a split of the LAN: both end and one follows.
+    // Two views exist side by side, as after a split of the LAN. Both end, and one view follows.
     if (membership->member && busy->epoch != membership->epoch)
         membership->knocked = true;
 }
@@ -342,8 +343,9 @@ static void receive_bye(struct cn_membership *membership, uint32_t from,
     other->seen = SEEN_NOTHING;
 }
 
-// A member at work. If this board is none, the group is busy; but a heartbeat of the epoch that
-// ended here may have been on its way when its sender died. A living one answers JOINs, and comes.
+// Takes a message of a member with a view. If this board has none, the group is busy. But a
+// heartbeat of the epoch that ended here does not show that: its sender may have died since. A
+// living sender answers JOINs and joins.
 static void receive_sign(struct cn_membership *membership, uint32_t from,
                          const struct cn_membership_message *sign, uint64_t now_ms)
 {
@@ -370,7 +372,7 @@ static void receive_commit(struct cn_membership *membership, uint32_t from,
         !(commit->members & cn_membership_bit(self)))
         return;
     if (membership->proposal.answers && commit->epoch < membership->proposal.message.epoch)
-        return; // it has promised itself to a later one
+        return; // this board has answered a later proposal
     if (membership->member || commit->epoch <= membership->epoch ||
         !cn_membership_same_stay(commit->stays[rank_of(commit->members, self)], membership->stay))
         return; // a repetition, or an answer to an earlier stay
@@ -423,7 +425,7 @@ static void fill_busy(const struct cn_membership *membership, uint64_t now_ms,
     memcpy(busy->job, membership->config.job, CN_DIGEST_SIZE);
 }
 
-// The next message that is due to one member.
+// Finds the next message that is due to one member.
 static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
                     struct cn_membership_message *message)
 {
@@ -440,7 +442,7 @@ static bool next_to(struct cn_membership *membership, uint32_t index, uint64_t n
         return true;
     }
     if (membership->view_is_new)
-        return false; // nobody hears of an epoch that is not on disk
+        return false; // an epoch is sent only after it is on disk
     if (other->owes_commit) {
         other->owes_commit = false;
         *message = membership->commit;
@@ -520,7 +522,7 @@ uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t me
         return 0;
     other = &membership->others[member];
     if (now_ms - other->present_ms >= HEARD_MS)
-        return 0; // it is dead, and that is something else
+        return 0; // the member is dead, not unreachable
     membership->unopened = true;
     if (++other->unopened < OPEN_TRIES)
         return 0;
@@ -556,7 +558,7 @@ bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32
 void cn_membership_unable(struct cn_membership *membership, uint64_t now_ms)
 {
     if (membership->proposal.message.members == cn_membership_bit(membership->config.self))
-        return; // alone it misleads nobody
+        return; // with one member there is no other to mislead
     membership->proposal = (struct proposal){0};
     membership->unable_until_ms = now_ms + UNABLE_MS;
 }

@@ -1,7 +1,7 @@
-// What members say of the epochs of their pair keys (transport/GROUP.md, "Key epochs").
+// The key epochs that members claim to hold (transport/GROUP.md, "Key epochs").
 #include "runtime/group/membership_private.h"
 
-#define HEARD_MS 2000 // ago: the member is there
+#define HEARD_MS 2000 // a claim counts for this time
 
 void cn_membership_note_keys(struct other *other, const struct cn_membership_message *message,
                              uint64_t now_ms)

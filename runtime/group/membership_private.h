@@ -1,5 +1,6 @@
-// membership_private.h - what the files of membership share: membership.c decides who is in,
-// membership_watch.c who still lives, membership_text.c says so.
+// membership_private.h - declarations that the files of membership share. membership.c decides
+// which members are in the view, membership_watch.c which of them live; membership_text.c describes
+// both.
 #pragma once
 
 #include "runtime/group/membership.h"
@@ -10,94 +11,94 @@
 enum seen {
     SEEN_NOTHING,
     SEEN_FORMING, // its last message was a JOIN
-    SEEN_BUSY,    // a BUSY or a COMMIT
+    SEEN_BUSY,    // its last message was a BUSY or a COMMIT
 };
 
-// Of a member of the view: does it live?
+// The signs of life of a member of the view.
 struct watched {
     uint64_t alive_ms;                        // when it was last heard
     uint64_t beat_ms;                         // when the next heartbeat to it is due
-    uint64_t probe_ms;                        // it was asked for a sign; 0: it was not
-    bool owes_probe, owes_beat, owes_suspect; // messages to send to it
+    uint64_t probe_ms;                        // when it was asked for a sign; 0: it was not
+    bool owes_probe, owes_beat, owes_suspect; // messages that this board has to send to it
 };
 
-// Why a member takes no part.
+// The reason why a member takes no part.
 enum cn_refusal {
     CN_REFUSAL_NONE,
-    CN_REFUSAL_JOB,     // or run
-    CN_REFUSAL_RELEASE, // of Cairn
+    CN_REFUSAL_JOB,     // it has another job or run
+    CN_REFUSAL_RELEASE, // it has another release of Cairn
     CN_REFUSAL_TWINS,   // two boards have its name
 };
 
-// A process, by its JOINs.
+// A process of a member, as its JOINs show it.
 struct boot {
-    uint64_t id; // 0: none
-    uint64_t first_ms, last_ms;
-    uint32_t stay;    // the last one
-    uint64_t stay_ms; // when that began
-    uint64_t view_ms; // in it: when an older view was first heard of; 0: of none
+    uint64_t id;                // boot id; 0: none
+    uint64_t first_ms, last_ms; // when its first and last JOIN arrived
+    uint32_t stay;              // number of its last stay
+    uint64_t stay_ms;           // when that stay began
+    uint64_t view_ms;           // when an older view was first heard of in that stay; 0: never
 };
 
-// What is known of one member; for this board itself only the fields of its own JOIN.
+// The knowledge about one member. For this board itself only the fields of its own JOIN are set.
 struct other {
     enum seen seen;
-    uint64_t seen_ms;
-    uint64_t present_ms;               // last sign of it, views included
+    uint64_t seen_ms;                  // when seen was set
+    uint64_t present_ms;               // its last sign, views that name it included
     bool lively;                       // that sign was a message of its own, and it is not lost
-    struct cn_membership_message join; // the last one
+    struct cn_membership_message join; // its last JOIN
     enum cn_refusal refused;
-    bool refusal_told;
-    uint64_t job_ms;      // refused for its job: since when
-    bool job_doubted;     // cn_membership_doubts_job said so
-    uint16_t release;     // that it runs, if that is why
-    struct boot boots[2]; // the last ones of that name
-    uint64_t twins_until_ms;
-    bool owes_busy, owes_commit; // messages to send to it
-    uint64_t next_ms;            // next JOIN or beacon to it
-    uint32_t unanswered;         // PREPAREs in a row, in this stay of it
-    uint64_t asked_again_ms;     // not asked, nor a knock, before
-    uint32_t unopened;           // rings in a row that failed because of it
-    uint64_t shunned_until_ms;
+    bool refusal_told;           // cn_membership_refused has returned it
+    uint64_t job_ms;             // since when it is refused for its job
+    bool job_doubted;            // cn_membership_doubts_job has returned true for it
+    uint16_t release;            // its release, when it is refused for that
+    struct boot boots[2];        // the last processes with its name
+    uint64_t twins_until_ms;     // until when it is refused as two boards of one name
+    bool owes_busy, owes_commit; // messages that this board has to send to it
+    uint64_t next_ms;            // when the next JOIN or BUSY to it is due
+    uint32_t unanswered;         // PREPAREs in a row that it did not answer in its stay
+    uint64_t asked_again_ms;     // before this time it is neither asked nor lets an epoch end
+    uint32_t unopened;           // collectives in a row that failed because of it
+    uint64_t shunned_until_ms;   // until when its messages are ignored
     struct watched watched;
-    uint64_t key_epoch, key_ms; // that it says it holds, and when it said so; 0: never
-    bool left;                  // it said BYE, and is not waited for until it is heard again
+    uint64_t key_epoch, key_ms; // newest key epoch it claims to hold, and when; 0: never
+    bool left;                  // it sent BYE; not waited for until it is heard again
 };
 
 // A leader's attempt at the next epoch, or a member's answer to one.
 struct proposal {
     bool leads, answers;                  // at most one of them
     bool unsaved;                         // leader: the epoch is not on disk yet
-    bool owes_ready;                      // member: to the leader
+    bool owes_ready;                      // member: a READY is due to the leader
     struct cn_membership_message message; // the PREPARE
-    uint32_t ready;                       // leader: members that answered, itself among them
-    uint32_t owed;                        // leader: members to send it to
-    uint64_t until_ms, next_ms;           // its end, its next repetition
+    uint32_t ready;                       // leader: bit per member that answered, its own included
+    uint32_t owed;                        // leader: bit per member to send the PREPARE to
+    uint64_t until_ms, next_ms;           // when the proposal ends; when it is repeated next
 };
 
 struct cn_membership {
     struct cn_membership_config config;
-    uint64_t epoch;   // highest accepted; only grows
-    uint64_t highest; // heard of
+    uint64_t epoch;   // highest epoch accepted; only grows
+    uint64_t highest; // highest epoch heard of
     struct cn_stay stay;
     struct cn_state_tag tag;
-    bool member;      // else FORMING
-    bool view_is_new; // not taken yet
-    bool knocked;
+    bool member;      // has a view; false: FORMING
+    bool view_is_new; // cn_membership_view has not returned it yet
+    bool knocked;     // a member outside of the view wants to join
     bool had_view;
-    bool hurried;             // nobody is waited for any more
-    uint64_t key_epoch;       // the newest that this board holds
-    bool few_told;            // that there are fewer than min_members
-    bool unopened;            // the ring of the view failed: told by unreachable
-    uint32_t expected;        // members that are waited for
-    uint64_t unable_until_ms; // to lead
+    bool hurried;             // no member is waited for any more
+    uint64_t key_epoch;       // newest key epoch that this board holds
+    bool few_told;            // cn_membership_few has returned true
+    bool unopened;            // the collective of the view failed: unreachable was called
+    uint32_t expected;        // bit per member that is waited for
+    uint64_t unable_until_ms; // until when this board cannot lead
     struct proposal proposal;
-    uint64_t wait_until_ms;              // for them
+    uint64_t wait_until_ms;              // until when the expected members are waited for
     uint64_t joining_ms;                 // since when this board announces itself
     uint64_t view_ms;                    // when the view began
-    struct cn_membership_message commit; // the view
+    struct cn_membership_message commit; // the COMMIT that made the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
-    bool lost_told;                      // by cn_membership_lost
-    uint64_t polled_ms;                  // when next was last called
+    bool lost_told;                      // cn_membership_lost has returned it
+    uint64_t polled_ms;                  // when cn_membership_next was last called
     struct other others[CN_GROUP_MAX];
 };
 
@@ -106,71 +107,74 @@ static inline uint32_t cn_membership_bit(uint32_t index)
     return 1u << index;
 }
 
-// A member of the view other than this board.
+// Returns true for a member of the view other than this board.
 static inline bool cn_membership_sees(const struct cn_membership *membership, uint32_t index)
 {
     return membership->member && index != membership->config.self &&
            membership->commit.members & cn_membership_bit(index);
 }
 
-// As leader: asks the members to be ready for the next epoch, the one after all heard of.
+// As leader: begins to ask the members (a bit each) to be ready for the next epoch, whose number is
+// above all that were heard of.
 void cn_membership_propose(struct cn_membership *membership, uint32_t members, uint64_t now_ms);
 
-// PREPARE or READY, while there is no view.
+// Takes a PREPARE or READY, while there is no view.
 void cn_membership_propose_receive(struct cn_membership *membership, uint32_t from,
                                    const struct cn_membership_message *message, uint64_t now_ms);
 
-// The PREPARE or READY that is due to one member.
+// Fills message and returns true when a PREPARE or READY is due to the member index.
 bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
                                 struct cn_membership_message *message);
 
-// True when the leader has asked long enough, or all have answered: ready are the members of the
-// view, and the proposal is over. Ends proposals that nothing came of.
-// Of the members that were asked, who did not answer although it announces itself is asked again
-// after a while, longer each time.
+// Returns true when the leader has asked long enough, or all have answered. The proposal is over
+// then, and *ready has a bit for each member of the view. A member that announces itself but did
+// not answer is asked again after a while, longer each time. Also ends this board's answer to a
+// proposal that brought no COMMIT.
 bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_ms, uint32_t *ready);
 
-// True when the message does not count: it is not understood, its sender has another release or
-// shares its name with another board.
+// Returns true when the message must be ignored: it is not understood, or its sender has another
+// release or shares its name with another board.
 bool cn_membership_refuse(struct cn_membership *membership, uint32_t from,
                           const struct cn_membership_message *message, bool understood,
                           uint64_t now_ms);
 
-// A member of another job must not take part. JOIN or BUSY.
+// Takes a JOIN or BUSY. Returns true when its sender has another job and must not take part.
 bool cn_membership_refuse_job(struct cn_membership *membership, uint32_t from,
                               const struct cn_membership_message *message, uint64_t now_ms);
 
-// A member whose job is another since a moment ago is waited for: of a gateway that was restarted
-// with other settings the members hear one after the other.
+// Returns true for a member whose job has differed only for a moment. It is waited for: when a
+// gateway restarts with other settings, the members hear of them one after the other.
 bool cn_membership_job_changes(const struct other *other, uint64_t now_ms);
 
 bool cn_membership_same_stay(struct cn_stay a, struct cn_stay b);
 
-// The stay of a member in a PREPARE or COMMIT that names it.
+// Returns the stay of a member that a PREPARE or COMMIT names.
 struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message, uint32_t index);
 
-// Members that announce themselves now, this board among them.
+// Returns a bit for each member that announces itself now, this board included.
 uint32_t cn_membership_forming(const struct cn_membership *membership, uint64_t now_ms);
 
-// Members that are heard and only have not come yet, while this board announces itself.
+// Returns a bit for each member that is alive but still at the end of a step, while this board
+// announces itself.
 uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms);
 
-// What a JOIN or HEARTBEAT says of the sender's pair keys.
+// Stores what a JOIN or HEARTBEAT says about the sender's pair keys.
 void cn_membership_note_keys(struct other *other, const struct cn_membership_message *message,
                              uint64_t now_ms);
 
-// A new view: everybody in it counts as heard now.
+// Begins to watch a new view. All its members count as heard now.
 void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms);
 
-// A sign of life in the epoch of the view.
+// Notes a sign of life in the epoch of the view.
 void cn_membership_watch_hear(struct cn_membership *membership, uint32_t from, uint64_t now_ms);
 
+// Takes a HEARTBEAT or SUSPECT.
 void cn_membership_watch_receive(struct cn_membership *membership, uint32_t from,
                                  const struct cn_membership_message *message, uint64_t now_ms);
 
-// Finds members that are silent. At each poll.
+// Finds members that are silent. Call it at each poll.
 void cn_membership_watch_poll(struct cn_membership *membership, uint64_t now_ms);
 
-// The heartbeat, probe or suspicion that is due to one member.
+// Fills message and returns true when a heartbeat, probe or suspicion is due to the member index.
 bool cn_membership_watch_next(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
                               struct cn_membership_message *message);

@@ -1,10 +1,10 @@
 #include "runtime/group/membership_private.h"
 
-#define ANSWER_MS 500     // for the answers to a PREPARE
-#define REPEAT_MS 100     // of a PREPARE
-#define COMMIT_MS 750     // for the COMMIT after an answer
-#define PAUSE_MIN_MS 1000 // before a member that did not answer twice is asked again, doubled up to
-#define PAUSE_MAX_MS 16000 // this
+#define ANSWER_MS 500      // longest wait for the answers to a PREPARE
+#define REPEAT_MS 100      // time between repetitions of a PREPARE
+#define COMMIT_MS 750      // longest wait for the COMMIT after an answer
+#define PAUSE_MIN_MS 1000  // first pause for a member that did not answer twice; doubles each time
+#define PAUSE_MAX_MS 16000 // longest pause
 
 void cn_membership_propose(struct cn_membership *membership, uint32_t members, uint64_t now_ms)
 {
@@ -38,7 +38,7 @@ static void receive_prepare(struct cn_membership *membership, uint32_t from,
         !(prepare->members & cn_membership_bit(self)) ||
         !cn_membership_same_stay(cn_membership_stay_of(prepare, self), membership->stay))
         return;
-    // Of two leaders at a time the higher epoch counts, on all members alike.
+    // If two members lead at a time, every member answers the one with the higher epoch.
     if ((proposal->leads || proposal->answers) && prepare->epoch < proposal->message.epoch)
         return;
     *proposal = (struct proposal){
@@ -129,7 +129,7 @@ bool cn_membership_propose_done(struct cn_membership *membership, uint64_t now_m
     bool over = now_ms >= proposal->until_ms;
 
     if (proposal->answers && over)
-        proposal->answers = false; // its leader is gone
+        proposal->answers = false; // no COMMIT came: the leader is gone
     if (!proposal->leads || proposal->unsaved)
         return false;
     *ready = proposal->ready;

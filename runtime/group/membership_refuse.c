@@ -2,12 +2,12 @@
 
 #include "runtime/group/membership_private.h"
 
-#define LATE_MS 2000   // no message is on its way for so long
-#define SPOKE_MS 1000  // from its first message on: a newer process that is at work
-#define RECENT_MS 5000 // ago: the other one is still there
-#define TWINS_MS 30000 // without a sign of the second board
-// For all members to hear of a job's other settings: some must notice first that their session with
-// the gateway ended (transport/PROTOCOL.md, 5 s).
+#define LATE_MS 2000   // no message travels longer than this
+#define SPOKE_MS 1000  // a newer process has to announce itself for this time to count
+#define RECENT_MS 5000 // the older process heard within this time is still there
+#define TWINS_MS 30000 // time without a sign of a second board until the refusal ends
+// Time for all members to hear of a job's new settings. Some members first have to notice that
+// their session with the gateway has ended (transport/PROTOCOL.md, 5 s).
 #define CHANGE_MS 10000
 
 static void refuse(struct other *other, enum cn_refusal why)
@@ -17,7 +17,7 @@ static void refuse(struct other *other, enum cn_refusal why)
     other->refused = why;
 }
 
-// Of two messages one must come from another board of that name.
+// Notes that one of two messages came from another board of that name.
 static void find_twins(struct other *other, uint64_t now_ms)
 {
     other->twins_until_ms = now_ms + TWINS_MS;
@@ -41,7 +41,7 @@ static struct boot *note_boot(struct other *other, struct cn_stay stay, uint64_t
     return boot;
 }
 
-// A restart replaces the boot id for good. Two boards go on with one each.
+// A restart replaces the boot id for good. Two boards of one name both continue to send theirs.
 static void watch_boots(struct other *other, struct cn_stay stay, uint64_t now_ms)
 {
     const struct boot *speaks = note_boot(other, stay, now_ms);
@@ -57,9 +57,9 @@ static void watch_boots(struct other *other, struct cn_stay stay, uint64_t now_m
         find_twins(other, now_ms);
 }
 
-// A board that joins has left the view that it had before. Where this board stood still, it hears
-// of the JOIN and of the view after it at once, and both seem to be as old as that; so only who
-// joins on is another one.
+// A board that sends JOIN has left its view. A view from before its stay therefore belongs to
+// another board of that name. But if this board was not run for a while, a JOIN and the view that
+// followed it arrive together. So only a board that continues to send JOIN counts as another one.
 static void watch_view(struct other *other, uint32_t age_ms, uint64_t now_ms)
 {
     struct boot *boots = other->boots;

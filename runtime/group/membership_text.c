@@ -3,7 +3,7 @@
 
 #include "runtime/group/membership_private.h"
 
-// Appends to a line that is cut at its size.
+// Appends to a line, which is cut at its size.
 static void print(char *text, size_t size, size_t *used, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -1,11 +1,11 @@
 #include "runtime/group/membership_private.h"
 
 #define HEARTBEAT_MS 250
-#define SILENT_MS (4 * HEARTBEAT_MS)  // heartbeats that did not come: time to ask
-#define DOUBTED_MS (2 * HEARTBEAT_MS) // when another member suspects it, too
-#define PROBE_MS 150                  // for the sign that was asked for
-#define LIVELY_MS 400                 // since one spoke that answers each JOIN
-#define STOOD_STILL_MS 400            // this board itself, between two polls
+#define SILENT_MS (4 * HEARTBEAT_MS)  // a member silent for this time is asked for a sign
+#define DOUBTED_MS (2 * HEARTBEAT_MS) // as SILENT_MS, for one that another member suspects
+#define PROBE_MS 150                  // longest wait for the sign
+#define LIVELY_MS 400                 // a member heard within this time is alive
+#define STOOD_STILL_MS 400            // time between two polls in which this board was not run
 
 void cn_membership_watch_begin(struct cn_membership *membership, uint64_t now_ms)
 {
@@ -39,7 +39,8 @@ static void lose(struct cn_membership *membership, uint32_t member)
             i != member && cn_membership_sees(membership, i);
 }
 
-// Whoever was not run for a while has not heard the others, but they may have spoken.
+// A board that was not run for a while may have missed signs of the others: it gives them that
+// time.
 static uint64_t time_lost(struct cn_membership *membership, uint64_t now_ms)
 {
     uint64_t gap_ms = now_ms - membership->polled_ms;
@@ -71,7 +72,7 @@ void cn_membership_watch_poll(struct cn_membership *membership, uint64_t now_ms)
     }
 }
 
-// A word of another member is a reason to ask, never to believe.
+// A suspicion of another member is only a reason to ask the suspect.
 static void doubt(struct cn_membership *membership, uint32_t accused, uint64_t now_ms)
 {
     struct watched *watched;
@@ -131,9 +132,9 @@ bool cn_membership_lost(struct cn_membership *membership, uint32_t *member)
     return true;
 }
 
-// Not lost, it only has not come yet: its step is longer than this board's. It answers a JOIN at
-// once, so one that is silent since this board announces itself has died, however late it was heard
-// before.
+// Returns true for a member that is not lost but still in a step, which is longer than this
+// board's. A living member answers a JOIN at once. So one that has been silent since this board
+// began to announce itself has died, even if it was heard shortly before.
 static bool is_lively(const struct cn_membership *membership, const struct other *other,
                       uint64_t now_ms)
 {

@@ -12,16 +12,16 @@ struct cn_queue {
     pthread_mutex_t mutex;
     pthread_cond_t posted, ended;
     bool stop;
-    uint64_t last_posted, last_ended; // numbers
-    cn_err failure;                   // of the first call that failed; the rest end with it
-    uint64_t failed_at;               // its number
+    uint64_t last_posted, last_ended; // numbers of calls
+    cn_err failure;                   // error of the first failed call; all later calls return it
+    uint64_t failed_at;               // number of the first failed call
     struct cn_collective_call calls[CN_QUEUE_SIZE]; // call n is at n % CN_QUEUE_SIZE
     struct times {
         uint64_t begin_us, end_us;
-    } times[CN_QUEUE_SIZE]; // likewise
+    } times[CN_QUEUE_SIZE]; // times of call n are at n % CN_QUEUE_SIZE
 };
 
-// One call, without the lock; takes it again.
+// Runs one call. Releases the lock for the time of the call.
 static void run_next(struct cn_queue *queue)
 {
     struct cn_collective_call call = queue->calls[(queue->last_ended + 1) % CN_QUEUE_SIZE];

@@ -1,6 +1,6 @@
 #include "runtime/group/ranks.h"
 
-#define SET_IDS 0x10000u // the whole group is 0
+#define SET_IDS 0x10000u // ids of sets start above; the whole group has id 0
 
 struct cn_set cn_ranks_set(uint32_t bits)
 {
@@ -12,7 +12,7 @@ struct cn_set cn_ranks_set(uint32_t bits)
     return set;
 }
 
-// The members at places first, first + stride, ... of a set.
+// Returns the members at places first, first + stride, ... of a set.
 static struct cn_set pick(const struct cn_set *set, uint32_t first, uint32_t stride, uint32_t count)
 {
     uint32_t bits = 0;

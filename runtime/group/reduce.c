@@ -36,7 +36,7 @@ static uint16_t to_bfloat16(float value)
     uint32_t bits = bits_of(value);
 
     if (value != value)
-        return (uint16_t)(bits >> 16 | 0x40); // quiet, and not an infinity
+        return (uint16_t)(bits >> 16 | 0x40); // stays a quiet NaN and does not become an infinity
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
@@ -71,7 +71,7 @@ static uint16_t to_float16(float value)
     return sign | (uint16_t)((bits - 0x38000000) >> 13);
 }
 
-// A value that is not a number wins, so that no member misses it.
+// NaN wins, so that no member misses it.
 static float reduce_one(enum cn_reduce how, float into, float from)
 {
     if (how == CN_REDUCE_MIN)

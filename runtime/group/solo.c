@@ -26,7 +26,7 @@ static cn_err solo_prepare(struct cn_collective *collective, const struct cn_set
     return CN_OK;
 }
 
-// What one member reduces, gathers or broadcasts is there already.
+// With one member, data already holds the result of a reduction, a gather or a broadcast.
 static cn_err solo_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     (void)collective;

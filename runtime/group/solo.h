@@ -1,4 +1,4 @@
-// solo.h - the collective of a group of one: nothing to wait for, no network.
+// solo.h - the collective of a group of one member. It never blocks and uses no network.
 #pragma once
 
 #include "runtime/port/collective.h"

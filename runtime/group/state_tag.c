@@ -36,7 +36,7 @@ static int compare_progress(const struct cn_state_tag *a, const struct cn_state_
     return order;
 }
 
-// The one that knows of the newest update that counts.
+// Returns the tag that knows the newest update that counts.
 static const struct cn_state_tag *find_witness(const struct cn_state_tag *const *tags,
                                                uint32_t count)
 {
@@ -53,7 +53,7 @@ static const struct cn_state_tag *find_witness(const struct cn_state_tag *const 
     return witness;
 }
 
-// The update that counts came from this state, or waits in its outbox.
+// Returns true if the update that counts was made from this state or waits in its outbox.
 static bool is_counted(const struct cn_state_tag *tag, const struct cn_state_tag *witness)
 {
     if (tag->counted_round == witness->counted_round)

@@ -1,14 +1,15 @@
-// state_tag.h - what a member says of its training state, and whose state a group goes on with.
+// state_tag.h - a member's description of its training state, and the choice of the state that the
+// group continues with.
 //
-// A LAN that was split has two states of one group. The aggregator counts one update of a group in
-// a round, and that one says which of them is the group's: the counted lineage. All of the other is
-// given up, also where it is further. Threading: none.
+// After a split of the LAN one group has two states. The aggregator counts one update of a group in
+// a round. The state that this update was made from is the counted lineage; the group continues
+// with it and gives up the other state, even if that is further. Threading: none.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CN_TAG_DIGEST_SIZE 8 // the beginning of a digest
+#define CN_TAG_DIGEST_SIZE 8 // first bytes of a digest
 
 struct cn_state_tag {
     uint32_t lineage; // of the run
@@ -16,18 +17,18 @@ struct cn_state_tag {
     uint32_t round;
     uint32_t phase; // enum cn_phase
     uint32_t step;
-    uint64_t samples; // of the round's steps
-    // The newest round of which this member knows the update that counts; 0: none.
+    uint64_t samples; // samples of the round's steps so far
+    // The newest round for which this member knows which update counts; 0: none.
     uint32_t counted_round;
-    bool counted_own; // it was made of this state
-    uint8_t counted[CN_TAG_DIGEST_SIZE];
-    uint8_t frame[CN_TAG_DIGEST_SIZE]; // of this round, waiting to be counted; zeros: none
+    bool counted_own;                    // that update was made from this state
+    uint8_t counted[CN_TAG_DIGEST_SIZE]; // digest of that update
+    uint8_t frame[CN_TAG_DIGEST_SIZE];   // digest of the update in the outbox; zeros: none
 };
 
-// Whether two members say the same of their states.
+// Returns true when two members describe the same state.
 bool cn_state_tag_same(const struct cn_state_tag *a, const struct cn_state_tag *b);
 
-// Index of the tag whose state all others take, of count in the order of the members: of the newest
-// run, of the lineage that was counted last where one of them has it, then the one that is furthest
-// (round, phase, step, samples), then the first.
+// Returns the index of the tag whose state all others take; tags are in the order of the members.
+// Only tags of the newest run are considered, and of those only the ones of the counted lineage, if
+// there are any. The furthest (round, phase, step, samples) is chosen, then the first.
 uint32_t cn_state_tag_choose(const struct cn_state_tag *const *tags, uint32_t count);

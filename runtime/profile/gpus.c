@@ -45,7 +45,7 @@ static cn_err derive_key(char key[CN_PATH_SIZE], uint32_t gpu)
     return CN_OK;
 }
 
-// The host of group.listen, with the port under which the others know this member.
+// Joins the host of group.listen with the port under which the others know this member.
 static cn_err derive_listen(struct cn_group_settings *group, const char *name)
 {
     char *colon = strrchr(group->listen, ':');

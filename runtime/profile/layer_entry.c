@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Copies the part before the last '='. NULL when there is none, else the part behind it.
+// Copies the part before the last '=' and returns the part behind it. NULL when there is no '='.
 static const char *cut(const char *entry, char name[CN_WORDS_SIZE])
 {
     const char *equals = strrchr(entry, '=');
@@ -15,7 +15,7 @@ static const char *cut(const char *entry, char name[CN_WORDS_SIZE])
     return equals + 1;
 }
 
-// A plain decimal number that ends with this unit.
+// Reads a plain decimal number that ends with this unit.
 static bool get_number(const char *text, const char *unit, double *value)
 {
     size_t length = strspn(text, "0123456789.");

@@ -5,10 +5,12 @@
 
 #include "runtime/profile/job.h"
 
-#define CN_LAYER_PRIORITY_MAX 6 // powers of two
+#define CN_LAYER_PRIORITY_MAX 6 // largest exponent of a factor: 2^-6 to 2^6
 
-// NAME=SHARE%, the share in (0, 100]. name is set to the pattern. False for anything else.
+// Reads NAME=SHARE%, the share in (0, 100]. Sets name to the pattern and density to SHARE / 100.
+// Returns false for any other text.
 bool cn_layer_entry_density(const char *entry, char name[CN_WORDS_SIZE], double *density);
 
-// NAME=FACTOR, a power of two from 1/64 to 64, of which priority is the exponent.
+// Reads NAME=FACTOR, a power of two from 1/64 to 64. Sets priority to its exponent. Returns false
+// for any other text.
 bool cn_layer_entry_priority(const char *entry, char name[CN_WORDS_SIZE], int *priority);

@@ -14,7 +14,7 @@ struct loader {
     cn_err fatal; // out of memory
 };
 
-// A section of a file: its place in the schema, and how much of that the file leaves out.
+// A section of a file, and its place in the schema.
 struct section {
     const struct cn_profile_file *source;
     enum cn_layer layer;
@@ -74,7 +74,7 @@ static bool read_schema(struct loader *loader, struct cn_profile_file *source)
     return false;
 }
 
-// Parses text as the file path. NULL when it cannot be used at all.
+// Parses text as the file path. Returns NULL when it has no usable content.
 static struct cn_profile_file *open_source(struct loader *loader, const char *path,
                                            const char *text, size_t size)
 {
@@ -91,7 +91,7 @@ static struct cn_profile_file *open_source(struct loader *loader, const char *pa
     loader->report.file = source->path;
     loader->fatal =
         source->identity ? cn_yaml_parse(text, size, &loader->report, &source->root) : CN_ENOMEM;
-    // What could not be read for tabs or syntax has been reported; no schema would be noise.
+    // Syntax errors have been reported; a message about a missing schema would only distract.
     if (loader->fatal || (!source->root && loader->report.errors) || !read_schema(loader, source)) {
         free_source(source);
         return NULL;
@@ -99,7 +99,7 @@ static struct cn_profile_file *open_source(struct loader *loader, const char *pa
     return source;
 }
 
-// The file that a link names, NULL if there is none or the link is wrong.
+// Returns the file that a link names, NULL if there is none or the link is wrong.
 static bool resolve_link(struct loader *loader, const struct cn_profile_file *from,
                          const struct cn_yaml_node *link, char path[CN_PATH_SIZE])
 {
@@ -129,7 +129,7 @@ static bool resolve_link(struct loader *loader, const struct cn_profile_file *fr
     return good;
 }
 
-// A job extends jobs, a site sites and boards, a board boards.
+// A job may extend jobs, a site may extend sites and boards, a board may extend boards.
 static bool may_extend(const struct cn_profile_file *upper, const struct cn_profile_file *lower)
 {
     if (upper->layer == CN_LAYER_JOB || lower->layer == CN_LAYER_JOB)
@@ -165,7 +165,8 @@ static bool is_known(const struct cn_profile_file *const *chain, size_t count, c
     return false;
 }
 
-// Opens what top extends, and so on, and adds all to the profile, the lowest first. Takes top.
+// Opens the file that top extends, the file which that extends, and so on. Adds all of them to the
+// profile, the lowest first. Takes top.
 static void add_chain(struct loader *loader, struct cn_profile_file *top)
 {
     struct cn_profile_file *chain[CN_SOURCES_MAX] = {top};
@@ -219,7 +220,7 @@ static void report_unknown(struct loader *loader, const struct section *section,
                              "%s%s: unknown key; expected a key of PROFILES.md", prefix, shown);
 }
 
-// A job's wish for less of what the board or site limits. 0 stands for no limit.
+// Applies a job's request for less than the limit of board or site. 0 stands for no limit.
 static bool check_wish(struct loader *loader, const char *key, const struct cn_schema_row *row,
                        const struct cn_yaml_node *node, uint64_t limit)
 {
@@ -263,7 +264,7 @@ static void apply_value(struct loader *loader, const struct section *section, co
     *origin = (struct cn_origin){section->source, node->mark, section->layer == CN_LAYER_JOB};
 }
 
-// Keys that the loader reads by itself. They stand at the top of a file only.
+// Keys that the loader reads by itself. They are allowed at the top of a file only.
 static void apply_link(struct loader *loader, const struct section *section, const char *path,
                        const struct cn_yaml_node *node)
 {
@@ -333,7 +334,7 @@ static void apply_source(struct loader *loader, const struct cn_profile_file *so
               source->root);
 }
 
-// The job of the sites: the uppermost file, and the sections above it.
+// Reads the job of the sites: the uppermost job file, and the job sections above it.
 static void apply_job(struct loader *loader)
 {
     struct cn_profile *profile = loader->profile;
@@ -387,7 +388,7 @@ static cn_err init_profile(struct cn_profile **profile)
     return CN_OK;
 }
 
-// Everything after the first file's text is there.
+// Loads the profile once the text of the first file is there.
 static void load_text(struct loader *loader, const char *path, const char *text, size_t size)
 {
     struct cn_profile *profile = loader->profile;

@@ -1,9 +1,10 @@
 // profile.h - the one input a user writes: settings merged from board <- site <- job files.
 //
 // A file starts with "schema: cairn/board/v1", "cairn/site/v1" or "cairn/job/v1". "extends:" names
-// the file of a lower layer, "job:" the file of the job. The schema table in schema.c says for each
-// key its type, unit, limits, default and the layers that may set it. PROFILES.md describes them
+// the file of a lower layer, "job:" the file of the job. The table in schema.c gives for each key
+// its type, unit, limits, default and the layers that may set it. PROFILES.md describes the keys
 // for a user. All mistakes of all files are reported in one run as "file:line:col: error: ...".
+// Threading: one thread loads profiles. A loaded profile does not change.
 #pragma once
 
 #include <stdbool.h>
@@ -26,35 +27,35 @@ enum cn_device {
 
 enum cn_lan {
     CN_LAN_UNTRUSTED,
-    CN_LAN_TRUSTED, // nobody listens
+    CN_LAN_TRUSTED, // no one else can read the LAN's traffic
 };
 
 struct cn_data_paths {
     char name[CN_NAME_SIZE];
     char inputs[CN_PATH_SIZE]; // absolute, or relative to the working directory, like all paths
-    char labels[CN_PATH_SIZE]; // "" where the model computes its loss itself
-    // Files for the inputs of the model by name; then inputs is the first of them.
+    char labels[CN_PATH_SIZE]; // "" when the model computes its loss itself
+    // A file for each input of the model, by name. If there are any, inputs is the first of them.
     struct {
         char name[CN_NAME_SIZE];
         char path[CN_PATH_SIZE];
     } files[CN_DATA_FILES];
     uint32_t file_count;
-    char held_out[CN_NAME_SIZE]; // another data set that only measures; "": a share of this one
+    char held_out[CN_NAME_SIZE]; // data set for measurements; "": a share of this data set
 };
 
 struct cn_group_settings {
     char listen[CN_ADDRESS_SIZE]; // TCP for data, UDP for control
-    bool mapped;                  // the others reach it by another port
-    // Ordered by name, so that an index means the same on each of them. Pair keys are zero; the
-    // aggregator hands them out.
+    bool mapped;                  // the others reach this board by another port
+    // Members ordered by name, so that an index means the same on each board. Pair keys are zero;
+    // the aggregator hands them out.
     struct cn_member members[CN_GROUP_MAX];
     uint32_t member_count;   // 0: the board is a group of its own
-    uint64_t form_ms;        // how long a start waits for all members
-    uint64_t rejoin_ms;      // how long the others wait for a lost member
-    uint32_t min_members;    // fewer do not train
-    uint64_t timeout_ms;     // of a member that answers but does not work
-    uint64_t bucket;         // bytes of gradients that are reduced at a time; 0: measured
-    enum cn_number wire;     // how gradients travel: CN_FLOAT32 or CN_BFLOAT16
+    uint64_t form_ms;        // longest wait for all members at a start
+    uint64_t rejoin_ms;      // longest wait of the others for a lost member
+    uint32_t min_members;    // smallest group that trains
+    uint64_t timeout_ms;     // longest wait for a member that answers but does not work
+    uint64_t bucket;         // bytes of gradients reduced at a time; 0: chosen by measurement
+    enum cn_number wire;     // number format of gradients on the network: float32 or bfloat16
     enum cn_lan lan;         // whether sums may travel unencrypted
     char sets[CN_SETS_SIZE]; // process sets, see set_rules.h
 };
@@ -63,48 +64,48 @@ struct cn_group_settings {
 struct cn_upkeep_settings {
     uint64_t pause_above_mc, resume_below_mc; // thousandths of a degree Celsius; 0: not set
     char zones[CN_WORDS_SIZE];                // labels of thermal zones; "": all
-    char power_sensors[CN_WORDS_SIZE];        // labels; the first that is there counts
+    char power_sensors[CN_WORDS_SIZE];        // labels; the first that exists counts
     char power_mode[CN_WORDS_SIZE];           // names; the first that the board has is set
     bool enforce_power;
-    uint64_t window_from_ms, window_to_ms; // after midnight; equal: always
-    double others_max;                     // share of the processors; 0: no limit
-    uint64_t wear_bytes;                   // a day; 0: no limit
+    uint64_t window_from_ms, window_to_ms; // training hours, ms after midnight; equal: always
+    double others_max;                     // largest CPU share of other programs; 0: no limit
+    uint64_t wear_bytes;                   // most bytes written to disk in a day; 0: no limit
     char on_round[CN_PATH_SIZE], on_version[CN_PATH_SIZE], on_pause[CN_PATH_SIZE];
-    uint64_t hook_limit_ms; // of one run of a hook
+    uint64_t hook_limit_ms; // longest run of a hook
 };
 
 struct cn_gateway_settings {
     char listen[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE];
     uint32_t listen_count;
-    uint64_t keep_rounds;   // stored updates of so many rounds; 0 keeps all
-    uint64_t keep_versions; // full versions; the best and the first are always kept; 0 keeps all
+    uint64_t keep_rounds;   // number of rounds whose updates are kept; 0: all
+    uint64_t keep_versions; // number of full versions kept beside the best and the first; 0: all
     uint64_t spool_limit;   // bytes
-    uint64_t board_bps;     // of each board, both ways together; 0: no limit
+    uint64_t board_bps;     // bit/s of each board, both directions together; 0: no limit
 };
 
 struct cn_settings {
-    char name[CN_NAME_SIZE]; // of this device: its identity
+    char name[CN_NAME_SIZE]; // name of this device: its identity
     char board_type[CN_NAME_SIZE];
     uint32_t threads; // 0: all processors
     enum cn_device device;
-    enum cn_precision precision;   // of the factors of products
-    char gpus[CN_WORDS_SIZE];      // numbers of those that train (gpus.h); "": the first
-    uint32_t gpu_place, gpu_count; // of this member among those of its board; 0, 0: it has one
-    uint32_t cpu_cores;            // of the board; 0: not said
-    uint64_t memory_size;          // bytes of the board; 0: not said
+    enum cn_precision precision;   // number format of factors in matrix products
+    char gpus[CN_WORDS_SIZE];      // numbers of the GPUs that train (gpus.h); "": the first
+    uint32_t gpu_place, gpu_count; // this member's place among the GPUs of its board; 0, 0: one GPU
+    uint32_t cpu_cores;            // of the board's type; 0: not set
+    uint64_t memory_size;          // bytes of the board's memory; 0: not set
     uint64_t memory_limit;         // bytes for training; 0: no limit
-    uint64_t power_mw;             // told to the aggregator; 0: not set
-    uint64_t uplink_bps;           // 0: no limit
+    uint64_t power_mw;             // power budget, told to the aggregator; 0: not set
+    uint64_t uplink_bps;           // most bit/s to send; 0: no limit
     enum cn_link_transport transport;
-    uint64_t round_bytes;                    // of an update; 0: no limit
-    uint64_t day_bytes;                      // sent and received in 24 h; 0: no limit
-    uint64_t metered_from_ms, metered_to_ms; // after midnight; equal: never
-    uint64_t metered_round_bytes;            // of an update then; 0: the link is not used
-    char state[CN_PATH_SIZE];                // directory of everything this program stores
+    uint64_t round_bytes;                    // largest update; 0: no limit
+    uint64_t day_bytes;                      // most bytes sent and received in 24 h; 0: no limit
+    uint64_t metered_from_ms, metered_to_ms; // metered hours, ms after midnight; equal: never
+    uint64_t metered_round_bytes;            // largest update then; 0: the link is not used
+    char state[CN_PATH_SIZE];                // directory for all files that this program stores
     uint64_t reserve;                        // bytes of disk to leave free
-    char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // of the aggregator
+    char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // addresses of the aggregator
     uint32_t address_count;
-    char key[CN_PATH_SIZE]; // file with this board's key
+    char key[CN_PATH_SIZE]; // path of the file with this board's key
     struct cn_group_settings group;
     struct cn_upkeep_settings care;
     struct cn_data_paths data[CN_DATASET_MAX];
@@ -113,35 +114,40 @@ struct cn_settings {
     bool has_job;
     char model[CN_PATH_SIZE]; // ONNX file of the job
     struct cn_job job;
-    uint32_t one; // of parallel.pipeline and .tensor, which come later
+    uint32_t one; // parallel.pipeline and .tensor, reserved keys whose only value is 1
 };
 
 struct cn_profile;
 
-// Loads path and what it extends. Paths in a file count from the directory of that file. All errors
-// are in diag; the profile is NULL then. CN_EINVAL for a mistake in any file, CN_ENOMEM.
+// Loads path and the files that it extends. Paths in a file are relative to the directory of that
+// file. Returns CN_EINVAL for a mistake in any file, or CN_ENOMEM; *profile is NULL then, and diag
+// has a line for each mistake.
 cn_err cn_profile_load(const char *path, struct cn_diag *diag, struct cn_profile **profile);
 
-// The same for size bytes of text; name stands for the file's path in messages and for relative
-// paths.
+// As cn_profile_load, for size bytes of text. name serves as the file's path, in messages and for
+// relative paths.
 cn_err cn_profile_parse(const char *name, const char *text, size_t size, struct cn_diag *diag,
                         struct cn_profile **profile);
 void cn_profile_free(struct cn_profile *profile);
 
+// Returns the merged settings, valid until cn_profile_free.
 const struct cn_settings *cn_profile_settings(const struct cn_profile *profile);
 
-// What a program needs beyond what every profile has: the missing keys become errors in diag.
+// A program's use of a profile, with the keys that it requires.
 enum cn_profile_use {
     CN_PROFILE_TRAIN,   // model, job and its data
     CN_PROFILE_NODE,    // name, aggregator, key, state, data
     CN_PROFILE_GATEWAY, // gateway, model, job, state
-    CN_PROFILE_LOOK,    // state: where a node's status is
+    CN_PROFILE_LOOK,    // state, which has a node's status
 };
+
+// Checks that the profile has all keys that use requires. Returns CN_EINVAL, with a line in diag
+// for each missing key.
 cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
                           struct cn_diag *diag);
 
-// Prints the effective profile as one site file that loads again from anywhere: paths are absolute,
-// the job is a section. With origin, "# file:line" or "# default" stands after each value.
+// Prints the effective profile as one site file that loads from any directory: paths are absolute,
+// the job is a section. With origin, "# file:line" or "# default" follows each value.
 void cn_profile_print(const struct cn_profile *profile, bool origin, FILE *stream);
 
 // A value for the template, written as in a file: {"memory.train_max", "4 GiB"}. The keys of a job
@@ -151,11 +157,12 @@ struct cn_profile_entry {
     const char *value;
 };
 
-// Writes a commented profile for init: what use requires, with the given values or an example, and
-// every other key it reads as a comment with its default. It loads without errors if the given
-// values are right. CN_EINVAL for a key that does not exist, CN_EIO when the stream fails.
+// Writes a commented profile for init. It has the keys that use requires, with the given values or
+// an example. Every other key that use reads is a comment with its default. The profile loads
+// without errors if the given values are right. Returns CN_EINVAL for a key that does not exist,
+// CN_EIO when the stream fails.
 cn_err cn_profile_template(enum cn_profile_use use, const struct cn_profile_entry *entries,
                            size_t count, FILE *stream);
 
-// Paths of the data set with this name, or NULL.
+// Returns the paths of the data set with this name, or NULL.
 const struct cn_data_paths *cn_profile_data(const struct cn_settings *settings, const char *name);

@@ -1,4 +1,4 @@
-// What no key can say of itself: values that contradict each other, and what a program requires.
+// Checks between keys: values that contradict each other, and keys that a program requires.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
 
-// The mark of a key, with report set to its file. A default has none: line 1 of the first file.
+// Returns the mark of a key and sets report to its file. A default gets line 1 of the first file.
 static struct cn_mark place(const struct cn_profile *profile, const char *path,
                             struct cn_diagnostics *report)
 {
@@ -204,7 +204,7 @@ static void check_hardware(const struct cn_profile *profile, struct cn_diagnosti
     }
 }
 
-// Rules that could never hold.
+// Reports rules that can never hold.
 static void check_care(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
@@ -249,7 +249,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
-// What a board says it measured is only its word.
+// A board's measurement is an unproven claim.
 static void check_trust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -364,7 +364,7 @@ static void check_parallel(const struct cn_profile *profile, struct cn_diagnosti
                              "parallel.stage: nothing is shared out; expected parallel.shard, too");
 }
 
-// Keys without effect, as far as they stand in the file that says why.
+// Reports keys without effect if they are in the same file as the key that makes them so.
 static void check_idle(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {
@@ -419,8 +419,8 @@ static bool has_window(const struct cn_job *job)
     return job->rules.window != 0;
 }
 
-// Keys that mean something beside another key only. Several files make a profile, and one may set
-// the optimizer and another its momentum, so this is no mistake.
+// Keys that have an effect only together with another key. One file of a profile may set the
+// optimizer and another its momentum, so such a key is no mistake.
 static const struct {
     const char *path;
     bool (*has_meaning)(const struct cn_job *job);
@@ -495,7 +495,7 @@ static void require_set(const struct cn_profile *profile, const char *path, cons
                          path + 4, set);
 }
 
-// A wish of a job would be lost on the way to the boards.
+// Such a request of a job does not travel to the boards.
 static void refuse_wishes(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {

@@ -42,7 +42,7 @@ static size_t depth_of(const char *path)
     return depth;
 }
 
-// Length of the sections that both paths are in, with the dot.
+// Returns the length of the sections that both paths are in, with the dot.
 static size_t shared_prefix(const char *a, const char *b)
 {
     size_t length = 0;
@@ -65,7 +65,8 @@ static const char *last_word(const char *path)
     return dot ? dot + 1 : path;
 }
 
-// Opens the sections of path that previous is not in. comments tells which are comments, or NULL.
+// Opens the sections of path that previous is not in. comments says which sections are comments; it
+// may be NULL.
 static void open_sections(FILE *stream, const char *previous, const char *path,
                           bool (*is_comment)(const void *context, const char *section),
                           const void *context)
@@ -146,7 +147,7 @@ static const char *given(const struct template *template, const char *key)
     return NULL;
 }
 
-// A row that is not commented out.
+// Returns true for a row that is not commented out.
 static bool is_active(const struct template *template, const struct cn_schema_row *row)
 {
     return given(template, row->path) || (row->required & (1u << template->use));

@@ -1,4 +1,4 @@
-// profile_private.h - what the files of this directory share about a loaded profile.
+// profile_private.h - declarations about a loaded profile that the files of this directory share.
 #pragma once
 
 #include "runtime/profile/schema.h"
@@ -8,44 +8,44 @@
 
 // A file of the profile.
 struct cn_profile_file {
-    char path[CN_PATH_SIZE];      // as in messages
-    char directory[CN_PATH_SIZE]; // what its paths count from
-    char *identity;               // the same for all paths of a file
+    char path[CN_PATH_SIZE];      // path for messages
+    char directory[CN_PATH_SIZE]; // directory for relative paths in the file
+    char *identity;               // the same for all paths that lead to the file
     enum cn_layer layer;
     struct cn_yaml_node *root;
 };
 
-// Where a value was written; no source: it is the default.
+// The place where a value was written.
 struct cn_origin {
-    const struct cn_profile_file *source;
+    const struct cn_profile_file *source; // NULL: the value is the default
     struct cn_mark mark;
     bool in_job; // in a job file or in a site's section job
 };
 
 struct cn_profile {
     struct cn_settings settings;
-    struct cn_origin *origins;                           // of the rows of the schema
-    struct cn_profile_file *sources[2 * CN_SOURCES_MAX]; // site and job files; lower ones first
+    struct cn_origin *origins;                           // one for each row of the schema
+    struct cn_profile_file *sources[2 * CN_SOURCES_MAX]; // site and job files; lower layers first
     size_t source_count;
-    size_t site_count; // of them those before the site's job; the last of these was asked for
+    size_t site_count; // sources before the site's job; the last of them is the requested file
 };
 
-// The origin of the row with this path, which exists.
+// Returns the origin of the row with this path, which exists.
 const struct cn_origin *cn_profile_origin(const struct cn_profile *profile, const char *path);
 
-// What no row can say of itself: values that contradict each other.
+// Reports values that contradict each other, which no single row can show.
 void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *report);
 
-// profile_file.c: the text of a regular file of at most CN_YAML_SIZE_MAX bytes, to be freed; and
-// the file that "extends: NAME" means. Both report at mark and return NULL, or false, when there is
-// none.
+// profile_file.c: Reads a regular file of at most CN_YAML_SIZE_MAX bytes; the caller frees the
+// text. Finds the path of the type of board that "extends: NAME" names. Both report an error at
+// mark and return NULL or false when there is no such file.
 char *cn_profile_read_file(const char *path, struct cn_mark mark, struct cn_diagnostics *report,
                            size_t *size);
 bool cn_profile_find_board(const char *name, const struct cn_profile_file *from,
                            struct cn_mark mark, struct cn_diagnostics *report,
                            char path[CN_PATH_SIZE]);
 
-// profile_suggest.c: what an unknown key was probably meant to be; "" when nothing is near. prefix
-// is the path of its section in the schema with the dot, "" at the top.
+// profile_suggest.c: Writes the known key that an unknown one probably means; "" when none is near.
+// prefix is the path of the key's section in the schema with the dot, "" at the top.
 void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer,
                         char suggestion[CN_PATH_SIZE]);

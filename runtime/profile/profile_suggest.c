@@ -5,7 +5,7 @@
 
 #define WORD_MAX 32 // longer words get no suggestion
 
-// Least number of letters to add, drop or change (Levenshtein), with two rows of the table.
+// Returns the least number of letters to add, drop or change (Levenshtein), with two table rows.
 static size_t distance(const char *a, const char *b)
 {
     size_t rows[2][WORD_MAX + 1], width = strlen(b), height = strlen(a);
@@ -30,7 +30,7 @@ static size_t distance(const char *a, const char *b)
     return rows[height % 2][width];
 }
 
-// The word of path that stands at the place of the key, or false when path is in another section.
+// Gets the word of path at the place of the key. Returns false when path is in another section.
 static bool next_word(const char *path, const char *prefix, char word[WORD_MAX + 1])
 {
     size_t length = strlen(prefix);
@@ -41,7 +41,7 @@ static bool next_word(const char *path, const char *prefix, char word[WORD_MAX +
            WORD_MAX;
 }
 
-// The path as a file of this layer writes it: a job file leaves out "job.".
+// Returns the path as a file of this layer writes it: a job file leaves out "job.".
 static const char *written(const char *path, const char *prefix)
 {
     bool in_job = strncmp(prefix, "job.", 4) == 0;
@@ -49,7 +49,7 @@ static const char *written(const char *path, const char *prefix)
     return in_job && strncmp(path, "job.", 4) == 0 ? path + 4 : path;
 }
 
-// The right key in the wrong section: the section is the answer.
+// For the right key in the wrong section it suggests the section.
 static void suggest_path(const char *prefix, const char *key, unsigned layers,
                          char suggestion[CN_PATH_SIZE])
 {

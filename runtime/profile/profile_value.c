@@ -31,7 +31,7 @@ static bool reject(const struct reading *reading, const struct cn_yaml_node *nod
     return false;
 }
 
-// A scalar with text that may stand for words, not for a number.
+// Returns true for a scalar whose text may be a word, not a number.
 static bool is_text(const struct reading *reading, const struct cn_yaml_node *node)
 {
     if (node->bad)
@@ -70,7 +70,7 @@ static bool read_path(const struct reading *reading, const struct cn_yaml_node *
     return reject(reading, node, "is too long");
 }
 
-// Length of the host in "host:port", 0 if it cannot be one.
+// Returns the length of the host in "host:port", 0 if the text cannot be one.
 static size_t host_length(const char *address)
 {
     static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
@@ -193,7 +193,7 @@ static bool read_members(const struct reading *reading, const struct cn_yaml_nod
     return good;
 }
 
-// The files of inputs by their names in the model, which follow no rule of ours.
+// Reads the files of inputs by their names in the model, which may be any text.
 static bool read_files(const struct reading *reading, const struct cn_yaml_node *node,
                        struct cn_data_paths *paths)
 {
@@ -245,7 +245,7 @@ static bool read_data_entry(const struct reading *reading, const struct cn_yaml_
     return good;
 }
 
-// A set that another one measures on is one of this map.
+// Checks that the data set named in held_out is one of this map.
 static bool check_held_out(const struct reading *reading, const struct cn_yaml_node *node,
                            const struct cn_settings *settings)
 {
@@ -301,7 +301,7 @@ static bool read_bool(const struct reading *reading, const struct cn_yaml_node *
     return *to || (node->plain && strcmp(node->text, "false") == 0) || reject(reading, node, "");
 }
 
-// A key that has room for more than this version does.
+// Reports a value that this version does not support. Returns false.
 static bool reject_only(const struct reading *reading, const struct cn_yaml_node *node)
 {
     char quoted[CN_QUOTE_SIZE];

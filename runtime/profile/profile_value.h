@@ -7,13 +7,13 @@
 #include "runtime/profile/schema.h"
 #include "runtime/profile/yaml_tree.h"
 
-// Reads node into settings. key is the name for messages, directory what paths count from. False
-// after a mistake, which is in report; the settings may then hold a part of the value.
+// Reads node into settings. key is the name for messages; paths are relative to directory. Returns
+// false after a mistake, which is in report; the settings may then hold a part of the value.
 bool cn_value_read(struct cn_diagnostics *report, const char *directory, const char *key,
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings);
 
-// Sets the default of a row, or nothing where there is none.
+// Sets the default of a row. Does nothing for a row without one.
 void cn_value_reset(const struct cn_schema_row *row, struct cn_settings *settings);
 
 // Prints the value so that it reads back from any directory.
@@ -23,21 +23,21 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
 // Prints text so that YAML reads it back as this text.
 void cn_value_print_text(const char *text, FILE *stream);
 
-// The units of a type; cn_units_none for what has none.
+// Returns the units of a type; cn_units_none for a type without units.
 const struct cn_unit *cn_value_units(enum cn_value_type type);
 
-// Words that YAML readers take for a truth value or for nothing.
+// Returns true for words that YAML readers take for a truth value or for null.
 bool cn_value_is_special(const char *text);
 
-// Of CN_VALUE_COUNT and the 64-bit types.
+// Get and set a value of CN_VALUE_COUNT or of a 64-bit type.
 uint64_t cn_value_integer(const struct cn_schema_row *row, const struct cn_settings *settings);
 void cn_value_set_integer(const struct cn_schema_row *row, uint64_t value,
                           struct cn_settings *settings);
 
 #define CN_WANTED_SIZE 200
 
-// What a row takes, for messages: "a time from 100 ms to 24 h (ms, s, min, h)".
+// Writes the values that a row takes, for messages: "a time from 100 ms to 24 h (ms, s, min, h)".
 const char *cn_value_wanted(char wanted[CN_WANTED_SIZE], const struct cn_schema_row *row);
 
-// The port of a valid "host:port"; *host_length is the length of the host.
+// Returns the port of a valid "host:port"; *host_length is the length of the host.
 uint32_t cn_value_port(const char *address, size_t *host_length);

@@ -21,7 +21,8 @@ const struct cn_unit cn_units_heat[] = {{"mC", 1}, {"C", 1000}, {NULL, 0}};
 const struct cn_unit cn_units_rate[] = {
     {"bit/s", 1}, {"kbit/s", 1000}, {"Mbit/s", 1000000}, {"Gbit/s", 1000000000}, {NULL, 0}};
 
-// Length of the digits at text if they are a whole number without a leading zero, else 0.
+// Returns the length of the digits at text if they are a whole number without a leading zero, else
+// 0.
 static size_t whole_length(const char *text)
 {
     size_t length = strspn(text, DIGITS);
@@ -29,7 +30,7 @@ static size_t whole_length(const char *text)
     return length > 1 && text[0] == '0' ? 0 : length;
 }
 
-// Adds length digits to value.
+// Appends length decimal digits to value.
 static cn_err add_digits(const char *text, size_t length, uint64_t *value)
 {
     for (size_t i = 0; i < length; i++)
@@ -145,7 +146,7 @@ void cn_number_print(char text[CN_QUANTITY_SIZE], double value)
 {
     double back = 0.0;
 
-    // The shortest that reads back as the same; 17 digits always do.
+    // Prints the shortest text that reads back as the same value; 17 digits always do.
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, CN_QUANTITY_SIZE, "%.*g", digits, value);
         if (cn_number_parse(text, &back) == CN_OK && back == value && is_readable(text, value))

@@ -23,7 +23,7 @@ enum fact {
     FACT_ADDRESS,
     FACT_GPU,
     FACT_PHASE,
-    FACT_MEMORY, // numbers from here on
+    FACT_MEMORY, // this fact and all later ones are numbers
     FACT_CORES,
     FACT_ARCH,
     FACT_LINK,
@@ -49,7 +49,7 @@ static const char *const relation_names[RELATION_COUNT] = {"==", "!=", "<", "<="
 
 struct parser {
     const char *at;
-    char word[WORD_SIZE]; // the next one; "" at the end
+    char word[WORD_SIZE]; // the next word; "" at the end
     int depth;
     char *reason;
     struct cn_rule *rule;
@@ -124,7 +124,7 @@ static int find(const char *const *names, int count, const char *word)
     return -1;
 }
 
-// "8.7" is 87.
+// Reads a compute capability: "8.7" is 87.
 static cn_err parse_arch(const char *word, uint64_t *value)
 {
     unsigned major, minor;
@@ -136,7 +136,7 @@ static cn_err parse_arch(const char *word, uint64_t *value)
     return CN_OK;
 }
 
-// A number with its unit, which is a word of its own: "8 GiB".
+// Reads a number with its unit, which is a word of its own: "8 GiB".
 static cn_err parse_quantity(struct parser *parser, enum fact fact, uint64_t *value)
 {
     const struct cn_unit *units = fact == FACT_MEMORY ? cn_units_size
@@ -305,7 +305,7 @@ static bool compare(enum relation relation, uint64_t a, uint64_t b)
     return false;
 }
 
-// The number of a fact; false when it is not known.
+// Gets the number of a fact. Returns false when it is unknown.
 static bool number_of(enum fact fact, const struct cn_rule_facts *facts, uint64_t *number)
 {
     switch (fact) {
@@ -335,7 +335,7 @@ static bool number_of(enum fact fact, const struct cn_rule_facts *facts, uint64_
     }
 }
 
-// The IPv4 address of "host:port"; false for a name.
+// Gets the IPv4 address of "host:port". Returns false for a host name.
 static bool read_address(const char *address, uint32_t *number)
 {
     const char *colon = strrchr(address, ':');

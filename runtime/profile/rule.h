@@ -1,15 +1,16 @@
-// rule.h - which members a process set has: conditions over the facts of a board and over where
-// training stands.
+// rule.h - the rule of a process set: conditions over facts of a board and facts of training, which
+// decide whether a member is in the set.
 //
 //     memory >= 8 GiB and not gpu == none
 //     phase == fine_tuning or round > 20
 //     (arch >= 8.7 and link >= 100 Mbit/s) or name == board-1
 //
-// A condition compares a fact with a value by == != < <= > >=; and, or, not and parentheses combine
-// conditions, as in most languages. Facts of a board: name, memory, cores, gpu (cuda or none), arch
-// (CUDA compute capability), link (measured, bit/s), address (== A.B.C.D/BITS: it lies in the
-// subnet). Facts of training: round, step (done in the round), phase (a name that the job gives to
-// a range of rounds), epoch. A fact that is not known makes its condition false.
+// A condition compares a fact with a value by == != < <= > >=. The words and, or, not and
+// parentheses combine conditions, as in most languages. Facts of a board: name, memory, cores, gpu
+// (cuda or none), arch (CUDA compute capability), link (measured, bit/s), address (== A.B.C.D/BITS:
+// it lies in the subnet). Facts of training: round, step (steps done in the round), phase (a name
+// that the job gives to a range of rounds), epoch. An unknown fact makes its condition false.
+// Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -19,15 +20,15 @@
 #include "runtime/base/error.h"
 #include "runtime/base/name.h"
 
-#define CN_RULE_SIZE 256 // of its text
-#define CN_RULE_PARTS 24 // conditions, and, or, not
+#define CN_RULE_SIZE 256 // bytes of a rule's text
+#define CN_RULE_PARTS 24 // most conditions, ands, ors and nots of a rule
 
-// What a member says of itself at the start of an epoch; 0 where it does not know.
+// A member's facts, as it tells them at the start of an epoch; 0: unknown.
 struct cn_board_facts {
     uint32_t memory_mib;
     uint16_t cores;
     uint16_t arch;      // compute capability * 10: 87; 0 without a GPU
-    uint32_t link_kbps; // to the other members, measured
+    uint32_t link_kbps; // measured rate to the other members
 };
 
 struct cn_rule_facts {
@@ -42,7 +43,7 @@ struct cn_rule_facts {
 struct cn_rule_part {
     uint8_t kind, fact, relation;
     uint64_t number;
-    uint8_t bits; // of a subnet
+    uint8_t bits; // prefix length of a subnet
     char word[CN_NAME_SIZE];
 };
 
@@ -52,12 +53,14 @@ struct cn_rule {
     struct cn_rule_part parts[CN_RULE_PARTS];
 };
 
-// CN_EINVAL with a reason that names the place ("at 'memry': no such fact; ...").
+// Reads a rule. Returns CN_EINVAL with a reason that names the place ("at 'memry': no such fact;
+// ...").
 cn_err cn_rule_parse(const char *text, char reason[CN_DIAG_LINE_SIZE], struct cn_rule *rule);
 
-// True for a member that the rule takes. A rule without parts takes all.
+// Returns true for a member that the rule takes. A rule without parts takes all.
 bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts);
 
-// True when the answer can change from step to step, and when it needs a measured link.
+// needs_step returns true when the rule's result can change from step to step; needs_link when it
+// depends on the measured link.
 bool cn_rule_needs_step(const struct cn_rule *rule);
 bool cn_rule_needs_link(const struct cn_rule *rule);

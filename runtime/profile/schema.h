@@ -1,7 +1,7 @@
 // schema.h - the one table of every key that a profile may have.
 //
-// Reading, printing, the template and the checks of PROFILES.md all walk this table, so a new key
-// is one new row here and one new line there.
+// Reading, printing, the template and the check of PROFILES.md all use this table. So a new key is
+// one new row here and one new line in PROFILES.md.
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ enum cn_layer {
 };
 
 enum cn_value_type {
-    CN_VALUE_LINK,      // read by the loader itself, nothing is stored: schema, extends, job
+    CN_VALUE_LINK,      // schema, extends and job: read by the loader itself, not stored
     CN_VALUE_NAME,      // char[CN_NAME_SIZE], cn_name_valid
     CN_VALUE_PATH,      // char[CN_PATH_SIZE]
     CN_VALUE_LISTEN,    // char[CN_ADDRESS_SIZE], "host:port"
@@ -33,8 +33,8 @@ enum cn_value_type {
     CN_VALUE_POWER,     // uint64_t mW
     CN_VALUE_HEAT,      // uint64_t thousandths of a degree Celsius
     CN_VALUE_RATE,      // uint64_t bit/s
-    CN_VALUE_ADDRESSES, // of the aggregator: one or a list
-    CN_VALUE_LISTENS,   // of the gateway: one or a list
+    CN_VALUE_ADDRESSES, // addresses of the aggregator: one or a list
+    CN_VALUE_LISTENS,   // listen addresses of the gateway: one or a list
     CN_VALUE_MEMBERS,   // name: address
     CN_VALUE_DATA,      // name: {inputs, labels}
     CN_VALUE_SETS,      // char[CN_SETS_SIZE], name: rule or list of boards; as in set_rules.h
@@ -53,33 +53,35 @@ struct cn_schema_row {
     const char
         *path; // "group.listen"; keys of a job start with "job.", which a job file leaves out
     enum cn_value_type type;
-    unsigned layers;  // bits of enum cn_layer: who may set it
-    size_t offset;    // into struct cn_settings
-    double min, max;  // of numbers, in the unit of the type
-    const char *zero; // a word for 0, which then needs no unit and may lie below min; or NULL
-    bool word_only;   // the word is accepted for that, 0 is not
-    const char *const *choices; // of CN_VALUE_CHOICE, in the order of the enum; ends with NULL
-    const char *initial;        // the default as it would be written; NULL: not set
-    const char *example;        // for the template, where there is no default
-    unsigned required;          // programs that cannot do without
-    unsigned uses;              // programs that read it
-    const char *about;          // one line
+    unsigned layers;            // layers that may set the key, as bits of enum cn_layer
+    size_t offset;              // offset of the value in struct cn_settings
+    double min, max;            // limits of a number, in the unit of the type
+    const char *zero;           // word for 0, which needs no unit and may lie below min; NULL: none
+    bool word_only;             // only the word stands for 0; the number 0 is refused
+    const char *const *choices; // words of CN_VALUE_CHOICE in enum order; ends with NULL
+    const char *initial;        // the default as it would be written; NULL: no default
+    const char *example;        // value for the template if there is no default
+    unsigned required;          // programs that require the key (CN_USE_*)
+    unsigned uses;              // programs that read the key (CN_USE_*)
+    const char *about;          // one line for the template and the user
 };
 
 extern const struct cn_schema_row cn_schema[];
 extern const size_t cn_schema_count;
 
-// The row with this path, or NULL.
+// Returns the row with this path, or NULL.
 const struct cn_schema_row *cn_schema_find(const char *path);
 
-// The row that path means in a file of this layer: a job may set some keys outside "job.".
+// Returns the row that path means in a file of this layer, or NULL. A job file leaves out "job.",
+// but may also set some keys outside of it.
 const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer layer);
 
-// True when path is the beginning of rows: "job.update". For a job also without "job.".
+// Returns true when path is a section, the beginning of rows: "job.update". In a job file "update"
+// is one, too.
 bool cn_schema_is_section(const char *path, enum cn_layer layer);
 
-// True for a key that has no meaning with these settings: density where nothing is left out.
+// Returns true for a key that has no effect with these settings: density in a mode that sends all.
 bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings);
 
-// "board", "site", "job".
+// Returns "board", "site" or "job".
 const char *cn_layer_name(enum cn_layer layer);

@@ -1,4 +1,4 @@
-// set_rules.h - the process sets and phases of a profile, as they travel and are kept: one text.
+// set_rules.h - the process sets and phases of a profile. They travel and are stored as one text:
 //
 //     sets:   "big: memory >= 4 GiB; first: [board-1 board-2]"
 //     phases: "pretraining=1 fine_tuning=8", each with the round in which it begins
@@ -13,8 +13,8 @@
 
 struct cn_set_rule {
     char name[CN_NAME_SIZE];
-    struct cn_rule rule;   // where boards are not listed
-    uint32_t listed_count; // 0: the rule says who is in
+    struct cn_rule rule;   // used if no boards are listed
+    uint32_t listed_count; // 0: the rule decides
     char listed[CN_GROUP_MAX][CN_NAME_SIZE];
 };
 
@@ -23,16 +23,17 @@ struct cn_set_rules {
     struct cn_set_rule rules[CN_SET_MAX];
 };
 
-// Adds the sets of a text; one whose name is there already is replaced. CN_EINVAL with a reason
+// Adds the sets of a text; a set replaces one of the same name. Returns CN_EINVAL with a reason
 // that names the set.
 cn_err cn_set_rules_add(const char *text, char reason[CN_DIAG_LINE_SIZE],
                         struct cn_set_rules *rules);
 
-// The set with this name, or NULL.
+// Returns the set with this name, or NULL.
 const struct cn_set_rule *cn_set_rules_find(const struct cn_set_rules *rules, const char *name);
 
-// True for a board that is in the set.
+// Returns true for a board that is in the set.
 bool cn_set_rule_holds(const struct cn_set_rule *rule, const struct cn_rule_facts *facts);
 
-// The phase of a round: the last that begins with it or before; "" before the first.
+// Writes the phase of a round: the last phase that begins with or before the round; "" before the
+// first phase.
 void cn_phase_of(const char *phases, uint32_t round, char phase[CN_NAME_SIZE]);

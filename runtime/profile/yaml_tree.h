@@ -1,7 +1,8 @@
-// yaml_tree.h - YAML text as a tree that knows where everything stands.
+// yaml_tree.h - YAML text as a tree in which every key and value has its place in the file.
 //
-// The subset that profiles use: one document of maps, lists and scalars. Tabs, anchors, aliases,
-// tags, directives, duplicate keys, control characters and too much of anything are errors.
+// It accepts the subset that profiles use: one document of maps, lists and scalars. Tabs, anchors,
+// aliases, tags, directives, duplicate keys, control characters and input above the limits below
+// are errors.
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +15,7 @@
 #define CN_YAML_DEPTH_MAX 8
 #define CN_YAML_ENTRIES_MAX 256
 
-// Where errors go: each becomes a line "file:line:column: error: ..." and is counted.
+// Collects errors: each becomes a line "file:line:column: error: ..." and is counted.
 struct cn_diagnostics {
     struct cn_diag *diag; // or NULL
     const char *file;
@@ -28,13 +29,14 @@ struct cn_mark {
 void cn_diagnostics_error(struct cn_diagnostics *report, struct cn_mark mark, const char *format,
                           ...) __attribute__((format(printf, 3, 4)));
 
-// The same of what is no mistake, but has no effect.
+// As cn_diagnostics_error, for input that is no mistake but has no effect. It is not counted.
 void cn_diagnostics_warning(struct cn_diagnostics *report, struct cn_mark mark, const char *format,
                             ...) __attribute__((format(printf, 3, 4)));
 
 #define CN_QUOTE_SIZE 64
 
-// text in quotes for a message: cut when long, control characters replaced.
+// Writes text in quotes for a message, cut when long, with control characters replaced. Returns
+// quoted.
 const char *cn_quote(char quoted[CN_QUOTE_SIZE], const char *text);
 
 enum cn_yaml_type {
@@ -45,21 +47,22 @@ enum cn_yaml_type {
 
 struct cn_yaml_node {
     enum cn_yaml_type type;
-    char *key; // as an entry of a map, else NULL
+    char *key; // key of an entry of a map, else NULL
     struct cn_mark key_mark;
-    char *text; // of a scalar
-    bool plain; // a scalar without quotes
-    bool bad;   // reported already
+    char *text; // text of a scalar, else NULL
+    bool plain; // the scalar has no quotes
+    bool bad;   // a mistake in it has been reported
     struct cn_mark mark;
-    struct cn_yaml_node *first, *last, *next; // children; the next one beside this
-    size_t count;                             // of children
+    struct cn_yaml_node *first, *last, *next; // first and last child; next sibling
+    size_t count;                             // number of children
 };
 
-// The document, NULL for an empty one. Mistakes go to report, with what could be read in *root
-// nevertheless, so that the caller can go on and find more. CN_ENOMEM is the only error returned.
+// Parses a document. *root is NULL for an empty one; free it with cn_yaml_free. Mistakes go to
+// report; *root then has the part that could be read, so that the caller can find more mistakes.
+// CN_ENOMEM is the only error returned.
 cn_err cn_yaml_parse(const char *text, size_t size, struct cn_diagnostics *report,
                      struct cn_yaml_node **root);
 void cn_yaml_free(struct cn_yaml_node *root);
 
-// The entry of a map, or NULL; node may be NULL.
+// Returns the entry of a map with this key, or NULL; node may be NULL.
 const struct cn_yaml_node *cn_yaml_get(const struct cn_yaml_node *node, const char *key);

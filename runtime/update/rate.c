@@ -5,8 +5,8 @@
 #include "runtime/update/update_block.h"
 #include "runtime/update/update_frame.h"
 
-#define BIN_SHIFT 5 // of a code: 256 codes in a power of two, 8 bins
-#define MARGIN 0.15 // of the deadline
+#define BIN_SHIFT 5 // bin = code >> 5: a power of two has 256 codes and 8 bins
+#define MARGIN 0.15 // share of the deadline kept in reserve
 #define GOODPUT_UNKNOWN 64000.0
 #define QUALITY_MIN 0.05
 #define QUALITY_SLACK 0.01
@@ -20,7 +20,7 @@
 #define FRAME_BYTES (CN_UPDATE_HEADER_SIZE + CN_DIGEST_SIZE)
 #define GROUP 256.0 // coordinates that share a scale
 
-// The middle of a bin.
+// Returns the middle of a bin.
 static double magnitude_of(size_t bin)
 {
     return (double)cn_update_float(((uint32_t)bin << BIN_SHIFT | 1u << (BIN_SHIFT - 1))
@@ -32,7 +32,7 @@ static bool is_sparse(const struct cn_tensor_info *tensor)
     return tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT;
 }
 
-// Bits of a limited Rice code of the gaps at this density (Golomb 1966, Rice 1979).
+// Returns the mean bits of a gap in a limited Rice code at this density (Golomb 1966, Rice 1979).
 static double gap_bits(double density)
 {
     const double golden = 0.6180339887;
@@ -44,7 +44,7 @@ static double gap_bits(double density)
     return b + 1 / (1 - pow(1 - density, exp2(b)));
 }
 
-// A head with the checksum and half a byte at the end.
+// Returns the bits of a sparse block's head, checksum and padding (half a byte on average).
 static double head_bits(uint32_t value_bits)
 {
     return value_bits ? 76 : 60;
@@ -105,7 +105,7 @@ void cn_rate_measure(const struct cn_layout *layout, const float *values,
 
 void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum)
 {
-    const size_t top = CN_UPDATE_CODE_MAX >> BIN_SHIFT; // 16 widths: e^-16 lies beyond
+    const size_t top = CN_UPDATE_CODE_MAX >> BIN_SHIFT; // magnitude 16: a share of e^-16 is above
     uint64_t left;
 
     begin(layout, spectrum);
@@ -114,7 +114,7 @@ void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spec
         double above = exp(-magnitude_of(bin));
         uint64_t wanted = (uint64_t)((1 - above) * (double)spectrum->total);
 
-        // What is not above this bin and not counted yet lies below.
+        // wanted elements lie below this bin; those not counted so far and not below lie in it.
         spectrum->counts[bin] = left > wanted ? left - wanted : 0;
         left -= spectrum->counts[bin];
         spectrum->own[bin] = (uint64_t)((double)spectrum->counts[bin] *
@@ -143,7 +143,7 @@ double cn_rate_goodput(const struct cn_link_path_stats *link)
 {
     if (link->up_bps > 0)
         return fmax(link->up_bps / 4, link->up_bps - 2 * link->up_deviation_bps);
-    // Links are often slower upwards.
+    // Links are often slower upwards than downwards.
     return link->down_bps > 0 ? link->down_bps / 4 : GOODPUT_UNKNOWN;
 }
 
@@ -159,13 +159,14 @@ uint64_t cn_rate_budget(const struct cn_rate_situation *situation)
     return bytes < (double)situation->bytes_most ? (uint64_t)bytes : situation->bytes_most;
 }
 
-// Sums over the largest values.
+// Sums over the largest values of a histogram.
 struct tail {
-    double count, sum, square;
-    size_t lowest, highest; // bins
+    double count, sum, square; // number of values, sum of magnitudes, sum of squares
+    size_t lowest, highest;    // bins of the smallest and the largest of them
 };
 
-// The count largest of all less some, the last bin in part.
+// Returns the sums over the count largest values of all without those of less. The lowest bin may
+// count in part.
 static struct tail tail_of(const uint64_t *all, const uint64_t *less, double count)
 {
     struct tail tail = {0};
@@ -188,13 +189,13 @@ static struct tail tail_of(const uint64_t *all, const uint64_t *less, double cou
 
 static const uint64_t none[CN_RATE_BINS];
 
-// What one of so many values reaches: about the largest of a group or block of them.
+// Returns the bin that one of count values reaches: about the largest of a group of count values.
 static size_t largest_of(const struct cn_rate_spectrum *spectrum, double count)
 {
     return tail_of(spectrum->counts, none, fmax(1, (double)spectrum->total / count)).lowest;
 }
 
-// The relative error of values rounded to multiples of the largest of a group / steps.
+// Returns the relative error of values rounded to multiples of (the largest of a group) / steps.
 static double step_error(const struct cn_rate_spectrum *spectrum, const struct tail *all,
                          double steps)
 {
@@ -203,8 +204,8 @@ static double step_error(const struct cn_rate_spectrum *spectrum, const struct t
     return fmin(1, step * step / 12 * (double)spectrum->total / all->square);
 }
 
-// Of values rounded to 2^bits levels between the smallest and the largest sent of a block, or to
-// their mean.
+// Returns the relative error of values rounded to 2^bits levels between the smallest and the
+// largest magnitude sent of a block; with 0 bits, to their mean.
 static double level_error(const struct cn_rate_spectrum *spectrum, const struct tail *sent,
                           uint32_t bits)
 {
@@ -229,7 +230,7 @@ static double sparse_bits(const struct cn_update_rule *rule, double density)
     return density * (gap_bits(density) + 1 + rule->value_bits) + head / block;
 }
 
-// What top-k sends: by the rule's density, and of tensors with their own.
+// Judges top-k: tensors with a density of their own by that, all others by the rule's density.
 static void judge_topk(const struct cn_rate_spectrum *spectrum, const struct cn_update_rule *rule,
                        const struct tail *all, double *bits, double *kept, double *error)
 {
@@ -281,7 +282,7 @@ void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_upda
         kept = 0;
         break;
     }
-    if (!(all.square > 0)) // nothing to keep
+    if (!(all.square > 0)) // the change is zero
         kept = rule->mode == CN_UPDATE_SKIP ? 0 : 1, error = 0;
     choice->rule = *rule;
     choice->quality = kept * (1 - error);
@@ -290,7 +291,7 @@ void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_upda
                                              8);
 }
 
-// The largest density whose frame fits. False when none does.
+// Finds the largest density whose frame fits the budget. Returns false when none does.
 static bool fit_density(const struct cn_rate_spectrum *spectrum, uint64_t budget,
                         uint32_t value_bits, struct cn_rate_choice *choice)
 {

@@ -1,81 +1,84 @@
-// rate.h - how much of a change to send: what keeps most of its energy in the bytes there are.
+// rate.h - how much of a change to send: the rule that keeps most of its energy within a budget.
 //
-// Pure functions. One member decides for its group with what its link measured, and all encode by
-// that rule, so nothing here needs the same bits on every machine. Formulas: with a change u, E(p)
-// is the share of |u|^2 in its p largest values and e the relative error of the values that are
-// sent; the quality of a rule is Q = E(p) * (1 - e). Both come from one histogram of magnitudes.
+// Pure functions. One member decides for its group, with the measurements of its link, and all
+// encode by its rule. So nothing here needs the same bits on every machine. Formulas: for a change
+// u, E(p) is the share of |u|^2 in its p largest values, and e is the relative error of the values
+// sent. The quality of a rule is Q = E(p) * (1 - e). Both come from one histogram of magnitudes.
 // Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
 #include "runtime/update/update.h"
 
-#define CN_RATE_BINS 1104 // an eighth of a power of two each, up to 16 * 64
+#define CN_RATE_BINS 1104 // eight bins for each power of two, up to magnitude 16 * 64
 
-// How large the values of a change are. Those of a tensor with a priority count as so much larger,
-// also in the energy that a rule keeps.
+// A histogram of the magnitudes of a change. The values of a tensor with priority p count as 2^p
+// times as large, also in the energy that a rule keeps. own* are of the tensors that have a density
+// of their own; these are counted in counts, zeros and total too.
 struct cn_rate_spectrum {
-    uint64_t counts[CN_RATE_BINS]; // of tensors that may be sparse
-    uint64_t zeros;                // of those
-    uint64_t total;                // elements of those
+    uint64_t counts[CN_RATE_BINS]; // elements per bin, of the tensors that may be sparse
+    uint64_t zeros;                // elements of those tensors that count as zero
+    uint64_t total;                // elements of those tensors
     uint64_t others;               // elements of small tensors and statistics
-    // Of the tensors with a density of their own, which are also in those above.
-    uint64_t own[CN_RATE_BINS];
-    uint64_t own_total;
-    double own_sent; // elements that top-k sends of them
-    double own_bits; // of their gaps, signs and heads
+    uint64_t own[CN_RATE_BINS];    // elements per bin
+    uint64_t own_total;            // elements
+    double own_sent;               // elements that top-k sends
+    double own_bits;               // bits of gaps, signs and block heads
 };
 
+// Fills spectrum from the values of a change (layout->total).
 void cn_rate_measure(const struct cn_layout *layout, const float *values,
                      struct cn_rate_spectrum *spectrum);
 
-// Before anything was measured: magnitudes like those of a Laplace distribution.
+// Fills spectrum with magnitudes of a Laplace distribution, for use before any change exists.
 void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum);
 
-// Additive increase, multiplicative decrease over rounds: what the measured link allows is
-// multiplied by factor.
+// Corrects the budget from round to round by additive increase and multiplicative decrease.
 struct cn_rate_guard {
-    double factor;   // 0 counts as 1
-    uint32_t streak; // rounds in a row that were in time with much to spare
+    double factor;   // the measured goodput is multiplied by it; 0 counts as 1
+    uint32_t streak; // rounds in a row that ended in time with much to spare
 };
 
-// spare: the share of the deadline that was left; negative when the update was late or lost.
+// Updates the guard after a round. spare is the share of the deadline that was left, negative when
+// the update was late or lost.
 void cn_rate_guard_add(struct cn_rate_guard *guard, double spare);
 
-// Bits a second that can be counted on: max(goodput / 4, goodput - 2 * deviation); of a link that
-// carried nothing up yet a quarter of what it carried down.
+// Returns the upward bits per second to plan with: max(goodput / 4, goodput - 2 * deviation).
+// Before the link has carried anything up, it is a quarter of the downward goodput.
 double cn_rate_goodput(const struct cn_link_path_stats *link);
 
 struct cn_rate_situation {
     struct cn_link_path_stats link;
-    double remaining_s;  // to the deadline of the round
-    double step_s;       // of one local step
-    uint32_t steps;      // of the round, at least
-    uint32_t steps_most; // at most; as steps when they are not adapted
-    uint64_t bytes_most; // of an update, by the profile
-    double factor;       // of the guard
+    double remaining_s;  // seconds to the deadline of the round
+    double step_s;       // seconds of one local step
+    uint32_t steps;      // smallest number of steps of the round
+    uint32_t steps_most; // largest number of steps; equal to steps when they are not adapted
+    uint64_t bytes_most; // largest update by the profile
+    double factor;       // factor of the guard
 };
 
-// Bytes of a frame that should arrive in time:
+// Returns the size in bytes of a frame that should arrive in time:
 // (0.85 * remaining - steps * step - 2 * rtt) * max(goodput / 4, goodput - 2 * deviation) * factor.
 uint64_t cn_rate_budget(const struct cn_rate_situation *situation);
 
 struct cn_rate_choice {
     struct cn_update_rule rule; // CN_UPDATE_SKIP when the best quality is below 0.05
-    uint64_t bytes;             // of a frame, expected
-    double quality;
-    uint32_t steps;
+    uint64_t bytes;             // expected size of a frame
+    double quality;             // Q, 0 to 1
+    uint32_t steps;             // local steps of the round; set by cn_rate_plan only
 };
 
-// The rule with the best quality in budget bytes; the smallest of those within 0.01 of it.
+// Chooses the rule with the best quality in budget bytes; of the rules within 0.01 of it, the one
+// with the fewest bytes.
 void cn_rate_choose(const struct cn_rate_spectrum *spectrum, uint64_t budget,
                     struct cn_rate_choice *choice);
 
-// Budget, rule and steps: training should take about three times as long as its transfer, within
-// the limits, so a slow link makes rounds longer instead of updates thinner.
+// Chooses rule and steps for the budget of a situation. Training should take about three times as
+// long as the transfer, within the limits of steps: a slow link makes rounds longer instead of
+// updates thinner.
 void cn_rate_plan(const struct cn_rate_spectrum *spectrum,
                   const struct cn_rate_situation *situation, struct cn_rate_choice *choice);
 
-// What a rule would cost and keep: to show, and for rules that are not chosen.
+// Sets bytes and quality of choice for a given rule.
 void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_update_rule *rule,
                    struct cn_rate_choice *choice);

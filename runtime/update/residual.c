@@ -8,13 +8,13 @@
 
 static float clip(float value)
 {
-    // A value that is not finite stays so: the encoder reports it.
+    // NaN and infinity pass unclipped, so that the encoder reports them.
     if (value > CN_UPDATE_VALUE_MAX && value <= FLT_MAX)
         return CN_UPDATE_VALUE_MAX;
     return value < -CN_UPDATE_VALUE_MAX && value >= -FLT_MAX ? -CN_UPDATE_VALUE_MAX : value;
 }
 
-// Encodes a clipped copy. Values that large are rare, so the copy is made only for them.
+// Encodes a clipped copy of the values. Values above the limit are rare; only then a copy is made.
 static cn_err encode_clipped(const struct cn_update_header *header, const struct cn_layout *layout,
                              const float *change, float *next, struct cn_buffer *out)
 {
@@ -32,7 +32,7 @@ static cn_err encode_clipped(const struct cn_update_header *header, const struct
     return err;
 }
 
-// change += residual. Returns the largest magnitude as bits, in which NaN is the largest of all.
+// Adds residual to change. Returns the bits of the largest magnitude; NaN counts as the largest.
 static uint32_t add_residual(float *change, const float *residual, size_t count)
 {
     uint32_t largest = 0;

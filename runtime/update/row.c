@@ -6,7 +6,7 @@
 
 #include "runtime/update/update_block.h"
 
-// Not for NaN: those end a round before they come here.
+// Rounds a float32 to bfloat16. Value is not NaN: a NaN ends the round before it gets here.
 static uint16_t to_half(float value)
 {
     uint32_t bits = cn_update_bits(value);

@@ -11,7 +11,8 @@ static cn_err refuse(const char *key, const char *name, struct cn_diag *diag)
     return CN_ENOTFOUND;
 }
 
-// The next tensor from *at on that may be sparse and has a name that fits.
+// Returns the next tensor from *at on that may be sparse and whose name matches, or NULL. Moves *at
+// behind it.
 static struct cn_tensor_info *next_fitting(struct cn_layout *layout, const char *name, size_t *at)
 {
     while (*at < layout->tensor_count) {

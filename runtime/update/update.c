@@ -8,7 +8,7 @@
 
 #define CRC_SIZE 2 // the low half of a CRC-32C
 
-// The kind of a tensor's blocks: trained with many coordinates, trained with few, a statistic.
+// Kinds of blocks by mode: of large trained tensors, of small trained tensors, of statistics.
 static const enum cn_update_kind kinds[][3] = {
     [CN_UPDATE_RAW32] = {CN_UPDATE_KIND_RAW, CN_UPDATE_KIND_RAW, CN_UPDATE_KIND_RAW},
     [CN_UPDATE_Q8] = {CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8, CN_UPDATE_KIND_Q8},
@@ -20,7 +20,7 @@ static const enum cn_update_kind kinds[][3] = {
     [CN_UPDATE_SKIP] = {CN_UPDATE_KIND_NONE, CN_UPDATE_KIND_NONE, CN_UPDATE_KIND_NONE},
 };
 
-// What writes and reads the blocks of a dense kind.
+// Encoders and decoders of the dense kinds of blocks.
 static const struct {
     size_t (*encode)(const float *values, size_t count, float *decoded, uint8_t *block);
     cn_err (*decode)(const uint8_t *bytes, size_t size, size_t count, float *values, size_t *used);
@@ -44,7 +44,7 @@ enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
     return header->leave_statistics ? CN_UPDATE_KIND_NONE : kinds[header->rule.mode][2];
 }
 
-// Coordinates of the block that begins at done of a tensor.
+// Returns the number of coordinates of the block that begins at element done of a tensor.
 static size_t block_count(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
                           size_t done)
 {
@@ -82,7 +82,7 @@ static cn_err check_values(const float *values, size_t count)
     return largest > cn_update_bits(CN_UPDATE_VALUE_MAX) ? CN_ERANGE : CN_OK;
 }
 
-// In place of decoded: values - decoded.
+// Replaces decoded by values - decoded.
 static void subtract(const float *values, float *decoded, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -167,7 +167,7 @@ cn_err cn_update_encode_all(const struct cn_update_header *header, const struct 
     size_t head_size;
     cn_err err;
 
-    if (layout->total > UINT32_MAX) // the counts of a histogram
+    if (layout->total > UINT32_MAX) // the histogram counts in uint32_t
         return CN_ERANGE;
     err = cn_update_frame_put(header, layout->total, head, &head_size);
     if (err)
@@ -204,14 +204,13 @@ static cn_err check_crc(const uint8_t *bytes, size_t size, size_t *used)
     return CN_OK;
 }
 
-// Where decoded values go.
 struct decoder {
     const struct cn_update_header *header;
     struct cn_diag *diag;
-    const struct cn_update_sink *sink;
+    const struct cn_update_sink *sink; // receives decoded values
 };
 
-// Decodes a block of coordinates from offset on, and its CRC.
+// Decodes a dense block whose coordinates start at offset in the row, and checks its CRC.
 static cn_err get_dense(const struct decoder *decoder, enum cn_update_kind kind,
                         const uint8_t *bytes, size_t size, size_t offset, size_t count,
                         size_t *used)
@@ -253,7 +252,7 @@ static cn_err get_sparse(const struct decoder *decoder, const uint8_t *bytes, si
     return CN_OK;
 }
 
-// A tensor that the frame leaves out does not change.
+// Visits zeros for a tensor that the frame leaves out.
 static cn_err visit_zeros(const struct decoder *decoder, const struct cn_tensor_info *tensor)
 {
     static const float zeros[CN_UPDATE_BLOCK_COUNT];
@@ -301,7 +300,7 @@ static cn_err get_tensor(const struct decoder *decoder, const struct cn_tensor_i
     return CN_OK;
 }
 
-// Reads all of a frame but its digest.
+// Reads a whole frame except its digest.
 static cn_err walk(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                    struct cn_diag *diag, struct cn_update_header *header,
                    const struct cn_update_sink *sink)

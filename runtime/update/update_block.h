@@ -1,10 +1,10 @@
 // update_block.h - the parts of a frame, private to runtime/update. The format is UPDATE.md.
 //
-// A block is up to 4096 coordinates of one tensor, or 16384 where few are sent. Its encoders write
-// at most CN_UPDATE_BLOCK_SIZE bytes, return how many, and set decoded to what a receiver will get.
-// Its decoders are total: any bytes give finite values of |value| <= 16 and the bytes used, or
-// CN_EFORMAT (malformed, or not the one way to write it), CN_ERANGE (a number out of its limits) or
-// CN_EDIVERGED (not finite).
+// A block has up to 4096 coordinates of one tensor, or 16384 with a low density. Encoders write at
+// most CN_UPDATE_BLOCK_SIZE bytes, return their number, and set decoded to what a receiver will
+// get. Decoders are total: any bytes give finite values of |value| <= 16 and the number of bytes
+// used, or CN_EFORMAT (malformed, or not in the one valid form), CN_ERANGE (a number out of its
+// limits) or CN_EDIVERGED (a value is not finite).
 #pragma once
 
 #include <float.h>
@@ -15,21 +15,21 @@
 _Static_assert(FLT_EVAL_METHOD == 0, "frames need float and double arithmetic without extra bits");
 
 #define CN_UPDATE_BLOCK_COUNT 4096      // coordinates
-#define CN_UPDATE_BLOCK_COUNT_MAX 16384 // with a lower density than the one below
+#define CN_UPDATE_BLOCK_COUNT_MAX 16384 // coordinates if density < CN_UPDATE_BLOCK_DENSITY
 #define CN_UPDATE_BLOCK_DENSITY 0.002
 #define CN_UPDATE_BLOCK_SIZE (4 * CN_UPDATE_BLOCK_COUNT_MAX + 16)
 
-// Tensors with fewer coordinates are 8 bits or more: an index would cost more than it saves, and
-// biases matter.
+// Tensors with fewer coordinates are sent whole, in 8 bits or more: an index would cost more than
+// it saves, and biases matter.
 #define CN_UPDATE_SMALL_COUNT 1024
 
-// The code of a magnitude is its bits without the sign and the 15 lowest: exponent and 8 bits of
-// mantissa, in the order of the magnitudes. As integers, these bits are close to a logarithm.
+// The code of a magnitude is bits 15 to 30 of its float32: the exponent and 8 bits of mantissa.
+// Codes have the order of the magnitudes; as integers they are close to a logarithm.
 #define CN_UPDATE_CODE_SHIFT 15
-#define CN_UPDATE_CODE_MIN 0x0100u // 2^-126: what is smaller counts as zero
+#define CN_UPDATE_CODE_MIN 0x0100u // 2^-126: smaller magnitudes count as zero
 #define CN_UPDATE_CODE_MAX 0x8300u // 16
 #define CN_UPDATE_CODE_COUNT 0x10000u
-#define CN_UPDATE_CODES_OCTAVE 256
+#define CN_UPDATE_CODES_OCTAVE 256 // codes of a power of two
 
 static inline uint32_t cn_update_bits(float value)
 {
@@ -52,7 +52,7 @@ static inline uint32_t cn_update_code(float value)
     return (cn_update_bits(value) & 0x7fffffffu) >> CN_UPDATE_CODE_SHIFT;
 }
 
-// The nearest code, ties to even; 0 for what counts as zero.
+// Returns the nearest code, ties to even; 0 for a magnitude that counts as zero.
 static inline uint32_t cn_update_nearest_code(float magnitude)
 {
     uint32_t bits = cn_update_bits(magnitude);
@@ -61,9 +61,9 @@ static inline uint32_t cn_update_nearest_code(float magnitude)
     return code < CN_UPDATE_CODE_MIN ? 0 : code;
 }
 
-// How the blocks of a tensor are written. It follows from the header and the tensor.
+// The encoding of a tensor's blocks. It follows from the header and the tensor.
 enum cn_update_kind {
-    CN_UPDATE_KIND_NONE, // not at all
+    CN_UPDATE_KIND_NONE, // the tensor has no blocks
     CN_UPDATE_KIND_RAW,
     CN_UPDATE_KIND_BF16,
     CN_UPDATE_KIND_Q8,
@@ -75,14 +75,15 @@ enum cn_update_kind {
 enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
                                       const struct cn_tensor_info *tensor);
 
-// What top-k sends of a tensor: every coordinate with a larger code, and the first ties with this
-// one.
+// The coordinates of a tensor that top-k sends: all with a code above code, and the first ties
+// coordinates whose code equals it.
 struct cn_update_pick {
     uint32_t code;
     size_t ties;
 };
 
-// Sets one pick for each tensor of layout; those of dense tensors stay zero. values are finite.
+// Sets one pick for each tensor of layout; picks of dense tensors stay zero. values are finite.
+// Returns CN_ENOMEM when there is no memory for the histogram (512 KiB).
 cn_err cn_update_select(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, struct cn_update_pick *picks);
 
@@ -103,19 +104,19 @@ size_t cn_update_sign_encode(const float *values, size_t count, float *decoded, 
 cn_err cn_update_sign_decode(const uint8_t *bytes, size_t size, size_t count, float *values,
                              size_t *used);
 
-// Encodes like cn_update_encode. With feedback, decoded receives values - decoded instead.
+// As cn_update_encode, but with feedback decoded receives the error, values - decoded.
 cn_err cn_update_encode_all(const struct cn_update_header *header, const struct cn_layout *layout,
                             const float *values, bool feedback, float *decoded,
                             struct cn_buffer *out);
 
-// What a sparse block sends: indices in the block, ascending.
+// The coordinates that a sparse block sends.
 struct cn_update_few {
     size_t count;
-    uint16_t index[CN_UPDATE_BLOCK_COUNT_MAX];
+    uint16_t index[CN_UPDATE_BLOCK_COUNT_MAX]; // places in the block, ascending
     float values[CN_UPDATE_BLOCK_COUNT_MAX];
 };
 
-// Top-k blocks. Takes the block's share out of pick->ties.
+// Sparse blocks, for top-k. The encoder subtracts the ties that it sends from pick->ties.
 size_t cn_update_sparse_encode(const float *values, size_t count, uint32_t value_bits,
                                struct cn_update_pick *pick, float *decoded, uint8_t *block);
 cn_err cn_update_sparse_decode(const uint8_t *bytes, size_t size, size_t count, uint32_t value_bits,

@@ -1,11 +1,11 @@
 // update_dense.c - blocks with every coordinate: raw float32, bfloat16, int8 and int4 with scales,
 // and signs.
 //
-// Loops have no branch that depends on a value, so that a compiler makes vectors of them.
+// Loops have no branch that depends on a value, so that the compiler can vectorize them.
 #include "runtime/update/update_block.h"
 
 #define GROUP_COUNT 256 // coordinates that share a scale
-#define Q8_STEPS 127    // of a scale, in each direction
+#define Q8_STEPS 127    // largest step in either direction
 #define Q4_STEPS 7
 
 static uint32_t largest_bits(const float *values, size_t count)
@@ -46,8 +46,8 @@ cn_err cn_update_raw_decode(const uint8_t *bytes, size_t size, size_t count, flo
     return check_values(values, count);
 }
 
-// The 16 high bits of a float32, rounded to the nearest, ties to even. 16 is one of these numbers,
-// so that nothing is rounded beyond it.
+// Returns the 16 high bits of a float32, rounded to the nearest, ties to even. The limit 16 is a
+// bfloat16, so no value is rounded beyond it.
 size_t cn_update_bf16_encode(const float *values, size_t count, float *decoded, uint8_t *block)
 {
     for (size_t i = 0; i < count; i++) {
@@ -75,8 +75,8 @@ cn_err cn_update_bf16_decode(const uint8_t *bytes, size_t size, size_t count, fl
     return check_values(values, count);
 }
 
-// The smallest code whose value times steps reaches the largest magnitude; 0 when all count as
-// zero.
+// Returns the smallest code for which value(code) * steps reaches the largest magnitude; 0 when all
+// values count as zero.
 static uint32_t scale_code(float largest, int steps)
 {
     uint32_t code = (cn_update_bits(largest / (float)steps) + 0x7fff) >> CN_UPDATE_CODE_SHIFT;
@@ -84,8 +84,8 @@ static uint32_t scale_code(float largest, int steps)
     return code < CN_UPDATE_CODE_MIN ? 0 : code;
 }
 
-// steps * scale is exact: at most 7 by 9 bits. Only the last step of the largest scale can pass the
-// limit.
+// Returns steps * scale, limited to 16. The product is exact: at most 7 by 9 bits. Only the last
+// step of the largest scale can exceed the limit.
 static float step_value(int steps, float scale)
 {
     float value = (float)steps * scale;
@@ -94,12 +94,13 @@ static float step_value(int steps, float scale)
     return value < -CN_UPDATE_VALUE_MAX ? -CN_UPDATE_VALUE_MAX : value;
 }
 
-// Quantises a group to whole steps of its scale, at most limit. Returns the code of the scale; with
-// 0 all is zero.
+// Quantises a group to whole steps of its scale, at most limit in either direction. Returns the
+// code of the scale; 0 means that all values are zero.
 static uint32_t put_steps(const float *values, size_t count, int limit, int8_t *steps,
                           float *decoded)
 {
-    // Adding 1.5 * 2^23 leaves no bits below the unit: the sum is rounded to the nearest even.
+    // A float32 near 1.5 * 2^23 has no fraction bits: the sum is rounded to an integer, ties to
+    // even.
     const float rounder = 12582912.0f;
     uint32_t code = scale_code(cn_update_float(largest_bits(values, count)), limit);
     float scale = cn_update_float(code << CN_UPDATE_CODE_SHIFT);
@@ -118,8 +119,8 @@ static uint32_t put_steps(const float *values, size_t count, int limit, int8_t *
     return code;
 }
 
-// Turns steps into values. CN_EFORMAT when none has the largest magnitude: a smaller scale would
-// have done.
+// Turns steps into values. Returns CN_EFORMAT when no step has the magnitude limit: an encoder
+// would have used a smaller scale.
 static cn_err get_steps(const int8_t *steps, size_t count, int limit, uint32_t code, float *values)
 {
     float scale = cn_update_float(code << CN_UPDATE_CODE_SHIFT);
@@ -134,7 +135,7 @@ static cn_err get_steps(const int8_t *steps, size_t count, int limit, uint32_t c
     return largest == limit ? CN_OK : CN_EFORMAT;
 }
 
-// Reads a scale. CN_ERANGE for one that is larger than that of 16 in so many steps.
+// Reads a scale. Returns CN_ERANGE when it is larger than the scale for the magnitude 16.
 static cn_err get_scale(const uint8_t *bytes, size_t size, int steps, uint32_t *code)
 {
     if (size < 2)
@@ -178,7 +179,7 @@ static cn_err get_q8_group(const uint8_t *bytes, size_t size, size_t count, floa
     return get_steps(steps, count, Q8_STEPS, code, values);
 }
 
-// Two steps a byte, the first in the low half.
+// Two steps in each byte, the first in the low half.
 static size_t put_q4_group(const float *values, size_t count, float *decoded, uint8_t *bytes)
 {
     int8_t steps[GROUP_COUNT + 1];
@@ -221,7 +222,7 @@ static cn_err get_q4_group(const uint8_t *bytes, size_t size, size_t count, floa
     return get_steps(steps, count, Q4_STEPS, code, values);
 }
 
-// Every magnitude is the mean of the group; a bit for each sign, the lowest of a byte first.
+// Writes the mean magnitude of the group and one bit for each sign, the lowest bit of a byte first.
 static size_t put_sign_group(const float *values, size_t count, float *decoded, uint8_t *bytes)
 {
     double sum = 0;

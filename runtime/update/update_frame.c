@@ -21,7 +21,7 @@ const char *cn_update_mode_name(enum cn_update_mode mode)
     return names[mode];
 }
 
-// A dense rule has density 0 and no value bits in a frame, whatever the profile says.
+// Density and value bits are 0 in the frame of a dense rule, whatever the profile says.
 static bool rule_is_valid(const struct cn_update_rule *rule)
 {
     if (rule->mode == CN_UPDATE_TOPK)
@@ -29,7 +29,7 @@ static bool rule_is_valid(const struct cn_update_rule *rule)
     return (unsigned)rule->mode <= CN_UPDATE_SIGN || rule->mode == CN_UPDATE_SKIP;
 }
 
-// A snapshot is dense, of all tensors, and its own rounding.
+// A snapshot is q8, has all tensors, and is never marked rounded: its own encoding rounds.
 static bool flags_are_valid(const struct cn_update_header *header)
 {
     return !header->snapshot ||

@@ -1,7 +1,8 @@
-// update_rice.h - bits, lowest first, and Rice codes of them. Private to runtime/update.
+// update_rice.h - a stream of bits, lowest first, with Rice codes. Private to runtime/update.
 //
-// A Rice code with parameter b is value >> b zeros, a one, and the b low bits of value (Rice 1979).
-// A value that cannot exceed `largest` needs no one after largest >> b zeros.
+// A Rice code with parameter b is value >> b zero bits, a one bit, and the b low bits of value
+// (Rice 1979). For values of at most `largest` the one bit is left out after largest >> b zero
+// bits.
 #pragma once
 
 #include <stddef.h>
@@ -13,11 +14,11 @@
 // Writes to memory that the caller made large enough.
 struct cn_rice_writer {
     uint8_t *to;
-    uint64_t bits; // not yet stored, fewer than 32 between calls
-    unsigned count;
+    uint64_t bits;  // bits that are not stored yet
+    unsigned count; // number of those bits, fewer than 32 between calls
 };
 
-// Appends the count low bits of value; count is at most 32 and the rest of value is zero.
+// Appends the count low bits of value; count is at most 32, and the other bits of value are zero.
 static inline void cn_rice_put(struct cn_rice_writer *writer, uint32_t value, unsigned count)
 {
     uint32_t word;
@@ -40,7 +41,7 @@ static inline void cn_rice_put_zeros(struct cn_rice_writer *writer, uint32_t cou
     cn_rice_put(writer, 0, count);
 }
 
-// value is at most largest, and b at most 12.
+// Appends a limited Rice code. value is at most largest; b is at most 14.
 static inline void cn_rice_put_code(struct cn_rice_writer *writer, uint32_t value, uint32_t largest,
                                     unsigned b)
 {
@@ -53,7 +54,7 @@ static inline void cn_rice_put_code(struct cn_rice_writer *writer, uint32_t valu
     cn_rice_put(writer, low, b);
 }
 
-// Fills the last byte with zeros. Returns the end.
+// Writes the remaining bits, with zeros up to a whole byte. Returns the end of the stream.
 static inline uint8_t *cn_rice_flush(struct cn_rice_writer *writer)
 {
     for (unsigned done = 0; done < writer->count; done += 8)
@@ -62,15 +63,15 @@ static inline uint8_t *cn_rice_flush(struct cn_rice_writer *writer)
     return writer->to;
 }
 
-// Reads bits of from to end; bits behind the end read as zero and make the reader overrun.
+// Reads the bits of the bytes [from, end).
 struct cn_rice_reader {
-    const uint8_t *from;
+    const uint8_t *from; // next byte to take
     const uint8_t *end;
-    uint64_t bits;
-    unsigned count; // of bits, at most 64
+    uint64_t bits;  // bits that were taken and not read yet
+    unsigned count; // number of those bits, at most 64
 };
 
-// Makes count at least 32 unless the end is near.
+// Takes bytes until count is at least 32 or the end is reached.
 static inline void cn_rice_fill(struct cn_rice_reader *reader)
 {
     if (reader->count >= 32)
@@ -90,7 +91,7 @@ static inline void cn_rice_fill(struct cn_rice_reader *reader)
     }
 }
 
-// count is at most 32. CN_EFORMAT behind the end.
+// Reads count bits, at most 32. Returns CN_EFORMAT beyond the end.
 static inline cn_err cn_rice_get(struct cn_rice_reader *reader, unsigned count, uint32_t *value)
 {
     cn_rice_fill(reader);
@@ -102,14 +103,15 @@ static inline cn_err cn_rice_get(struct cn_rice_reader *reader, unsigned count, 
     return CN_OK;
 }
 
-// count is at most 64.
+// Drops count of the bits that were taken; count is at most reader->count.
 static inline void cn_rice_drop(struct cn_rice_reader *reader, unsigned count)
 {
     reader->bits = count < 64 ? reader->bits >> count : 0;
     reader->count -= count;
 }
 
-// Zeros up to a one, which is dropped, or up to limit of them. CN_EFORMAT behind the end.
+// Counts zero bits up to a one bit, which is dropped, or up to limit. Returns CN_EFORMAT beyond the
+// end.
 static inline cn_err cn_rice_get_zeros(struct cn_rice_reader *reader, uint32_t limit,
                                        uint32_t *zeros)
 {
@@ -138,7 +140,8 @@ static inline cn_err cn_rice_get_zeros(struct cn_rice_reader *reader, uint32_t l
     return CN_OK;
 }
 
-// A code of at most largest. CN_EFORMAT behind the end, CN_ERANGE for a larger value.
+// Reads a limited Rice code. Returns CN_EFORMAT beyond the end, CN_ERANGE for a value above
+// largest.
 static inline cn_err cn_rice_get_code(struct cn_rice_reader *reader, uint32_t largest, unsigned b,
                                       uint32_t *value)
 {

@@ -1,19 +1,20 @@
 // update_select.c - which coordinates top-k sends: the largest of the whole model.
 //
-// Magnitudes are compared by their codes, in one histogram instead of a sort; equal codes are taken
-// in the order of their index. A tensor that would get less than a tenth of its share is raised to
-// that, so that biases and norms are not starved beside large matrices.
+// Magnitudes are compared by their codes, with a histogram instead of a sort. Equal codes are taken
+// in the order of their index. A tensor that would send less than a tenth of its share sends that
+// tenth, so that tensors with small changes are not starved by those with large ones.
 #include "runtime/update/update_block.h"
 
 #include <stdlib.h>
 
-// Two rows, used in turns, so that a run of equal values does not wait for its own last count.
+// Two rows of counts, used in turn, so that equal neighbours do not wait for each other's
+// increment.
 struct histogram {
     uint32_t even[CN_UPDATE_CODE_COUNT];
     uint32_t odd[CN_UPDATE_CODE_COUNT];
 };
 
-// What a code counts as in a tensor with this priority: a power of two has 256 codes.
+// Returns the code that a code counts as in a tensor with this priority; 0 for zero.
 static uint32_t weighted(uint32_t code, int priority)
 {
     int moved = (int)code + CN_UPDATE_CODES_OCTAVE * priority;
@@ -40,7 +41,7 @@ static void histogram_add(struct histogram *histogram, const float *values, size
         histogram->even[cn_update_code(values[i])]++;
 }
 
-// The k largest, or all that are not zero when there are fewer.
+// Returns the pick of the k largest codes, or of all codes that are not zero when they are fewer.
 static struct cn_update_pick pick_largest(const struct histogram *histogram, size_t k)
 {
     struct cn_update_pick pick = {.code = CN_UPDATE_CODE_COUNT};
@@ -55,7 +56,7 @@ static struct cn_update_pick pick_largest(const struct histogram *histogram, siz
     return pick;
 }
 
-// The share of count that density asks for, rounded up; at least 1.
+// Returns density * count, rounded up; at least 1 for a count above 0.
 static size_t share(double density, size_t count)
 {
     double exact = density * (double)count;
@@ -64,7 +65,7 @@ static size_t share(double density, size_t count)
     return (double)whole < exact ? whole + 1 : whole;
 }
 
-// The k largest of one tensor.
+// Returns the pick of the k largest values of one tensor.
 static struct cn_update_pick pick_of_tensor(const float *values, size_t count, size_t k,
                                             struct histogram *histogram)
 {
@@ -73,7 +74,8 @@ static struct cn_update_pick pick_of_tensor(const float *values, size_t count, s
     return pick_largest(histogram, k);
 }
 
-// The threshold of the model in the codes of a tensor. Below those that count nothing is equal.
+// Converts the model's threshold to codes of a tensor with this priority. Returns the code below
+// CN_UPDATE_CODE_MIN when all of the tensor's nonzero values are above the threshold.
 static uint32_t own_code(uint32_t code, int priority)
 {
     int own = (int)code - CN_UPDATE_CODES_OCTAVE * priority;
@@ -81,7 +83,8 @@ static uint32_t own_code(uint32_t code, int priority)
     return own < (int)CN_UPDATE_CODE_MIN ? CN_UPDATE_CODE_MIN - 1 : (uint32_t)own;
 }
 
-// Hands out the ties of the whole model in the order of tensors, then raises the poor.
+// Gives the tensor its part of the model's ties, in the order of tensors. Then raises the tensor to
+// a tenth of its share if it would send less.
 static void pick_for_tensor(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
                             const float *values, const struct cn_update_pick *model,
                             size_t *ties_left, struct histogram *histogram,
@@ -106,7 +109,7 @@ static void pick_for_tensor(const struct cn_update_rule *rule, const struct cn_t
         *pick = pick_of_tensor(values, tensor->count, floor, histogram);
 }
 
-// Those that share the density of the model.
+// Returns true for tensors that share the density of the model.
 static bool competes(const struct cn_update_header *header, const struct cn_tensor_info *tensor)
 {
     return cn_update_kind_of(header, tensor) == CN_UPDATE_KIND_SPARSE && !(tensor->density > 0);

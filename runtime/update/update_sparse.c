@@ -1,8 +1,8 @@
 // update_sparse.c - blocks with a few coordinates: gaps, signs and log magnitudes.
 //
 // A magnitude is one of 2^v levels between the smallest and the largest of the block, equally
-// spaced in the bits of the float, which are close to its logarithm. With v = 0 all have their
-// mean.
+// spaced in the bits of the float, which are close to its logarithm. With v = 0 every magnitude is
+// the mean of all.
 #include "runtime/update/update_block.h"
 #include "runtime/update/update_rice.h"
 
@@ -10,7 +10,7 @@
 #define GAP_B_MAX 14
 #define LEVEL_COUNT 256
 
-// What is sent of a block, in the order of the row.
+// The coordinates that are sent of a block, in the order of the row.
 struct sparse {
     uint32_t count;
     uint16_t index[CN_UPDATE_BLOCK_COUNT_MAX];
@@ -42,8 +42,8 @@ static float level_value(const struct scale *scale, uint32_t level)
     return cn_update_float(bits < limit ? bits : limit);
 }
 
-// sum of ceil((gap >> b) / 2): what b + 1 saves in unary, against count bits that it costs. It
-// falls with b, so the code length is convex in b.
+// Returns the sum of ceil((gap >> b) / 2): the unary bits that b + 1 saves, at a cost of count
+// bits. The sum falls with b, so the code length is convex in b.
 static uint32_t saved_bits(const struct sparse *sparse, unsigned b)
 {
     uint32_t sum = 0;
@@ -53,14 +53,14 @@ static uint32_t saved_bits(const struct sparse *sparse, unsigned b)
     return sum;
 }
 
-// The smallest b for which b + 1 is no shorter.
+// Returns the smallest b for which b + 1 gives no shorter code.
 static unsigned choose_gap_b(const struct sparse *sparse, size_t block_count)
 {
     size_t mean = block_count / sparse->count;
     unsigned b = 0;
 
     while (b < GAP_B_MAX && mean >> (b + 1))
-        b++; // a guess, to walk from
+        b++; // a first guess; the search below starts from it
     while (b > 0 && saved_bits(sparse, b - 1) <= sparse->count)
         b--;
     while (saved_bits(sparse, b) > sparse->count)
@@ -74,7 +74,7 @@ static bool is_gap_b(const struct sparse *sparse, unsigned b)
            (b == 0 || saved_bits(sparse, b - 1) > sparse->count);
 }
 
-// The smallest b of 0 to value_bits that codes the levels in the fewest bits.
+// Returns the smallest b of 0 to value_bits that codes the levels in the fewest bits.
 static unsigned choose_level_b(const struct sparse *sparse, uint32_t value_bits)
 {
     uint32_t histogram[LEVEL_COUNT] = {0};
@@ -129,7 +129,8 @@ static void collect(const float *values, size_t count, struct cn_update_pick *pi
     sparse->count = kept;
 }
 
-// The mean of the magnitudes, added in the order of the row, to the nearest code, ties to even.
+// Returns the nearest code to the mean of the magnitudes, ties to even. Magnitudes are added in the
+// order of the row.
 static uint32_t mean_code(const float *values, const struct sparse *sparse)
 {
     double sum = 0;
@@ -176,14 +177,14 @@ static void set_gaps_and_levels(const float *values, const struct scale *scale,
     }
 }
 
-// Gap, sign and level of each coordinate in turn. Returns the end.
+// Writes gap, sign and level of each coordinate in turn. Returns the end.
 static uint8_t *put_coordinates(const float *values, size_t count, const struct sparse *sparse,
                                 const struct scale *scale, unsigned gap_b, unsigned level_b,
                                 float *decoded, uint8_t *to)
 {
     struct cn_rice_writer writer = {.to = to};
     uint32_t largest_level = (1u << scale->value_bits) - 1;
-    uint32_t unsent = (uint32_t)count - sparse->count; // coordinates left that are not sent
+    uint32_t unsent = (uint32_t)count - sparse->count; // remaining coordinates that are not sent
 
     for (uint32_t i = 0; i < sparse->count; i++) {
         uint32_t index = sparse->index[i];
@@ -238,7 +239,7 @@ size_t cn_update_sparse_encode(const float *values, size_t count, uint32_t value
     return (size_t)(to - block);
 }
 
-// The codes after the head, if they are ones that an encoder writes.
+// Reads the codes after the head. Returns an error for codes that no encoder writes.
 static cn_err get_scale(const uint8_t *bytes, size_t size, struct scale *scale, size_t *used)
 {
     *used = scale->value_bits ? 4 : 2;
@@ -288,7 +289,7 @@ static cn_err get_coordinates(struct cn_rice_reader *reader, size_t count,
     return CN_OK;
 }
 
-// The end of what was read; the rest of its last byte has to be zero.
+// Finds the end of what was read. The unread bits of its last byte have to be zero.
 static cn_err finish_reader(const struct cn_rice_reader *reader, const uint8_t **end)
 {
     unsigned whole = reader->count / 8;

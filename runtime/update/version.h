@@ -1,4 +1,4 @@
-// version.h - a version of the model: the bytes that its digest is over.
+// version.h - a version of the model as bytes, and their digest.
 //
 // A version is
 //     offset  size  content
@@ -7,7 +7,8 @@
 //         48    32  digest of the parent version; zeros for the first
 //         80     8  number of float32 values, little-endian
 //         88  4*n  values, little-endian float32: the row of GRAPH.md, the layout
-// and its digest is the SHA-256 of all that. A full model travels as exactly these bytes.
+// The digest of a version is the SHA-256 of all these bytes. A full model travels as exactly these
+// bytes. Threading: none; no state is kept.
 #pragma once
 
 #include <stddef.h>
@@ -21,15 +22,16 @@
 struct cn_version_header {
     uint8_t graph[CN_DIGEST_SIZE];
     uint8_t parent[CN_DIGEST_SIZE];
-    uint64_t count;
+    uint64_t count; // float32 values
 };
 
 void cn_version_put_header(const struct cn_version_header *header,
                            uint8_t bytes[CN_VERSION_HEADER_SIZE]);
 
-// CN_EFORMAT for another magic, CN_ERANGE when size is not exactly that of count values.
+// Reads and checks the header of a version of size bytes. Returns CN_EFORMAT for another magic,
+// CN_ERANGE when size is not exactly that of header and count values.
 cn_err cn_version_get_header(const uint8_t *bytes, size_t size, struct cn_version_header *header);
 
-// Digest of the version made of header and values.
+// Computes the digest of the version with this header and header->count values.
 void cn_version_digest(const struct cn_version_header *header, const float *values,
                        uint8_t digest[CN_DIGEST_SIZE]);
