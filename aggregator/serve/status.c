@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/serve/status_groups.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
@@ -475,5 +476,6 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
     report.ended = cn_score_end(job, &progress, version.number) != NULL;
     print_cuts(&report);
     print_run(&report, &version, &progress.newest_score);
-    return cn_ledger_boards(ledger, print_board, &report);
+    err = cn_ledger_boards(ledger, print_board, &report);
+    return err ? err : cn_status_print_groups(ledger, json, stream);
 }

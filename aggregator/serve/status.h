@@ -41,6 +41,7 @@ void cn_status_deinit(struct cn_status_live *live);
 // it wrote nothing.
 void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffic);
 
-// Prints run, round, version and the reason for each board that is not in the round.
+// Prints run, round, version, the reason for each board that is not in the round, and what became
+// of each group's updates.
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                        const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream);

@@ -123,6 +123,8 @@ struct cn_link_upload {
     bool fresh;        // it was made just now: nobody can have sent any of it before
 };
 
+#define CN_VERDICT_REASON 160
+
 enum cn_verdict {
     CN_VERDICT_ACCEPTED, // it is in the ledger; the residual counts
     CN_VERDICT_REJECTED, // not counted and never will be; .reason says why
@@ -151,7 +153,7 @@ struct cn_link_event {
     enum cn_verdict verdict;
     uint8_t
         accepted[CN_DIGEST_SIZE]; // digest of what counts for (run, round, group); zeros for none
-    char text[160];
+    char text[CN_VERDICT_REASON];
 };
 
 // The bytes that went one way, counted in three ways.
