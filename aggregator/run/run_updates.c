@@ -172,6 +172,17 @@ static void describe_contribution(const struct cn_spooled *upload, uint64_t weig
     snprintf(contribution->board, sizeof(contribution->board), "%s", upload->board);
 }
 
+// For people only: an error is of no consequence.
+static void note_attendance(struct cn_run *run, const struct cn_spooled *upload)
+{
+    const struct cn_declare_request *declared = &upload->declared;
+    uint32_t boards = cn_roster_count(run->config.roster, upload->group, declared->members,
+                                      declared->member_count);
+    if (boards > 1 &&
+        cn_tally_attend(run->config.ledger, upload->group, declared->round, boards) != CN_OK)
+        cn_log(CN_LOG_DEBUG, "run", "the boards of %s are not counted", upload->group);
+}
+
 // File first, then ledger, then the answer: what was acknowledged is durable.
 static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t weight,
                      struct cn_upload_status *status)
@@ -186,6 +197,7 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     if (err)
         return err;
     run->accepted++;
+    note_attendance(run, upload);
     memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
     decide(status, CN_VERDICT_ACCEPTED, "");
     cn_log(CN_LOG_DEBUG, "run",

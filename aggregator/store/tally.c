@@ -40,13 +40,13 @@ cn_err cn_tally_read(struct cn_ledger *ledger, const char *group, struct cn_tall
 {
     sqlite3_stmt *statement;
     memset(tally, 0, sizeof(*tally));
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement,
-        "SELECT count(c.digest),count(*)-count(c.digest) FROM selection s"
-        " JOIN round r ON r.number=s.round"
-        " LEFT JOIN contribution c ON c.round=s.round AND c.grp=s.grp"
-        " WHERE s.grp=? AND (c.digest IS NOT NULL OR r.state<>0)",
-        "t", group);
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement,
+                              "SELECT count(c.digest),count(*)-count(c.digest) FROM selection s"
+                              " JOIN round r ON r.number=s.round"
+                              " LEFT JOIN contribution c ON c.round=s.round AND c.grp=s.grp"
+                              " WHERE s.grp=? AND (c.digest IS NOT NULL OR r.state<>0)",
+                              "t", group);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -58,8 +58,7 @@ cn_err cn_tally_read(struct cn_ledger *ledger, const char *group, struct cn_tall
     return err ? err : read_rejections(ledger, group, tally);
 }
 
-cn_err cn_tally_attend(struct cn_ledger *ledger, const char *group, uint32_t round,
-                       uint32_t boards)
+cn_err cn_tally_attend(struct cn_ledger *ledger, const char *group, uint32_t round, uint32_t boards)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(

@@ -108,6 +108,12 @@ struct cn_measures {
     double perplexity;
 };
 
+// What the leader of a group knows of a member.
+struct cn_member_sign {
+    uint32_t id;        // cn_name_hash of its name
+    uint32_t missing_s; // seconds since its last sign of life; 0: it takes part in the round
+};
+
 struct cn_link_upload {
     uint64_t run;
     uint32_t round;
@@ -120,7 +126,10 @@ struct cn_link_upload {
     uint64_t held_out_correct, held_out_count;
     struct cn_measures measures;
     double train_loss; // mean over the round's samples
-    bool fresh;        // it was made just now: nobody can have sent any of it before
+    // All members of the group, this board included; count 0: it has no others.
+    struct cn_member_sign members[CN_GROUP_MAX];
+    uint32_t member_count;
+    bool fresh; // it was made just now: nobody can have sent any of it before
 };
 
 #define CN_VERDICT_REASON 160

@@ -86,6 +86,15 @@ static void answer_gone(struct cn_node_owner *node)
     cn_mailbox_put_answer(&node->box, &answer);
 }
 
+static cn_err send_update(struct cn_node_owner *node, const struct cn_link_upload *request)
+{
+    struct cn_link_upload upload = *request;
+
+    cn_node_group_signs(&node->group, cn_platform_now_ms(), &upload);
+    node->sending = upload.frame;
+    return node->link->ops->upload(node->link, &upload);
+}
+
 static cn_err run_errand(struct cn_node_owner *node, const struct cn_errand_request *request)
 {
     struct cn_link *link = node->link;
@@ -101,8 +110,7 @@ static cn_err run_errand(struct cn_node_owner *node, const struct cn_errand_requ
         return link->ops->fetch(link, request->digest, request->size,
                                 CN_VERSION_HEADER_SIZE + 4ull * CN_ONNX_FILE_MAX);
     case CN_ERRAND_UPLOAD:
-        node->sending = request->upload.frame;
-        return link->ops->upload(link, &request->upload);
+        return send_update(node, &request->upload);
     }
     return CN_OK;
 }
