@@ -13,7 +13,7 @@ static const char help[] =
     "Shows the run, its round and version, and for each board when it was last heard and why it\n"
     "is, or is not, in the round.\n"
     "\n"
-    "  --json           one object a line: the run, then each board\n";
+    "  --json           one object a line: the run, each board, each group\n";
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {

@@ -429,7 +429,6 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .round = run->round,
         .selected = run->selected,
         .accepted = run->accepted,
-        .boards = cn_roster_registered(run->config.roster),
         .cuts = run->cuts,
         .end_reason = run->end_reason,
         .progress = run->progress,

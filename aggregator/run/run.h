@@ -65,7 +65,6 @@ struct cn_run_state { // for people
     enum cn_run_phase phase;
     uint32_t round; // open or next
     uint32_t selected, accepted;
-    uint32_t boards; // that have registered since the program started
     uint64_t remaining_ms;
     struct cn_run_traffic traffic; // of the whole run, over restarts
     struct cn_merge_cuts cuts;     // of the newest version, if it was made by this program

@@ -6,6 +6,7 @@
 
 #include "aggregator/merge/admission.h"
 #include "aggregator/run/run_private.h"
+#include "aggregator/store/tally.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
@@ -63,6 +64,28 @@ static void decide(struct cn_upload_status *status, enum cn_verdict verdict, con
     snprintf(status->reason, sizeof(status->reason), "%s", reason);
 }
 
+// What is refused is said here, too, and counted. A board that only sends rubbish must not fill the
+// log.
+static void note_refusal(struct cn_run *run, const char *group,
+                         const struct cn_declare_request *declared,
+                         const struct cn_upload_status *status)
+{
+    bool late = status->verdict == CN_VERDICT_LATE;
+    if (declared->run == CN_RUN_MEASUREMENT || !status->decided ||
+        status->verdict == CN_VERDICT_ACCEPTED)
+        return;
+    cn_log_within(cn_log_quota_of(&run->rejected, group), cn_platform_now_ms(),
+                  late ? CN_LOG_INFO : CN_LOG_WARN, "run",
+                  "round %" PRIu32 ": an update of group %s is %s: %s", declared->round, group,
+                  late ? "late" : "rejected", status->reason);
+    // Of a round that is not there yet nothing is counted: its number would hide those that come.
+    if (late || declared->round > run->round)
+        return;
+    cn_err err = cn_tally_reject(run->config.ledger, group, declared->round, status->reason);
+    if (err)
+        cn_log(CN_LOG_WARN, "run", "a rejection is not counted: %s", cn_err_text(err));
+}
+
 // A contribution that is there decides: the same frame again is the same answer.
 static cn_err judge_against_accepted(struct cn_run *run, const char *group,
                                      const struct cn_declare_request *declared,
@@ -98,7 +121,7 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
         decide(status, CN_VERDICT_REJECTED, "the update is relative to another version");
 }
 
-cn_err cn_run_judge(struct cn_run *run, const char *group,
+static cn_err judge(struct cn_run *run, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload_status *status)
 {
     bool invited;
@@ -115,6 +138,16 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
     err = cn_ledger_is_selected(run->config.ledger, declared->round, group, &invited);
     if (!err)
         judge_round(run, declared, invited, status);
+    return err;
+}
+
+cn_err cn_run_judge(struct cn_run *run, const char *group,
+                    const struct cn_declare_request *declared, struct cn_upload_status *status)
+{
+    cn_err err = judge(run, group, declared, status);
+
+    if (!err)
+        note_refusal(run, group, declared, status);
     return err;
 }
 
@@ -139,6 +172,17 @@ static void describe_contribution(const struct cn_spooled *upload, uint64_t weig
     snprintf(contribution->board, sizeof(contribution->board), "%s", upload->board);
 }
 
+// For people only: an error is of no consequence.
+static void note_attendance(struct cn_run *run, const struct cn_spooled *upload)
+{
+    const struct cn_declare_request *declared = &upload->declared;
+    uint32_t boards = cn_roster_count(run->config.roster, upload->group, declared->members,
+                                      declared->member_count);
+    if (boards > 1 &&
+        cn_tally_attend(run->config.ledger, upload->group, declared->round, boards) != CN_OK)
+        cn_log(CN_LOG_DEBUG, "run", "the boards of %s are not counted", upload->group);
+}
+
 // File first, then ledger, then the answer: what was acknowledged is durable.
 static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t weight,
                      struct cn_upload_status *status)
@@ -153,6 +197,7 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     if (err)
         return err;
     run->accepted++;
+    note_attendance(run, upload);
     memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
     decide(status, CN_VERDICT_ACCEPTED, "");
     cn_log(CN_LOG_DEBUG, "run",
@@ -164,11 +209,8 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
 static void reject(struct cn_run *run, struct cn_spooled *upload, const char *reason,
                    struct cn_upload_status *status)
 {
-    // A board that only sends rubbish must not fill the log.
-    cn_log_within(cn_log_quota_of(&run->rejected, upload->board), cn_platform_now_ms(), CN_LOG_WARN,
-                  "run", "round %" PRIu32 ": rejected an update of %s: %s", upload->declared.round,
-                  upload->board, reason);
     decide(status, CN_VERDICT_REJECTED, reason);
+    note_refusal(run, upload->group, &upload->declared, status);
     cn_spool_drop(run->config.spool, upload);
 }
 

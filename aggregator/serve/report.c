@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+#include "aggregator/store/tally.h"
+
 #define LINE_MS 250
 
 void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *ledger,
@@ -42,12 +44,14 @@ static void format_bytes(uint64_t bytes, char text[24])
 }
 
 static cn_err print_row(struct cn_report *report, const struct cn_ledger_version *version,
-                        uint32_t boards, uint64_t now_ms)
+                        uint64_t now_ms)
 {
     struct cn_score score;
-    uint32_t selected, accepted;
+    uint32_t selected, accepted, boards;
     char up[24], down[24], accuracy[16] = "-", loss[16] = "-";
     cn_err err = cn_ledger_count(report->ledger, version->number, &selected, &accepted);
+    if (!err)
+        err = cn_tally_boards(report->ledger, version->number, &boards);
     if (err)
         return err;
     cn_score_of(version, &score);
@@ -109,7 +113,7 @@ cn_err cn_report_update(struct cn_report *report, const struct cn_run_state *sta
         if (err == CN_ENOTFOUND || (!err && !is_due(&version, state)))
             break;
         if (!err)
-            err = print_row(report, &version, state->boards, now_ms);
+            err = print_row(report, &version, now_ms);
         if (err)
             return err;
         report->next++;

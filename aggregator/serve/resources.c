@@ -364,6 +364,9 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
         return;
     }
+    if (declared.member_count)
+        cn_roster_tell(resources->roster, board->enrolled.name, group, declared.members,
+                       declared.member_count, resources->now_ms());
     cn_err err = cn_run_judge(resources->run, group, &declared, &status);
     if (err) {
         reply_trouble(resources, reply, err);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/serve/status_groups.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
@@ -31,7 +32,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
     const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
     cJSON *list = cJSON_CreateObject();
     for (size_t i = 0; i < count; i++) {
-        if (!boards[i].heard_ms)
+        if (!boards[i].heard_ms && !boards[i].seen_ms && !boards[i].missing_ms)
             continue;
         const struct cn_roster_facts *facts = &boards[i].facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
@@ -39,6 +40,8 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         name_key(&boards[i].enrolled, key);
         cJSON_AddStringToObject(board, "key", key);
         cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
+        cJSON_AddNumberToObject(board, "seen_ms", (double)boards[i].seen_ms);
+        cJSON_AddNumberToObject(board, "missing_ms", (double)boards[i].missing_ms);
         cJSON_AddStringToObject(board, "type", facts->type);
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
@@ -146,6 +149,10 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "key"));
         snprintf(board->key, sizeof(board->key), "%s", key ? key : "");
         board->heard_ms = read_number(item, "heard_ms");
+        board->missing_ms = read_number(item, "missing_ms");
+        uint64_t seen_ms = read_number(item, "seen_ms");
+        if (seen_ms > board->heard_ms)
+            board->heard_ms = seen_ms;
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
@@ -283,9 +290,12 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
              facts->cpu_count, memory, power);
 }
 
-// Why the board is, or is not, in the round. One sentence.
+#define REASON_SIZE 64
+
+// Why the board is, or is not, in the round. One sentence, in text if it has numbers.
 static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
-                      const struct cn_status_board *live, const char **reason)
+                      const struct cn_status_board *live, char text[REASON_SIZE],
+                      const char **reason)
 {
     uint64_t heard_ms = live->heard_ms;
     struct cn_ledger_contribution contribution;
@@ -295,7 +305,7 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
         *reason = "revoked: its key is refused";
         return CN_OK;
     }
-    if (report->live->running && !heard_ms) {
+    if (report->live->running && !heard_ms && !live->missing_ms) {
         *reason = "not heard since the aggregator started: check its power, network, key";
         return CN_OK;
     }
@@ -305,6 +315,13 @@ static cn_err explain(const struct report *report, const struct cn_ledger_board 
     }
     if (report->ended) {
         *reason = "the run is over";
+        return CN_OK;
+    }
+    if (live->missing_ms) {
+        uint64_t now_ms = report->now_ms > live->missing_ms ? report->now_ms : live->missing_ms;
+        snprintf(text, REASON_SIZE, "missing in its group since %" PRIu64 " s",
+                 (now_ms - live->missing_ms) / 1000);
+        *reason = text;
         return CN_OK;
     }
     if (report->round.number == 0 || report->round.state == CN_LEDGER_MERGED) {
@@ -335,11 +352,12 @@ static cn_err print_board(void *context, const struct cn_ledger_board *board)
 {
     const struct report *report = context;
     const char *reason;
+    char text[REASON_SIZE];
     struct cn_status_board live = find_board(report, board);
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    cn_err err = explain(report, board, &live, &reason);
+    cn_err err = explain(report, board, &live, text, &reason);
     if (err)
         return err;
     if (report->json) {
@@ -475,5 +493,6 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
     report.ended = cn_score_end(job, &progress, version.number) != NULL;
     print_cuts(&report);
     print_run(&report, &version, &progress.newest_score);
-    return cn_ledger_boards(ledger, print_board, &report);
+    err = cn_ledger_boards(ledger, print_board, &report);
+    return err ? err : cn_status_print_groups(ledger, json, stream);
 }

@@ -28,7 +28,8 @@ struct cn_status_live {
     struct cn_status_board {
         char name[CN_NAME_SIZE];
         char key[CN_STATUS_KEY_SIZE]; // start of the digest of the key that it was heard with
-        uint64_t heard_ms;
+        uint64_t heard_ms;   // the last sign of its life, its group's leader's word included
+        uint64_t missing_ms; // since when its group misses it; 0: it does not
         struct cn_roster_facts facts;
     } * boards; // owned
 };
@@ -41,6 +42,7 @@ void cn_status_deinit(struct cn_status_live *live);
 // it wrote nothing.
 void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffic);
 
-// Prints run, round, version and the reason for each board that is not in the round.
+// Prints run, round, version, the reason for each board that is not in the round, and what became
+// of each group's updates.
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                        const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream);

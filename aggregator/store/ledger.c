@@ -40,12 +40,16 @@ static const char schema_2[] =
     "CREATE TABLE key_epoch(grp TEXT PRIMARY KEY, raised INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "PRAGMA user_version=2";
 
-// A table that came later: older programs pass it by, so it is no other schema. source is a group,
-// or '' for the central set.
+// Tables that came later: older programs pass them by, so it is no other schema. The source of a
+// measure is a group, or '' for the central set.
 static const char later[] =
     "CREATE TABLE IF NOT EXISTS measure(version INTEGER NOT NULL, source TEXT NOT NULL,"
     " rows INTEGER NOT NULL, top5 REAL NOT NULL, f1 REAL NOT NULL, mae REAL NOT NULL,"
-    " perplexity REAL NOT NULL, PRIMARY KEY(version,source)) STRICT, WITHOUT ROWID;";
+    " perplexity REAL NOT NULL, PRIMARY KEY(version,source)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS rejection(grp TEXT PRIMARY KEY, count INTEGER NOT NULL,"
+    " round INTEGER NOT NULL, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS attendance(round INTEGER NOT NULL, grp TEXT NOT NULL,"
+    " boards INTEGER NOT NULL, PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;";
 
 // A column that came later, in the same way. A row of an older program has 0.
 static const char later_column[] =

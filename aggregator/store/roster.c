@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/log_limit.h"
 #include "transport/coap/security.h"
 
 struct board_list {
@@ -18,6 +19,7 @@ struct cn_roster {
     struct board_list boards;
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
+    struct cn_log_quotas told; // lines about members, by the leader that told of them
 };
 
 static void free_boards(struct board_list *boards)
@@ -130,6 +132,8 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
         } else if (after) {
             after->heard_ms = before->heard_ms;
             after->facts = before->facts;
+            after->seen_ms = before->seen_ms;
+            after->missing_ms = before->missing_ms;
         }
     }
 }
@@ -261,6 +265,64 @@ void cn_roster_note(struct cn_roster *roster, const char *board,
         found->facts = *facts;
 }
 
+static const struct cn_member_sign *find_sign(const struct cn_member_sign *members, uint32_t count,
+                                              const char *name)
+{
+    uint32_t id = cn_name_hash(name);
+    for (uint32_t i = 0; i < count; i++)
+        if (members[i].id == id)
+            return &members[i];
+    return NULL;
+}
+
+static void take_sign(struct cn_roster_board *board, const struct cn_member_sign *sign,
+                      const char *leader, struct cn_log_quota *quota, uint64_t now_ms)
+{
+    const char *name = board->enrolled.name, *group = board->enrolled.group;
+    uint64_t silent_ms = 1000ull * sign->missing_s;
+    if (sign->missing_s && !board->missing_ms)
+        cn_log_within(quota, now_ms, CN_LOG_WARN, "roster",
+                      "%s of group %s is missing since %u s, says %s", name, group, sign->missing_s,
+                      leader);
+    else if (!sign->missing_s && board->missing_ms)
+        cn_log_within(quota, now_ms, CN_LOG_INFO, "roster", "%s is back in group %s, says %s", name,
+                      group, leader);
+    if (!sign->missing_s)
+        board->seen_ms = now_ms;
+    board->missing_ms = !sign->missing_s ? 0 : silent_ms < now_ms ? now_ms - silent_ms : 1;
+}
+
+// NULL: the board is of another group, or was revoked, or nothing was said of it.
+static const struct cn_member_sign *sign_of(const struct cn_roster_board *board, const char *group,
+                                            const struct cn_member_sign *members, uint32_t count)
+{
+    bool counts = !board->enrolled.revoked && strcmp(board->enrolled.group, group) == 0;
+    return counts ? find_sign(members, count, board->enrolled.name) : NULL;
+}
+
+void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *group,
+                    const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
+{
+    for (size_t i = 0; i < roster->boards.count; i++) {
+        struct cn_roster_board *board = &roster->boards.items[i];
+        const struct cn_member_sign *sign = sign_of(board, group, members, count);
+        if (sign)
+            take_sign(board, sign, leader, cn_log_quota_of(&roster->told, leader), now_ms);
+    }
+}
+
+uint32_t cn_roster_count(const struct cn_roster *roster, const char *group,
+                         const struct cn_member_sign *members, uint32_t count)
+{
+    uint32_t present = 0;
+    for (size_t i = 0; i < roster->boards.count; i++) {
+        const struct cn_member_sign *sign =
+            sign_of(&roster->boards.items[i], group, members, count);
+        present += sign && sign->missing_s == 0;
+    }
+    return present ? present : 1;
+}
+
 void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t version)
 {
     struct cn_roster_group *found = find_group(roster->groups, roster->group_count, group);
@@ -277,14 +339,6 @@ const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, s
 bool cn_roster_is_registered(const struct cn_roster_board *board)
 {
     return board->facts.cpu_count > 0 && !board->enrolled.revoked;
-}
-
-uint32_t cn_roster_registered(const struct cn_roster *roster)
-{
-    uint32_t registered = 0;
-    for (size_t i = 0; i < roster->boards.count; i++)
-        registered += cn_roster_is_registered(&roster->boards.items[i]);
-    return registered;
 }
 
 const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count)

@@ -21,6 +21,8 @@ struct cn_roster_board {
     struct cn_ledger_board enrolled;
     uint64_t heard_ms; // clock of the platform; 0: not since the start
     struct cn_roster_facts facts;
+    // As the leader of its group told: when it last took part, and since when it is missing.
+    uint64_t seen_ms, missing_ms; // clock; 0: not told
 };
 
 struct cn_roster_group {
@@ -60,6 +62,13 @@ void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms
 // The board registered.
 void cn_roster_note(struct cn_roster *roster, const char *board,
                     const struct cn_roster_facts *facts);
+// What the leader of a group told of its members. Ids of boards that are not enrolled in the group
+// mean nothing.
+void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *group,
+                    const struct cn_member_sign *members, uint32_t count, uint64_t now_ms);
+// How many enrolled boards of the group take part by that; at least 1.
+uint32_t cn_roster_count(const struct cn_roster *roster, const char *group,
+                         const struct cn_member_sign *members, uint32_t count);
 // A board of the group has this version.
 void cn_roster_serve(struct cn_roster *roster, const char *group, uint32_t version);
 
@@ -69,5 +78,3 @@ const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, s
 
 // Since the start; not of a revoked board.
 bool cn_roster_is_registered(const struct cn_roster_board *board);
-// How many are.
-uint32_t cn_roster_registered(const struct cn_roster *roster);

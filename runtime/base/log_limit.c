@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "runtime/base/name.h"
+
 #define LINE_SIZE 512
 
 bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *count)
@@ -17,11 +19,7 @@ bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *cou
 
 struct cn_log_quota *cn_log_quota_of(struct cn_log_quotas *quotas, const char *peer)
 {
-    uint32_t hash = 2166136261u; // FNV-1a
-
-    for (const char *c = peer; *c; c++)
-        hash = (hash ^ (uint8_t)*c) * 16777619u;
-    return &quotas->buckets[hash % CN_LOG_QUOTA_BUCKETS];
+    return &quotas->buckets[cn_name_hash(peer) % CN_LOG_QUOTA_BUCKETS];
 }
 
 bool cn_log_quota_take(struct cn_log_quota *quota, uint64_t now_ms, uint64_t *left_out)

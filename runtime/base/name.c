@@ -10,3 +10,12 @@ bool cn_name_valid(const char *name)
         return false;
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == length;
 }
+
+uint32_t cn_name_hash(const char *name)
+{
+    uint32_t hash = 2166136261u;
+
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 16777619u;
+    return hash;
+}

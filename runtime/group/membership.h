@@ -133,6 +133,11 @@ uint64_t cn_membership_newest_keys(const struct cn_membership *membership);
 // Returns the member that leads the epoch, or UINT32_MAX while the group forms.
 uint32_t cn_membership_leader(const struct cn_membership *membership);
 
+// Writes for each member the seconds since its last sign of life, at least 1; 0 where it is in the
+// view.
+void cn_membership_silence(const struct cn_membership *membership, uint64_t now_ms,
+                           uint32_t silent_s[CN_GROUP_MAX]);
+
 // Writes one line for status: "epoch 7: board-1 (leads), board-2; board-3 is missing since 12 s".
 void cn_membership_describe(const struct cn_membership *membership, const struct cn_member *members,
                             uint64_t now_ms, char *text, size_t size);

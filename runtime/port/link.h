@@ -108,6 +108,12 @@ struct cn_measures {
     double perplexity; // exp of the mean loss; cross-entropy with several labels per sample only
 };
 
+// What the leader of a group knows of a member.
+struct cn_member_sign {
+    uint32_t id;        // cn_name_hash of its name
+    uint32_t missing_s; // seconds since its last sign of life; 0: it takes part in the round
+};
+
 struct cn_link_upload {
     uint64_t run;
     uint32_t round;
@@ -120,8 +126,13 @@ struct cn_link_upload {
     uint64_t held_out_correct, held_out_count;
     struct cn_measures measures;
     double train_loss; // mean over the round's samples
-    bool fresh;        // the frame is new: no part of it can have been sent before
+    // All members of the group, this board included; count 0: it has no others.
+    struct cn_member_sign members[CN_GROUP_MAX];
+    uint32_t member_count;
+    bool fresh; // the frame is new: no part of it can have been sent before
 };
+
+#define CN_VERDICT_REASON 160
 
 enum cn_verdict {
     CN_VERDICT_ACCEPTED, // the update is in the ledger; its new residual holds
@@ -153,7 +164,7 @@ struct cn_link_event {
     enum cn_verdict verdict;
     // Digest of the update that counts for (run, round, group); zeros for none.
     uint8_t accepted[CN_DIGEST_SIZE];
-    char text[160];
+    char text[CN_VERDICT_REASON];
 };
 
 // Bytes in one direction, counted at three levels.

@@ -30,9 +30,11 @@ static bool round_is_over(const struct cn_checkpoint *held, const struct cn_roun
 static void plan_decision(const struct cn_checkpoint *held, const struct cn_round_info *news,
                           struct cn_decision *decision)
 {
-    decision->verdict = CN_VERDICT_LATE;
-    if (news->decided_round == held->round)
-        decision->verdict = news->decided_accepted ? CN_VERDICT_ACCEPTED : CN_VERDICT_REJECTED;
+    // News of a round that closed without this group says nothing of a refusal: only a receipt
+    // does.
+    decision->verdict = news->decided_round == held->round && news->decided_accepted
+                            ? CN_VERDICT_ACCEPTED
+                            : CN_VERDICT_LATE;
     if (news->decided_round < held->round ||
         (news->decided_round == held->round && !news->decided_accepted))
         return;

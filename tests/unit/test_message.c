@@ -186,6 +186,14 @@ static void messages_survive_a_round_trip(void **state)
     assert_true(size_again > size); // measures are left out where there are none
     assert_int_equal(cn_message_get_declare(again, size_again, &declare_back), CN_OK);
     assert_memory_equal(&declare_back.measures, &declare.measures, sizeof(declare.measures));
+    assert_int_equal(declare_back.member_count, 0);
+    declare.members[0] = (struct cn_member_sign){cn_name_hash("board-1"), 0};
+    declare.members[1] = (struct cn_member_sign){cn_name_hash("board-2"), 72};
+    declare.member_count = 2;
+    assert_int_equal(cn_message_put_declare(&declare, again, &size_again), CN_OK);
+    assert_int_equal(cn_message_get_declare(again, size_again, &declare_back), CN_OK);
+    assert_int_equal(declare_back.member_count, 2);
+    assert_memory_equal(declare_back.members, declare.members, sizeof(declare.members));
     assert_int_equal(cn_message_put_status(&status, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_status(bytes, size, &status_back), CN_OK);
     assert_int_equal(status_back.missing_count, 3);

@@ -163,7 +163,7 @@ static void the_outbox_is_decided_by_what_the_aggregator_recorded(void **state)
     assert_memory_equal(plan.decision.digest, news.decided_digest, CN_DIGEST_SIZE);
     news.decided_accepted = false;
     cn_round_next(&held, &news, &plan);
-    assert_int_equal(plan.decision.verdict, CN_VERDICT_REJECTED);
+    assert_int_equal(plan.decision.verdict, CN_VERDICT_LATE);
     assert_int_equal(plan.decision.round, 0);
 
     news = news_of(CN_ROUND_OPEN, 5);

@@ -81,11 +81,23 @@ static void a_group_is_left_out_of_an_open_round_only(void **state)
     assert_said(f, "waiting for a round");
 }
 
+static void a_run_that_has_ended_is_named_when_its_aggregator_has_left(void **state)
+{
+    struct fixture *f = *state;
+
+    f->status.down = true;
+    assert_said(f, "the aggregator does not answer");
+    f->status.progress.ended = true;
+    assert_said(f, "\"state\":\"the run has ended\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_group_is_left_out_of_an_open_round_only, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_run_that_has_ended_is_named_when_its_aggregator_has_left,
+                                        set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

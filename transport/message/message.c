@@ -244,6 +244,11 @@ static const struct cn_message_field declare_fields[] = {
      .kind = RULES,
      .offset = offsetof(struct cn_declare_request, measures),
      .schema = &measures_schema},
+    {.key = 12,
+     .kind = SIGNS,
+     .offset = offsetof(struct cn_declare_request, members),
+     .max = CN_GROUP_MAX,
+     .count_offset = offsetof(struct cn_declare_request, member_count)},
 };
 static const struct cn_message_schema declare_schema = SCHEMA(declare_fields);
 

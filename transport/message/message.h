@@ -48,6 +48,8 @@ struct cn_declare_request {
     uint64_t held_out_correct, held_out_count;
     double train_loss;
     struct cn_measures measures;
+    struct cn_member_sign members[CN_GROUP_MAX]; // as the leader sees them
+    uint32_t member_count;
 };
 
 #define CN_UPLOAD_ID_SIZE 8

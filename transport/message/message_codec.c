@@ -67,6 +67,7 @@ static CborError put_field(CborEncoder *encoder, const struct cn_message_field *
     case RULES:
         return put_map(encoder, field->schema, from);
     case RANGES:
+    case SIGNS:
         return put_numbers(encoder, (const uint32_t *)(const void *)from,
                            (size_t)2 * load_u32(object + field->count_offset));
     }
@@ -98,7 +99,7 @@ bool cn_message_is_plain(const struct cn_message_schema *schema, const void *obj
 
 static bool is_optional(const struct cn_message_field *field)
 {
-    return field->kind == RULES || field->kind == U64_OR_ZERO;
+    return field->kind == RULES || field->kind == U64_OR_ZERO || field->kind == SIGNS;
 }
 
 static bool is_left_out(const struct cn_message_field *field, const uint8_t *object)
@@ -107,6 +108,8 @@ static bool is_left_out(const struct cn_message_field *field, const uint8_t *obj
 
     if (field->kind == U64_OR_ZERO)
         return memcmp(object + field->offset, zero, sizeof(zero)) == 0;
+    if (field->kind == SIGNS)
+        return load_u32(object + field->count_offset) == 0;
     return field->kind == RULES && cn_message_is_plain(field->schema, object + field->offset);
 }
 
@@ -269,6 +272,20 @@ static cn_err get_ranges(CborValue *value, const struct cn_message_field *field,
     return CN_OK;
 }
 
+static cn_err get_signs(CborValue *value, const struct cn_message_field *field, uint8_t *object)
+{
+    uint32_t numbers[2 * CN_GROUP_MAX];
+    uint32_t pairs;
+    size_t count;
+
+    if (get_numbers(value, 2 * field->max, numbers, &count) || count % 2)
+        return CN_EFORMAT;
+    pairs = (uint32_t)(count / 2);
+    memcpy(object + field->offset, numbers, count * sizeof(numbers[0]));
+    memcpy(object + field->count_offset, &pairs, sizeof(pairs));
+    return CN_OK;
+}
+
 static cn_err get_field(CborValue *value, const struct cn_message_field *field, uint8_t *object)
 {
     uint8_t *to = object + field->offset;
@@ -305,6 +322,8 @@ static cn_err get_field(CborValue *value, const struct cn_message_field *field, 
         return get_map(value, field->schema, to);
     case RANGES:
         return get_ranges(value, field, object);
+    case SIGNS:
+        return get_signs(value, field, object);
     }
     return CN_EFORMAT;
 }

@@ -22,6 +22,8 @@ enum cn_message_kind {
     U64_OR_ZERO, // left out when it is 0
     RANGES,      // struct cn_chunk_range[] as [first, count, first, count...]; the count is at
                  // count_offset
+    SIGNS,       // struct cn_member_sign[] as [id, seconds, id, seconds...], in any order; left out
+                 // when there are none; the count is at count_offset
 };
 
 struct cn_message_field {

@@ -74,11 +74,13 @@ static void declare(struct cn_upload *upload)
         .held_out_count = upload->frame.held_out_count,
         .measures = upload->frame.measures,
         .train_loss = upload->frame.train_loss,
+        .member_count = upload->frame.member_count,
     };
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
     cn_err err;
 
+    memcpy(declaration.members, upload->frame.members, sizeof(declaration.members));
     memcpy(declaration.digest, upload->frame.digest, CN_DIGEST_SIZE);
     memcpy(declaration.base, upload->frame.base, CN_DIGEST_SIZE);
     err = cn_message_put_declare(&declaration, bytes, &size);

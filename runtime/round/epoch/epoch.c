@@ -9,6 +9,7 @@
 #include "runtime/group/backend.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch_heal.h"
+#include "runtime/round/epoch/epoch_say.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/round.h"
 #include "runtime/round/session/session_sets.h"
@@ -269,6 +270,7 @@ static void plan_receipt(struct cn_epoch *epoch, const struct cn_errand_answer *
     if (memcmp(answer->accepted, nothing, CN_DIGEST_SIZE) != 0)
         decision.round = epoch->session->held.round;
     memcpy(decision.digest, answer->accepted, CN_DIGEST_SIZE);
+    memcpy(epoch->refusal, answer->reason, sizeof(epoch->refusal));
     plan_decision(epoch, COMMAND_DECIDE, &decision, command);
 }
 
@@ -320,6 +322,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
         return plan_send(epoch, command);
     case CN_DO_DECIDE:
         cn_mailbox_drop_errand(epoch->box); // its receipt is not needed any more
+        epoch->refusal[0] = '\0';
         plan_decision(epoch, COMMAND_DECIDE, &plan.decision, command);
         return CN_OK;
     case CN_DO_END:
@@ -404,28 +407,6 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     return cn_session_abandon(session, NULL);
 }
 
-static void say_version(const struct cn_session *session)
-{
-    const struct cn_scores *scores = &session->scores;
-    const struct {
-        const char *name;
-        double value;
-    } measures[] = {
-        {"loss", scores->loss}, {"accuracy", scores->accuracy}, {"top-5", scores->top5},
-        {"F1", scores->f1},     {"MAE", scores->mae},           {"perplexity", scores->perplexity},
-    };
-    char text[160] = "";
-    size_t used = 0;
-
-    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++)
-        if (isfinite(measures[i].value) && used < sizeof(text))
-            used +=
-                (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.4g",
-                                 used ? ", " : ": held-out ", measures[i].name, measures[i].value);
-    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%llu samples)", session->held.version, text,
-           (unsigned long long)scores->rows);
-}
-
 static cn_err do_base(struct cn_epoch *epoch, struct command *command)
 {
     struct cn_session *session = epoch->session;
@@ -453,7 +434,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct command *command)
     version.bytes = command->bytes;
     err = cn_session_install(session, collective, &version);
     if (!err)
-        say_version(session);
+        cn_epoch_say_version(session);
     return err;
 }
 
@@ -477,17 +458,8 @@ static cn_err get_decision(const struct command *command, struct cn_decision *de
     return CN_OK;
 }
 
-static void say_other(const struct cn_session *session)
-{
-    cn_log(CN_LOG_WARN, "epoch",
-           "round %u: another part of the group has delivered it: the steps done here do not count "
-           "again",
-           session->held.round);
-}
-
 static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
 {
-    static const char *const verdicts[] = {"accepted", "rejected", "late"};
     struct cn_session *session = epoch->session;
     const struct cn_checkpoint *held = &session->held;
     struct cn_decision decision;
@@ -496,11 +468,10 @@ static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
     if (err)
         return err;
     if (cn_round_outcome(&decision, held->round, held->frame_digest) == CN_OUTCOME_OTHER)
-        say_other(session);
+        cn_epoch_say_other(session);
     else
-        cn_log(decision.verdict == CN_VERDICT_ACCEPTED ? CN_LOG_INFO : CN_LOG_WARN, "epoch",
-               "round %u: update of %zu bytes %s", held->round, held->frame_size,
-               verdicts[decision.verdict]);
+        cn_epoch_say_verdict(session, epoch->view.view.rank == 0 ? epoch->refusal : "",
+                             decision.verdict);
     return cn_session_decide(session, &decision);
 }
 
@@ -518,7 +489,7 @@ static cn_err do_abandon(struct cn_epoch *epoch, const struct command *command)
     if (err)
         return err;
     if (cn_round_outcome(&decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING)
-        say_other(session);
+        cn_epoch_say_other(session);
     return cn_session_abandon(session, &decision);
 }
 

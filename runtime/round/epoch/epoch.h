@@ -16,12 +16,13 @@ struct cn_epoch {
     const char *secure; // name of the backend that encrypts, for people; NULL: none does
     struct cn_membership_view view;
     struct cn_mailbox *box;
-    bool ended;                  // the last command was END
-    bool fresh;                  // the outbox was filled in this epoch and not sent yet
-    bool avoid_delta;            // the last delta did not fit: fetch the full version
-    struct cn_round_fetch asked; // leader: what the fetch under way is for
-    size_t piece;                // bytes of one of a state; 0: CN_HEAL_PIECE
-    uint64_t fetch_at_ms;        // leader: not before, after one that was of no use
+    bool ended;                      // the last command was END
+    bool fresh;                      // the outbox was filled in this epoch and not sent yet
+    bool avoid_delta;                // the last delta did not fit: fetch the full version
+    struct cn_round_fetch asked;     // leader: what the fetch under way is for
+    size_t piece;                    // bytes of one of a state; 0: CN_HEAL_PIECE
+    uint64_t fetch_at_ms;            // leader: not before, after one that was of no use
+    char refusal[CN_VERDICT_REASON]; // leader: why the newest receipt was not ACCEPTED; "": none
 };
 
 // Returns why the epoch ended: CN_OK when a member knocked, CN_EPEER and CN_ETIMEOUT when one was

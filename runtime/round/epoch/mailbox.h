@@ -42,6 +42,7 @@ struct cn_errand_answer {
     size_t size;
     enum cn_verdict verdict; // UPLOAD
     uint8_t accepted[CN_DIGEST_SIZE];
+    char reason[CN_VERDICT_REASON]; // UPLOAD: of a verdict other than accepted
 };
 
 // How an epoch ended.

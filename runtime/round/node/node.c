@@ -59,6 +59,8 @@ static cn_err worker_left(struct cn_node_owner *node, const struct cn_left *left
 // A run that is over needs no group: a board that comes late must not wait for those that are gone.
 static bool run_is_over(const struct cn_node_owner *node)
 {
+    if (node->registered && node->status.progress.ended)
+        return true; // as the group's leader said
     return node->status.has_news && node->status.news.run == node->manifest.run &&
            node->status.news.state == CN_ROUND_ENDED;
 }
@@ -84,6 +86,15 @@ static void answer_gone(struct cn_node_owner *node)
     cn_mailbox_put_answer(&node->box, &answer);
 }
 
+static cn_err send_update(struct cn_node_owner *node, const struct cn_link_upload *request)
+{
+    struct cn_link_upload upload = *request;
+
+    cn_node_group_signs(&node->group, cn_platform_now_ms(), &upload);
+    node->sending = upload.frame;
+    return node->link->ops->upload(node->link, &upload);
+}
+
 static cn_err run_errand(struct cn_node_owner *node, const struct cn_errand_request *request)
 {
     struct cn_link *link = node->link;
@@ -99,8 +110,7 @@ static cn_err run_errand(struct cn_node_owner *node, const struct cn_errand_requ
         return link->ops->fetch(link, request->digest, request->size,
                                 CN_VERSION_HEADER_SIZE + 4ull * CN_ONNX_FILE_MAX);
     case CN_ERRAND_UPLOAD:
-        node->sending = request->upload.frame;
-        return link->ops->upload(link, &request->upload);
+        return send_update(node, &request->upload);
     }
     return CN_OK;
 }
@@ -129,8 +139,7 @@ static void put_receipt(struct cn_node_owner *node, const struct cn_link_event *
         .kind = CN_ERRAND_UPLOAD, .number = node->errand, .verdict = event->verdict};
 
     memcpy(answer.accepted, event->accepted, CN_DIGEST_SIZE);
-    if (event->verdict != CN_VERDICT_ACCEPTED)
-        cn_log(CN_LOG_WARN, "node", "the update does not count: %s", event->text);
+    memcpy(answer.reason, event->text, sizeof(answer.reason));
     free((void *)node->sending);
     node->sending = NULL;
     cn_mailbox_put_answer(&node->box, &answer);
@@ -180,7 +189,11 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
         be_away(node, true);
         return CN_OK;
     case CN_LINK_DOWN:
-        cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
+        if (run_is_over(node))
+            cn_log(CN_LOG_INFO, "node", "the run has ended, and its aggregator has left");
+        else
+            cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again",
+                   event->text);
         be_away(node, false);
         return CN_OK;
     case CN_LINK_UP:

@@ -305,3 +305,17 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
     cn_mailbox_put_knock(box, group->leads && cn_membership_knocked(group->membership));
     return changed;
 }
+
+void cn_node_group_signs(const struct cn_node_group *group, uint64_t now_ms,
+                         struct cn_link_upload *upload)
+{
+    uint32_t silent_s[CN_GROUP_MAX];
+
+    upload->member_count = 0;
+    if (!group->membership)
+        return;
+    cn_membership_silence(group->membership, now_ms, silent_s);
+    for (uint32_t i = 0; i < group->settings->member_count; i++)
+        upload->members[upload->member_count++] = (struct cn_member_sign){
+            .id = cn_name_hash(group->members[i].name), .missing_s = silent_s[i]};
+}

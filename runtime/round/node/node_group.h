@@ -51,3 +51,8 @@ void cn_node_group_leave(struct cn_node_group *group);
 
 // Messages in and out. True when there is a new view: it is in the mailbox then.
 bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uint64_t now_ms);
+
+// Writes into the upload what this board, as the leader, knows of the members; nothing for a board
+// alone.
+void cn_node_group_signs(const struct cn_node_group *group, uint64_t now_ms,
+                         struct cn_link_upload *upload);

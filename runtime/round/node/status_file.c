@@ -24,6 +24,9 @@ static const char *explain(const struct cn_status_file *status)
 
     if (status->networked && status->refused)
         return "the aggregator refuses this board";
+    // The aggregator may leave when the run is over.
+    if (progress->ended && !status->ahead)
+        return "the run has ended";
     if (status->networked && status->down)
         return "the aggregator does not answer";
     if (status->networked && !status->registered)
@@ -32,8 +35,6 @@ static const char *explain(const struct cn_status_file *status)
         return cn_pause_text(status->care->care.pause);
     if (status->ahead)
         return "ahead of the aggregator: was that restored from a backup?";
-    if (progress->ended)
-        return "the run has ended";
     if (!status->networked)
         return phases[progress->phase];
     if (progress->size == 0)
