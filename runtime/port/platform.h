@@ -1,6 +1,7 @@
 // platform.h - clock, files and facts of the machine. One implementation per program, linked in.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,9 +22,14 @@ struct cn_mapping {
     size_t size;
 };
 
-// CN_ENOTFOUND, CN_EIO, CN_ERANGE when larger than limit.
+// CN_ENOTFOUND, CN_EIO, CN_ERANGE when larger than limit. When the file is cut off while it is
+// mapped, reading what is gone ends the process with code 1 and a line that names the file.
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
+
+// Whether the mapped file was written to since it was mapped. Another file that took its name by a
+// rename is no change. Sets *path to the file's path then, which is valid until it is unmapped.
+bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **path);
 
 // A file that is on no disk: zeros, of which fill writes some. What it does not touch takes no
 // memory. fill has size bytes and may fail; CN_ENOMEM.

@@ -110,6 +110,10 @@ cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed);
 // The shards in use, and those that were refused. Plain files have no name.
 const struct cn_data_files *cn_dataset_shards(const struct cn_dataset *dataset);
 
+// Logs each file that was written to since it was opened, and returns whether there is one. What
+// was read of it since then may be of neither content.
+bool cn_dataset_has_changed(const struct cn_dataset *dataset);
+
 // Whether shards may come and go.
 bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 

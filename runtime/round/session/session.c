@@ -365,6 +365,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     struct cn_buffer frame;
     cn_err err;
 
+    if (cn_dataset_has_changed(session->dataset))
+        return CN_EWEDGED;
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
     err = cn_session_catch_up(session, collective);
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
@@ -483,6 +485,8 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
+    if (cn_dataset_has_changed(session->dataset))
+        return CN_EWEDGED;
     if (cn_session_is_alone(session)) {
         held->updates =
             cn_trainer_has_second(session->trainer) ? cn_trainer_updates(session->trainer) : 0;
