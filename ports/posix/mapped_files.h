@@ -1,9 +1,10 @@
-// mapped_files.h - the files that this process has mapped, and what happens when one of them changes.
+// mapped_files.h - the files that this process has mapped, and what happens when one of them
+// changes.
 //
-// A page of a mapped file that became shorter, or whose disk fails, cannot be read: the kernel sends
-// SIGBUS to the thread that reads it. A handler then names the file on standard error and ends the
-// process with code 1. It ends the process itself, since no thread can go on without the bytes.
-// Faults outside of the mapped files end the process as they do without the handler.
+// A page of a mapped file that became shorter, or whose disk fails, cannot be read: the kernel
+// sends SIGBUS to the thread that reads it. A handler then names the file on standard error and
+// ends the process with code 1. It ends the process itself, since no thread can go on without the
+// bytes. Faults outside of the mapped files end the process as they do without the handler.
 // Threading: any thread.
 #pragma once
 

@@ -147,7 +147,7 @@ def what_an_exporter_left_out_is_said(node_path, folder):
     for command in (("check", "model.onnx"), ("train", "site.yaml")):
         expect(run(folder, node_path, *command), 0, *words)
     profile(folder, norm="train")
-    expect(run(folder, node_path, "train", "site.yaml"), 0, "train.bn is 'train', but the model has no BatchNormalization")
+    expect(run(folder, node_path, "train", "--anew", "site.yaml"), 0, "train.bn is 'train', but the model has no BatchNormalization")
     norm = node("BatchNormalization", ("y0", "bn.weight", "bn.bias", "bn.bias", "bn.weight"), ("y",))
     ones = [WEIGHT, tensor("bn.weight", (2,), [1, 1]), tensor("bn.bias", (2,), [0, 0])]
     merged = plain(nodes=[node("MatMul", ("x", "w"), ("y0",)), norm], initializers=ones,
