@@ -99,8 +99,8 @@ static void name_run(struct cn_session_config *session, const uint8_t weights[CN
     session->run = cn_get_u64(digest);
 }
 
-// own: of the model's weights. first: of those that training begins with, in the file from, which may
-// be the model's.
+// own: of the model's weights. first: of those that training begins with, in the file from, which
+// may be the model's.
 static cn_err read_model(const struct cn_onnx_file *model, const struct cn_onnx_file *from,
                          struct cn_diag *diag, uint8_t graph[CN_DIGEST_SIZE],
                          uint8_t own[CN_DIGEST_SIZE], uint8_t first[CN_DIGEST_SIZE])
@@ -145,7 +145,8 @@ static void say_ways(const struct cn_alone_config *config, const struct cn_alone
     const char *state = config->settings->state;
 
     cn_diag_init(diag);
-    cn_diag_add(diag, "%s has a model that was trained with other values; it stays as it is", state);
+    cn_diag_add(diag, "%s has a model that was trained with other values; it stays as it is",
+                state);
     if (!cn_alone_values_compare(stored, values, diag))
         cn_diag_add(diag, "which values differ is not known: another version stored them");
     cn_diag_add(diag,
@@ -170,15 +171,15 @@ static cn_err note_values(const struct cn_session *session, const struct cn_alon
     if (!cn_dataset_is_open_ended(dataset)) {
         snprintf(now, sizeof(now), "%llu to train on, %llu held out, %llu values each",
                  (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_TRAIN),
-                 (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_HELD_OUT),
-                 words);
+                 (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_HELD_OUT), words);
         if (session->held.version > 0 &&
             cn_alone_values_get(stored, SAMPLES_LINE, before, sizeof(before)) &&
             strcmp(before, now) != 0)
-            cn_log(CN_LOG_WARN, "train",
-                   "the samples are others than before: %s, were %s; some that measure now may have "
-                   "been trained on",
-                   now, before);
+            cn_log(
+                CN_LOG_WARN, "train",
+                "the samples are others than before: %s, were %s; some that measure now may have "
+                "been trained on",
+                now, before);
         err = cn_alone_values_set(values, SAMPLES_LINE, now);
         if (err)
             return err;
