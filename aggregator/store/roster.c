@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/log_limit.h"
+#include "runtime/port/platform.h"
 #include "transport/coap/security.h"
 
 struct board_list {
@@ -20,6 +21,7 @@ struct cn_roster {
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
     struct cn_log_quotas told; // lines about members, by the leader that told of them
+    uint64_t read_ms; // when the ledger was last looked at; 0: not since it was opened
 };
 
 static void free_boards(struct board_list *boards)
@@ -210,13 +212,20 @@ void cn_roster_close(struct cn_roster *roster)
 cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context)
 {
     int64_t generation = 0;
+    uint64_t begun_ms = cn_platform_now_ms();
     cn_err err = cn_ledger_generation(roster->ledger, &generation);
-    if (err || generation == roster->generation)
+    if (!err && generation != roster->generation)
+        err = reload(roster, drop, context);
+    if (err)
         return err;
-    err = reload(roster, drop, context);
-    if (!err)
-        roster->generation = generation;
-    return err;
+    roster->generation = generation;
+    roster->read_ms = begun_ms;
+    return CN_OK;
+}
+
+uint64_t cn_roster_read_ms(const struct cn_roster *roster)
+{
+    return roster->read_ms;
 }
 
 cn_err cn_roster_find_key(const struct cn_roster *roster, const char *board,

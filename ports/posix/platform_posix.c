@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ports/posix/mapped_files.h"
+
 uint64_t cn_platform_now_us(void)
 {
     struct timespec now;
@@ -32,10 +34,12 @@ uint64_t cn_platform_now_ms(void)
     return cn_platform_now_us() / 1000;
 }
 
-static cn_err map_descriptor(int descriptor, size_t limit, struct cn_mapping *mapping)
+static cn_err map_descriptor(int descriptor, const char *path, size_t limit,
+                             struct cn_mapping *mapping)
 {
     struct stat info;
     void *data;
+    cn_err err;
 
     if (fstat(descriptor, &info))
         return cn_err_from_errno(errno);
@@ -49,8 +53,12 @@ static cn_err map_descriptor(int descriptor, size_t limit, struct cn_mapping *ma
     data = mmap(NULL, mapping->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (data == MAP_FAILED)
         return cn_err_from_errno(errno);
-    mapping->data = data;
-    return CN_OK;
+    err = cn_mapped_files_add(data, mapping->size, path, &info);
+    if (err)
+        munmap(data, mapping->size);
+    else
+        mapping->data = data;
+    return err;
 }
 
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping)
@@ -60,16 +68,23 @@ cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mappin
 
     if (descriptor < 0)
         return cn_err_from_errno(errno);
-    err = map_descriptor(descriptor, limit, mapping);
+    err = map_descriptor(descriptor, path, limit, mapping);
     close(descriptor);
     return err;
+}
+
+// Characters of a path up to its last "/".
+static int folder_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? (int)(slash - path) + 1 : 0;
 }
 
 static int open_folder_of(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int length = slash ? (int)(slash - path) + 1 : 0;
+    int length = folder_length(path);
 
     if (length >= PATH_MAX) {
         errno = ENAMETOOLONG;
@@ -110,9 +125,11 @@ static bool is_regular(int descriptor)
 cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t limit,
                               struct cn_mapping *mapping)
 {
+    char path[2 * PATH_MAX];
     int descriptor;
     cn_err err;
 
+    snprintf(path, sizeof(path), "%.*s%s", folder_length(neighbour), neighbour, name);
     if (!*name || *name == '/' || name[strlen(name) - 1] == '/')
         return CN_EINVAL;
     descriptor = open_folder_of(neighbour);
@@ -124,7 +141,7 @@ cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t li
     }
     if (descriptor < 0)
         return errno == EINVAL ? CN_EINVAL : cn_err_from_errno(errno);
-    err = is_regular(descriptor) ? map_descriptor(descriptor, limit, mapping) : CN_EINVAL;
+    err = is_regular(descriptor) ? map_descriptor(descriptor, path, limit, mapping) : CN_EINVAL;
     close(descriptor);
     return err;
 }
@@ -168,8 +185,10 @@ cn_err cn_platform_map_filled(size_t size, cn_platform_fill *fill, void *context
 
 void cn_platform_unmap(struct cn_mapping *mapping)
 {
-    if (mapping->data)
+    if (mapping->data) {
+        cn_mapped_files_remove(mapping->data);
         munmap((void *)mapping->data, mapping->size);
+    }
     *mapping = (struct cn_mapping){0};
 }
 

@@ -20,10 +20,14 @@ static const char help[] =
     "\n"
     "Trains the profile's job on this board, without any network or keys. Goes on where it\n"
     "stopped. The model is in STATE/model.current.onnx, for inference, after each round and in\n"
-    "STATE/model.safetensors at the end. A changed job, or a model file with other weights, "
-    "starts\n"
-    "anew, unless only the count of rounds or stop rules changed.\n"
+    "STATE/model.safetensors at the end. When a value of the job, or the model, is another one "
+    "than\n"
+    "what is stored was trained with, it says which and ends; the count of rounds and stop rules\n"
+    "may change.\n"
     "\n"
+    "  --anew             start over; what was trained is replaced\n"
+    "  --from FILE.onnx   start over with the weights of this file, for the model of the profile;\n"
+    "                     without --from the run then goes on where it was stopped\n"
     "  --steps N          stop after step N of the run; without it, after the profile's rounds\n"
     "  --seed S           instead of the profile's\n"
     "  --order ORDER      shuffled (default), or sequential: file order, over and over\n"
@@ -40,11 +44,11 @@ static const char help[] =
     "  --log-level LEVEL  error, warn, info or debug\n";
 
 struct options {
-    const char *profile, *trace, *save, *ops, *timeline, *sysroot;
+    const char *profile, *from, *trace, *save, *ops, *timeline, *sysroot;
     uint64_t steps, seed;
     uint32_t threads;
     enum cn_device device;
-    bool has_seed, has_device, sequential, json;
+    bool has_seed, has_device, sequential, json, anew;
     enum cn_export_form form;
 };
 
@@ -149,14 +153,16 @@ static cn_err write_files(void *context, struct cn_session *session)
 }
 
 // diag has the causes of err, where they are known.
-static int explain(cn_err err, const struct cn_settings *settings, const struct cn_diag *diag)
+static int explain(cn_err err, const struct cn_settings *settings, const struct options *options,
+                   const struct cn_diag *diag)
 {
     if (err == CN_OK) {
         fprintf(stderr, "model: %s/model.current.onnx\n", settings->state);
         return CN_EXIT_DONE;
     }
     if (err == CN_ECANCELED) {
-        fprintf(stderr, "stopped; the same command goes on from here\n");
+        fprintf(stderr, "stopped; the same command%s goes on from here\n",
+                options->from || options->anew ? " without --from and --anew" : "");
         return CN_EXIT_INTERRUPTED;
     }
     cn_command_print_errors(diag);
@@ -187,6 +193,17 @@ static cn_err run_alone(struct cn_alone_config *config, struct printer *printer,
     return err;
 }
 
+static cn_err open_from(const char *path, struct cn_diag *diag, struct cn_onnx_file *file,
+                        struct cn_alone_config *config)
+{
+    cn_err err = cn_onnx_file_open(path, diag, file);
+
+    if (err)
+        fprintf(stderr, "error: --from %s\n", cn_diag_first(diag));
+    config->from = file;
+    return err;
+}
+
 static int train(const struct cn_ports *ports, const struct cn_settings *settings,
                  const struct options *options)
 {
@@ -202,8 +219,9 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .context = &printer,
         .steps = options->steps,
         .sequential = options->sequential,
+        .anew = options->anew,
     };
-    struct cn_onnx_file model;
+    struct cn_onnx_file model, from = {.data = NULL};
     cn_err err;
     int code;
 
@@ -217,17 +235,20 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.model = &model;
-    if (cn_command_open_store(settings, &config.store)) {
+    if ((options->from && open_from(options->from, &diag, &from, &config)) ||
+        cn_command_open_store(settings, &config.store)) {
         cn_onnx_file_close(&model);
+        cn_onnx_file_close(&from);
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
     code = CN_EXIT_FAILED;
     if (cn_command_open_timeline(options->timeline, &config.timeline) == CN_OK)
-        code = explain(run_alone(&config, &printer, &diag), settings, &diag);
+        code = explain(run_alone(&config, &printer, &diag), settings, options, &diag);
     cn_command_close_timeline(options->timeline, config.timeline);
     config.store->ops->close(config.store);
     cn_onnx_file_close(&model);
+    cn_onnx_file_close(&from);
     return code;
 }
 
@@ -268,6 +289,12 @@ static bool take_option(int option, struct options *options)
     switch (option) {
     case 'j':
         options->json = true;
+        return true;
+    case 'a':
+        options->anew = true;
+        return true;
+    case 'm':
+        options->from = optarg;
         return true;
     case 'n':
         return take_number("--steps", optarg, 1, UINT32_MAX, &options->steps);
@@ -316,6 +343,8 @@ static bool take_option(int option, struct options *options)
 static bool take_options(int argc, char **argv, struct options *options)
 {
     static const struct option known[] = {{"json", no_argument, NULL, 'j'},
+                                          {"anew", no_argument, NULL, 'a'},
+                                          {"from", required_argument, NULL, 'm'},
                                           {"steps", required_argument, NULL, 'n'},
                                           {"seed", required_argument, NULL, 's'},
                                           {"threads", required_argument, NULL, 't'},

@@ -1,6 +1,7 @@
 // platform.h - clock, files and facts of the machine. One implementation per program, linked in.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,9 +22,15 @@ struct cn_mapping {
     size_t size;
 };
 
-// Maps a file. Returns CN_ENOTFOUND, CN_EIO, or CN_ERANGE when it is larger than limit bytes.
+// Maps a file. Returns CN_ENOTFOUND, CN_EIO, or CN_ERANGE when it is larger than limit bytes. When
+// the file is cut off while it is mapped, reading what is gone ends the process with code 1 and a
+// line that names the file.
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
+
+// Returns whether the mapped file was written to since it was mapped. Another file that took its
+// name by a rename is no change. If so, *path is the file's path, valid until it is unmapped.
+bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **path);
 
 // Maps size bytes of zeros without a file and calls fill once to write to them. Pages that fill
 // does not touch take no memory. Returns the error of fill, or CN_ENOMEM.

@@ -150,6 +150,9 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
 // the job is a section. With origin, "# file:line" or "# default" follows each value.
 void cn_profile_print(const struct cn_profile *profile, bool origin, FILE *stream);
 
+// Prints the values of the job that change what training gives, a line each: "train.batch: 32".
+void cn_profile_print_results(const struct cn_settings *settings, FILE *stream);
+
 // A value for the template, written as in a file: {"memory.train_max", "4 GiB"}. The keys of a job
 // start with "job.".
 struct cn_profile_entry {

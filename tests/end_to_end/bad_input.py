@@ -127,8 +127,50 @@ def checkpoint(cluster):
         open(slot, "wb").write(original)
 
 
+def changed_values(cluster):
+    """What was trained with other values stays until the user says otherwise; the values are named."""
+    write_train(cluster, "state/values")
+    model = cluster.path("state/values/model.current.onnx")
+    train = [cluster.node, "train", "alone.yaml"]
+    cluster.command(*train)
+    trained = open(model, "rb").read()
+    job = open(cluster.path("train.yaml")).read()
+    cluster.write("train.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.04").replace("seed: 1", "seed: 2"))
+    expect(cluster.command(*train, check=False), 1, "train.learning_rate was 0.05, is 0.04", "seed was 1, is 2",
+           "--anew", "--from")
+    assert open(model, "rb").read() == trained, "the trained model was replaced"
+    cluster.write("train.yaml", job)
+    expect(cluster.command(*train), 0, "resuming")
+    cluster.write("train.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.04"))
+    result = cluster.command(*train, "--from", model)
+    expect(result, 0, "round 2/2")
+    first = float(result.stdout.split("train loss ")[1].split()[0])
+    expect(cluster.command(*train), 0, "resuming")
+    result = cluster.command(*train, "--anew")
+    expect(result, 0, "round 2/2")
+    assert first < float(result.stdout.split("train loss ")[1].split()[0]), "--from did not begin with trained weights"
+    expect(cluster.command(*train), 0, "resuming")
+
+
+def changed_samples(cluster):
+    """Samples that came or went are said."""
+    import struct
+
+    def samples(count):
+        npy(cluster.path("x.npy"), "<f4", (count, 8, 8), struct.pack(f"<{count * 64}f", *[0.5] * (count * 64)))
+        npy(cluster.path("y.npy"), "|u1", (count,), bytes(i % 10 for i in range(count)))
+
+    samples(40)
+    write_train(cluster, "state/samples", cluster.path("x.npy"), cluster.path("y.npy"))
+    train = [cluster.node, "train", "alone.yaml"]
+    cluster.command(*train)
+    assert "samples are others" not in cluster.command(*train).stderr
+    samples(20)
+    expect(cluster.command(*train), 0, "resuming", "the samples are others than before: 18 to train on", "were 36")
+
+
 def other_weights(cluster):
-    """Other weights in the same graph are another run: training alone starts anew."""
+    """Other weights in the same graph are another run: what was trained stays."""
     write_train(cluster, "state/weights")
     train = [cluster.node, "train", "--save", cluster.path("trained.onnx"), "alone.yaml"]
     cluster.command(*train)
@@ -136,7 +178,8 @@ def other_weights(cluster):
     shutil.copy(cluster.path("trained.onnx"), cluster.path("begin.onnx"))
     job = open(cluster.path("train.yaml")).read()
     cluster.write("train.yaml", job.replace(f"{DIGITS}/digits-cnn.onnx", cluster.path("begin.onnx")))
-    expect(cluster.command(*train), 0, "starting anew", "round 2/2")
+    expect(cluster.command(*train, check=False), 1, "the model's weights was")
+    expect(cluster.command(*train, "--anew"), 0, "starting anew", "round 2/2")
     expect(cluster.command(*train), 0, "resuming")
 
 
@@ -163,6 +206,29 @@ def keys(cluster):
     cluster.kill("board-1")
     os.chmod(cluster.path("keys/board-2.key"), 0o644)
     expect(cluster.command(*run, "board-2.yaml", check=False), 1, "board-2.key")
+    cluster.kill("gateway")
+
+
+def enrolled(cluster):
+    """A board that is enrolled beside the running aggregator is known at once."""
+    job = open(cluster.path("job.yaml")).read()
+    cluster.write("job.yaml", job.replace("count: 2", "count: 1000000"))
+    cluster.start("gateway")
+    cluster.wait_for_line("gateway", "listening")
+    end = time.monotonic() + 30
+    while not os.path.exists(cluster.path("state/gateway/status.json")):
+        assert time.monotonic() < end, "the aggregator wrote no status in 30 s"
+        time.sleep(0.05)
+    for number in range(3):
+        name = f"late-{number}"
+        profile = open(cluster.path("board-1.yaml")).read().replace("board-1.key", f"{name}.key")
+        profile = profile.replace("name: board-1", f"name: {name}").replace("state/board-1", f"state/{name}")
+        cluster.write(f"{name}.yaml", "\n".join(line for line in profile.splitlines() if not line.startswith("group:")))
+        cluster.command(cluster.aggregator, "enroll", "gateway.yaml", name, "-o", f"keys/{name}.key")
+        cluster.start(name)
+        cluster.wait_for_line(name, "registered in group")
+        assert "refuses" not in cluster.log(name), cluster.log(name)
+        cluster.kill(name)
     cluster.kill("gateway")
 
 
@@ -316,7 +382,7 @@ def small_norm(cluster):
     cluster.stop_all()
 
 
-CASES = (models, data, places, checkpoint, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
+CASES = (models, data, places, checkpoint, changed_values, changed_samples, other_weights, keys, enrolled, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):

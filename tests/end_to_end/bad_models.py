@@ -108,7 +108,7 @@ def the_model_itself_is_good(node_path, folder):
     profile(folder)
     write(os.path.join(folder, "model.onnx"), plain())
     expect(run(folder, node_path, "check", "model.onnx"), 0, "8 values in 1 tensors")
-    expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
+    expect(run(folder, node_path, "train", "--anew", "site.yaml"), 0, "round 1/1")
 
 
 def copies_of_weights_and_names_that_an_exporter_made_up_are_said(node_path, folder):
@@ -147,7 +147,7 @@ def what_an_exporter_left_out_is_said(node_path, folder):
     for command in (("check", "model.onnx"), ("train", "site.yaml")):
         expect(run(folder, node_path, *command), 0, *words)
     profile(folder, norm="train")
-    expect(run(folder, node_path, "train", "site.yaml"), 0, "train.bn is 'train', but the model has no BatchNormalization")
+    expect(run(folder, node_path, "train", "--anew", "site.yaml"), 0, "train.bn is 'train', but the model has no BatchNormalization")
     norm = node("BatchNormalization", ("y0", "bn.weight", "bn.bias", "bn.bias", "bn.weight"), ("y",))
     ones = [WEIGHT, tensor("bn.weight", (2,), [1, 1]), tensor("bn.bias", (2,), [0, 0])]
     merged = plain(nodes=[node("MatMul", ("x", "w"), ("y0",)), norm], initializers=ones,
@@ -156,7 +156,7 @@ def what_an_exporter_left_out_is_said(node_path, folder):
     text = expect(run(folder, node_path, "check", "model.onnx"), 0, "statistic  bn.running_mean", "parameter  bn.bias",
                   "('bn.running_mean' moves)", "train: {bn: train}")
     assert text.count("warning") == 1, text
-    assert "warning" not in expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
+    assert "warning" not in expect(run(folder, node_path, "train", "--anew", "site.yaml"), 0, "round 1/1")
 
 
 def external_data_is_trained(node_path, folder):
@@ -165,7 +165,7 @@ def external_data_is_trained(node_path, folder):
     write(os.path.join(folder, "w.bin"), struct.pack("<8f", *[0.1] * 8))
     write(os.path.join(folder, "model.onnx"), plain(initializers=[tensor("w", (4, 2), None, location="w.bin")]))
     profile(folder)
-    expect(run(folder, node_path, "train", "--save", "saved.onnx", "site.yaml"), 0, "round 1/1")
+    expect(run(folder, node_path, "train", "--anew", "--save", "saved.onnx", "site.yaml"), 0, "round 1/1")
     os.remove(os.path.join(folder, "w.bin"))
     expect(run(folder, node_path, "check", "saved.onnx"), 0, "8 values in 1 tensors")
 
@@ -173,7 +173,7 @@ def external_data_is_trained(node_path, folder):
 def a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(node_path, folder):
     write(os.path.join(folder, "model.onnx"), plain())
     profile(folder, rate=0.01, rounds=1)
-    expect(run(folder, node_path, "train", "site.yaml"), 0)
+    expect(run(folder, node_path, "train", "--anew", "site.yaml"), 0)
     kept = os.path.join(folder, "state", "model.current.onnx")
     before = open(kept, "rb").read()
     npy(os.path.join(folder, "x.npy"), 8, 4, [1e30] * 32)
@@ -193,10 +193,10 @@ def a_device_that_is_not_there_is_said(node_path, folder):
         wanted = "no GPU is used: ", "error: device: cuda does not work here", "'auto'"
     else:
         wanted = ("error: device: cuda is not part of this build; use 'auto' or 'cpu'",)
-    text = expect(run(folder, node_path, "train", "site.yaml"), 1, *wanted)
+    text = expect(run(folder, node_path, "train", "--anew", "site.yaml"), 1, *wanted)
     assert len([line for line in text.splitlines() if "error" in line]) == 1, text
     profile(folder, device="auto")
-    expect(run(folder, node_path, "train", "site.yaml"), 0, "round 1/1")
+    expect(run(folder, node_path, "train", "--anew", "site.yaml"), 0, "round 1/1")
 
 
 CASES = (the_model_itself_is_good, copies_of_weights_and_names_that_an_exporter_made_up_are_said, what_an_exporter_left_out_is_said,

@@ -72,7 +72,7 @@ def one(node, directory, case):
 
 
 def files(node, directory, case):
-    train(node, directory, "--save", "model.onnx", "--training", "--ops", "ops.json", "--order", "sequential", "--seed", "7")
+    train(node, directory, "--anew", "--save", "model.onnx", "--training", "--ops", "ops.json", "--order", "sequential", "--seed", "7")
     assert len(json.loads(read(directory, "ops.json"))["traceEvents"]) > 5
     assert len(read(directory, "model.onnx")) == os.path.getsize(
         os.path.join(DIGITS, f"{case.get('model', 'digits-cnn')}.onnx"))

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -286,6 +287,97 @@ static void zeros_that_are_not_written_take_no_memory(void **state)
     assert_null(mapping.data);
 }
 
+// Maps a file of two pages, lets change write to it, and reads both pages. Returns what the process
+// that did so ended with; text gets what it said.
+static int end_of_a_reader(void (*change)(const char *path), char text[256])
+{
+    char path[] = "/tmp/cairn-posix-XXXXXX";
+    int descriptor = mkstemp(path), said[2], status;
+    struct cn_mapping mapping;
+    ssize_t length;
+    pid_t child;
+
+    assert_true(descriptor >= 0);
+    assert_int_equal(ftruncate(descriptor, 8192), 0);
+    close(descriptor);
+    assert_int_equal(pipe(said), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(said[1], STDERR_FILENO);
+        if (cn_platform_map(path, SIZE_MAX, &mapping))
+            _exit(2);
+        change(path);
+        _exit(((const volatile uint8_t *)mapping.data)[0] +
+              ((const volatile uint8_t *)mapping.data)[4096]);
+    }
+    close(said[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    length = read(said[0], text, 255);
+    assert_true(length >= 0);
+    text[length] = '\0';
+    close(said[0]);
+    unlink(path);
+    return status;
+}
+
+static void empty_file(const char *path)
+{
+    if (truncate(path, 0))
+        _exit(3);
+}
+
+static void remove_file(const char *path)
+{
+    if (unlink(path))
+        _exit(3);
+}
+
+static void a_file_that_is_cut_off_while_it_is_mapped_is_named(void **state)
+{
+    char text[256];
+    int status = end_of_a_reader(empty_file, text);
+
+    (void)state;
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_non_null(strstr(text, "error: /tmp/cairn-posix-"));
+    assert_non_null(strstr(text, " changed while it was used"));
+}
+
+static void a_file_that_is_removed_while_it_is_mapped_stays_readable(void **state)
+{
+    char text[256];
+
+    (void)state;
+    assert_int_equal(end_of_a_reader(remove_file, text), 0);
+    assert_string_equal(text, "");
+}
+
+static void a_mapped_file_that_is_written_to_has_changed(void **state)
+{
+    char path[] = "/tmp/cairn-posix-XXXXXX", other[] = "/tmp/cairn-posix-XXXXXX";
+    int descriptor = mkstemp(path), replacing = mkstemp(other);
+    const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    struct cn_mapping mapping;
+    const char *changed = NULL;
+
+    (void)state;
+    assert_true(descriptor >= 0 && replacing >= 0);
+    assert_int_equal(ftruncate(descriptor, 10), 0);
+    assert_int_equal(cn_platform_map(path, SIZE_MAX, &mapping), CN_OK);
+    assert_false(cn_platform_mapping_changed(&mapping, &changed));
+    assert_int_equal(futimens(descriptor, times), 0); // as a write does, whatever the clock's grain
+    assert_true(cn_platform_mapping_changed(&mapping, &changed));
+    assert_string_equal(changed, path);
+    assert_int_equal(rename(other, path), 0);
+    assert_false(cn_platform_mapping_changed(&mapping, &changed));
+    cn_platform_unmap(&mapping);
+    close(descriptor);
+    close(replacing);
+    unlink(path);
+}
+
 // As a service, which is not root.
 static int written_by_a_hidden_process(void)
 {
@@ -356,6 +448,9 @@ int main(void)
         cmocka_unit_test(crc_gives_the_check_value_of_its_standard),
         cmocka_unit_test(a_digest_does_not_depend_on_how_the_bytes_are_cut),
         cmocka_unit_test(the_clock_goes_forward),
+        cmocka_unit_test(a_file_that_is_cut_off_while_it_is_mapped_is_named),
+        cmocka_unit_test(a_file_that_is_removed_while_it_is_mapped_stays_readable),
+        cmocka_unit_test(a_mapped_file_that_is_written_to_has_changed),
         cmocka_unit_test(zeros_that_are_not_written_take_no_memory),
         cmocka_unit_test(a_process_that_hides_its_memory_still_knows_what_it_wrote),
         cmocka_unit_test(developers_may_have_a_core),

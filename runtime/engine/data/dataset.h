@@ -114,6 +114,10 @@ cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed);
 // refresh. Plain files are one entry with the name "".
 const struct cn_data_files *cn_dataset_shards(const struct cn_dataset *dataset);
 
+// Logs each file that was written to since it was opened, and returns whether there is one. What
+// was read of such a file since then may be of its old or its new content.
+bool cn_dataset_has_changed(const struct cn_dataset *dataset);
+
 // Returns whether shards may appear and disappear.
 bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 

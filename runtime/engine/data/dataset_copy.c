@@ -120,6 +120,11 @@ static void change_at_random(const struct cn_dataset *dataset, uint64_t draw, fl
         add_noise(dataset, &stream, values);
 }
 
+static bool is_class(const struct cn_dataset *dataset, int64_t label)
+{
+    return label >= 0 && (uint64_t)label < dataset->shape.outputs;
+}
+
 static int32_t class_of(const struct cn_dataset *dataset, const struct column *labels, size_t index)
 {
     int64_t label = cn_npy_int(&labels->source.array, index);
@@ -132,7 +137,8 @@ static int32_t class_of(const struct cn_dataset *dataset, const struct column *l
         if (cn_words_match(dataset->rules.ignore, text))
             return CN_LABEL_IGNORED;
     }
-    return (int32_t)label;
+    // The file was checked, but may have been written to since (cn_dataset_has_changed).
+    return is_class(dataset, label) ? (int32_t)label : CN_LABEL_IGNORED;
 }
 
 static void copy_labels(const struct cn_dataset *dataset, struct place place, uint32_t position,
@@ -146,9 +152,11 @@ static void copy_labels(const struct cn_dataset *dataset, struct place place, ui
             batch->labels[position * labels->words + i] = class_of(dataset, labels, first + i);
     } else if (dataset->rules.one_hot) {
         float *row = batch->targets + position * outputs;
+        int64_t label = cn_npy_int(&labels->source.array, first);
 
         memset(row, 0, outputs * sizeof(*row));
-        row[cn_npy_int(&labels->source.array, first)] = 1;
+        if (is_class(dataset, label))
+            row[label] = 1;
     } else {
         memcpy(batch->targets + position * outputs,
                labels->source.array.data + first * sizeof(float), outputs * sizeof(float));

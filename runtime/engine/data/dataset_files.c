@@ -90,6 +90,31 @@ static void close_shard(struct shard *shard)
     free(shard);
 }
 
+static bool column_has_changed(const struct column *column)
+{
+    const char *path;
+
+    if (!cn_platform_mapping_changed(&column->source.file, &path))
+        return false;
+    cn_log(CN_LOG_ERROR, "data",
+           "%s changed while it was used; write a new file and rename it instead", path);
+    return true;
+}
+
+bool cn_dataset_has_changed(const struct cn_dataset *dataset)
+{
+    bool changed = false;
+
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        const struct shard *shard = dataset->shards[i];
+
+        for (uint32_t j = 0; j < shard->input_count; j++)
+            changed |= column_has_changed(&shard->inputs[j]);
+        changed |= column_has_changed(&shard->labels);
+    }
+    return changed;
+}
+
 uint64_t cn_dataset_trained(const struct shard *shard)
 {
     return shard->count - shard->held_out - shard->gap;

@@ -7,11 +7,9 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
-#include "runtime/engine/onnx/onnx_tensor.h"
 #include "runtime/group/solo.h"
-#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
-#include "runtime/profile/rules_text.h"
+#include "runtime/round/node/alone_begin.h"
 #include "runtime/round/node/status_file.h"
 #include "runtime/round/upkeep/upkeep.h"
 
@@ -33,138 +31,6 @@ struct alone {
     double best;           // held-out accuracy, or minus the loss without one
     uint32_t best_version; // 0: none yet
 };
-
-static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
-                           uint8_t digest[CN_DIGEST_SIZE])
-{
-    struct cn_buffer blob;
-    cn_err err;
-
-    cn_buffer_init(&blob, CN_ONNX_FILE_MAX);
-    err = cn_export_graph(onnx, layout, &blob);
-    if (!err)
-        cn_crypto_digest(blob.data, blob.size, digest);
-    cn_buffer_deinit(&blob);
-    return err;
-}
-
-// A cosine depends on the length of the run. Windows were once held out at random; apart: others
-// are.
-static void add_rules(struct cn_sha256 *sha, const struct cn_job *job, bool apart)
-{
-    char text[CN_RULES_TEXT_SIZE];
-
-    cn_rules_text(&job->rules, text);
-    cn_sha256_add(sha, text, strlen(text));
-    if (job->rules.schedule == CN_SCHEDULE_COSINE)
-        cn_sha256_add(sha, &job->rounds, sizeof(job->rounds));
-    if (job->rules.window && job->held_out > 0 && !apart)
-        cn_sha256_add(sha, "last", 4);
-}
-
-// Of the bytes of the weights that training begins with, where they lie in the file.
-static cn_err weights_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
-                             uint8_t digest[CN_DIGEST_SIZE])
-{
-    struct cn_sha256 sha;
-
-    cn_sha256_init(&sha);
-    for (size_t i = 0; i < layout->tensor_count; i++) {
-        const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
-
-        if (!tensor)
-            return CN_EINVAL;
-        cn_sha256_add(&sha, tensor->data, tensor->size);
-    }
-    cn_sha256_finish(&sha, digest);
-    return CN_OK;
-}
-
-// What would give other results is another run; paths and thread counts are not.
-static uint64_t run_of(const struct cn_session_config *session)
-{
-    const struct cn_data_paths *paths = cn_profile_data(session->settings, session->job->data_set);
-    const struct cn_job *job = session->job;
-    struct cn_sha256 sha;
-    uint8_t digest[CN_DIGEST_SIZE];
-    char text[512];
-
-    snprintf(text, sizeof(text), "%s %llu %d %s %a %a %a %u %u %u %a %a %a %d", job->name,
-             (unsigned long long)job->seed, (int)job->loss, job->data_set, job->scale, job->mean,
-             job->held_out, job->batch, cn_job_accumulate(job), job->local_steps,
-             job->learning_rate, job->momentum, job->weight_decay, job->keep_optimizer);
-    cn_sha256_init(&sha);
-    cn_sha256_add(&sha, session->graph, CN_DIGEST_SIZE);
-    cn_sha256_add(&sha, text, strlen(text));
-    add_rules(&sha, job, paths && paths->held_out[0]);
-    cn_sha256_finish(&sha, digest);
-    return cn_get_u64(digest);
-}
-
-// Other weights to begin with make another run. States of before that was so go on.
-static void name_run(struct cn_session_config *session, const uint8_t weights[CN_DIGEST_SIZE])
-{
-    uint8_t digest[CN_DIGEST_SIZE];
-    struct cn_sha256 sha;
-
-    session->older_run = run_of(session) + session->sequential;
-    cn_sha256_init(&sha);
-    cn_sha256_add(&sha, &session->older_run, sizeof(session->older_run));
-    cn_sha256_add(&sha, weights, CN_DIGEST_SIZE);
-    cn_sha256_finish(&sha, digest);
-    session->run = cn_get_u64(digest);
-}
-
-static cn_err read_model(const struct cn_onnx_file *model, struct cn_diag *diag,
-                         uint8_t graph[CN_DIGEST_SIZE], uint8_t weights[CN_DIGEST_SIZE])
-{
-    struct cn_onnx *onnx = NULL;
-    struct cn_layout layout = {0};
-    cn_err err = cn_onnx_open(model->data, model->size, diag, &onnx);
-
-    if (!err)
-        err = cn_onnx_layout(onnx, diag, &layout);
-    if (!err)
-        err = graph_digest(onnx, &layout, graph);
-    if (!err)
-        err = weights_digest(onnx, &layout, weights);
-    cn_layout_deinit(&layout);
-    cn_onnx_close(onnx);
-    return err;
-}
-
-static cn_err open_session(struct alone *alone, struct cn_diag *diag)
-{
-    const struct cn_alone_config *config = alone->config;
-    struct cn_session_config session = {
-        .settings = config->settings,
-        .job = &config->settings->job,
-        .compute = config->compute,
-        .store = config->store,
-        .model = config->model->data,
-        .model_size = config->model->size,
-        .file = config->model,
-        .lineage = 1,
-        .alone = true,
-        .sequential = config->sequential,
-        .group = config->settings->name,
-        .timeline = config->timeline,
-        .stop_fd = -1,
-    };
-    uint8_t weights[CN_DIGEST_SIZE];
-    uint64_t planned;
-    cn_err err = read_model(config->model, diag, session.graph, weights);
-
-    if (err)
-        return err;
-    name_run(&session, weights);
-    err = cn_session_open(&session, diag, &alone->session);
-    if (err)
-        return err;
-    planned = cn_session_memory(alone->session) + cn_onnx_file_memory(config->model);
-    cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned", (unsigned long long)planned);
-    return CN_OK;
-}
 
 // Steps of the run that are done.
 static uint64_t steps_done(const struct alone *alone)
@@ -432,7 +298,7 @@ static void tell(struct cn_diag *diag)
 
 static cn_err run_session(struct alone *alone, struct cn_diag *diag)
 {
-    cn_err err = open_session(alone, diag);
+    cn_err err = cn_alone_begin(alone->config, diag, &alone->session);
 
     if (!err) {
         tell(diag);

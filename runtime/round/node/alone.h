@@ -34,6 +34,8 @@ struct cn_alone_config {
     struct cn_store *store;
     const char *sysroot; // where sys/ and proc/ of the board are; "" on it
     const struct cn_onnx_file *model;
+    const struct cn_onnx_file *from; // begin with the weights of this file; NULL: with the model's
+    bool anew;                       // start over, whatever is stored
     const atomic_bool *stop;
     void (*report)(void *context, const struct cn_alone_report *report); // after each round
     void (*on_step)(void *context, const struct cn_alone_step *step);    // may be NULL
@@ -47,5 +49,6 @@ struct cn_alone_config {
 
 // Trains until the job's rounds are done or a stop rule holds; waits while a rule of the profile
 // makes it pause. CN_ECANCELED on stop, after saving.
+// CN_ECONFLICT: what is stored was trained with other values, which diag names; it stays as it is.
 // CN_EDIVERGED: the last good checkpoint is kept; the log names round and step.
 cn_err cn_alone_run(const struct cn_alone_config *config, struct cn_diag *diag);

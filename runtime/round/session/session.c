@@ -202,6 +202,16 @@ static bool fits_run(const struct cn_session *session, const struct cn_checkpoin
            memcmp(held->graph, session->config.graph, CN_DIGEST_SIZE) == 0;
 }
 
+// Nobody else has what a board trained alone.
+static bool must_stay(const struct cn_session *session)
+{
+    const struct cn_session_config *config = &session->config;
+    bool trained = session->held.version > 0 || session->held.phase == CN_PHASE_TRAIN;
+
+    return config->alone && trained && !config->anew && !config->replaces &&
+           !fits_run(session, &session->held);
+}
+
 static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
 {
     size_t total = session->layout->total, frame = cn_update_size_max(session->layout);
@@ -211,7 +221,7 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
     if (!cn_session_is_alone(session))
         return cn_checkpoint_load(session->config.store, total, frame, diag, &session->held);
     err = cn_checkpoint_open(session->config.store, total, frame, diag, &file, &session->held);
-    if (!err && fits_run(session, &session->held)) {
+    if (!err && !session->config.anew && fits_run(session, &session->held)) {
         err = cn_session_take_rows(session, file);
         if (err == CN_EDIGEST || err == CN_ERANGE) // it was right when it was opened
             err = CN_EIO;
@@ -237,7 +247,9 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
                "member has it");
     } else if (err) {
         start_empty(session);
-    } else if (!fits_run(session, &session->held)) {
+    } else if (must_stay(session)) {
+        return CN_ECONFLICT;
+    } else if (session->config.anew || !fits_run(session, &session->held)) {
         cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
         counter = session->held.counter;
         start_empty(session);
@@ -365,6 +377,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     struct cn_buffer frame;
     cn_err err;
 
+    if (cn_dataset_has_changed(session->dataset))
+        return CN_EWEDGED;
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
     err = cn_session_catch_up(session, collective);
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
@@ -483,6 +497,8 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
+    if (cn_dataset_has_changed(session->dataset))
+        return CN_EWEDGED;
     if (cn_session_is_alone(session)) {
         held->updates =
             cn_trainer_has_second(session->trainer) ? cn_trainer_updates(session->trainer) : 0;

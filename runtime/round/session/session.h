@@ -39,6 +39,8 @@ struct cn_session_config {
     uint32_t lineage;
     const char *group;            // name of the sender of updates
     bool alone;                   // without group and aggregator: only the trainer holds rows
+    bool anew;                    // alone: a stored state is not taken up, whatever run it is of
+    bool replaces;                // alone: a stored state of another run may be overwritten
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
@@ -122,7 +124,8 @@ struct cn_session {
 };
 
 // Opens model and data and takes up the stored state when it is of this run. A damaged slot, data
-// that does not fit and unsupported ops are lines in diag.
+// that does not fit and unsupported ops are lines in diag. CN_ECONFLICT: alone, the stored state is
+// of another run and is to stay; nothing was changed.
 cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);

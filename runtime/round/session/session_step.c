@@ -335,6 +335,8 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     times.begun = cn_platform_now_us();
     if (!err)
         err = reduce_step(session, collective, flags, &times, sums);
+    if (err && cn_dataset_has_changed(session->dataset))
+        return CN_EWEDGED; // what the step met may not be in the file that the next start reads
     if (err && err != CN_EDIVERGED && session->pending.epoch)
         return err; // without the votes nobody here knows whether another member has applied it
     if (err || flags->abandon)
