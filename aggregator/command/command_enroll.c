@@ -9,7 +9,11 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
+#include "aggregator/serve/status.h"
+#include "runtime/port/platform.h"
 #include "transport/coap/security.h"
+
+#define AWAIT_MS 5000 // for a running aggregator to know the board, at most
 
 static const char help[] =
     "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
@@ -71,6 +75,27 @@ static bool is_free(struct cn_ledger *ledger, const char *name)
     return false;
 }
 
+// A running aggregator looks for new boards now and then. Waits until it did, so that the board may
+// be started at once.
+static void await_aggregator(const char *state)
+{
+    uint64_t enrolled_ms = cn_platform_now_ms();
+    bool known = false;
+
+    while (!known && cn_platform_now_ms() - enrolled_ms < AWAIT_MS) {
+        struct cn_status_live live;
+        cn_err err = cn_status_read(state, cn_platform_now_ms(), &live);
+
+        known = err || !live.running || !live.roster_ms || live.roster_ms >= enrolled_ms;
+        cn_status_deinit(&live);
+        if (!known)
+            cn_platform_sleep_ms(20);
+    }
+    if (!known)
+        fprintf(stderr,
+                "the aggregator does not know the board yet; the board asks until it does\n");
+}
+
 static int enroll(struct cn_ledger *ledger, struct cn_ledger_board *board, const char *path)
 {
     struct cn_diag diag;
@@ -128,6 +153,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);
     if (!result)
         result = enroll(setup.ledger, &board, out ? out : path);
+    if (!result)
+        await_aggregator(setup.settings->state);
     cn_setup_deinit(&setup);
     return result;
 }

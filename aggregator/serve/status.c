@@ -79,6 +79,7 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "written_ms", (double)now_ms);
     cJSON_AddNumberToObject(root, "phase", (double)state->phase);
     cJSON_AddNumberToObject(root, "remaining_ms", (double)state->remaining_ms);
+    cJSON_AddNumberToObject(root, "roster_ms", (double)cn_roster_read_ms(roster));
     add_bytes(root, "in", &state->traffic.in);
     add_bytes(root, "out", &state->traffic.out);
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
@@ -191,6 +192,7 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     live->running = true;
     live->phase = (enum cn_run_phase)read_number(root, "phase");
     live->remaining_ms = read_number(root, "remaining_ms");
+    live->roster_ms = read_number(root, "roster_ms");
     read_cuts(root, &live->cuts);
     const char *warning = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "warning"));
     snprintf(live->warning, sizeof(live->warning), "%s", warning ? warning : "");

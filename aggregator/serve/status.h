@@ -21,6 +21,7 @@ struct cn_status_live {
     bool running; // written by a program that lives
     enum cn_run_phase phase;
     uint64_t remaining_ms;
+    uint64_t roster_ms; // boards that were enrolled and revoked before are known; 0: not said
     struct cn_run_traffic traffic; // also of a program that has ended
     struct cn_merge_cuts cuts;     // count 0: none
     char warning[CN_RUN_WARNING];

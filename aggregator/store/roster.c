@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/port/platform.h"
 #include "transport/coap/security.h"
 
 struct board_list {
@@ -18,6 +19,7 @@ struct cn_roster {
     struct board_list boards;
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
+    uint64_t read_ms; // when the ledger was last looked at; 0: not since it was opened
 };
 
 static void free_boards(struct board_list *boards)
@@ -206,13 +208,20 @@ void cn_roster_close(struct cn_roster *roster)
 cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context)
 {
     int64_t generation = 0;
+    uint64_t begun_ms = cn_platform_now_ms();
     cn_err err = cn_ledger_generation(roster->ledger, &generation);
-    if (err || generation == roster->generation)
+    if (!err && generation != roster->generation)
+        err = reload(roster, drop, context);
+    if (err)
         return err;
-    err = reload(roster, drop, context);
-    if (!err)
-        roster->generation = generation;
-    return err;
+    roster->generation = generation;
+    roster->read_ms = begun_ms;
+    return CN_OK;
+}
+
+uint64_t cn_roster_read_ms(const struct cn_roster *roster)
+{
+    return roster->read_ms;
 }
 
 cn_err cn_roster_find_key(const struct cn_roster *roster, const char *board,

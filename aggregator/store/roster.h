@@ -46,6 +46,10 @@ void cn_roster_close(struct cn_roster *roster);
 typedef void cn_roster_drop(void *context, const char *board);
 cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context);
 
+// The clock before the last refresh: what was enrolled and revoked until then is known. 0: there
+// was no refresh.
+uint64_t cn_roster_read_ms(const struct cn_roster *roster);
+
 // The key for the DTLS session. CN_EAUTH when the board is unknown or revoked.
 cn_err cn_roster_find_key(const struct cn_roster *roster, const char *board,
                           uint8_t key[CN_KEY_SIZE]);

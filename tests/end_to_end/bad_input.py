@@ -209,6 +209,29 @@ def keys(cluster):
     cluster.kill("gateway")
 
 
+def enrolled(cluster):
+    """A board that is enrolled beside the running aggregator is known at once."""
+    job = open(cluster.path("job.yaml")).read()
+    cluster.write("job.yaml", job.replace("count: 2", "count: 1000000"))
+    cluster.start("gateway")
+    cluster.wait_for_line("gateway", "listening")
+    end = time.monotonic() + 30
+    while not os.path.exists(cluster.path("state/gateway/status.json")):
+        assert time.monotonic() < end, "the aggregator wrote no status in 30 s"
+        time.sleep(0.05)
+    for number in range(3):
+        name = f"late-{number}"
+        profile = open(cluster.path("board-1.yaml")).read().replace("board-1.key", f"{name}.key")
+        profile = profile.replace("name: board-1", f"name: {name}").replace("state/board-1", f"state/{name}")
+        cluster.write(f"{name}.yaml", "\n".join(line for line in profile.splitlines() if not line.startswith("group:")))
+        cluster.command(cluster.aggregator, "enroll", "gateway.yaml", name, "-o", f"keys/{name}.key")
+        cluster.start(name)
+        cluster.wait_for_line(name, "registered in group")
+        assert "refuses" not in cluster.log(name), cluster.log(name)
+        cluster.kill(name)
+    cluster.kill("gateway")
+
+
 def absent(cluster):
     """Port in use; an aggregator that is not there."""
     cluster.start("gateway")
@@ -359,7 +382,7 @@ def small_norm(cluster):
     cluster.stop_all()
 
 
-CASES = (models, data, places, checkpoint, changed_values, changed_samples, other_weights, keys, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
+CASES = (models, data, places, checkpoint, changed_values, changed_samples, other_weights, keys, enrolled, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):
