@@ -126,6 +126,30 @@ static void a_wrong_pair_key_is_refused(void **state)
     assert_int_equal(second, CN_EAUTH);
 }
 
+// The other rank gives up first and closes its port, so that the last attempts find nobody.
+static void a_wrong_pair_key_is_named_after_the_other_rank_has_left(void **state)
+{
+    cn_err first = CN_ETIMEOUT, second = CN_ETIMEOUT;
+
+    (void)state;
+    for (uint32_t wait_ms = 2 * SETTLE_MS; wait_ms < GROUP_TIMEOUT_MS && first == CN_ETIMEOUT;
+         wait_ms *= 2) {
+        struct fixture fixture;
+
+        group_set_up(&fixture, 2);
+        fixture.ranks[0].config.open_timeout_ms = wait_ms;
+        fixture.ranks[1].config.open_timeout_ms = GROUP_TIMEOUT_MS;
+        fixture.ranks[1].members[0].pair_key[31] ^= 1;
+        group_run(&fixture, do_nothing);
+        first = fixture.ranks[0].err;
+        second = fixture.ranks[1].err;
+        assert_int_equal(fixture.ranks[1].lost, 0);
+        group_tear_down(&fixture);
+    }
+    assert_int_equal(first, CN_EAUTH);
+    assert_int_equal(second, CN_EAUTH);
+}
+
 static void a_key_of_zeros_is_refused(void **state)
 {
     struct fixture fixture;
@@ -313,6 +337,7 @@ int main(void)
         cmocka_unit_test(survivors_of_a_killed_rank_name_a_member),
         cmocka_unit_test(a_silent_rank_is_a_timeout),
         cmocka_unit_test(a_wrong_pair_key_is_refused),
+        cmocka_unit_test(a_wrong_pair_key_is_named_after_the_other_rank_has_left),
         cmocka_unit_test(a_key_of_zeros_is_refused),
         cmocka_unit_test(a_rank_of_an_older_epoch_is_refused),
         cmocka_unit_test(a_missing_rank_ends_open_at_its_time),
