@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ports/tcp/parting.h"
 #include "ports/tcp/socket.h"
 #include "runtime/base/log.h"
 #include "runtime/base/log_limit.h"
@@ -318,6 +319,11 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
         return CN_OK;
     if (rank < view->size)
         *lost = view->ranks[rank];
+    if (err == CN_EPEER || err == CN_ETIMEOUT) {
+        uint32_t cut = cn_parting_run(mesh, view, *lost, 0);
+
+        *lost = err == CN_EPEER && cut != UINT32_MAX ? cut : *lost;
+    }
     cn_mesh_close(mesh);
     return err;
 }

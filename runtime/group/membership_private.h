@@ -96,6 +96,7 @@ struct cn_membership {
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
+    uint32_t blamed;                     // for the end of the last epoch; UINT32_MAX: none
     bool lost_told;                      // by cn_membership_lost
     uint64_t polled_ms;                  // when next was last called
     struct other others[CN_GROUP_MAX];

@@ -131,15 +131,23 @@ bool cn_membership_lost(struct cn_membership *membership, uint32_t *member)
     return true;
 }
 
+// Returns whether the member that was blamed for the end of the epoch is indeed silent. Then the
+// end is explained, and another member that is silent for a moment is only late.
+static bool is_explained(const struct cn_membership *membership)
+{
+    return membership->blamed != UINT32_MAX && !membership->others[membership->blamed].lively;
+}
+
 // Not lost, it only has not come yet: its step is longer than this board's. It answers a JOIN at
-// once, so one that is silent since this board announces itself has died, however late it was heard
-// before.
+// once, so if nobody else explains the end of the epoch, one that is silent since this board
+// announces itself has died, however late it was heard before.
 static bool is_lively(const struct cn_membership *membership, const struct other *other,
                       uint64_t now_ms)
 {
     if (other->present_ms > membership->joining_ms)
         return other->lively && now_ms - other->present_ms < LIVELY_MS;
-    return other->lively && now_ms - membership->joining_ms < PROBE_MS;
+    return other->lively &&
+           now_ms - membership->joining_ms < (is_explained(membership) ? SILENT_MS : PROBE_MS);
 }
 
 uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms)

@@ -112,7 +112,8 @@ struct cn_collective_ops {
     // Between calls: CN_EPEER when a member has closed, else CN_OK. Does not wait.
     cn_err (*check)(struct cn_collective *collective);
 
-    // After CN_EPEER or CN_ETIMEOUT: index in the member list of the member that failed.
+    // After CN_EPEER or CN_ETIMEOUT: index in the member list of the member that failed, the same
+    // on all that name one. UINT32_MAX if only members have closed that gave up because of another.
     uint32_t (*lost)(const struct cn_collective *collective);
 };
 
