@@ -28,9 +28,8 @@ static void look(struct cn_mesh *mesh, const struct cn_view *view, uint32_t accu
         if (end != CN_PAIR_OPEN)
             continue;
         survey->untold |= full;
-        survey->fds[survey->open++] =
-            (struct pollfd){.fd = cn_pair_descriptor(pair),
-                            .events = (short)(full ? POLLIN | POLLOUT : POLLIN)};
+        survey->fds[survey->open++] = (struct pollfd){
+            .fd = cn_pair_descriptor(pair), .events = (short)(full ? POLLIN | POLLOUT : POLLIN)};
     }
 }
 
