@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ports/tcp/parting.h"
 #include "ports/tcp/socket.h"
 #include "runtime/base/log.h"
 #include "runtime/base/log_limit.h"
@@ -30,11 +31,25 @@ struct meeting {
     int listener, cancel_fd;
     uint64_t deadline_ms;
     struct call calls[CN_GROUP_MAX];        // by rank
-    cn_err errors[CN_GROUP_MAX];            // by rank: why the last attempt to connect failed
+    cn_err errors[CN_GROUP_MAX];            // by rank: a refusal, else the last failed attempt
     struct cn_pair *candidates[CANDIDATES]; // NULL: free; slots are reused in turn
     uint32_t next_candidate;
     struct cn_log_limit refused; // limits the log of refused connections
 };
+
+// Returns whether two members cannot work together. Another attempt does not change that.
+static bool is_refusal(cn_err err)
+{
+    return err == CN_EAUTH || err == CN_ENOTSUP;
+}
+
+// Notes why an attempt to connect failed. A refusal stays: a member that gives up then closes its
+// port, and the attempts that follow know only that nobody listens.
+static void note_failure(struct meeting *meeting, uint32_t rank, cn_err err)
+{
+    if (!is_refusal(meeting->errors[rank]))
+        meeting->errors[rank] = err;
+}
 
 // Returns whether the peer is in a later epoch, so that this view is outdated. A peer in an earlier
 // epoch will catch up.
@@ -79,7 +94,7 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
     gone = is_gone(call, err);
     cn_pair_close(call->pair);
     call->pair = NULL;
-    meeting->errors[rank] = err;
+    note_failure(meeting, rank, err);
     call->at_ms = now_ms + call->retry_ms;
     if (call->retry_ms < RETRY_MAX_MS)
         call->retry_ms *= 2;
@@ -148,7 +163,7 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
     if (err == CN_EAUTH)
         note_refused(meeting, *candidate);
     if (rank != UINT32_MAX)
-        meeting->errors[rank] = err;
+        note_failure(meeting, rank, err);
     cn_pair_close(*candidate);
     *candidate = NULL;
     return stale ? CN_ESTALE : CN_OK;
@@ -210,20 +225,17 @@ static uint32_t first_missing(const struct meeting *meeting)
     return r;
 }
 
-// Returns why a member is missing at the deadline. A refusal says more than CN_ETIMEOUT, so it
-// comes first.
-static cn_err why_missing(const struct meeting *meeting, uint32_t *rank)
+// Returns why a member is missing and sets its rank: a refusal if there was one, since it says more
+// than that a member did not come or has closed; else err with the first missing rank.
+static cn_err why_missing(const struct meeting *meeting, cn_err err, uint32_t *rank)
 {
-    for (uint32_t r = 0; r < meeting->view->size; r++) {
-        cn_err err = meeting->errors[r];
-
-        if (!meeting->mesh->pairs[r] && (err == CN_EAUTH || err == CN_ENOTSUP)) {
+    for (uint32_t r = 0; r < meeting->view->size; r++)
+        if (!meeting->mesh->pairs[r] && is_refusal(meeting->errors[r])) {
             *rank = r;
-            return err;
+            return meeting->errors[r];
         }
-    }
     *rank = first_missing(meeting);
-    return CN_ETIMEOUT;
+    return err;
 }
 
 // Does one turn: advances the calls, accepts connections, advances the candidates.
@@ -254,10 +266,12 @@ static cn_err meet(struct meeting *meeting, uint32_t *rank)
         if (!err && first_missing(meeting) == meeting->view->size)
             return CN_OK;
         if (!err && now_ms >= meeting->deadline_ms)
-            return why_missing(meeting, rank);
+            err = CN_ETIMEOUT;
         if (!err)
             err = wait_for_meeting(meeting, now_ms);
-        if (err == CN_ESTALE || err == CN_EPEER)
+        if (err == CN_ETIMEOUT || err == CN_EPEER)
+            return why_missing(meeting, err, rank);
+        if (err == CN_ESTALE)
             *rank = first_missing(meeting);
         if (err)
             return err;
@@ -305,6 +319,11 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
         return CN_OK;
     if (rank < view->size)
         *lost = view->ranks[rank];
+    if (err == CN_EPEER || err == CN_ETIMEOUT) {
+        uint32_t cut = cn_parting_run(mesh, view, *lost, 0);
+
+        *lost = err == CN_EPEER && cut != UINT32_MAX ? cut : *lost;
+    }
     cn_mesh_close(mesh);
     return err;
 }

@@ -28,6 +28,7 @@
 #define HELLO_FROM 16                        // offset of the sender's name
 #define HELLO_TO (HELLO_FROM + CN_NAME_SIZE) // offset of the receiver's
 #define IDENTITY_SIZE ((size_t)2 * CN_NAME_SIZE)
+#define DRAIN_MAX ((size_t)16 << 20) // bytes that one call drops: more than a socket holds
 
 enum pair_step {
     STEP_CONNECT,
@@ -54,6 +55,8 @@ struct cn_pair {
     size_t unsent; // length of the record that TLS has taken but not fully written
     uint8_t hello[HELLO_SIZE];
     size_t hello_done; // bytes of hello sent or received so far
+    bool told;         // the other side knows that this one gives up
+    enum cn_pair_end end;
 };
 
 // Cipher suites in order of preference. AES is listed only with the processor's instructions:
@@ -475,6 +478,11 @@ cn_err cn_pair_send(struct cn_pair *pair, const void *data, size_t size, size_t 
     return err;
 }
 
+static void note_end(struct cn_pair *pair, int result)
+{
+    pair->end = result == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY ? CN_PAIR_GAVE_UP : CN_PAIR_CUT;
+}
+
 cn_err cn_pair_receive(struct cn_pair *pair, void *data, size_t size, size_t *received)
 {
     int result;
@@ -488,16 +496,56 @@ cn_err cn_pair_receive(struct cn_pair *pair, void *data, size_t size, size_t *re
         return CN_OK;
     }
     err = result == 0 ? CN_EPEER : map_tls(pair, result);
-    if (err != CN_EAGAIN)
+    if (err != CN_EAGAIN) {
         pair->step = STEP_FAILED;
+        note_end(pair, result);
+    }
     return err;
+}
+
+cn_err cn_pair_give_up(struct cn_pair *pair)
+{
+    int result = 0;
+
+    if (pair->told)
+        return CN_OK;
+    // While a part of a record waits, the library only sends that part.
+    if (pair->unsent)
+        result = mbedtls_ssl_close_notify(&pair->ssl);
+    if (!result) {
+        pair->unsent = 0;
+        result = mbedtls_ssl_close_notify(&pair->ssl);
+    }
+    pair->told = !result;
+    if (!result)
+        return CN_OK;
+    return result == MBEDTLS_ERR_SSL_WANT_WRITE ? CN_EAGAIN : CN_EPEER;
+}
+
+enum cn_pair_end cn_pair_drain(struct cn_pair *pair)
+{
+    uint8_t dropped[4096];
+    size_t count = 0;
+
+    while (pair->end == CN_PAIR_OPEN && count < DRAIN_MAX) {
+        int result = mbedtls_ssl_read(&pair->ssl, dropped, sizeof(dropped));
+
+        if (result == MBEDTLS_ERR_SSL_WANT_READ || result == MBEDTLS_ERR_SSL_WANT_WRITE)
+            break;
+        if (result > 0)
+            count += (size_t)result;
+        else
+            note_end(pair, result);
+    }
+    return pair->end;
 }
 
 void cn_pair_close(struct cn_pair *pair)
 {
     if (!pair)
         return;
-    // Sends no close_notify: all data has a known length, so a cut is noticed without it.
+    // Sends no close_notify, which would mean that this side gives up because of another. All data
+    // has a known length, so a cut is noticed without it.
     mbedtls_ssl_free(&pair->ssl);
     mbedtls_ssl_config_free(&pair->tls);
     close(pair->fd);

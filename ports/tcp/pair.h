@@ -90,5 +90,20 @@ cn_err cn_pair_send(struct cn_pair *pair, const void *data, size_t size, size_t 
 // TLS may hold data that the socket no longer has.
 cn_err cn_pair_receive(struct cn_pair *pair, void *data, size_t size, size_t *received);
 
+// How a connection ended.
+enum cn_pair_end {
+    CN_PAIR_OPEN,    // it has not
+    CN_PAIR_GAVE_UP, // the other side said so first: it ends because of something else
+    CN_PAIR_CUT,     // without a word: the other side's process, board or link has failed
+};
+
+// Tells the other side that this one gives up, after a handshake that succeeded. CN_EAGAIN: call
+// again when the socket can be written. Then only cn_pair_drain and cn_pair_close may follow.
+cn_err cn_pair_give_up(struct cn_pair *pair);
+
+// Reads and drops what has arrived, also after an error of another call, and returns how the
+// connection ended.
+enum cn_pair_end cn_pair_drain(struct cn_pair *pair);
+
 // Closes the connection and frees the pair. NULL is allowed.
 void cn_pair_close(struct cn_pair *pair);

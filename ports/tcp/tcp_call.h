@@ -53,8 +53,9 @@ struct cn_tcp_job {
     char doing[CN_CALL_DESCRIPTION_SIZE]; // the call in words, for the log
 };
 
-// Ends the collective by closing all pairs, which tells the other members. Notes lost and returns
-// err.
+// Ends the collective by closing all pairs, after telling the other members that this one gives up.
+// Returns err. Notes as lost, after CN_EPEER, the member that closed without saying so, if there is
+// one; after other errors lost.
 cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err);
 
 // Returns the place that is `steps` after this board's. Places wrap around.

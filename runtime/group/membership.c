@@ -95,6 +95,7 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
     membership->epoch = membership->highest = epoch;
     membership->tag = *tag;
     membership->stay.boot_id = config->boot_id;
+    membership->blamed = UINT32_MAX;
     membership->key_epoch = config->key_epoch;
     for (uint32_t i = 0; i < config->count; i++)
         membership->others[i].present_ms = now_ms;
@@ -504,6 +505,7 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
             membership->others[i].unopened = 0;
     }
     membership->unopened = false;
+    membership->blamed = lost < membership->config.count ? lost : UINT32_MAX;
     // Only its own next message brings a lost member back, not one from before the loss.
     if (lost < membership->config.count) {
         membership->others[lost].seen = SEEN_NOTHING;

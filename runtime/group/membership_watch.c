@@ -132,15 +132,24 @@ bool cn_membership_lost(struct cn_membership *membership, uint32_t *member)
     return true;
 }
 
+// Returns whether the member that was blamed for the end of the epoch is indeed silent. Then the
+// end is explained, and another member that is silent for a moment is only late.
+static bool is_explained(const struct cn_membership *membership)
+{
+    return membership->blamed != UINT32_MAX && !membership->others[membership->blamed].lively;
+}
+
 // Returns true for a member that is not lost but still in a step, which is longer than this
 // board's. A living member answers a JOIN at once. So one that has been silent since this board
-// began to announce itself has died, even if it was heard shortly before.
+// began to announce itself has died, even if it was heard shortly before, unless another member
+// explains the end of the epoch.
 static bool is_lively(const struct cn_membership *membership, const struct other *other,
                       uint64_t now_ms)
 {
     if (other->present_ms > membership->joining_ms)
         return other->lively && now_ms - other->present_ms < LIVELY_MS;
-    return other->lively && now_ms - membership->joining_ms < PROBE_MS;
+    return other->lively &&
+           now_ms - membership->joining_ms < (is_explained(membership) ? SILENT_MS : PROBE_MS);
 }
 
 uint32_t cn_membership_lively(const struct cn_membership *membership, uint64_t now_ms)

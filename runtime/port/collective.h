@@ -112,8 +112,9 @@ struct cn_collective_ops {
     // Returns CN_EPEER when a member has closed, else CN_OK. For use between calls. Does not block.
     cn_err (*check)(struct cn_collective *collective);
 
-    // Returns the index in the member list of the member that failed. Call it after CN_EPEER or
-    // CN_ETIMEOUT.
+    // Returns the index in the member list of the member that failed, the same on all members that
+    // name one. UINT32_MAX if only members have closed that gave up because of another. Call it
+    // after CN_EPEER or CN_ETIMEOUT.
     uint32_t (*lost)(const struct cn_collective *collective);
 };
 

@@ -45,14 +45,25 @@ def updates_of(lan, group):
     return [row[0] for row in lan.ledger("SELECT round FROM contribution WHERE grp = ? ORDER BY round", group)]
 
 
-def be_lost_and_return(lan, victim, lose, back, others):
+def check_blame(lan, victim, name, others, since):
+    """Its log since then blames no survivor, and one epoch of all three survivors was enough."""
+    log = lan.log(name)[since:]
+    blamed = [other for other in others if f"{other} is lost" in log or f"no connection with {other} " in log]
+    assert not blamed, f"{name} blames {blamed} for the loss of {victim}"
+    assert log.count("; without ") == 1 and f"; without {victim}\n" in log, f"{name}: more than one epoch:\n{log}"
+
+
+def be_lost_and_return(lan, victim, lose, back, others, exact):
     """The others go on without the victim, and take it in again. Seconds until they went on."""
+    since = {name: len(lan.log(name)) for name in others}
     views = {name: lan.views(name, 3) for name in others}
     begun = time.monotonic()
     lose(lan, victim)
     for name in others:
         lan.wait_for_view(name, 3, views[name] + 1)
     took = time.monotonic() - begun
+    for name in others if exact else ():
+        check_blame(lan, victim, name, others, since[name])
     whole = {name: lan.views(name, 4) for name in others}
     back(lan, victim)
     for name in others:
@@ -60,14 +71,14 @@ def be_lost_and_return(lan, victim, lose, back, others):
     return took
 
 
-def lose_each(build, victims, lose, back, **settings):
-    """One after the other is lost, named by somebody, and comes back."""
+def lose_each(build, victims, lose, back, exact=False, **settings):
+    """One after the other is lost, named by somebody (exact: and nobody else is), and comes back."""
     times = []
     with Lan(build, FOUR, **{**HASTY, **settings}) as lan:
         begin(lan)
         for victim in victims:
             others = [name for name in lan.boards if name != victim]
-            times.append(be_lost_and_return(lan, victim, lose, back, others))
+            times.append(be_lost_and_return(lan, victim, lose, back, others, exact))
             said = "".join(lan.log(name) for name in others)
             # As one that was lost, or in the moment when the connections of a new epoch are opened.
             named = (f"{victim} (", f"{victim} is lost", f"no connection with {victim} ")
@@ -83,7 +94,7 @@ def a_link_is_cut(build):
 
 @scenario
 def a_board_is_killed(build):
-    return lose_each(build, ("board-4", "board-1"), Lan.kill, Lan.start)
+    return lose_each(build, ("board-4", "board-1"), Lan.kill, Lan.start, exact=True)
 
 
 @scenario

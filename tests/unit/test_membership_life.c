@@ -160,6 +160,35 @@ static void a_dead_member_that_nobody_blames_is_not_waited_for(void **state)
     }
 }
 
+// All blame the dead one; a busy survivor answers only after a while.
+static void a_late_survivor_is_waited_for_when_another_is_to_blame(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct cn_sim_group *group = create_watched(seed, 3);
+        uint32_t dead = (uint32_t)seed % 3, first = (dead + 1) % 3, late = (dead + 2) % 3;
+        size_t views;
+
+        group->rejoin_ms = 50;
+        for (uint32_t i = 0; i < 3; i++)
+            cn_sim_group_crash(group, i, 10);
+        cn_sim_group_run(group, 2500);
+        assert_true(cn_sim_group_agree(group, 7));
+        views = group->view_count;
+        cn_sim_group_crash(group, dead, 100000);
+        cn_sim_group_leave(group, first, dead);
+        group->nodes[late].frozen = true;
+        cn_sim_group_run(group, 250 + 10 * (seed % 25));
+        group->nodes[late].frozen = false;
+        cn_sim_group_leave(group, late, dead);
+        cn_sim_group_run(group, 2000);
+        assert_true(cn_sim_group_agree(group, 7 & ~(1u << dead)));
+        for (size_t i = views; i < group->view_count; i++)
+            assert_int_equal(group->views[i].size, 2);
+        cn_sim_group_close(group);
+    }
+}
+
 static void a_member_that_said_bye_is_not_waited_for(void **state)
 {
     struct cn_sim_group *group = cn_sim_group_open(13, 3);
@@ -313,6 +342,7 @@ int main(void)
         cmocka_unit_test(a_board_that_stood_still_accuses_nobody),
         cmocka_unit_test(heartbeats_of_another_epoch_are_no_sign_of_life),
         cmocka_unit_test(a_dead_member_that_nobody_blames_is_not_waited_for),
+        cmocka_unit_test(a_late_survivor_is_waited_for_when_another_is_to_blame),
         cmocka_unit_test(a_member_that_said_bye_is_not_waited_for),
         cmocka_unit_test(the_smaller_part_of_a_split_group_waits_below_min_members),
         cmocka_unit_test(a_board_whose_disk_is_full_does_not_lead_but_takes_part),

@@ -235,6 +235,44 @@ static void a_silent_peer_ends_the_handshake_at_its_time(void **state)
     tear_down(&fixture);
 }
 
+// Fills the socket of pair 0 until a record does not fit; pair 1 reads nothing meanwhile.
+static void fill(struct cn_pair *pair)
+{
+    static const uint8_t zeros[16384];
+    size_t sent;
+    cn_err err;
+
+    do
+        err = cn_pair_send(pair, zeros, sizeof(zeros), &sent);
+    while (!err);
+    assert_int_equal(err, CN_EAGAIN);
+}
+
+static void who_gives_up_is_told_from_who_is_cut_off(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) { // gives up; gives up with a full socket; is cut off
+        struct fixture fixture;
+        cn_err errs[2];
+
+        set_up(&fixture);
+        shake(&fixture, errs);
+        assert_int_equal(errs[0], CN_OK);
+        assert_int_equal(errs[1], CN_OK);
+        assert_int_equal(cn_pair_drain(fixture.pairs[1]), CN_PAIR_OPEN);
+        if (how == 1)
+            fill(fixture.pairs[0]);
+        while (how < 2 && cn_pair_give_up(fixture.pairs[0]) == CN_EAGAIN)
+            assert_int_equal(cn_pair_drain(fixture.pairs[1]), CN_PAIR_OPEN);
+        cn_pair_close(fixture.pairs[0]);
+        fixture.pairs[0] = NULL;
+        while (cn_pair_drain(fixture.pairs[1]) == CN_PAIR_OPEN)
+            usleep(100);
+        assert_int_equal(cn_pair_drain(fixture.pairs[1]), how < 2 ? CN_PAIR_GAVE_UP : CN_PAIR_CUT);
+        tear_down(&fixture);
+    }
+}
+
 static void malformed_addresses_are_refused(void **state)
 {
     const char *const bad[] = {"",       "host",       ":1",         "host:",  "host:0",
@@ -257,6 +295,7 @@ int main(void)
         cmocka_unit_test(another_epoch_is_stale_and_both_sides_learn_whose),
         cmocka_unit_test(another_purpose_is_refused),
         cmocka_unit_test(a_silent_peer_ends_the_handshake_at_its_time),
+        cmocka_unit_test(who_gives_up_is_told_from_who_is_cut_off),
         cmocka_unit_test(malformed_addresses_are_refused),
     };
 
