@@ -24,6 +24,7 @@ struct cn_tensor_info {
     size_t offset; // of the first element, in elements, from the start of the row
     size_t count;  // elements
     bool frozen;   // not trained in this run; set by the trainer
+    bool variance; // a running variance: no version holds a negative one
     // Set by runtime/update/tensor_rules.h, for encoders.
     double density; // top-k: share of its own; 0: it competes with the others
     int priority;   // top-k: a value counts as 2^priority times as large

@@ -289,6 +289,7 @@ static cn_err fill_layout(const struct cn_onnx *onnx, const uint8_t *reads, stru
             return err;
         if (reads[i] & CN_ONNX_READ_STATISTIC)
             info->class = CN_TENSOR_STAT;
+        info->variance = reads[i] & CN_ONNX_READ_VARIANCE;
         layout->tensor_count++;
         layout->total += tensor->count; // no overflow: each element has its bytes in the file
     }

@@ -7,6 +7,7 @@ enum {
     CN_ONNX_READ_STATISTIC = 1,   // a running mean or variance
     CN_ONNX_READ_FIRST_STATE = 2, // of a recurrent layer
     CN_ONNX_READ_SIZE = 4,        // regions or scales of Resize
+    CN_ONNX_READ_VARIANCE = 8,    // a running variance
 };
 
 // Sets reads[i] for initializer i to all that nodes read it as, themselves or by way of Identity
