@@ -130,7 +130,8 @@ static void put_receipt(struct cn_node_owner *node, const struct cn_link_event *
 
     memcpy(answer.accepted, event->accepted, CN_DIGEST_SIZE);
     if (event->verdict != CN_VERDICT_ACCEPTED)
-        cn_log(CN_LOG_WARN, "node", "the update does not count: %s", event->text);
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_WARN, "node",
+                      "the update does not count: %s", event->text);
     free((void *)node->sending);
     node->sending = NULL;
     cn_mailbox_put_answer(&node->box, &answer);
@@ -145,7 +146,8 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
     node->status.news = *news;
     node->status.has_news = true;
     if (node->registered && news->run != node->manifest.run) {
-        cn_log(CN_LOG_INFO, "node", "the aggregator started another run");
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                      "the aggregator started another run");
         return cn_node_enlist(node);
     }
     if (node->working) {
@@ -174,18 +176,21 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
     case CN_LINK_REGISTERED:
         return cn_node_take_manifest(node, event->manifest, event->remembered);
     case CN_LINK_REFUSED:
-        cn_log(CN_LOG_ERROR, "node",
-               "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
-               event->text);
+        cn_log_within(
+            &node->link_lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
+            "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
+            event->text);
         be_away(node, true);
         return CN_OK;
     case CN_LINK_DOWN:
-        cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again", event->text);
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_WARN, "node",
+                      "the aggregator is not there: %s; trying again", event->text);
         be_away(node, false);
         return CN_OK;
     case CN_LINK_UP:
         if (node->down)
-            cn_log(CN_LOG_INFO, "node", "the aggregator is back");
+            cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                          "the aggregator is back");
         node->down = node->refused = false;
         return CN_OK;
     case CN_LINK_ROUND:
