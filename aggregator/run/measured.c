@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ACCURACY_MARGIN 0.1 // a distance from the median that no group is named for
-#define LOSS_MARGIN 0.5     // the same, times the median
+#define ACCURACY_MARGIN 0.35 // a distance from the median that no group is named for
+#define LOSS_MARGIN 0.75     // the same, times the median
 
 static int compare(const void *a, const void *b)
 {
