@@ -19,7 +19,7 @@ static const struct {
 
 struct walk {
     const struct cn_onnx *onnx;
-    struct cn_onnx_names same; // what Identity nodes make of initializers
+    struct cn_onnx_names same; // outputs of Identity nodes, with the initializers that they copy
     uint8_t *reads;
 };
 
