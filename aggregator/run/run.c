@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "aggregator/merge/merge.h"
+#include "aggregator/run/measured.h"
 #include "aggregator/run/run_private.h"
 #include "aggregator/run/selection.h"
 #include "runtime/base/log.h"
+#include "runtime/port/platform.h"
 
 #define RETRY_MS 3000 // after a merge that failed
 #define INVITE_MS 500 // between looks for more groups
@@ -191,6 +193,14 @@ static cn_err merge(struct cn_run *run)
     return err;
 }
 
+static void note_outlier(void *context, const char *group, const char *text)
+{
+    struct cn_run *run = context;
+
+    cn_log_within(cn_log_quota_of(&run->outliers, group), cn_platform_now_ms(), CN_LOG_WARN, "run",
+                  "round %" PRIu32 ": %s", run->round, text);
+}
+
 static void end(struct cn_run *run, const char *reason)
 {
     run->phase = CN_RUN_ENDED;
@@ -242,6 +252,10 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
                run->round);
     if (err)
         return err;
+    err = cn_measured_outliers(run->config.ledger, run->round, note_outlier, run);
+    if (err)
+        cn_log(CN_LOG_WARN, "run", "what the groups measured is not compared: %s",
+               cn_err_text(err));
     if (!run->config.measure)
         return advance(run);
     run->phase = CN_RUN_MEASURE;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "aggregator/merge/admission.h"
+#include "aggregator/run/measured.h"
 #include "aggregator/run/run_private.h"
 #include "aggregator/store/tally.h"
 #include "runtime/base/log.h"
@@ -191,7 +192,9 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     const struct cn_roster_group *group = cn_roster_find_group(run->config.roster, upload->group);
 
     describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
-    cn_err err = cn_spool_keep(run->config.spool, upload);
+    cn_err err = cn_measured_bound(run->config.ledger, group, &contribution);
+    if (!err)
+        err = cn_spool_keep(run->config.spool, upload);
     if (!err)
         err = cn_ledger_accept(run->config.ledger, &contribution);
     if (err)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/run/measured.h"
 #include "aggregator/serve/status_groups.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
@@ -465,6 +466,21 @@ static void print_cuts(const struct report *report)
                 cuts->count, cuts->text);
 }
 
+// Of the newest version that all groups of a round have measured.
+static void print_outlier(void *context, const char *group, const char *text)
+{
+    const struct report *report = context;
+    (void)group;
+    fprintf(report->stream, "%s\n", text);
+}
+
+static cn_err print_outliers(struct report *report, uint32_t merged)
+{
+    if (report->json || merged == 0)
+        return CN_OK;
+    return cn_measured_outliers(report->ledger, merged, print_outlier, report);
+}
+
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                        const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
 {
@@ -494,6 +510,9 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
         return err;
     report.ended = cn_score_end(job, &progress, version.number) != NULL;
     print_cuts(&report);
+    err = print_outliers(&report, version.number);
+    if (err)
+        return err;
     print_run(&report, &version, &progress.newest_score);
     err = cn_ledger_boards(ledger, print_board, &report);
     return err ? err : cn_status_print_groups(ledger, json, stream);

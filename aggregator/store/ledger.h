@@ -128,6 +128,10 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger,
 cn_err cn_ledger_find_contribution(struct cn_ledger *ledger, uint32_t round, const char *group,
                                    struct cn_ledger_contribution *contribution);
 
+// Sets samples to those that each board of the group had in its first measurement of the run, at
+// least 1; 0: it sent none yet.
+cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uint64_t *samples);
+
 typedef cn_err cn_ledger_contribution_visit(void *context,
                                             const struct cn_ledger_contribution *contribution);
 // In the order of group names.

@@ -123,6 +123,24 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
     return cn_ledger_sql_end(ledger, err);
 }
 
+cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uint64_t *samples)
+{
+    sqlite3_stmt *statement;
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement,
+                              "SELECT max(1,held_out_count/max(boards,1)) FROM contribution WHERE "
+                              "grp=? AND held_out_count>0 ORDER BY round LIMIT 1",
+                              "t", group);
+    *samples = 0;
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        *samples = (uint64_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 #define CONTRIBUTION_COLUMNS                                                                       \
     "round,grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,"            \
     "train_loss,boards"
@@ -304,16 +322,23 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
     return CN_OK;
 }
 
-// Means over the samples of the central set, or of the groups.
+// Means over the samples of the central set, or of the groups. From three groups on, none counts
+// for more samples a board than the median of the groups has.
+#define MEASURES                                                                                   \
+    "WITH m AS (SELECT measure.*,max(1,ifnull(boards,1)) AS b FROM measure LEFT JOIN "             \
+    "contribution ON round=version+1 AND grp=source WHERE version=? AND (source='')=?),"           \
+    "w AS (SELECT max(1,rows/b) AS each FROM m ORDER BY each LIMIT 1 OFFSET "                      \
+    "(SELECT (count(*)-1)/2 FROM m)),"                                                             \
+    "n AS (SELECT *,CASE WHEN (SELECT count(*) FROM m)<3 THEN rows "                               \
+    "ELSE min(rows,(SELECT each FROM w)*b) END AS r FROM m) "                                      \
+    "SELECT total(top5*r)/sum(r),total(f1*r)/sum(r),total(mae*r)/sum(r),"                          \
+    "total(perplexity*r)/sum(r) FROM n"
 static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool central,
                             struct cn_measures *measures)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement,
-        "SELECT total(top5*rows)/sum(rows),total(f1*rows)/sum(rows),total(mae*rows)/sum(rows),"
-        "total(perplexity*rows)/sum(rows) FROM measure WHERE version=? AND (source='')=?",
-        "ii", (int64_t)version, (int64_t)central);
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, MEASURES, "ii", (int64_t)version,
+                                       (int64_t)central);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);

@@ -170,8 +170,10 @@ static bool key_answered(struct cn_registrar *registrar, const struct cn_exchang
     if (reply->code == CN_COAP_CONTENT && reply->size == CN_KEY_SIZE)
         memcpy(registrar->manifest.pair_keys[registrar->next_key], reply->body, CN_KEY_SIZE);
     else
-        cn_log(CN_LOG_WARN, "link", "no key for the pair with %s (%u.%02u)",
-               registrar->facts.members[registrar->next_key], reply->code >> 5, reply->code & 31);
+        cn_log_within(&registrar->lines, now_us / 1000, CN_LOG_WARN, "link",
+                      "no key for the pair with %s (%u.%02u)",
+                      registrar->facts.members[registrar->next_key], reply->code >> 5,
+                      reply->code & 31);
     registrar->next_key++;
     return ask_key(registrar);
 }

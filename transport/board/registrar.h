@@ -5,6 +5,7 @@
 // before is told. Threading: none.
 #pragma once
 
+#include "runtime/base/log_limit.h"
 #include "runtime/port/link.h"
 #include "transport/board/link_events.h"
 #include "transport/message/message.h"
@@ -25,6 +26,7 @@ struct cn_registrar {
     uint8_t origin[CN_DIGEST_SIZE]; // cn_registration_origin
     uint64_t recall_us;             // when to tell what is kept; 0: not, or not any more
     struct cn_register_reply kept;
+    struct cn_log_quota lines; // about members without a key
 };
 
 // kind: first byte of the tags, kind + 1 that of the requests for keys.

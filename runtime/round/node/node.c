@@ -154,7 +154,8 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
     node->status.news = *news;
     node->status.has_news = true;
     if (node->registered && news->run != node->manifest.run) {
-        cn_log(CN_LOG_INFO, "node", "the aggregator started another run");
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                      "the aggregator started another run");
         return cn_node_enlist(node);
     }
     if (node->working) {
@@ -183,22 +184,25 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
     case CN_LINK_REGISTERED:
         return cn_node_take_manifest(node, event->manifest, event->remembered);
     case CN_LINK_REFUSED:
-        cn_log(CN_LOG_ERROR, "node",
-               "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
-               event->text);
+        cn_log_within(
+            &node->link_lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
+            "the aggregator refuses this board: %s; asking again, at least every 10 minutes",
+            event->text);
         be_away(node, true);
         return CN_OK;
     case CN_LINK_DOWN:
         if (run_is_over(node))
-            cn_log(CN_LOG_INFO, "node", "the run has ended, and its aggregator has left");
+            cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                          "the run has ended, and its aggregator has left");
         else
-            cn_log(CN_LOG_WARN, "node", "the aggregator is not there: %s; trying again",
-                   event->text);
+            cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_WARN, "node",
+                          "the aggregator is not there: %s; trying again", event->text);
         be_away(node, false);
         return CN_OK;
     case CN_LINK_UP:
         if (node->down)
-            cn_log(CN_LOG_INFO, "node", "the aggregator is back");
+            cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                          "the aggregator is back");
         node->down = node->refused = false;
         return CN_OK;
     case CN_LINK_ROUND:

@@ -5,6 +5,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch_file.h"
 
 #define MEMBERS_SIZE 256 // of a line about them; cut there
@@ -113,11 +114,12 @@ static void note_unreachable(struct cn_node_group *group, uint32_t member, uint6
     uint64_t pause_ms = cn_membership_unreachable(group->membership, member, now_ms);
 
     if (pause_ms)
-        cn_log(CN_LOG_WARN, "group",
-               "%s is heard, but no connection for gradients comes about (%s, TCP): left out for "
-               "%llu s; check group.listen and firewalls of both boards",
-               group->members[member].name, group->members[member].address,
-               (unsigned long long)(pause_ms / 1000));
+        cn_log_within(
+            &group->lines, now_ms, CN_LOG_WARN, "group",
+            "%s is heard, but no connection for gradients comes about (%s, TCP): left out for "
+            "%llu s; check group.listen and firewalls of both boards",
+            group->members[member].name, group->members[member].address,
+            (unsigned long long)(pause_ms / 1000));
 }
 
 cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *left,
@@ -201,11 +203,13 @@ static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
     char absent[MEMBERS_SIZE];
 
     if (err)
-        cn_log(CN_LOG_WARN, "group", "epoch %llu is not on disk: %s",
-               (unsigned long long)view->view.epoch, cn_err_text(err));
+        cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_WARN, "group",
+                      "epoch %llu is not on disk: %s", (unsigned long long)view->view.epoch,
+                      cn_err_text(err));
     name_absent(group, &view->view, absent, sizeof(absent));
-    cn_log(CN_LOG_INFO, "group", "epoch %llu: rank %u of %u%s",
-           (unsigned long long)view->view.epoch, view->view.rank, view->view.size, absent);
+    cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_INFO, "group",
+                  "epoch %llu: rank %u of %u%s", (unsigned long long)view->view.epoch,
+                  view->view.rank, view->view.size, absent);
     group->leads = view->view.rank == 0;
     find_members(group, view);
     cn_mailbox_put_view(box, view);
@@ -234,8 +238,9 @@ static bool persist(struct cn_node_group *group, uint64_t now_ms)
     err = save_epoch(group, epoch);
     if (!err)
         return true;
-    cn_log(CN_LOG_WARN, "group", "%s cannot lead others: epoch %llu is not on its disk: %s",
-           group->members[group->self].name, (unsigned long long)epoch, cn_err_text(err));
+    cn_log_within(&group->lines, now_ms, CN_LOG_WARN, "group",
+                  "%s cannot lead others: epoch %llu is not on its disk: %s",
+                  group->members[group->self].name, (unsigned long long)epoch, cn_err_text(err));
     cn_membership_unable(group->membership, now_ms);
     return true;
 }
@@ -247,8 +252,8 @@ static void tell_refused(struct cn_node_group *group, uint64_t now_ms)
 
     while (cn_membership_refused(group->membership, now_ms, &member)) {
         cn_membership_explain(group->membership, group->members, member, why, sizeof(why));
-        cn_log(CN_LOG_ERROR, "group", "%s: %s is left out until that ends", why,
-               group->members[member].name);
+        cn_log_within(&group->lines, now_ms, CN_LOG_ERROR, "group",
+                      "%s: %s is left out until that ends", why, group->members[member].name);
     }
 }
 
@@ -260,8 +265,9 @@ static void tell_few(struct cn_node_group *group, uint64_t now_ms)
     if (!cn_membership_few(group->membership, now_ms, &present))
         return;
     cn_membership_describe(group->membership, group->members, now_ms, members, sizeof(members));
-    cn_log(CN_LOG_WARN, "group", "waiting: %u of group.min_members %u are there; %s", present,
-           group->settings->min_members, members);
+    cn_log_within(&group->lines, now_ms, CN_LOG_WARN, "group",
+                  "waiting: %u of group.min_members %u are there; %s", present,
+                  group->settings->min_members, members);
 }
 
 static void abort_epoch(struct cn_node_group *group, struct cn_mailbox *box)
@@ -270,8 +276,9 @@ static void abort_epoch(struct cn_node_group *group, struct cn_mailbox *box)
 
     if (!cn_membership_lost(group->membership, &member))
         return;
-    cn_log(CN_LOG_WARN, "group", "%s (%s) gives no sign of life: the epoch ends",
-           group->members[member].name, group->members[member].address);
+    cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_WARN, "group",
+                  "%s (%s) gives no sign of life: the epoch ends", group->members[member].name,
+                  group->members[member].address);
     cn_mailbox_abort(box, member);
 }
 

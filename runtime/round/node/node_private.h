@@ -2,6 +2,7 @@
 // node_worker.c the worker and what it needs, node_registration.c manifests and keys.
 #pragma once
 
+#include "runtime/base/log_limit.h"
 #include "runtime/round/epoch/worker.h"
 #include "runtime/round/node/node.h"
 #include "runtime/round/node/node_ahead.h"
@@ -38,6 +39,7 @@ struct cn_node_owner {
     bool down; // the aggregator is away, or refuses this board
     bool refused;
     uint64_t down_since_ms;
+    struct cn_log_quota link_lines; // about what the aggregator does
     uint64_t status_ms;
     struct cn_status_file status;
     cn_err result; // CN_EAGAIN while running

@@ -60,9 +60,10 @@ static void take_keys(struct cn_node_owner *node, const struct cn_manifest *mani
         node->manifest.group_boards = manifest->group_boards;
         cn_node_keys_drop(&node->keys);
     } else {
-        cn_log(CN_LOG_INFO, "node",
-               "new keys for the members of the group (epoch %llu): used from this round's end on",
-               (unsigned long long)manifest->key_epoch);
+        cn_log_within(
+            &node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+            "new keys for the members of the group (epoch %llu): used from this round's end on",
+            (unsigned long long)manifest->key_epoch);
         cn_node_keys_keep(&node->keys, manifest, node->status.progress.round, cn_platform_now_ms());
     }
     cn_node_group_hold_keys(&node->group, manifest->key_epoch);
@@ -77,19 +78,20 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
     if (!remembered)
         node->down = node->refused = false;
     if (remembered)
-        cn_log(CN_LOG_WARN, "node",
-               "the aggregator does not answer: going on with the last registration");
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_WARN, "node",
+                      "the aggregator does not answer: going on with the last registration");
     node->remembered = remembered;
     if (same_run && same_job && (node->working || (node->fetching_graph && same_keys))) {
         take_keys(node, manifest);
         return CN_OK;
     }
     if (same_run && !same_job)
-        cn_log(CN_LOG_INFO, "node",
-               "the aggregator has other settings for job '%s': this board goes on by them",
-               manifest->job.name);
-    cn_log(CN_LOG_INFO, "node", "registered in group '%s' for job '%s', run %016llx",
-           manifest->group, manifest->job.name, (unsigned long long)manifest->run);
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                      "the aggregator has other settings for job '%s': this board goes on by them",
+                      manifest->job.name);
+    cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                  "registered in group '%s' for job '%s', run %016llx", manifest->group,
+                  manifest->job.name, (unsigned long long)manifest->run);
     return adopt(node, manifest);
 }
 
