@@ -23,7 +23,7 @@ static bool sees_reset(const struct cn_recurrent *op)
     return op->kind == CN_RECURRENT_GRU && !op->reset_after;
 }
 
-// count elements of each step's row; the rows lie so many words apart.
+// Takes count elements of each step's row; the rows lie a given number of words apart.
 static struct cn_copy columns(size_t steps, size_t count, size_t from_row, size_t to_row)
 {
     return (struct cn_copy){.rank = 2,

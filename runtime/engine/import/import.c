@@ -483,7 +483,7 @@ static struct cn_text output_name(const struct cn_importer *importer)
     return wanted ? (struct cn_text){wanted, strlen(wanted)} : importer->onnx->outputs[0].name;
 }
 
-// Multiplies a loss that is a sum over the batch by the batch's size.
+// Turns a loss that is a sum over the batch into an equal mean.
 static cn_err finish_sum(struct cn_importer *importer, struct cn_text output)
 {
     const struct cn_onnx_node none = {.name = output};

@@ -42,7 +42,7 @@ static cn_err add_number(struct cn_import_node *node, float number, uint32_t *ou
     return cn_import_add_known(node, &like, NULL, &number, out);
 }
 
-// 0 to count - 1 along one dimension, which has so many others behind it.
+// Adds 0 to count - 1 along one dimension; a given number of dimensions of 1 follow it.
 static cn_err add_numbers(struct cn_import_node *node, uint64_t count, uint32_t behind,
                           uint32_t *out)
 {

@@ -175,14 +175,14 @@ static cn_err read_first(struct cn_import_node *node, const struct layer *layer,
     return err;
 }
 
-// The bias of a direction: the input's half and the recurrent half add up, but for what GRU's
-// hidden gate adds to its product before the reset.
+// Splits the bias of a direction. The input's half and the recurrent half add up, except the part
+// that GRU's hidden gate adds to its product before the reset: that is hidden_bias.
 static cn_err split_bias(struct cn_import_node *node, const struct layer *layer, size_t direction,
                          uint32_t *bias, uint32_t *hidden_bias)
 {
     bool apart = layer->op.reset_after;
     size_t at = direction * 2 * layer->width, hidden = layer->op.hidden;
-    size_t added = apart ? 2 * hidden : layer->width; // of the recurrent half
+    size_t added = apart ? 2 * hidden : layer->width; // elements of the recurrent half that add up
     struct cn_value like = {.rank = 1, .dims = {layer->width}};
     struct cn_import_piece piece = {.from = node->in[B],
                                     .copy = {.rank = 1,

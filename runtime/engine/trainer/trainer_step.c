@@ -27,7 +27,7 @@ static cn_err check_label_input(const struct cn_trainer *trainer, const struct c
     return CN_OK;
 }
 
-// Checks the labels of a whole batch and works out its facts.
+// Checks the labels of a whole batch and computes its facts.
 static cn_err look_at(struct cn_trainer *trainer, const struct cn_batch *batch)
 {
     cn_err err;
