@@ -184,6 +184,15 @@ static cn_err reserve_sequence(struct cn_tcp *tcp)
     return CN_OK;
 }
 
+// Returns whether all members of the set take part in the call, so that all of them can count it. A
+// message between two members of a larger set is unknown to the others.
+static bool is_counted(const struct cn_collective_call *call, const struct cn_set *set)
+{
+    bool message = call->kind == CN_COLLECTIVE_SEND || call->kind == CN_COLLECTIVE_RECEIVE;
+
+    return !message || set->size <= 2;
+}
+
 // Counts this call on its set and returns its number.
 static cn_err next_number(struct cn_tcp *tcp, uint32_t set, uint32_t *number)
 {
@@ -232,7 +241,8 @@ static cn_err run_call(struct cn_tcp *tcp, const struct cn_collective_call *call
         return err;
     if (tcp->dead)
         return CN_EPEER;
-    err = next_number(tcp, set->id, &job.number);
+    if (is_counted(call, set))
+        err = next_number(tcp, set->id, &job.number);
     if (err)
         return err;
     if (set->size == 1 || (!call->count && call->kind != CN_COLLECTIVE_BARRIER))

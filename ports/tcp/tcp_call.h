@@ -13,7 +13,7 @@
 #include "ports/tcp/stream.h"
 #include "runtime/port/collective.h"
 
-// The number of calls that were made on one set.
+// The number of counted calls that were made on one set.
 struct cn_tcp_sequence {
     uint32_t set;    // id
     uint32_t number; // number of the last call, from 1
@@ -47,7 +47,7 @@ struct cn_tcp_job {
     const struct cn_collective_call *call;
     const struct cn_set *set;
     uint32_t place;  // place of this board in the set
-    uint32_t number; // of the call on its set, from 1
+    uint32_t number; // of the call on its set, from 1; 0 for a message in a set of three or more
     size_t element;  // size of an element in bytes
     uint32_t timeout_ms;
     char doing[CN_CALL_DESCRIPTION_SIZE]; // the call in words, for the log

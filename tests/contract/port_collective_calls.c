@@ -350,6 +350,63 @@ static bool has(const struct cn_set *set, uint32_t rank)
     return false;
 }
 
+// Each rank sends rank 0 a message, in the set of all or in a set of the two.
+static cn_err tell_rank_0(struct rank *rank, bool in_a_pair)
+{
+    uint32_t self = rank->config.view.rank;
+    cn_err err = CN_OK;
+
+    for (uint32_t r = 1; r < rank->config.view.size && !err; r++) {
+        const struct cn_set pair = {.id = 20 + r, .size = 2, .ranks = {0, r}};
+        uint8_t byte = (uint8_t)(self + 40);
+        const struct cn_collective_call call = {.kind = self ? CN_COLLECTIVE_SEND
+                                                             : CN_COLLECTIVE_RECEIVE,
+                                                .set = in_a_pair ? &pair : NULL,
+                                                .peer = self ? 0 : r,
+                                                .data = &byte,
+                                                .count = 1};
+
+        if (self && self != r)
+            continue;
+        err = rank->collective->ops->run(rank->collective, &call);
+        if (!err && byte != r + 40)
+            err = CN_EDIGEST;
+    }
+    return err;
+}
+
+// Rank 0 takes part in more messages than the others.
+static void tell_and_meet(struct rank *rank)
+{
+    uint32_t last = rank->config.view.size - 1;
+    const struct cn_set pair = {.id = 20 + last, .size = 2, .ranks = {0, last}};
+    const struct cn_collective_call barrier = {.kind = CN_COLLECTIVE_BARRIER, .set = &pair};
+
+    rank->err = tell_rank_0(rank, false);
+    if (!rank->err)
+        rank->err = cn_barrier(rank->collective);
+    if (!rank->err)
+        rank->err = tell_rank_0(rank, true);
+    if (!rank->err && has(&pair, rank->config.view.rank))
+        rank->err = rank->collective->ops->run(rank->collective, &barrier);
+    if (!rank->err)
+        rank->err = cn_all_reduce(rank->collective, CN_REDUCE_SUM, rank->data, 5000);
+}
+
+static void messages_of_some_leave_the_calls_of_all_in_step(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 4; size++) {
+        struct fixture fixture;
+
+        group_set_up(&fixture, size);
+        group_run(&fixture, tell_and_meet);
+        for (uint32_t r = 0; r < size; r++)
+            assert_int_equal(fixture.ranks[r].err, CN_OK);
+        group_tear_down(&fixture);
+    }
+}
+
 static const struct cn_set overlapping[] = {
     {.id = 1, .size = 3, .ranks = {0, 1, 2}},
     {.id = 2, .size = 3, .ranks = {1, 2, 4}},
@@ -515,6 +572,7 @@ int main(void)
         cmocka_unit_test(narrow_sums_are_added_in_float32_and_rounded_once),
         cmocka_unit_test(broadcast_brings_the_bytes_of_the_root_to_all),
         cmocka_unit_test(messages_pass_between_any_two),
+        cmocka_unit_test(messages_of_some_leave_the_calls_of_all_in_step),
         cmocka_unit_test(sets_may_overlap),
         cmocka_unit_test(an_epoch_may_have_any_number_of_sets),
         cmocka_unit_test(a_call_that_differs_is_an_error_at_once),

@@ -90,7 +90,24 @@ class Clocks(Cluster):
         return self.earlier if name == "board-1" and allowed else []
 
 
+def check_three(build):
+    """Clocks are compared two by two, which must not disturb the calls of all: one epoch, and all three in the file."""
+    with Cluster(build, {"lab": ["board-1", "board-2", "board-3"]}, rounds=2, local_steps=5, quorum=1) as cluster:
+        cluster.start("gateway")
+        cluster.start("board-1")
+        cluster.start("board-2", "--timeline", "timeline.json")
+        cluster.start("board-3")
+        cluster.wait_for_end(100)
+        spans, names = spans_of(cluster.path("timeline.json"))
+        assert sorted(names.values()) == ["board-1", "board-2", "board-3"], names
+        for member in names:
+            steps = sorted(step for who, step, name in spans if who == member and name == "vote")
+            assert steps == list(range(1, 11)), (names[member], steps)
+        assert "the epoch ended" not in cluster.log("board-1"), "comparing clocks ended an epoch"
+
+
 def main(build):
+    check_three(build)
     print(check_wire(build))
     with Clocks(build, {"lab": ["board-1", "board-2"]}, rounds=2, local_steps=20, batch=1024, quorum=1,
                  group=", bucket: 64 KiB") as cluster:
