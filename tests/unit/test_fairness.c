@@ -1,5 +1,5 @@
-// Ours beside a TCP flow with CUBIC over one simulated link: neither starves the other. The clock is
-// simulated, so the figures never change.
+// Ours beside a TCP flow with CUBIC over one simulated link: neither starves the other. The clock
+// is simulated, so the figures never change.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
