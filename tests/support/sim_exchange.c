@@ -141,6 +141,14 @@ void cn_sim_reshape(struct cn_exchange *exchange, const struct cn_link_shape *up
     sim->down.shape = *down;
 }
 
+uint64_t cn_sim_offer(struct cn_exchange *exchange, size_t size)
+{
+    struct sim *sim = (struct sim *)exchange;
+    uint64_t leave_us[2];
+
+    return cn_link_model_offer(&sim->up, size, sim->now_us, leave_us) ? leave_us[0] : 0;
+}
+
 const struct cn_link_counts *cn_sim_counts(const struct cn_exchange *exchange, bool up)
 {
     const struct sim *sim = (const struct sim *)exchange;

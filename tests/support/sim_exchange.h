@@ -27,6 +27,10 @@ void cn_sim_advance(struct cn_exchange *exchange, uint64_t wake_us);
 void cn_sim_reshape(struct cn_exchange *exchange, const struct cn_link_shape *up,
                     const struct cn_link_shape *down);
 
+// A datagram of another flow enters the path up at the present time, in front of what is sent
+// later. Returns when it arrives at the other end, 0 when it is lost.
+uint64_t cn_sim_offer(struct cn_exchange *exchange, size_t size);
+
 const struct cn_link_counts *cn_sim_counts(const struct cn_exchange *exchange, bool up);
 
 // Bytes on the link around the body of a message with this path: CoAP, DTLS 1.2 with an 8-byte

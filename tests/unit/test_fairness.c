@@ -1,0 +1,75 @@
+// Ours beside a TCP flow with CUBIC over one simulated link: neither starves the other. The clock
+// is simulated, so the figures never change.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/cubic_flow.h"
+#include "tests/support/sim_transfer.h"
+
+#define RATE_BPS 10000000u
+#define RTT_US 40000u
+#define DURATION_US 20000000u
+#define SIZE (25u << 20) // more than the link carries in that time
+
+static struct cn_cubic_flow cubic;
+static uint64_t ours_bytes, cubic_bytes; // that arrived in the time
+
+static void run_cubic(struct cn_exchange *exchange, const struct cn_controller *controller,
+                      uint64_t elapsed_us)
+{
+    if (elapsed_us >= DURATION_US)
+        return;
+    cn_cubic_step(&cubic, exchange);
+    ours_bytes = controller->delivered;
+    cubic_bytes = cubic.delivered * CN_CUBIC_PACKET;
+}
+
+// The share of ours. cubic_first: the other flow has filled the queue when ours begins.
+static double share_beside_cubic(uint64_t queue_ms, bool cubic_first)
+{
+    struct cn_sim_case one = {.size = SIZE, .body_max = 1280, .watch = run_cubic};
+    struct cn_sim_result result;
+
+    cn_sim_link(&one, RATE_BPS, RTT_US, 0, queue_ms);
+    cn_cubic_init(&cubic, RTT_US);
+    if (cubic_first)
+        cn_cubic_begin_full(&cubic, RATE_BPS, 1000 * queue_ms);
+    cn_sim_run(&one, &result);
+    assert_true(result.done);
+    return (double)ours_bytes / (double)(ours_bytes + cubic_bytes);
+}
+
+static void both_that_begin_together_get_their_part(void **state)
+{
+    static const uint64_t queues_ms[] = {40, 500};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        double share = share_beside_cubic(queues_ms[i], false);
+
+        assert_true(share > 0.3 && share < 0.7);
+    }
+}
+
+// With deeper queues ours gets too little: a quarter with 200 ms, a twentieth with 500 ms.
+static void a_flow_that_was_there_first_leaves_ours_its_part(void **state)
+{
+    double share = share_beside_cubic(40, true);
+
+    (void)state;
+    assert_true(share > 0.3 && share < 0.7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_that_begin_together_get_their_part),
+        cmocka_unit_test(a_flow_that_was_there_first_leaves_ours_its_part),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
