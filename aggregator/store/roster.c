@@ -21,7 +21,7 @@ struct cn_roster {
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
     struct cn_log_quotas told; // lines about members, by the leader that told of them
-    uint64_t read_ms; // when the ledger was last looked at; 0: not since it was opened
+    uint64_t read_ms;          // when the ledger was last looked at; 0: not since it was opened
 };
 
 static void free_boards(struct board_list *boards)

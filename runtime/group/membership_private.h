@@ -97,9 +97,9 @@ struct cn_membership {
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the COMMIT that made the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
-    uint32_t blamed; // member blamed for the end of the last epoch; UINT32_MAX: none
-    bool lost_told;                      // cn_membership_lost has returned it
-    uint64_t polled_ms;                  // when cn_membership_next was last called
+    uint32_t blamed;    // member blamed for the end of the last epoch; UINT32_MAX: none
+    bool lost_told;     // cn_membership_lost has returned it
+    uint64_t polled_ms; // when cn_membership_next was last called
     struct other others[CN_GROUP_MAX];
 };
 
