@@ -14,6 +14,7 @@ struct cn_batch_fact {
     size_t words;         // of the fact's row
     size_t place;         // words before the row in the batch arena
     float *row;           // owned
+    uint64_t *counts;     // of the labels of each class, where the row is made of them; owned
 };
 
 struct cn_batch_facts {
