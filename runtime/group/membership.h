@@ -119,9 +119,9 @@ void cn_membership_hold_keys(struct cn_membership *membership, uint64_t key_epoc
 uint32_t cn_membership_keys_behind(const struct cn_membership *membership, uint64_t key_epoch,
                                    uint64_t now_ms);
 
-// The newest key epoch that any member says it holds, this board included: a reason to ask the
-// aggregator, never to believe.
-uint64_t cn_membership_newest_keys(const struct cn_membership *membership);
+// The newest key epoch that any member heard in the last 2 s says it holds, this board included: a
+// reason to ask the aggregator, never to believe.
+uint64_t cn_membership_newest_keys(const struct cn_membership *membership, uint64_t now_ms);
 
 // The member that leads the epoch, or UINT32_MAX while the group forms.
 uint32_t cn_membership_leader(const struct cn_membership *membership);
