@@ -22,8 +22,8 @@ static void labels_are_counted_beyond_what_a_float_counts(void **state)
     float row[2];
 
     (void)state;
-    graph.facts[0] = (struct cn_fact){
-        .kind = CN_FACT_CLASSES, .value = 1, .classes = 2, .ignore = INT64_MIN};
+    graph.facts[0] =
+        (struct cn_fact){.kind = CN_FACT_CLASSES, .value = 1, .classes = 2, .ignore = INT64_MIN};
     assert_non_null(batch.inputs);
     assert_int_equal(cn_batch_facts_init(&graph, &place, &facts), CN_OK);
     assert_int_equal(cn_batch_facts_find(&facts, &batch), CN_OK);
