@@ -20,6 +20,8 @@ struct cn_fold {
 
 struct addition {
     int64_t *sums;
+    const struct cn_layout *layout;
+    const float *base; // NULL: variances have no limit
     int64_t weight;
     uint64_t factor;          // of 2^32; at most that
     unsigned __int128 square; // of what was added
@@ -95,6 +97,47 @@ static uint64_t find_factor(uint64_t norm_max, unsigned __int128 square)
     return (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
 }
 
+// |fix| <= 2^31 and factor <= 2^32; the division rounds towards zero.
+static int64_t scale(int64_t fixed, uint64_t factor)
+{
+    return factor == FACTOR_ONE ? fixed : fixed * (int64_t)factor / (int64_t)FACTOR_ONE;
+}
+
+// The least change that leaves a variance at zero or above, in units of fix.
+static int64_t least_change(float variance)
+{
+    double whole = floor(ldexp((double)variance, FIX_BITS));
+    const double most = (double)(1ull << 31);
+
+    return -(int64_t)(whole > most ? most : whole < -most ? -most : whole);
+}
+
+// Makes up for what was taken from the variances among [offset, offset + count) beyond what they
+// have. values were added times factor.
+static void limit_variances(const struct addition *addition, size_t offset, const float *values,
+                            size_t count, uint64_t factor)
+{
+    const struct cn_layout *layout = addition->layout;
+
+    for (size_t t = 0; addition->base && t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+        size_t first = tensor->offset > offset ? tensor->offset : offset;
+        size_t end = tensor->offset + tensor->count;
+
+        if (!tensor->variance)
+            continue;
+        if (end > offset + count)
+            end = offset + count;
+        for (size_t i = first; i < end; i++) {
+            int64_t change = scale(fix(values[i - offset]), factor);
+            int64_t least = least_change(addition->base[i]);
+
+            if (change < least)
+                addition->sums[i] += (least - change) * addition->weight;
+        }
+    }
+}
+
 static cn_err add_whole(void *context, size_t offset, const float *values, size_t count)
 {
     const struct addition *addition = context;
@@ -103,9 +146,11 @@ static cn_err add_whole(void *context, size_t offset, const float *values, size_
 
     for (size_t i = 0; i < count; i++)
         sums[i] += fix(values[i]) * weight;
+    limit_variances(addition, offset, values, count, FACTOR_ONE);
     return CN_OK;
 }
 
+// Statistics are never sparse, so no variance is among these.
 static void add_few_whole(void *context, size_t offset, const uint16_t *index, const float *values,
                           size_t count)
 {
@@ -174,10 +219,9 @@ cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t
     return err;
 }
 
-// |fix| <= 2^31 and factor < 2^32; the division rounds towards zero.
 static int64_t scaled(const struct addition *addition, float value)
 {
-    return fix(value) * (int64_t)addition->factor / (int64_t)FACTOR_ONE * addition->weight;
+    return scale(fix(value), addition->factor) * addition->weight;
 }
 
 static cn_err add_scaled(void *context, size_t offset, const float *values, size_t count)
@@ -187,6 +231,7 @@ static cn_err add_scaled(void *context, size_t offset, const float *values, size
 
     for (size_t i = 0; i < count; i++)
         sums[i] += scaled(addition, values[i]);
+    limit_variances(addition, offset, values, count, addition->factor);
     return CN_OK;
 }
 
@@ -240,7 +285,8 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag)
 {
-    struct addition addition = {.sums = fold->sums};
+    struct addition addition = {
+        .sums = fold->sums, .layout = fold->layout, .base = fold->caps.base};
     cn_err err;
 
     if (fold->caps.max_weight && weight > fold->caps.max_weight)

@@ -8,7 +8,8 @@
 // S = the sum of fix(v)^2, N = the square root of S rounded up, M = the lesser of max_norm * 2^27
 // rounded down and norm_max,
 // and F = M * 2^32 / N rounded down, each fix(v) is replaced by fix(v) * F / 2^32, rounded towards
-// zero, if N > M. Threading: none.
+// zero, if N > M. A running variance of the version before, v, can lose no more than it has: a
+// change of it below -(v * 2^27 rounded down) is that. Threading: none.
 #pragma once
 
 #include "runtime/update/update.h"
@@ -19,6 +20,7 @@ struct cn_fold_caps {
     uint64_t max_weight; // samples one update may count for; 0 for no limit
     double max_norm;     // 0 for no limit
     uint64_t norm_max;   // another limit of the norm, in units of 2^-27; 0 for none
+    const float *base;   // the version before, borrowed until close; NULL: variances have no limit
 };
 
 // The norm of a checked frame in units of 2^-27, rounded up: N above.

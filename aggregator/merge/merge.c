@@ -18,6 +18,7 @@ struct merge {
     struct cn_caps_entry *entries; // one for each contribution, in the order of group names
     size_t count, next;            // entries; the one that is being added
     bool capped;                   // by the medians of the round
+    bool older;                    // an older program accepted an update of the round
     struct cn_caps_result caps;
 };
 
@@ -53,7 +54,7 @@ static cn_err take_entry(void *context, const struct cn_ledger_contribution *acc
     }
     merge->entries[merge->count++] =
         (struct cn_caps_entry){.weight = accepted->weight, .boards = accepted->boards};
-    merge->capped &= accepted->boards > 0;
+    merge->older |= accepted->boards == 0;
     return CN_OK;
 }
 
@@ -84,7 +85,7 @@ static cn_err find_caps(struct merge *merge, uint32_t round)
     struct cn_ledger *ledger = merge->config->ledger;
     merge->capped = !merge->config->job->trust_groups;
     cn_err err = cn_ledger_contributions(ledger, round, take_entry, merge);
-    merge->capped &= merge->count >= CN_CAPS_LEAST;
+    merge->capped &= merge->count >= CN_CAPS_LEAST && !merge->older;
     if (!err && merge->capped)
         err = cn_ledger_contributions(ledger, round, take_norm, merge);
     if (err)
@@ -195,9 +196,10 @@ static bool is_rounded(const struct cn_job *job, uint32_t number)
            !job->rules.freeze[0];
 }
 
-static cn_err publish(const struct cn_merge_config *config, const struct cn_model *parent,
-                      const struct cn_strategy *strategy, uint64_t weight, struct rows *rows,
-                      struct cn_model *next)
+// layout is the config's, or one whose variances have no limit.
+static cn_err publish(const struct cn_merge_config *config, const struct cn_layout *layout,
+                      const struct cn_model *parent, const struct cn_strategy *strategy,
+                      uint64_t weight, struct rows *rows, struct cn_model *next)
 {
     struct cn_update_header header = {
         .run = cn_ledger_identity(config->ledger)->run,
@@ -213,7 +215,7 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_mode
     header.rounded =
         is_rounded(config->job, next->number) &&
         cn_strategy_may_round(config->layout, cn_model_weights(parent), rows->step, residual);
-    cn_err err = cn_strategy_publish(&header, config->layout, cn_model_weights(parent), rows->step,
+    cn_err err = cn_strategy_publish(&header, layout, cn_model_weights(parent), rows->step,
                                      residual, rows->weights, next->residual, &delta);
     if (!err)
         err = cn_model_seal(next, config->graph, config->layout, rows->weights);
@@ -231,25 +233,34 @@ static cn_err finish(const struct merge *merge, const struct cn_model *parent,
                      struct cn_model *next)
 {
     const struct cn_strategy *strategy;
-    size_t total = merge->config->layout->total;
+    struct cn_layout layout;
+    cn_err err = cn_layout_copy(merge->config->layout, &layout);
+    if (err)
+        return err;
+    for (size_t t = 0; t < layout.tensor_count; t++)
+        layout.tensors[t].variance &= !merge->older;
+    size_t total = layout.total;
     float *block = calloc(3 * total + 1, sizeof(*block));
     struct rows rows = {block, block + total, block + 2 * total};
     next->residual = calloc(total + 1, sizeof(*next->residual));
-    cn_err err = block && next->residual ? CN_OK : CN_ENOMEM;
+    err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
         err = cn_strategy_find("fedavg", &strategy);
     if (!err)
         err = cn_fold_finish(merge->fold, rows.step);
     if (!err)
-        err = publish(merge->config, parent, strategy, cn_fold_weight(merge->fold), &rows, next);
+        err = publish(merge->config, &layout, parent, strategy, cn_fold_weight(merge->fold), &rows,
+                      next);
     free(block);
+    cn_layout_deinit(&layout);
     return err;
 }
 
-static cn_err fold_round(struct merge *merge, uint32_t round)
+static cn_err fold_round(struct merge *merge, const struct cn_model *parent, uint32_t round)
 {
     const struct cn_fold_caps caps = {.max_norm = merge->config->job->max_norm,
-                                      .norm_max = merge->caps.norm_max};
+                                      .norm_max = merge->caps.norm_max,
+                                      .base = merge->older ? NULL : cn_model_weights(parent)};
     double limit = ldexp(caps.max_norm, 27);
     merge->norm_limit = limit < 0x1p62 ? (uint64_t)limit : 0;
     cn_err err = cn_fold_open(merge->config->layout, &caps, &merge->fold);
@@ -268,7 +279,7 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
         *config->cuts = (struct cn_merge_cuts){.round = next->number};
     cn_err err = find_caps(&merge, next->number);
     if (!err)
-        err = fold_round(&merge, next->number);
+        err = fold_round(&merge, parent, next->number);
     if (!err)
         err = finish(&merge, parent, next);
     cn_fold_close(merge.fold);

@@ -1,12 +1,15 @@
-// deadline.h - waiting for a condition for a limited time, by a clock that nobody sets: a board may
-// find out at any moment that it is not 1970.
+// deadline.h - waiting for a condition for a limited time, on the monotonic clock.
+//
+// The wall clock does not serve: a board boots with the date of 1970 and may correct it at any
+// time.
 #pragma once
 
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
-// Makes a condition for pthread_cond_timedwait with the deadlines below.
+// Initializes a condition variable for pthread_cond_timedwait with the deadlines below.
 void cn_deadline_init_condition(pthread_cond_t *condition);
 
+// Returns the point in time that is timeout_ms from now, on CLOCK_MONOTONIC.
 struct timespec cn_deadline_after(uint32_t timeout_ms);

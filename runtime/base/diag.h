@@ -1,8 +1,9 @@
 // diag.h - messages to a person, collected by code that must not print.
 //
-// A function that checks input from outside takes a struct cn_diag and adds one line for each thing
-// it found, so that a user sees all mistakes of a file at once. The caller prints them. A line
-// names the thing, the value found, the value wanted and, for files, starts with "file:line:col: ".
+// A function that checks input from outside takes a struct cn_diag and adds one line for each
+// mistake, so that a user sees all mistakes of a file at once. The caller prints them. A line
+// names the thing, the value found and the value wanted. For files it starts with "file:line:col:
+// ". Threading: none; one object belongs to one thread.
 #pragma once
 
 #include <stddef.h>
@@ -11,15 +12,15 @@
 #define CN_DIAG_LINE_SIZE 320
 
 struct cn_diag {
-    char lines[CN_DIAG_LINES][CN_DIAG_LINE_SIZE]; // the first ones; longer lines are cut
-    size_t count;                                 // all that were added, may exceed CN_DIAG_LINES
+    char lines[CN_DIAG_LINES][CN_DIAG_LINE_SIZE]; // the first CN_DIAG_LINES lines, cut to the size
+    size_t count;                                 // number of lines added; may exceed CN_DIAG_LINES
 };
 
 void cn_diag_init(struct cn_diag *diag);
 
-// Adds one line, no newline at its end. diag may be NULL: the message is dropped.
+// Adds one line; format ends without a newline. diag may be NULL: the line is dropped.
 void cn_diag_add(struct cn_diag *diag, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// The first line, or an empty string.
+// Returns the first line, or an empty string when there is none. Valid until the next init.
 const char *cn_diag_first(const struct cn_diag *diag);

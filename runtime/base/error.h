@@ -1,8 +1,8 @@
 // error.h - the one error type of Cairn and what a caller can do about each value.
 #pragma once
 
-// On the type, the attribute makes Clang report a dropped result, also through a function table.
-// GCC knows it for functions only.
+// Clang accepts this attribute on a type and then reports every dropped result, also of a call
+// through a function table. GCC accepts it on functions only.
 #ifdef __clang__
 #define CN_CHECKED __attribute__((warn_unused_result))
 #else
@@ -18,26 +18,26 @@ typedef enum CN_CHECKED cn_err {
     CN_EFORMAT = -5,    // bytes from disk or network are malformed: drop them, change nothing
     CN_ENOTSUP = -6,    // this port or build cannot do it: choose another
     CN_ERANGE = -7,     // a size, index or number is outside its limits: drop it
-    CN_ENOTFOUND = -8,  // no such object: create it or go on without
-    CN_EEXIST = -9,     // it is there already: use it or choose another name
-    CN_EPEER = -10,     // a peer is lost or misbehaved: go on without it
+    CN_ENOTFOUND = -8,  // no such object: create it or continue without it
+    CN_EEXIST = -9,     // the object exists already: use it or choose another name
+    CN_EPEER = -10,     // a peer is lost or misbehaved: continue without it
     CN_EAUTH = -11,     // the key is wrong, unknown or revoked: do not retry at once
-    CN_ESTALE = -12,    // right once, but the round, base or epoch has moved on: start over
+    CN_ESTALE = -12,    // the input is of an older round, base or epoch: start over
     CN_ECONFLICT = -13, // another value was accepted for the same thing: keep that one
     CN_EDIGEST = -14,   // content does not match its digest: fetch or send it again
-    CN_ETIMEOUT = -15,  // nothing happened in time: retry with back-off
+    CN_ETIMEOUT = -15,  // no answer or progress in time: retry with back-off
     CN_EAGAIN = -16,    // not ready yet: call again
     CN_ECANCELED = -17, // stopped on request
     CN_EDIVERGED = -18, // the loss or a gradient is not finite: the weights are unchanged
-    CN_EWEDGED = -19,   // a library hangs or a state is lost: end the process, its start heals it
+    CN_EWEDGED = -19,   // a library hangs or a state is lost: end the process; a restart recovers
 } cn_err;
 
-// A short English sentence without a full stop, for example "the disk is full". Never NULL.
+// Returns a short English sentence without a full stop, for example "the disk is full". Never NULL.
 const char *cn_err_text(cn_err err);
 
-// The same of a call that just failed: where that is CN_EIO, what errno says of permissions and
-// paths.
+// Returns the text for a call that has just failed with err. For CN_EIO it looks at errno and names
+// a wrong permission or path where errno does; otherwise as cn_err_text.
 const char *cn_err_reason(cn_err err);
 
-// Maps errno of a failed system call.
+// Returns the error for the errno of a failed system call; CN_EIO for one that has no other.
 cn_err cn_err_from_errno(int number);

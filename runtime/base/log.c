@@ -8,7 +8,7 @@
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
 static atomic_int threshold = CN_LOG_INFO;
-static char prefix[130]; // "NAME ", or nothing
+static char prefix[130]; // "NAME ", or empty
 
 void cn_log_set_level(enum cn_log_level level)
 {
@@ -47,5 +47,5 @@ void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
     length = strlen(line);
     line[length] = '\n';
     if (write(STDERR_FILENO, line, length + 1) < 0)
-        return; // nowhere is left to say so
+        return; // a failure to log cannot be reported anywhere
 }

@@ -16,13 +16,14 @@ enum cn_log_level {
 
 void cn_log_set_level(enum cn_log_level level);
 
-// What stands in front of the area in each line from here on, before any thread: the name of one of
-// several that share a log. At most 127 characters.
+// Puts name in front of the area in each later line, for programs that share a log. Cuts it to 127
+// characters. Call it before any thread is started.
 void cn_log_set_name(const char *name);
 
-// Reads "error", "warn", "info" or "debug". CN_EINVAL for anything else.
+// Reads "error", "warn", "info" or "debug". Returns CN_EINVAL for any other text.
 cn_err cn_log_parse_level(const char *text, enum cn_log_level *level);
 
-// area is the unit that speaks, for example "ledger".
+// Writes one line if level is within the level that was set. area names the unit that logs, for
+// example "ledger". A line is cut to 1023 bytes.
 void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

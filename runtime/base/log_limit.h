@@ -1,7 +1,6 @@
-// log_limit.h - lines about what others can provoke at will, few enough that they cannot fill a
-// disk.
+// log_limit.h - limits the log lines that others can provoke, so that they cannot fill a disk.
 //
-// Threading: none; one limit belongs to one thread.
+// Threading: none; one limit or quota belongs to one thread.
 #pragma once
 
 #include <stdbool.h>
@@ -9,39 +8,42 @@
 
 #include "runtime/base/log.h"
 
-#define CN_LOG_LIMIT_MS 10000 // between two lines
+#define CN_LOG_LIMIT_MS 10000 // shortest time between two lines
 
-struct cn_log_limit { // all zero at first
-    uint64_t until_ms;
-    uint64_t count;
+struct cn_log_limit {  // all zero at first
+    uint64_t until_ms; // no line before this time
+    uint64_t count;    // events since the last line
 };
 
-// Counts one; true when it is time for a line: the first time, and then after CN_LOG_LIMIT_MS.
-// *count is how many it speaks of.
+// Counts one event. Returns true when a line is due: for the first event, and for the first one
+// CN_LOG_LIMIT_MS after each line. *count is the number of events since the last line, with this
+// one.
 bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *count);
 
-#define CN_LOG_QUOTA_BURST 60   // lines at once
-#define CN_LOG_QUOTA_MS 1000    // and one more in so long
-#define CN_LOG_QUOTA_BUCKETS 32 // of peers
+#define CN_LOG_QUOTA_BURST 60   // tokens of a full bucket; a line takes one
+#define CN_LOG_QUOTA_MS 1000    // time in which one token returns
+#define CN_LOG_QUOTA_BUCKETS 32 // buckets of a struct cn_log_quotas
 
 // A token bucket for lines of one kind.
-struct cn_log_quota { // all zero at first
-    uint64_t now_ms;
-    uint64_t spent_ms; // tokens taken and not come back
-    uint64_t left_out; // lines, since the last one that was written
+struct cn_log_quota {  // all zero at first
+    uint64_t now_ms;   // time of the last call
+    uint64_t spent_ms; // time until all taken tokens have returned
+    uint64_t left_out; // lines without a token since the last line that was written
 };
 
-// One kind of line about many peers: each has a bucket, a few may share one.
+// Buckets for one kind of line about many peers. Several peers may share a bucket.
 struct cn_log_quotas { // all zero at first
     struct cn_log_quota buckets[CN_LOG_QUOTA_BUCKETS];
 };
 
+// Returns the bucket of the peer of this name.
 struct cn_log_quota *cn_log_quota_of(struct cn_log_quotas *quotas, const char *peer);
 
-// Takes a token. When it returns true, *left_out is the number of lines before that had none.
+// Takes a token. Returns false, and counts the line as left out, when there is none. On true,
+// *left_out is the number of lines left out since the last line that was written.
 bool cn_log_quota_take(struct cn_log_quota *quota, uint64_t now_ms, uint64_t *left_out);
 
-// As cn_log, within the quota. The first line that is left out is told of, and their number before
-// the next one that is written.
+// As cn_log, within the quota. The first line that is left out is replaced by a line saying so. The
+// next line that is written follows one with the number of lines left out.
 void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_level level,
                    const char *area, const char *format, ...) __attribute__((format(printf, 5, 6)));

@@ -1,5 +1,5 @@
-// member.h - the members of a group and the limits of a board's connections, as profiles write
-// them and ports use them.
+// member.h - a member of a group and the limits of a board's connections: types that profiles and
+// ports share.
 #pragma once
 
 #include <stdint.h>
@@ -11,17 +11,17 @@
 #define CN_ADDRESS_SIZE 128 // bytes of "host:port", with the terminating 0
 #define CN_LINK_ADDRESSES 4 // addresses of the aggregator in a profile
 
-// One member as the group knows it.
+// A member of a group, as the group's other members know it.
 struct cn_member {
     char name[CN_NAME_SIZE];
     char address[CN_ADDRESS_SIZE]; // "host:port"
-    // The key that this board and the member share; zero for the board itself.
+    // Key that this board and the member share; zeros for the board itself.
     uint8_t pair_key[CN_KEY_SIZE];
 };
 
 // How a board reaches the aggregator.
 enum cn_link_transport {
-    CN_LINK_AUTO, // UDP, unless that is not answered or TCP proves to carry more
+    CN_LINK_AUTO, // UDP, unless UDP is not answered or TCP proves faster
     CN_LINK_UDP,
     CN_LINK_TCP,
 };

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATH_SIZE 4352 // PATH_MAX and a name
+#define PATH_SIZE 4352 // bytes: PATH_MAX (4096) and a file name
 
 bool cn_text_file_line(const char *folder, const char *name, char *line, size_t size)
 {

@@ -1,9 +1,9 @@
-// text_file.h - what small text files of the kernel and the distribution say (sysfs, procfs, /etc).
+// text_file.h - reads small text files of the kernel and the distribution (sysfs, procfs, /etc).
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-// The first line of folder/name without the white space at its end, cut to size - 1 bytes. False,
-// and an empty line, when there is no such file, it cannot be read or is empty.
+// Reads the first line of folder/name, cut to size - 1 bytes, without the white space at its end.
+// Returns false and an empty line when the file is missing, unreadable or empty.
 bool cn_text_file_line(const char *folder, const char *name, char *line, size_t size);

@@ -26,7 +26,7 @@ size_t cn_words_count(const char *words)
     return count;
 }
 
-// Takes the shortest text for each *; only the last one ever has to be taken longer.
+// Matches the shortest text with each *. After a mismatch only the last * has to take more.
 static bool matches(const char *pattern, const char *text)
 {
     const char *star = NULL, *from = NULL;

@@ -1,13 +1,16 @@
-// words.h - a list kept as a text: items with one blank between them.
+// words.h - a list kept as one text: items separated by blanks.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-// Copies the next item of *rest, cut to size, and moves *rest behind it. False at the end.
+// Copies the next item of *rest, cut to size - 1 bytes, and moves *rest behind it. Returns false at
+// the end of the list.
 bool cn_words_next(const char **rest, char *item, size_t size);
 
+// Returns the number of items.
 size_t cn_words_count(const char *words);
 
-// True when an item is the text, or a pattern of it: * stands for any characters, also none.
+// Returns true when an item equals text or is a pattern that matches it: * stands for any number of
+// characters, also none.
 bool cn_words_match(const char *words, const char *text);

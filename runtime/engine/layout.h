@@ -16,26 +16,28 @@ enum cn_tensor_class {
     CN_TENSOR_STAT,  // a running statistic (BatchNorm): averaged, never by gradient
 };
 
-struct cn_tensor_info {
-    char *name; // owned by the layout
+struct cn_tensor_info { // a tensor's place in the row
+    char *name;         // owned by the layout
     enum cn_tensor_class class;
     uint32_t rank;
     uint64_t dims[8];
-    size_t offset; // of the first element, in elements, from the start of the row
-    size_t count;  // elements
+    size_t offset; // elements in the row before the tensor
+    size_t count;  // elements of the tensor
     bool frozen;   // not trained in this run; set by the trainer
+    bool variance; // a running variance: no version holds a negative one
     // Set by runtime/update/tensor_rules.h, for encoders.
-    double density; // top-k: share of its own; 0: it competes with the others
-    int priority;   // top-k: a value counts as 2^priority times as large
+    double density; // top-k: share of the tensor's values that is sent; 0: they compete with others
+    int priority;   // top-k: the tensor's values count as 2^priority times as large
 };
 
 struct cn_layout {
     struct cn_tensor_info *tensors;
     size_t tensor_count;
-    size_t total; // elements of all tensors
+    size_t total; // elements of all tensors: the length of the row
 };
 
+// Frees what the layout owns. Accepts NULL and zeros.
 void cn_layout_deinit(struct cn_layout *layout);
 
-// Deep copy.
+// Makes copy a deep copy of layout; the caller deinits it. CN_ENOMEM; deinit is not needed then.
 cn_err cn_layout_copy(const struct cn_layout *layout, struct cn_layout *copy);

@@ -3,19 +3,20 @@
 // The engine plans memory into arenas and turns a model into programs: flat lists of calls whose
 // operands are places in arenas. A port prepares a program once (it may compile it, choose kernels
 // or capture a graph) and then runs it any number of times. Everything that changes between runs is
-// in struct cn_hyper, so nothing is ever prepared again. Only open, reserve and prepare take
+// in struct cn_hyper, so no program is prepared twice. Only open, reserve and prepare allocate
 // memory.
 //
-// Lanes. A batch program is the same work for every sample. A device splits the samples of a batch
-// over its lanes, a contiguous share each; a lane has its own activations and its own gradient, so
-// lanes never wait for each other. A GPU has one lane, a CPU one for each thread. CN_OP_SUM_LANES
-// adds up the gradients.
+// Lanes. A batch program does the same work for every sample. A device divides the samples of a
+// batch among its lanes, one contiguous share each. A lane has its own activations and its own
+// gradient, so lanes do not wait for each other. A GPU has one lane, a CPU one for each thread.
+// CN_OP_SUM_LANES adds up the gradients.
 //
-// Promises of every port: work is done in call order; with the same inputs, lanes and device the
-// bits are the same; from CN_OP_CLIP on, flat calls are exact IEEE 754 arithmetic in the order
-// given below, without contraction, so that all boards of a group, of whatever kind, keep identical
-// weights.
-// Sizes: operands are arrays of 4-byte words (float32, or int32 where said), counted in words.
+// Promises of every port: Calls run in order. The same inputs, lanes and device give the same bits.
+// From CN_OP_CLIP on, flat calls are exact IEEE 754 arithmetic in the order given below, without
+// contraction, so that boards of all kinds in a group keep identical weights.
+//
+// Sizes: operands are arrays of 4-byte words, counted in words. A word is a float32, or an int32
+// where noted.
 // Threading: one thread at a time per device.
 #pragma once
 
@@ -27,23 +28,23 @@
 #include "runtime/base/number.h"
 
 enum cn_arena {
-    CN_ARENA_NONE,        // an operand that is left out
-    CN_ARENA_WEIGHTS,     // all parameters, layout order
-    CN_ARENA_OPTIMIZER,   // momentum, same order; perhaps of a part of them only
+    CN_ARENA_NONE,        // marks an operand that is left out
+    CN_ARENA_WEIGHTS,     // all parameters, in layout order
+    CN_ARENA_OPTIMIZER,   // momentum of all weights or of a part of them, in layout order
     CN_ARENA_CONSTANTS,   // numbers of the model that are not trained
     CN_ARENA_BATCH,       // one batch as it comes from the data set
-    CN_ARENA_GRADIENTS,   // of the weights, in an order of their own; one for each lane, the first
-                          // is what map shows
-    CN_ARENA_ACTIVATIONS, // what lives within a run, workspaces too; one for each lane
-    CN_ARENA_OUTPUTS,     // what an evaluation leaves for the host, one batch
-    CN_ARENA_SECOND,      // the optimizer's second moment, same order as the weights
-    CN_ARENA_BASE,        // the weights that a proximal term pulls to, same order
-    CN_ARENA_SHARE,       // the gradient of a share of the weights, once for all lanes
-    CN_ARENA_OWN,         // those weights, where the others are not here
+    CN_ARENA_GRADIENTS,   // gradients of the weights, in an order of their own; one arena for each
+                          // lane, map shows the first lane's
+    CN_ARENA_ACTIVATIONS, // values that live within a run, and workspaces; one for each lane
+    CN_ARENA_OUTPUTS,     // outputs of an evaluation for the host, one batch
+    CN_ARENA_SECOND,      // the optimizer's second moment, same order as CN_ARENA_OPTIMIZER
+    CN_ARENA_BASE,        // the weights that a proximal term pulls to, in layout order
+    CN_ARENA_SHARE,       // gradient of this board's share of the weights, once for all lanes
+    CN_ARENA_OWN,         // this board's share of the weights, when it does not hold all of them
     CN_ARENA_COUNT,
 };
 
-// Any operand may lie in any arena, workspaces in CN_ARENA_ACTIVATIONS only.
+// Any operand may lie in any arena. Workspaces lie in CN_ARENA_ACTIVATIONS only.
 struct cn_operand {
     enum cn_arena arena;
     size_t offset; // words, a multiple of 16 in CN_ARENA_ACTIVATIONS and CN_ARENA_BATCH
@@ -51,8 +52,8 @@ struct cn_operand {
 };
 
 // The ops of a call and its operands; [x] may be left out. An output that all samples share
-// (stride 0) is a sum over the samples of the lane. A call none of whose operands has a stride is
-// done once, also by a lane without samples.
+// (stride 0) is a sum over the samples of the lane. A call without any stride runs once on each
+// lane, also on a lane without samples.
 enum cn_op {
     //                       in                    out
     CN_OP_MATMUL,            // a, b, [bias]       c         struct cn_matmul
@@ -68,74 +69,76 @@ enum cn_op {
     CN_OP_MAP,               // x                  y         struct cn_map
     CN_OP_MAP_GRAD,          // dy, y or x         dx        x from CN_MAP_NEEDS_X on
     CN_OP_COMBINE,           // a, b               c         struct cn_combine
-    CN_OP_COMBINE_GRAD,      // dc, [a], [b]        da        see struct cn_combine
-    CN_OP_WHERE,            // a, b, condition    c         struct cn_combine; c = condition ? a : b
-    CN_OP_COPY,             // x                  y         struct cn_copy
-    CN_OP_FILL,             //                    y         struct cn_fill
-    CN_OP_EXTREME,          // x                  y, place  struct cn_extreme; place: int32
-    CN_OP_EXTREME_GRAD,     // dy, place          dx
-    CN_OP_SOFTMAX,          // x                  y         struct cn_softmax
-    CN_OP_SOFTMAX_GRAD,     // dy, y              dx
-    CN_OP_NORM,             // x, [gamma, beta]   y, saved  struct cn_norm; saved: mean and 1 /
-                            //                              deviation of each row
-    CN_OP_NORM_GRAD,        // dy, x, saved, [gamma]  dx
-    CN_OP_NORM_GRAD_AFFINE, // dy, x, saved       [dgamma], [dbeta]
-    CN_OP_BATCH_NORM,       // x, gamma, beta, mean, variance, [residual]
-                            //                    y, saved, [dmean, dvariance]
-                            //                              struct cn_batch_norm
-    CN_OP_BATCH_NORM_GRAD,  // dy, x, gamma, saved, [y]
-                            //                    [dx], [dgamma], [dbeta], [dresidual]
-    CN_OP_DROPOUT,          // x                  y         struct cn_dropout; its own gradient
-    CN_OP_GATHER,           // x, index           y         struct cn_gather; index: int32
-    CN_OP_GATHER_GRAD,      // dy, index          dx
-    CN_OP_RESIZE,           // x                  y         struct cn_resize
-    CN_OP_RESIZE_GRAD,      // dy                 dx
-    CN_OP_RECURRENT,        // gates, weight, [bias], [first, first_cell]
-                            //                    y, saved, [last_cell]  struct cn_recurrent
-    CN_OP_RECURRENT_GRAD,   // dy, y, saved, weight, [bias], [first, first_cell], [dlast_cell]
-                            //                    dgates, [dhidden], [dfirst, dfirst_cell]
-    CN_OP_ATTENTION,        // q, k, v, [mask]    y, saved  struct cn_attention
-    CN_OP_ATTENTION_GRAD,   // dy, q, k, v, y, saved, [mask]
-                            //                    dq, dk, dv
-    CN_OP_CROSS_ENTROPY,    // logits, labels, [class weights]  [dlogits]  struct cn_loss_call
-    CN_OP_BINARY_ENTROPY,   // logits, targets    [dlogits]
-    CN_OP_MSE,              // y, targets         [dy]
-    CN_OP_HUBER,            // y, targets         [dy]
-    CN_OP_MEAN_LOSS,        // y                  [dy]      the model computes its loss itself
-    CN_OP_BATCH_COUNT,      // the ops above make up batch programs, those below flat programs
+    CN_OP_COMBINE_GRAD,      // dc, [a], [b]       da        see struct cn_combine
+    CN_OP_WHERE,             // a, b, condition    c         struct cn_combine
+                             //                              c = condition ? a : b
+    CN_OP_COPY,              // x                  y         struct cn_copy
+    CN_OP_FILL,              //                    y         struct cn_fill
+    CN_OP_EXTREME,           // x                  y, place  struct cn_extreme; place: int32
+    CN_OP_EXTREME_GRAD,      // dy, place          dx
+    CN_OP_SOFTMAX,           // x                  y         struct cn_softmax
+    CN_OP_SOFTMAX_GRAD,      // dy, y              dx
+    CN_OP_NORM,              // x, [gamma, beta]   y, saved  struct cn_norm; saved: mean and 1 /
+                             //                              deviation of each row
+    CN_OP_NORM_GRAD,         // dy, x, saved, [gamma]  dx
+    CN_OP_NORM_GRAD_AFFINE,  // dy, x, saved       [dgamma], [dbeta]
+    CN_OP_BATCH_NORM,        // x, gamma, beta, mean, variance, [residual]
+                             //                    y, saved, [dmean, dvariance]
+                             //                              struct cn_batch_norm
+    CN_OP_BATCH_NORM_GRAD,   // dy, x, gamma, saved, [y]
+                             //                    [dx], [dgamma], [dbeta], [dresidual]
+    CN_OP_DROPOUT,           // x                  y         struct cn_dropout; its own gradient
+    CN_OP_GATHER,            // x, index           y         struct cn_gather; index: int32
+    CN_OP_GATHER_GRAD,       // dy, index          dx
+    CN_OP_RESIZE,            // x                  y         struct cn_resize
+    CN_OP_RESIZE_GRAD,       // dy                 dx
+    CN_OP_RECURRENT,         // gates, weight, [bias], [first, first_cell]
+                             //                    y, saved, [last_cell]  struct cn_recurrent
+    CN_OP_RECURRENT_GRAD,    // dy, y, saved, weight, [bias], [first, first_cell], [dlast_cell]
+                             //                    dgates, [dhidden], [dfirst, dfirst_cell]
+    CN_OP_ATTENTION,         // q, k, v, [mask]    y, saved  struct cn_attention
+    CN_OP_ATTENTION_GRAD,    // dy, q, k, v, y, saved, [mask]
+                             //                    dq, dk, dv
+    CN_OP_CROSS_ENTROPY,     // logits, labels, [class weights]  [dlogits]  struct cn_loss_call
+    CN_OP_BINARY_ENTROPY,    // logits, targets    [dlogits]
+    CN_OP_MSE,               // y, targets         [dy]
+    CN_OP_HUBER,             // y, targets         [dy]
+    CN_OP_MEAN_LOSS,         // y                  [dy]      the model computes its loss itself
+    CN_OP_BATCH_COUNT,       // the ops above make up batch programs, those below flat programs
 
-    CN_OP_SUM_LANES =
-        CN_OP_BATCH_COUNT, // adds the gradients of all lanes into the first, clears the rest; in a
-                           // range with a count only those, which is the same sum
-    CN_OP_CHECK,     // all gradients must be finite, else the calls after it in the run do nothing
-    CN_OP_CLIP,      // struct cn_range, as the rest; see cn_hyper.clip
-    CN_OP_SGD,       // with gradients, weights, optimizer
-    CN_OP_ADAM,      // with the second moment too
-    CN_OP_STATISTIC, // running statistics of batch normalization; only weights and gradients
+    // Adds the gradients of all lanes into the first lane's and clears the others. With a range
+    // whose count is not 0 it does so for that range only; the sums are the same.
+    CN_OP_SUM_LANES = CN_OP_BATCH_COUNT,
+    CN_OP_CHECK,     // skips the later calls of the run unless all gradients are finite
+    CN_OP_CLIP,      // this op and those below take struct cn_range; see cn_hyper.clip
+    CN_OP_SGD,       // uses gradients, weights and optimizer
+    CN_OP_ADAM,      // uses gradients, weights, optimizer and second moment
+    CN_OP_STATISTIC, // running statistics of batch normalization; uses weights and gradients
     CN_OP_COUNT,
 };
 
-// How a call writes: its first output or, where it has several, those that all samples share, but
-// for what is saved for the gradient. Everything else is set.
+// How a call writes its only output. Of several outputs it applies to those that all samples share,
+// except values saved for the gradient. All other outputs are set.
 enum cn_write {
     CN_WRITE_SET,
     CN_WRITE_ADD,
-    CN_WRITE_STEP, // set on the first batch of a step, add on the next: cn_hyper.first says which
+    CN_WRITE_STEP, // sets in the first batch of a step (cn_hyper.first), adds in the later ones
 };
 
 // c = alpha * op(a) op(b) + bias_scale * bias, row-major; op(a) is rows x inner, op(b) inner x
-// cols, bias has cols elements. One of rows and inner counts for a single sample and is multiplied
+// cols, bias has cols elements. Either rows or inner is given for a single sample and is multiplied
 // by the number of samples.
 struct cn_matmul {
     size_t rows, inner, cols;
     bool transpose_a, transpose_b;
-    bool inner_batched; // else rows are
+    bool inner_batched; // inner is multiplied by the number of samples; false: rows is
     float alpha, bias_scale;
     bool relu; // c = max(c, 0); with CN_WRITE_SET only
 };
 
-// A window that slides over planes; index 0 is y, 1 is x (a 1-D window has extent 1 in y). The pad
-// at the end follows from out: what lies outside in counts as zero, or is left out by pooling.
+// A window that slides over planes; index 0 is y, 1 is x (a 1-D window has extent 1 in y). pad is
+// that at the start; the pad at the end follows from out. Elements outside of the input count as
+// zero in a convolution and are left out by pooling.
 struct cn_window {
     uint32_t channels_in, channels_out, groups; // pooling: equal, equal, unused
     uint32_t in[2], out[2], kernel[2], stride[2], pad[2], dilation[2];
@@ -149,9 +152,9 @@ struct cn_bias {
     float scale;
 };
 
-// Independent products of matrices: count for each sample. Matrix number i starts i * stride words
-// after the first; rows follow at leading words. A stride of 0 repeats an operand; stride_c = 0
-// adds the products up.
+// Independent matrix products, count of them for each sample. Matrix i starts i * stride words
+// after the first; its rows lie leading words apart. A stride of 0 repeats an operand;
+// stride_c = 0 adds the products up.
 struct cn_products {
     size_t count, rows, inner, cols;
     bool transpose_a, transpose_b;
@@ -161,7 +164,7 @@ struct cn_products {
 };
 
 enum cn_map_kind {
-    // The gradient needs y.
+    // The gradients of the kinds below need y.
     CN_MAP_RELU,
     CN_MAP_LEAKY_RELU, // alpha * x for x < 0, alpha > 0
     CN_MAP_SIGMOID,
@@ -175,7 +178,7 @@ enum cn_map_kind {
     CN_MAP_SOFTPLUS, // log(1 + exp(x))
     CN_MAP_CLIP,     // to [alpha, beta]; the gradient is 1 where alpha < y < beta, as it is
                      // for ReLU6
-    CN_MAP_SIGN,     // no gradient, as the next ones
+    CN_MAP_SIGN,     // this kind and the next ones have no gradient
     CN_MAP_NOT,      // x == 0
     CN_MAP_FLOOR,
     CN_MAP_CEIL,
@@ -183,9 +186,9 @@ enum cn_map_kind {
     CN_MAP_FROM_INT, // float of an int32
     CN_MAP_TO_INT,   // int32 of a float, towards zero
 
-    CN_MAP_NEEDS_X,
+    CN_MAP_NEEDS_X,               // the gradients of the kinds below need x
     CN_MAP_GELU = CN_MAP_NEEDS_X, // x / 2 * (1 + erf(x / sqrt(2)))
-    CN_MAP_GELU_TANH,             // its approximation by tanh
+    CN_MAP_GELU_TANH,             // the approximation of GELU by tanh
     CN_MAP_SILU,                  // x * sigmoid(x)
     CN_MAP_HARD_SIGMOID,          // max(0, min(1, alpha * x + beta))
     CN_MAP_HARD_SWISH,            // x * max(0, min(1, x / 6 + 1 / 2))
@@ -213,7 +216,7 @@ enum cn_combine_kind {
     CN_COMBINE_MAX,
     CN_COMBINE_POWER,
     CN_COMBINE_PRELU, // a for a > 0, else a * b
-    CN_COMBINE_EQUAL, // 1 or 0; no gradient, as the next ones
+    CN_COMBINE_EQUAL, // this kind and the next ones give 1 or 0 and have no gradient
     CN_COMBINE_LESS,
     CN_COMBINE_LESS_EQUAL,
     CN_COMBINE_AND,
@@ -224,10 +227,10 @@ enum cn_combine_kind {
 
 // c[i..] = a[i..] op b[i..] for one sample; an operand repeats along a dim where its stride is 0.
 //
-// The gradient of side 0 (a) or 1 (b): dc has the dims; the result is the sum of dc * (dc/da or
-// dc/db) over what the operand repeats, times scale. in[1] and in[2] are a and b where the
-// derivative needs them: the other side for MUL, both for DIV, MIN, MAX, POWER and PRELU; of WHERE
-// the condition is in[1].
+// CN_OP_COMBINE_GRAD gives the gradient of side 0 (a) or 1 (b). dc has the dims. The result is
+// scale times the sum of dc * (dc/da or dc/db) over the dims along which the operand repeats. in[1]
+// and in[2] are a and b where the derivative needs them: the other side for MUL, both for DIV, MIN,
+// MAX, POWER and PRELU. For WHERE in[1] is the condition.
 struct cn_combine {
     enum cn_combine_kind kind;
     uint32_t rank;
@@ -235,7 +238,7 @@ struct cn_combine {
     size_t a[CN_COMBINE_RANK_MAX], b[CN_COMBINE_RANK_MAX]; // words
     size_t condition[CN_COMBINE_RANK_MAX];
     int side;
-    bool where; // the gradient is that of WHERE
+    bool where; // COMBINE_GRAD belongs to a WHERE; kind is unused
     float scale;
 };
 
@@ -255,11 +258,12 @@ struct cn_fill {
 };
 
 enum cn_extreme_kind {
-    CN_EXTREME_MAX, // the first largest; place is its index in x's sample
+    CN_EXTREME_MAX, // the first largest element; place is its index in x's sample
     CN_EXTREME_MIN,
 };
 
-// x is dense with the dims; y has stride 0 along the dims that are reduced. Sums are COMBINE_GRAD.
+// x is dense with the dims; y has stride 0 along the dims that are reduced. Sums over dims are
+// COMBINE_GRAD calls.
 struct cn_extreme {
     enum cn_extreme_kind kind;
     uint32_t rank;
@@ -273,24 +277,24 @@ struct cn_softmax {
     bool log;
 };
 
-// Each of a sample's rows is brought to mean 0 and variance 1 (of the population, plus epsilon).
-// Element c of row r has the affine number (r % groups) * (cols / inner) + c / inner:
-// layer normalization has groups = inner = 1, instance normalization groups = channels and
-// inner = cols, group normalization inner = the size of a plane.
+// Brings each row of a sample to mean 0 and variance 1 (population variance plus epsilon). Element
+// c of row r uses number (r % groups) * (cols / inner) + c / inner of gamma and beta. Layer
+// normalization has groups = inner = 1. Instance normalization has groups = channels and
+// inner = cols. Group normalization has inner = the size of a plane.
 struct cn_norm {
     size_t rows, cols, groups, inner;
     float epsilon;
 };
 
-// Over the whole batch, all lanes together. x is channels x inner for a sample. saved holds the
-// means of all channels, then all 1 / sqrt(variance + epsilon) that were used, where a variance
-// below 0 counts as 0; it belongs to the lane, not to a sample. dmean and dvariance (unbiased) are
-// in the gradients: each lane adds its share, so that over all lanes they sum to samples times the
-// statistic of the batch; CN_OP_STATISTIC uses them.
+// Normalizes over the whole batch, all lanes together. x is channels x inner for a sample. saved
+// holds the means of all channels, then 1 / sqrt(variance + epsilon) as used, where a variance
+// below 0 counts as 0. saved belongs to the lane, not to a sample. dmean and dvariance (unbiased)
+// lie in the gradients. Each lane adds its share, so that their sum over all lanes is samples times
+// the statistic of the batch. CN_OP_STATISTIC uses them.
 struct cn_batch_norm {
     size_t channels, inner;
     float epsilon;
-    bool frozen; // the running mean and variance are used, not the batch's
+    bool frozen; // uses the running mean and variance, not the batch's
     bool relu;   // y = max(y, 0), after the residual is added; the gradient then needs y
 };
 
@@ -303,9 +307,9 @@ struct cn_dropout {
     size_t count; // elements of a sample
 };
 
-// y[o][n][i] = x[o][index[n]][i]; x is outer x rows x inner, index has count numbers, each in
-// [-rows, rows); others are an error of the run. elements: index is outer x count x inner and
-// y[o][n][i] = x[o][index[o][n][i]][i].
+// y[o][n][i] = x[o][index[n]][i]; x is outer x rows x inner. index has count numbers, each in
+// [-rows, rows); any other number is an error of the run. With elements, index is outer x count x
+// inner and y[o][n][i] = x[o][index[o][n][i]][i].
 struct cn_gather {
     size_t outer, rows, inner, count;
     bool elements;
@@ -316,7 +320,9 @@ enum cn_resize_kind {
     CN_RESIZE_LINEAR,
 };
 
-enum cn_resize_place {       // in float32: rounding decides on the border between two elements
+// The place in the input for a place in the output. Computed in float32, since the rounding decides
+// which element is taken on the border between two.
+enum cn_resize_place {
     CN_RESIZE_ASYMMETRIC,    // in = out / scale
     CN_RESIZE_HALF_PIXEL,    // in = (out + 1/2) / scale - 1/2
     CN_RESIZE_ALIGN_CORNERS, // in = out * (in_extent - 1) / (out_extent - 1)
@@ -325,7 +331,7 @@ enum cn_resize_place {       // in float32: rounding decides on the border betwe
 struct cn_resize {
     enum cn_resize_kind kind;
     enum cn_resize_place place;
-    bool round; // nearest: round half down, else floor
+    bool round; // nearest: true rounds half down, false takes the floor
     uint32_t channels, in[2], out[2];
     float scale[2];
 };
@@ -337,17 +343,20 @@ enum cn_recurrent_kind {
     CN_RECURRENT_GRU,  // 3 gates: update, reset, hidden
 };
 
-// One direction of one layer. gates is steps x (gates * hidden) for a sample: the input's part
-// (weights and both biases) is in it already, but for GRU's hidden gate with reset_after, whose
-// recurrent bias is the input bias (3 * hidden words, of which the last hidden are used). weight is
-// (gates * hidden) x hidden. y is steps x hidden. saved is steps x (gates + 1) * hidden: the gates
-// after their functions; then the cell (LSTM), the hidden gate's recurrent part before reset (GRU
-// with reset_after) or what that gate's product sees, r * h(t - 1) (GRU without). The gradient
-// gives dgates, before the functions, and for GRU with reset_after dhidden: the same, but as the
-// product with the recurrent weight sees them, so that dweight = sum dhidden' h(t - 1) and dbias =
-// sum dhidden are plain products. The others have no dhidden: it is dgates. dfirst, dfirst_cell,
-// last_cell (the cell after the last step, hidden words) and dlast_cell are of each sample; the
-// last two are LSTM's.
+// One direction of one recurrent layer. Shapes are for one sample.
+// - gates: steps x (gates * hidden). It already has the input's product and both biases, with one
+//   exception: the recurrent bias of GRU's hidden gate with reset_after is the operand bias
+//   (3 * hidden words, only the last hidden are used).
+// - weight: (gates * hidden) x hidden. y: steps x hidden.
+// - saved: steps x (gates + 1) * hidden. The gates after their functions; then the cell (LSTM), the
+//   hidden gate's recurrent part before reset (GRU with reset_after), or the factor r * h(t - 1) of
+//   that gate's product (GRU without).
+// - first, first_cell, last_cell and their gradients: hidden words. last_cell is the cell after the
+//   last step; last_cell and dlast_cell exist for LSTM only.
+// The gradient gives dgates, the gradient before the functions. GRU with reset_after also has
+// dhidden: dgates as seen by the product with the recurrent weight, so that dweight =
+// sum dhidden' h(t - 1) and dbias = sum dhidden are plain products. The other kinds use dgates
+// there.
 struct cn_recurrent {
     enum cn_recurrent_kind kind;
     size_t steps, hidden;
@@ -355,8 +364,8 @@ struct cn_recurrent {
     bool reset_after; // GRU: linear_before_reset, as PyTorch has it
 };
 
-// Where the matrices of a sample's heads lie in an operand: row r of head h starts at offset + h *
-// head + r * row; its elements are neighbours.
+// Where the matrices of a sample's heads lie in an operand: row r of head h starts at word offset +
+// h * head + r * row; the elements of a row are neighbours.
 struct cn_heads {
     size_t offset, head, row; // words
 };
@@ -364,9 +373,10 @@ struct cn_heads {
 #define CN_ATTENTION_WIDTH_MAX 256
 
 // y = softmax(scale * q k' + mask) v for each head. q is q_rows x width, k is k_rows x width, v is
-// k_rows x v_width. mask is q_rows x k_rows, the same for all heads of all samples; causal is a
-// mask that leaves row i the columns up to i. saved has log(sum exp(score)) of each head's rows.
-// dq, dk and dv lie as q, k and v do; they, like q, k and v, may be parts of one operand.
+// k_rows x v_width. mask is q_rows x k_rows, the same for all heads of all samples. causal adds a
+// mask that leaves row i the columns 0 to i. saved has log(sum exp(score)) of each head's rows.
+// dq, dk and dv are laid out as q, k and v; these three may be parts of one operand, as may q, k
+// and v.
 struct cn_attention {
     size_t heads, q_rows, k_rows;
     size_t width, v_width; // at most CN_ATTENTION_WIDTH_MAX
@@ -375,14 +385,16 @@ struct cn_attention {
     bool causal;
 };
 
-// A loss adds to the result the sum over samples of weight * loss, and the weights; it writes the
-// gradient of that sum. Cross-entropy: a sample has rows labels (int32) and rows x outputs logits,
-// element (r, c) at r + c * rows when classes_first, else r * outputs + c. A row's weight is that
-// of its label's class, 0 for the label ignore; weight * loss = -sum_c w_c t_c log softmax_c, where
-// the target t is 1 - smoothing at the label plus smoothing / outputs everywhere (as PyTorch has
-// it); labels are within [0, outputs) or ignore. The others: the mean over outputs, weight 1.
-// Binary entropy: targets in [0, 1]. Huber: quadratic up to delta, as PyTorch's HuberLoss; delta 0
-// is L1. MEAN_LOSS: the loss is the mean of y.
+// A loss adds to the result the sum over samples of weight * loss, and the sum of the weights. It
+// writes the gradient of the first sum.
+// - Cross-entropy: a sample has rows labels (int32, in [0, outputs) or ignore) and rows x outputs
+//   logits. Element (r, c) is at r + c * rows with classes_first, else at r * outputs + c. A row's
+//   weight is that of its label's class, 0 for the label ignore. weight * loss =
+//   -sum_c w_c t_c log softmax_c, where the target t is 1 - smoothing at the label plus
+//   smoothing / outputs everywhere, as in PyTorch.
+// - The other losses are means over outputs, with weight 1. Binary entropy has targets in [0, 1].
+//   Huber is quadratic up to delta, as PyTorch's HuberLoss; delta 0 is L1. MEAN_LOSS is the mean
+//   of y.
 struct cn_loss_call {
     size_t outputs, rows; // rows is at least 1, and 1 for all but cross-entropy
     bool classes_first;
@@ -390,18 +402,18 @@ struct cn_loss_call {
     float smoothing, delta;
 };
 
-// Words of the flat arenas: [weights, weights + count) of weights and base, as many from weights -
-// state_from on of optimizer and second moment; [gradients, gradients + count) of gradients.
+// A range of count words in the flat arenas. It starts at word weights of weights and base, at
+// weights - state_from of optimizer and second moment, and at gradients of gradients.
 struct cn_range {
     size_t weights, gradients, count;
-    size_t state_from;           // words of the model before those that the optimizer's arenas hold
+    size_t state_from;           // model word at the start of the optimizer's arenas; may wrap
     bool nesterov;               // SGD
     bool decoupled;              // ADAM: weight decay as in AdamW
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
-    // SGD, ADAM, STATISTIC: the gradients are words of CN_ARENA_SHARE; the weights are words of
-    // CN_ARENA_OWN, and base has the same places.
+    // SGD, ADAM, STATISTIC: share takes the gradients from CN_ARENA_SHARE; own takes the weights
+    // from CN_ARENA_OWN, and base has the same places.
     bool share, own;
 };
 
@@ -412,9 +424,10 @@ struct cn_call {
     enum cn_op op;
     enum cn_write write;
     struct cn_operand in[CN_CALL_INPUTS];
-    struct cn_operand out[CN_CALL_OUTPUTS]; // MAP, MAP_GRAD: may be in[0]; COMBINE: may be in[0] if
-                                            // that does not repeat; else apart from every input
-    struct cn_operand workspace;            // of a lane, as large as query said
+    // Outputs do not overlap inputs, with these exceptions: out[0] of MAP and MAP_GRAD may be
+    // in[0]; out[0] of COMBINE may be in[0] if that does not repeat.
+    struct cn_operand out[CN_CALL_OUTPUTS];
+    struct cn_operand workspace; // one for each lane, as large as query returned
     union {
         struct cn_matmul matmul;
         struct cn_window window;
@@ -438,65 +451,65 @@ struct cn_call {
     };
 };
 
-// How float16's losses are scaled: by a power of 2, and so many steps ago it was last changed.
-// Zeros where they are not.
+// The scale of the loss with float16. Zeros without float16.
 struct cn_loss_scale {
-    float factor;
-    uint32_t steps;
+    float factor;   // a power of 2
+    uint32_t steps; // steps since factor last changed
 };
 
 // What changes from run to run.
 struct cn_hyper {
-    uint32_t samples; // of this batch, at most what reserve was told
-    bool first;       // see CN_WRITE_STEP
+    uint32_t samples; // samples of this batch; at most the number given to reserve
+    bool first;       // first batch of a step, see CN_WRITE_STEP
 
-    uint64_t seed;         // of dropout
-    uint64_t first_sample; // its number in the run; every sample of every batch has its own
+    uint64_t seed;         // seed of dropout
+    uint64_t first_sample; // number in the run of the first sample; no two samples share a number
 
     // Each operation below is rounded to float32, in the order written; nothing is contracted.
-    // g = gradient * gradient_scale; with CLIP before it, g = g * c. proximal: g = g + proximal *
-    // (w - base).
-    // SGD: d = g + weight_decay * w; v = momentum * v + d; d = nesterov ? d + momentum * v : v;
-    // w = w - learning_rate * d.
-    // ADAM: without decoupled g = g + weight_decay * w, with it w = w - (learning_rate *
-    // weight_decay) * w; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * (g * g);
-    // w = w - (learning_rate / correction1) * m / (sqrt(v) / correction2 + epsilon), where
-    // correction1 = 1 - beta1^t and correction2 = sqrt(1 - beta2^t) are given.
-    // STATISTIC: s = gradient * statistic_scale; w = w + momentum * (s - w), with its range's
-    // momentum.
+    // - All optimizers: g = gradient * gradient_scale; after a CLIP in the run, g = g * c; with
+    //   proximal, g = g + proximal * (w - base).
+    // - SGD: d = g + weight_decay * w; v = momentum * v + d; d = nesterov ? d + momentum * v : v;
+    //   w = w - learning_rate * d.
+    // - ADAM: without decoupled g = g + weight_decay * w, with it w = w - (learning_rate *
+    //   weight_decay) * w; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * (g * g);
+    //   w = w - (learning_rate / correction1) * m / (sqrt(v) / correction2 + epsilon). The caller
+    //   gives correction1 = 1 - beta1^t and correction2 = sqrt(1 - beta2^t).
+    // - STATISTIC: s = gradient * statistic_scale; w = w + momentum * (s - w), with the momentum of
+    //   the range.
     float gradient_scale, learning_rate, momentum, weight_decay;
     float proximal, correction1, correction2;
-    float statistic_scale; // 1 / samples; the gradient's may be 1 / weight
+    float statistic_scale; // 1 / samples; gradient_scale may be 1 / weight instead
 
     // c = min(1, clip / (norm + 1e-6)), in float32; norm = |gradient * gradient_scale| over all
     // ranges of CLIP, which come before those of the optimizer. The squares of float32 numbers are
     // added as float64: from 0, 256 neighbours in order, then 256 neighbours of these sums, until
-    // one is left for each range; those are added in call order. norm is the root, rounded.
+    // one sum is left for each range. The sums of the ranges are added in call order. norm is the
+    // square root, rounded.
     float clip;
 
-    struct cn_loss_scale loss_scale; // to go on with, from this run on; zeros: with what there is
+    struct cn_loss_scale loss_scale; // scale to use from this run on; zeros: keep the current one
 };
 
 // Sums over all runs since the last wait.
 struct cn_compute_result {
-    double loss;
-    double weight;    // of all rows or samples that the loss counted
+    double loss;      // sum of weight * loss
+    double weight;    // sum of the weights
     uint64_t correct; // cross-entropy: rows with a weight whose first largest output is the label
-    bool finite;      // false when a gradient was found that is not
-    double norm;      // of the gradient, before the last CLIP
-    bool overflow;    // not finite because of float16's scale, now halved: drop the step and go on
-    struct cn_loss_scale loss_scale;
+    bool finite;      // false when a gradient is not finite
+    double norm;      // norm of the gradient before the last CLIP
+    bool overflow;    // float16's scale was too large and is now halved: drop the step, continue
+    struct cn_loss_scale loss_scale; // present scale, for cn_hyper.loss_scale of a later process
 };
 
 struct cn_compute_config {
-    uint32_t threads;            // for a device that has them, at least 1
+    uint32_t threads;            // for a device that has threads, at least 1
     enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
-    uint32_t number;             // of the device, where a machine may have several
-    bool wanted;                 // by its name: that it is not there is a warning
+    uint32_t number;             // number of the device on a machine with several
+    bool wanted;                 // the user named this device: warn if it is missing
 };
 
-// Sizes in words. The port allocates sizes[a] for each arena, lanes times where each lane has its
-// own.
+// Sizes in words. The port allocates words[a] for each arena a, once per lane for the arenas that
+// every lane has.
 struct cn_compute_sizes {
     size_t words[CN_ARENA_COUNT];
 };
@@ -509,23 +522,25 @@ struct cn_compute_program;
 struct cn_compute_ops {
     const char *name; // as in a profile: "cpu", "cuda"
 
-    // CN_ENOTSUP when the device is not there.
+    // Opens the device. Returns CN_ENOTSUP when there is no such device.
     cn_err (*open)(const struct cn_compute_config *config, struct cn_compute **device);
     void (*close)(struct cn_compute *device);
 
-    // Constant from open to close.
+    // Returns the number of lanes, constant from open to close.
     uint32_t (*lanes)(const struct cn_compute *device);
 
-    // The workspace, in words, that one lane needs for the call with at most samples samples.
-    // Operands need only say whether they are left out. CN_ENOTSUP when the device cannot do it.
+    // Sets *workspace to the words that one lane needs for the call with up to samples samples. Of
+    // the operands only the arena matters: whether they are left out. Returns CN_ENOTSUP when the
+    // device cannot run the call.
     cn_err (*query)(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                     size_t *workspace);
 
-    // Takes all memory, zeroed. Once, before prepare. samples is the largest batch of all lanes.
+    // Allocates all arenas, zeroed. Call it once, before prepare. samples is the largest batch, of
+    // all lanes together.
     cn_err (*reserve)(struct cn_compute *device, const struct cn_compute_sizes *sizes,
                       uint32_t samples);
 
-    // Either batch calls or flat calls. The calls are copied.
+    // Makes a program of either batch calls or flat calls. The calls are copied.
     cn_err (*prepare)(struct cn_compute *device, const struct cn_call *calls, size_t count,
                       struct cn_compute_program **program);
     void (*release)(struct cn_compute *device, struct cn_compute_program *program);
@@ -534,27 +549,31 @@ struct cn_compute_ops {
     cn_err (*run)(struct cn_compute *device, struct cn_compute_program *program,
                   const struct cn_hyper *hyper);
 
-    // Waits for everything queued.
+    // Blocks until all queued runs have ended and returns their first error.
     cn_err (*wait)(struct cn_compute *device, struct cn_compute_result *result);
 
-    // Waits and shows an arena to the host, which may change it until unmap; no run in between. For
-    // memory that the host cannot reach the port keeps a copy. Not for activations.
+    // Blocks until all queued runs have ended and shows an arena to the host, which may change it
+    // until unmap. No run may be queued in between. Where the host cannot reach the memory, the
+    // port keeps a copy. Not for activations.
     cn_err (*map)(struct cn_compute *device, enum cn_arena arena, void **host);
     cn_err (*unmap)(struct cn_compute *device, enum cn_arena arena);
 
-    // As map, of a part of the arena, queued: the host sees it, and may change it until unmap of
-    // the arena, once shown says so. Runs that follow leave the part alone. At most
-    // CN_COMPUTE_SHOWS parts between two unmaps, one behind the other from the first word on.
+    // Queues what map does for a part of the arena. The host may read and change the part from the
+    // time that shown returns CN_OK for it until unmap of the arena. Runs queued meanwhile leave
+    // the part alone. There are at most CN_COMPUTE_SHOWS parts between two unmaps, contiguous from
+    // the first word on.
     cn_err (*show)(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
                    void **host);
 
-    // Whether the next part, in the order of show, is there: CN_EAGAIN when not, or waits for it.
+    // Returns CN_OK when the next part, in the order of show, is ready for the host. With wait it
+    // blocks until then, else it returns CN_EAGAIN.
     cn_err (*shown)(struct cn_compute *device, bool wait);
 };
 
 struct cn_compute {
     const struct cn_compute_ops *ops;
-    uint32_t capability; // of a CUDA device, times 10; else 0
-    bool host_memory;    // what map shows stays valid, and the host may read and change parts that
-                         // no run uses at that time
+    uint32_t capability; // compute capability of a CUDA device, times 10; else 0
+    // Pointers from map stay valid after unmap, and the host may read and change parts that no run
+    // uses at that time.
+    bool host_memory;
 };

@@ -18,23 +18,25 @@ struct cn_sha256 {
 void cn_sha256_init(struct cn_sha256 *sha);
 void cn_sha256_add(struct cn_sha256 *sha, const void *data, size_t size);
 
-// Ends the computation; init starts a new one.
+// Writes the digest of all that was added and ends the computation; init starts a new one.
 void cn_sha256_finish(struct cn_sha256 *sha, uint8_t digest[CN_DIGEST_SIZE]);
 
+// Writes the SHA-256 of data to digest in one call.
 void cn_crypto_digest(const void *data, size_t size, uint8_t digest[CN_DIGEST_SIZE]);
 
-// derived = HKDF(key, no salt, info = label).
+// Computes derived = HKDF(key, no salt, info = label).
 cn_err cn_crypto_derive(const uint8_t key[CN_KEY_SIZE], const char *label,
                         uint8_t derived[CN_KEY_SIZE]);
 
-// From the kernel's generator; waits until it is seeded.
+// Fills data from the kernel's random generator. Blocks until that is seeded.
 cn_err cn_crypto_random(void *data, size_t size);
 
-// CRC-32C (Castagnoli, RFC 3720 B.4), continued from crc; start with 0. A checksum, no digest.
+// Returns the CRC-32C (Castagnoli, RFC 3720 B.4) of data, continued from crc; start with 0. It
+// detects damage, not tampering.
 uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
 
 // Compares in constant time. Returns 0 when equal.
 int cn_crypto_compare(const void *a, const void *b, size_t size);
 
-// Overwrites a secret; the compiler may not leave it out.
+// Overwrites a secret with zeros; the compiler cannot remove the call.
 void cn_crypto_wipe(void *data, size_t size);

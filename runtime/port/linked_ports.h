@@ -10,12 +10,12 @@
 struct cn_ports {
     const struct cn_compute_ops *const *computes; // ends with NULL; the first that opens is "auto"
     const struct cn_collective_ops *collective;   // encrypted
-    const struct cn_collective_ops *fast; // not encrypted, for a LAN that is trusted; NULL: none
+    const struct cn_collective_ops *fast;         // not encrypted, for a trusted LAN; NULL: none
     cn_err (*open_peer_link)(const char *listen, const struct cn_member *members, uint32_t count,
                              uint32_t self, struct cn_peer_link **link);
     const struct cn_link_ops *link;
-    // The key of the session with the aggregator, from the profile's key file. A line in diag on
-    // errors.
+    // Derives the key of the session with the aggregator from the profile's key file. On errors
+    // adds a line to diag.
     cn_err (*load_link_key)(const struct cn_settings *settings, struct cn_diag *diag,
                             uint8_t key[CN_KEY_SIZE]);
 };

@@ -1,7 +1,7 @@
 // peer_link.h - small authenticated messages between the members of a group.
 //
-// Like datagrams: a message arrives whole, once or not at all, and the link says who sent it. The
-// sender's identity is proven by the pair's key. Membership runs on it; bulk data does not.
+// Messages are like datagrams: each arrives whole, once or not at all. The link names the sender,
+// whose identity the pair's key proves. Membership uses this link; bulk data does not.
 //
 // Threading: one thread (the owner). Nothing blocks.
 #pragma once
@@ -19,18 +19,19 @@ struct cn_peer_link; // a port embeds it as its first member
 struct cn_peer_link_ops {
     void (*close)(struct cn_peer_link *link);
 
-    // Becomes readable (epoll or socket) when poll has work. Timers: call poll every 50 ms as well.
+    // Returns a descriptor (epoll or socket) that is readable when poll has work. Call poll every
+    // 50 ms too, for timers.
     int (*descriptor)(const struct cn_peer_link *link);
 
     // Sends to members[member], connecting as needed. CN_OK does not mean that it arrived.
     cn_err (*send)(struct cn_peer_link *link, uint32_t member, const void *message, size_t size);
 
-    // Drives the connections. CN_OK with one message, CN_EAGAIN when there is none.
+    // Drives the connections. Returns CN_OK with one message, CN_EAGAIN when there is none.
     cn_err (*poll)(struct cn_peer_link *link, uint32_t *member,
                    uint8_t message[CN_PEER_MESSAGE_MAX], size_t *size);
 
-    // Where a member answers: its address in the list, or the one that it has moved to since. Valid
-    // until the next poll.
+    // Returns the address where a member answers: the one in the list, or the one that it has moved
+    // to since. Valid until the next poll.
     const char *(*address)(const struct cn_peer_link *link, uint32_t member);
 };
 

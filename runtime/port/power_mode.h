@@ -1,7 +1,7 @@
-// power_mode.h - the power modes of a board that has them: NVIDIA's Jetsons, by nvpmodel.conf.
+// power_mode.h - the power modes of NVIDIA's Jetson boards, as nvpmodel.conf defines them.
 //
-// Modes go by name: their numbers differ from board to board and from release to release. Which one
-// holds is world-readable; setting one needs root. Threading: none.
+// Modes are identified by name: their numbers differ between boards and releases. Reading the
+// current mode needs no rights; setting one needs root. Threading: none.
 #pragma once
 
 #include <stddef.h>
@@ -19,18 +19,18 @@ struct cn_power_mode {
 struct cn_power_modes {
     struct cn_power_mode modes[CN_POWER_MODES];
     size_t count;
-    const struct cn_power_mode *current; // into modes; NULL when it is not known
+    const struct cn_power_mode *current; // points into modes; NULL when unknown
 };
 
-// root is "" on a board, else a folder with its etc/ and var/. CN_ENOTFOUND: the board has no such
-// modes; CN_EFORMAT: the file names none.
+// Reads the modes and the current one. root is "" on a board; tests give a folder with etc/ and
+// var/. Returns CN_ENOTFOUND when the board has no modes, CN_EFORMAT when the file names none.
 cn_err cn_power_modes_read(const char *root, struct cn_power_modes *modes);
 
-// The mode of this name, or NULL. 30W and MODE_30W are the same.
+// Returns the mode of this name, or NULL. "30W" and "MODE_30W" are the same name.
 const struct cn_power_mode *cn_power_modes_find(const struct cn_power_modes *modes,
                                                 const char *name);
 
-// Asks the vendor's program to set it and waits for that, 30 s at most. CN_EAUTH: this process is
-// not root; CN_ENOTFOUND: no such program; CN_ETIMEOUT; CN_EIO: the program failed or the mode did
-// not change, as one that needs a restart of the board.
+// Sets the mode with the vendor's program and blocks until it has ended, at most 30 s. Returns
+// CN_EAUTH when this process is not root, CN_ENOTFOUND without such a program, or CN_ETIMEOUT.
+// Returns CN_EIO when the program failed or the mode did not change; some modes need a restart.
 cn_err cn_power_mode_set(const char *root, const struct cn_power_mode *mode);

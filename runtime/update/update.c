@@ -440,6 +440,19 @@ static cn_err replace(void *context, size_t offset, const float *values, size_t 
     return CN_OK;
 }
 
+// Encoding may take more from a variance than there was: the version has zero there.
+static void raise_variances(const struct cn_layout *layout, float *to)
+{
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+        float *values = to + tensor->offset;
+
+        for (size_t i = 0; tensor->variance && i < tensor->count; i++)
+            if (values[i] < 0)
+                values[i] = 0;
+    }
+}
+
 cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout, float *to)
 {
     struct cn_update_header header;
@@ -448,5 +461,7 @@ cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout
 
     if (!err)
         err = cn_update_decode(frame, size, layout, header.snapshot ? replace : add, to);
+    if (!err && !header.snapshot)
+        raise_variances(layout, to);
     return !err && header.rounded ? round_weights(&header, layout, to) : err;
 }

@@ -76,7 +76,8 @@ cn_err cn_update_check_few(const uint8_t *frame, size_t size, const struct cn_la
 cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],
                           const struct cn_layout *layout, float *weights, struct cn_buffer *out);
 
-// Makes a version of its parent, in place, with a checked frame: to[i] += decoded[i], rounded if
+// Makes a version of its parent, in place, with a checked frame: to[i] += decoded[i], a running
+// variance that would be negative is 0, rounded if
 // the frame says so (errors of cn_update_snapshot, to has changed then); a snapshot replaces to.
 cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                        float *to);

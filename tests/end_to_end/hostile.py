@@ -120,14 +120,15 @@ class Board:
         self.process.stdout.close()
 
 
-def frame_of(now, group, weight=100, values=None, name=None):
-    """A raw32 frame for the open round."""
-    values = values or [0.001] * TOTAL
+def frame_of(now, group, weight=100, values=None, name=None, sizes=None):
+    """A raw32 frame for the open round; sizes are the elements of each tensor."""
+    sizes = sizes or SIZES
+    values = values or [0.001] * sum(sizes)
     name = (name or group).encode()
     data = b"cairnup2" + bytes([0, 0, len(name), 0]) + struct.pack("<IQ", now[4], now[1])
-    data += struct.pack("<QQQ", weight, TOTAL, 0) + now[8] + name
+    data += struct.pack("<QQQ", weight, len(values), 0) + now[8] + name
     at = 0
-    for size in SIZES:
+    for size in sizes:
         block = struct.pack(f"<{size}f", *values[at:at + size])
         data += block + struct.pack("<H", crc32c(block) & 0xFFFF)
         at += size

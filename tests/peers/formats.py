@@ -206,6 +206,21 @@ def layout_of(data):
     return [(tensor.count, tensor.kind) for tensor in read_model(data)]
 
 
+def variances_of(data):
+    """The positions of running variances in the row of all weights."""
+    same, names = {}, set()
+    for number, _, start, size in fields(data, 0, len(data)):
+        parts = fields(data, start, start + size) if number == 7 else []
+        for operator, inputs in (node for part, _, at, length in parts if part == 1
+                                 for node in nodes_of(data, at, at + length, same)):
+            names.update(inputs[4:5] if operator == "BatchNormalization" else [])
+    found, at = [], 0
+    for tensor in read_model(data):
+        found += range(at, at + tensor.count) if tensor.name in names else []
+        at += tensor.count
+    return found
+
+
 def weights_of(data):
     return array("f", b"".join(data[at : at + size] for each in read_model(data) for at, size in each.ranges))
 

@@ -14,7 +14,7 @@ import sys
 
 import update
 from formats import (check_versions, digest_of, layout_of, make_graph, make_version, open_ledger, read_file,
-                     read_version)
+                     read_version, variances_of)
 from update import Refused, floats, refuse
 
 FIX = 1 << 27
@@ -67,7 +67,14 @@ def capped(updates, largest):
             for (weight, boards, fixes), norm in zip(updates, norms) if above is None or norm <= above]
 
 
-def mean_of(contributions, directory, expected, layout, max_norm, trust):
+def limited(fixes, variances, parent):
+    """What is taken from a variance is at most what it has."""
+    for at in variances:
+        fixes[at] = max(fixes[at], -max(-2**31, min(2**31, math.floor(parent[at] * FIX))))
+    return fixes
+
+
+def mean_of(contributions, directory, expected, layout, max_norm, trust, variances, parent):
     updates = []
     for group, digest, size, weight, boards in contributions:
         frame = read_file(directory, "round-%d-%s.update" % (expected["round"], group))
@@ -85,27 +92,28 @@ def mean_of(contributions, directory, expected, layout, max_norm, trust):
         counted = capped(updates, largest)
     total, sums = 0, [0] * sum(count for count, _ in layout)
     for weight, fixes in counted:
+        fixes = limited(list(fixes), variances, parent)
         total += weight
         sums = [each + weight * fix for each, fix in zip(sums, fixes)]
     return floats(quotient(each, total * FIX) for each in sums), total
 
 
-def merge(parent, residual, mean, rule, base, layout):
+def merge(parent, residual, mean, rule, base, layout, variances):
     """(weights, residual, frame) of the next version."""
     step = floats(m + r for m, r in zip(mean, residual))
     step = floats(max(-update.LARGEST, min(update.LARGEST, each)) for each in step)
     frame = update.encode(rule._replace(base=base), layout, step)
     sent = update.decode(frame, layout)[1]
     if rule.flags & update.ROUNDED:
-        weights = update.use(rule._replace(base=base), sent, layout, parent)
+        weights = update.use(rule._replace(base=base), sent, layout, parent, variances)
         moved = floats(w - p for w, p in zip(weights, parent))
         return weights, floats(s - m for s, m in zip(step, moved)), frame
-    return floats(w + d for w, d in zip(parent, sent)), floats(s - d for s, d in zip(step, sent)), frame
+    return update.use(rule, sent, layout, parent, variances), floats(s - d for s, d in zip(step, sent)), frame
 
 
 def replay(gateway, model_path, max_norm, trust=False):
     model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
-    layout, graph = layout_of(model), digest_of(make_graph(model))
+    layout, graph, variances = layout_of(model), digest_of(make_graph(model)), variances_of(model)
     check_versions(gateway, model, ledger)
     run = ledger.execute("SELECT run FROM meta").fetchone()[0] % 2**64
     versions = ledger.execute("SELECT number, digest, delta_digest, delta_size FROM version "
@@ -118,10 +126,11 @@ def replay(gateway, model_path, max_norm, trust=False):
         rule = update.decode(delta, layout)[0]
         contributions = ledger.execute("SELECT grp, digest, size, weight, boards FROM contribution WHERE round = ?",
                                        (number,)).fetchall()
+        limits = variances if all(row[4] for row in contributions) else []  # 0: an older program's
         expected = {"run": run, "round": number, "base": base.digest}
-        mean, total = mean_of(contributions, files, expected, layout, max_norm, trust)
+        mean, total = mean_of(contributions, files, expected, layout, max_norm, trust, limits, base.values)
         refuse((rule.run, rule.round, rule.group, rule.weight) != (run, number, "", total), "header of delta %d" % number)
-        weights, residual, frame = merge(base.values, residual, mean, rule, base.digest, layout)
+        weights, residual, frame = merge(base.values, residual, mean, rule, base.digest, layout, limits)
         refuse(frame != delta, "version %d has another delta" % number)
         refuse(residual.tobytes() != read_file(files, "version-%d.residual" % number), "residual %d" % number)
         made = make_version(graph, base.digest, weights)

@@ -470,11 +470,14 @@ def decode(frame, tensors):
     return header, floats(values)
 
 
-def use(header, decoded, tensors, weights):
-    """The weights of the version that a frame makes of those of its parent."""
+def use(header, decoded, tensors, weights, variances=()):
+    """The weights of the version that a frame makes of those of its parent. variances: where weights are running
+    variances, which are never negative."""
     if header.flags & SNAPSHOT:
         return decoded
     weights = floats(a + b for a, b in zip(weights, decoded))
+    for at in variances:
+        weights[at] = max(weights[at], 0.0)
     if header.flags & ROUNDED:
         snapshot = Header(Q8, 0, "", header.round, header.run, 1, 0.0, header.base, SNAPSHOT)
         _, weights = decode(encode(snapshot, tensors, weights), tensors)

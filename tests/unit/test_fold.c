@@ -221,6 +221,64 @@ static void a_norm_below_the_cap_is_left_alone(void **state)
     assert_memory_equal(f->mean, before, sizeof(before));
 }
 
+static void a_variance_loses_no_more_than_it_has(void **state)
+{
+    static const struct cn_fold_caps all[] = {{0}, {.max_norm = 12}};
+    struct fixture *f = *state;
+    struct cn_fold_caps caps;
+    float base[TOTAL], values[TOTAL] = {0};
+
+    f->layout.tensors[2].variance = true;
+    for (size_t i = 0; i < 30; i++) {
+        values[5030 + i] = -3;
+        base[5030 + i] = 0.3f * (float)i; // 0 to 8.7
+    }
+    for (size_t i = 0; i < 5030; i++)
+        base[i] = NAN; // not looked at
+    make_frame(f, 0, CN_UPDATE_RAW32, values);
+    memset(values, 0, sizeof(values));
+    make_frame(f, 1, CN_UPDATE_RAW32, values);
+    for (size_t c = 0; c < 2; c++) { // the norm of frame 0 is 16.4
+        float taken = c ? -3 * 12 / sqrtf(30 * 9) : -3;
+
+        caps = all[c];
+        caps.base = base;
+        cn_fold_close(f->fold);
+        assert_int_equal(cn_fold_open(&f->layout, &caps, &f->fold), CN_OK);
+        f->frames[0].data[f->frames[0].size - 1] ^= 1;
+        assert_int_not_equal(add(f, 0, 1), CN_OK); // what was added is taken back
+        f->frames[0].data[f->frames[0].size - 1] ^= 1;
+        assert_int_equal(add(f, 0, 1), CN_OK);
+        assert_int_equal(add(f, 1, 3), CN_OK);
+        assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
+        for (size_t i = 0; i < 30; i++) {
+            float had = base[5030 + i], mean = f->mean[5030 + i];
+
+            assert_true(had + 4 * mean >= 0);
+            assert_true(fabsf(4 * mean - (-had > taken ? -had : taken)) < 1e-6f);
+        }
+    }
+}
+
+static void a_variance_below_zero_is_made_good(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_fold_caps caps = {0};
+    float base[TOTAL], values[TOTAL] = {0};
+
+    f->layout.tensors[2].variance = true;
+    for (size_t i = 0; i < TOTAL; i++)
+        base[i] = -0.25f;
+    caps.base = base;
+    make_frame(f, 0, CN_UPDATE_RAW32, values);
+    cn_fold_close(f->fold);
+    assert_int_equal(cn_fold_open(&f->layout, &caps, &f->fold), CN_OK);
+    assert_int_equal(add(f, 0, 1), CN_OK);
+    assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
+    for (size_t i = 0; i < TOTAL; i++)
+        assert_true(f->mean[i] == (i < 5030 ? 0 : 0.25f));
+}
+
 static void an_empty_fold_has_no_mean(void **state)
 {
     struct fixture *f = *state;
@@ -240,6 +298,8 @@ int main(void)
         TEST(a_weight_above_the_cap_counts_as_the_cap),
         TEST(a_norm_above_the_cap_is_scaled_down_to_it),
         TEST(a_norm_below_the_cap_is_left_alone),
+        TEST(a_variance_loses_no_more_than_it_has),
+        TEST(a_variance_below_zero_is_made_good),
         TEST(an_empty_fold_has_no_mean),
     };
 

@@ -150,6 +150,7 @@ static void means_and_variances_of_batch_norm_are_statistics(void **state)
         bool running = strstr(info->name, "running_") != NULL;
 
         assert_int_equal(info->class, running ? CN_TENSOR_STAT : CN_TENSOR_PARAM);
+        assert_int_equal(info->variance, running && strstr(info->name, "var") != NULL);
         statistics += running;
     }
     assert_int_equal(statistics, 2);

@@ -1,9 +1,10 @@
-// data_files.h - files that come one after the other: what a * in a path stands for.
+// data_files.h - data that arrives as many files: the names that a * in a path stands for.
 //
-// The last part of a path may have one *, as in "spool/*.npz:x" or "spool/images-*.npy". All text
-// that it can stand for and that does not begin with a dot is the name of a shard; a shard is there
-// when all its files are (of inputs and labels, with the same name). So a file becomes visible by
-// renaming it, from a name that does not fit, when it is complete.
+// The last part of a path may have one *, as in "spool/*.npz:x" or "spool/images-*.npy". Each text
+// that the * can stand for is the name of a shard, unless it begins with a dot. A shard consists of
+// one file for each input and one for the labels, with the same name; it is present when all of
+// them are. Write a file under a name that does not fit, and rename it when it is complete.
+// Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -16,11 +17,11 @@
 #define CN_DATA_FILE_PATH_SIZE 1024
 
 struct cn_data_file {
-    char name[CN_DATA_FILE_NAME_SIZE]; // "" for plain files
-    bool apart;                        // all of it is held out
-    bool refused;                      // damaged, or not of this model: left out while it is there
-    uint64_t bytes;                    // of all its files, and their CRC-32: to know it again
-    uint32_t checksum;
+    char name[CN_DATA_FILE_NAME_SIZE]; // text in place of the *; "" for plain files
+    bool apart;                        // all of its samples are held out
+    bool refused;      // damaged, or does not fit the model: left out while it is present
+    uint64_t bytes;    // size of all its files, to recognize it
+    uint32_t checksum; // CRC-32 of all its files, to recognize it
 };
 
 struct cn_data_files {
@@ -29,20 +30,23 @@ struct cn_data_files {
 };
 
 void cn_data_files_deinit(struct cn_data_files *shards);
+
+// Appends a copy of shard. CN_ENOMEM.
 cn_err cn_data_files_add(struct cn_data_files *shards, const struct cn_data_file *shard);
 
-// The entry with this name, or NULL.
+// Returns the entry with this name, or NULL. Valid until the next add.
 const struct cn_data_file *cn_data_files_get(const struct cn_data_files *shards, const char *name,
                                              bool apart);
 
-// Whether a * can stand for this text.
+// Returns whether a * can stand for this text.
 bool cn_data_files_is_name(const char *name);
 
+// Returns whether the path has a *.
 bool cn_data_files_is_pattern(const char *path);
 
-// Adds what the path's * stands for in its folder, in the order of names. CN_EINVAL when there is a
-// second *, or one before the last part.
+// Adds an entry for each name that the path's * stands for in its folder, in the order of names.
+// Fills in only name and apart. CN_EINVAL when there is a second *, or one before the last part.
 cn_err cn_data_files_find(const char *path, bool apart, struct cn_data_files *shards);
 
-// The path with name in place of the *; as it is without one. CN_ERANGE when it is too long.
+// Returns the path with name in place of its *, if it has one. CN_ERANGE when it is too long.
 cn_err cn_data_files_path(const char *path, const char *name, char result[CN_DATA_FILE_PATH_SIZE]);

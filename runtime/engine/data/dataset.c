@@ -37,7 +37,7 @@ static cn_err check_config(const struct cn_dataset_config *config,
     return CN_OK;
 }
 
-// An image may not be moved out of itself.
+// Checks that random crops do not move an image out of itself.
 static cn_err check_crop(const struct cn_dataset *dataset, struct cn_diag *diag)
 {
     const struct cn_input_shape *shape = &dataset->shape.inputs[0];
@@ -59,7 +59,7 @@ static cn_err check_crop(const struct cn_dataset *dataset, struct cn_diag *diag)
     return CN_EINVAL;
 }
 
-// Shapes made by hand may know only one input.
+// Completes a shape that describes only the first input.
 static void complete_shape(struct cn_sample_shape *shape)
 {
     if (!shape->input_count) {
@@ -163,8 +163,8 @@ uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split)
     return dataset->counts[split];
 }
 
-// The last shard with no more samples before it than index; shards without any of the split have
-// as many before them as the next one.
+// Finds the last shard with at most index samples before it. A shard without samples of the split
+// has as many before it as the next one, so it is not the last.
 static const struct shard *find_shard(const struct cn_dataset *dataset, enum cn_split split,
                                       uint64_t index)
 {
@@ -181,8 +181,8 @@ static const struct shard *find_shard(const struct cn_dataset *dataset, enum cn_
     return dataset->shards[low];
 }
 
-// The permutation puts the held-out samples first; in file order they are the last ones, and of
-// windows they have to be, since neighbours share rows.
+// The permutation puts the held-out samples first. In file order they are the last ones. Held-out
+// windows must be the last ones too, since neighbours share rows.
 struct place cn_dataset_locate(const struct cn_dataset *dataset, enum cn_split split,
                                uint64_t index)
 {

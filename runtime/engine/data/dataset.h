@@ -1,18 +1,20 @@
 // dataset.h - samples from files, mapped into memory (source.h names the formats).
 //
-// Inputs are float32 or uint8, or any integers where the model takes integers, C order, first
-// dimension = samples; labels are integers of any NumPy
-// width or float32 targets. Format: NEP 1 (numpy.org/neps/nep-0001-npy-format.html). A sample is
-// (value - mean) * scale. Held-out samples are chosen by a permutation of the seed and are never
-// trained on; of the windows of a series they are the last ones, and those that share rows with
-// them are left out. Training order is a permutation for each epoch, computed from (seed, epoch):
-// batch number n is the same in every run, so the cursor is one integer. The files must not change
-// while the data set is open: replace them by renaming.
+// Inputs are float32 or uint8, or any integers where the model takes integers; in C order, the
+// first dimension counts the samples. Labels are integers of any NumPy width, or float32 targets. A
+// sample is (value - mean) * scale.
 //
-// A path with a * in its last part stands for many files, shards, which may come while the data set
-// is in use (shards.h). Each shard is split by itself, so that a sample stays on its side when
-// others come.
-// Threading: any threads may read batches at the same time; nobody during a refresh.
+// Held-out samples are chosen by a permutation of the seed and are never trained on. Of the windows
+// of a series the last ones are held out, and windows that share rows with them are left out.
+//
+// The training order is a permutation for each epoch, computed from (seed, epoch). Batch number n
+// is the same in every run, so the cursor is one integer. The files must not change while the data
+// set is open: replace them by renaming.
+//
+// A path with a * in its last part stands for many files, called shards, which may arrive while the
+// data set is in use (data_files.h). Each shard is split by itself, so a sample stays on its side
+// when other shards arrive.
+// Threading: any threads may read batches at the same time, but none during a refresh.
 #pragma once
 
 #include <stdbool.h>
@@ -27,64 +29,64 @@
 #define CN_INPUT_MAX 8
 
 // The file of an input of the model, by the input's name. A name that the model does not have is
-// logged and its file left alone.
+// logged, and its file is not opened.
 struct cn_dataset_file {
     const char *name;
     const char *path;
 };
 
 struct cn_dataset_files {
-    const char *inputs;                          // path; of the first input, where none is named
+    const char *inputs;                          // path of the first input, unless others name it
     const char *labels;                          // NULL where the model computes its loss itself
-    struct cn_dataset_file others[CN_INPUT_MAX]; // of inputs by name
+    struct cn_dataset_file others[CN_INPUT_MAX]; // files of inputs by name
     size_t other_count;
 };
 
 // All strings are borrowed for the life of the data set.
 struct cn_dataset_config {
     struct cn_dataset_files files;
-    struct cn_dataset_files apart; // whole files that are held out; without inputs: none
+    struct cn_dataset_files apart; // files of which all samples are held out; no inputs: none
     const struct cn_rules *rules;  // NULL for none
     const struct cn_data_files
-        *shards; // to take these only, as they were; NULL for all that are there
+        *shards; // a stored list: open exactly these; NULL for all that are present
     double scale, mean;
-    double held_out; // share of each file, [0, 0.9]; 0 with files apart
-    uint64_t seed;   // of the split and the order
-    bool sequential; // file order; the last samples are held out
+    double held_out; // share of each file that is held out, [0, 0.9]; 0 with files apart
+    uint64_t seed;   // for the split and the order
+    bool sequential; // train in file order; the last samples are held out
 };
 
 struct cn_input_shape {
-    char name[64]; // as in the model; cut
+    char name[64]; // as in the model, cut to fit
     bool integers; // int32, else float32
-    uint32_t rank; // dims of one sample, without the batch
+    uint32_t rank; // of one sample, without the batch
     uint64_t dims[8];
 };
 
-// What the model wants, for checking.
+// The samples that a model expects; files are checked against it.
 struct cn_sample_shape {
     enum cn_loss loss;
-    uint32_t rank; // dims of one sample of the first input, without the batch
+    uint32_t rank; // of one sample of the first input, without the batch
     uint64_t dims[8];
     struct cn_input_shape inputs[CN_INPUT_MAX];
-    uint32_t input_count; // 0: only the first, with rank and dims
-    bool integers;        // the first input is of whole numbers, such as tokens
-    uint64_t outputs;     // elements of one output: classes, or targets
-    uint64_t rows;        // labels of a sample, of so many classes each
-    bool weighted;        // samples count other than 1 each in the loss
+    uint32_t input_count; // 0: only the first input, described by rank, dims and integers
+    bool integers;        // the first input holds whole numbers, such as tokens
+    uint64_t outputs;     // cross-entropy: number of classes; else targets of a sample
+    uint64_t rows;        // labels of a sample
+    bool weighted;        // a sample's weight in the loss may differ from 1
 };
 
 struct cn_batch {
-    float *inputs;   // samples; of each the inputs one after the other, int32 or float32
-    int32_t *labels; // cross-entropy: count * rows class numbers
-    float *targets;  // else: count * outputs
-    uint32_t count;  // samples; a last held-out batch may be shorter
+    float *inputs;   // samples, each with its inputs one after the other; int32 or float32
+    int32_t *labels; // cross-entropy: count * rows class numbers; else NULL
+    float *targets;  // other losses with labels: count * outputs numbers; else NULL
+    uint32_t count;  // samples; the last held-out batch may be shorter than the others
 };
 
-// Takes the memory of a batch of at most size samples; deinit accepts zeros.
+// Allocates a batch of at most size samples. CN_ENOMEM. deinit accepts zeros.
 cn_err cn_batch_init(const struct cn_sample_shape *shape, uint32_t size, struct cn_batch *batch);
 void cn_batch_deinit(struct cn_batch *batch);
 
-// Bytes of such a batch; 0 when they cannot be counted.
+// Returns the bytes that cn_batch_init takes; 0 when they overflow.
 uint64_t cn_batch_memory(const struct cn_sample_shape *shape, uint32_t size);
 
 enum cn_split {
@@ -95,31 +97,35 @@ enum cn_split {
 
 struct cn_dataset;
 
-// Checks everything once: shapes against shape, labels in range, no NaN or infinity. A sample whose
-// dims differ from the shape is accepted where they only join or split its neighbours (8x8 or 64
-// for 1x8x8), and refused where its values are in another order (8x8x3 for 3x8x8).
+// Opens the files and checks every value once: dims against shape, labels in range, no NaN or
+// infinity. Each mistake is a line in diag. Dims that differ from the shape are accepted where they
+// only join or split neighbouring dimensions (8x8 or 64 for 1x8x8). They are refused where the
+// values are in another order (8x8x3 for 3x8x8).
 cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_sample_shape *shape,
                        struct cn_diag *diag, struct cn_dataset **dataset);
 void cn_dataset_close(struct cn_dataset *dataset);
 
-// Looks for shards that came or went. Damaged and incomplete ones are logged and left out. On an
-// error, or when nothing would be left to train on, the set stays as it was. Batches of the same
-// number are others afterwards if *changed.
+// Looks for shards that appeared or disappeared. Damaged and incomplete ones are logged and left
+// out. On an error, or when nothing would be left to train on, the set stays as it was. If
+// *changed, the same batch number gives other samples from now on.
 cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed);
 
-// The shards in use, and those that were refused. Plain files have no name.
+// Returns the shards in use and the refused ones; the list belongs to the data set, until a
+// refresh. Plain files are one entry with the name "".
 const struct cn_data_files *cn_dataset_shards(const struct cn_dataset *dataset);
 
-// Whether shards may come and go.
+// Returns whether shards may appear and disappear.
 bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 
+// Returns the number of samples of a split.
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
 
-// Training batch number index, always size samples (an epoch's end wraps into the next
-// permutation).
+// Copies training batch number index into batch, which has room for size samples. It always has
+// size samples: at an epoch's end it goes on with the next permutation.
 void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, uint32_t size,
                             struct cn_batch *batch);
 
-// Samples [first, first + size) of a split, fewer at its end; batch->count says how many.
+// Copies samples [first, first + size) of a split into batch, fewer at the split's end;
+// batch->count is their number.
 void cn_dataset_range(const struct cn_dataset *dataset, enum cn_split split, uint64_t first,
                       uint32_t size, struct cn_batch *batch);

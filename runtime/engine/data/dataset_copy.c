@@ -1,4 +1,4 @@
-// dataset_copy.c - samples on their way from the file into a batch.
+// dataset_copy.c - copies samples from the file into a batch.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "runtime/base/words.h"
 #include "runtime/engine/data/dataset_private.h"
 
-// Words of a sample in its file.
+// Returns a sample's words in its file.
 static size_t words_before(const struct column *column, uint64_t sample)
 {
     return (column->first + (size_t)sample * column->stride) * column->row;
@@ -44,7 +44,7 @@ static void normalize(const struct cn_dataset *dataset, float *values)
         values[i] = (values[i] - mean) * scale;
 }
 
-// Random numbers of one sample: from (seed, draw), so that a restart makes the same ones.
+// Random numbers of one sample. They follow from (seed, draw), so a restart makes the same ones.
 struct stream {
     uint64_t key, at;
     uint32_t block[4];
@@ -57,7 +57,7 @@ static uint32_t next_number(struct stream *stream)
     return stream->block[stream->at++ % 4];
 }
 
-// Moves a plane by (dy, dx), filling with zeros, after exchanging left and right.
+// Exchanges left and right if asked, then moves a plane by (dy, dx) and fills with zeros.
 static void move_plane(float *plane, size_t height, size_t width, bool flip, int64_t dy, int64_t dx)
 {
     for (size_t y = 0; flip && y < height; y++)
@@ -69,7 +69,7 @@ static void move_plane(float *plane, size_t height, size_t width, bool flip, int
         }
     if (!dy && !dx)
         return;
-    // In the direction in which no value is overwritten before it was read.
+    // Goes in the direction in which no value is overwritten before it was read.
     for (size_t i = 0; i < height * width; i++) {
         size_t at = dy > 0 || (dy == 0 && dx > 0) ? height * width - 1 - i : i;
         int64_t y = (int64_t)(at / width) - dy, x = (int64_t)(at % width) - dx;
@@ -124,7 +124,7 @@ static int32_t class_of(const struct cn_dataset *dataset, const struct column *l
 {
     int64_t label = cn_npy_int(&labels->source.array, index);
 
-    // What is out of range was found to be ignored; a class may be, too.
+    // Labels out of range are ignored ones, as load has checked; a class may be ignored too.
     if (dataset->rules.ignore[0]) {
         char text[24];
 
@@ -173,7 +173,7 @@ void cn_dataset_copy(const struct cn_dataset *dataset, struct place place, uint3
         copy_labels(dataset, place, position, batch);
 }
 
-// Mean and deviation of what shares a number, in double precision and file order.
+// Computes mean and deviation of the elements that share one, in double precision and file order.
 static void finish_statistics(struct cn_dataset *dataset, size_t share, const double *sums,
                               double count)
 {

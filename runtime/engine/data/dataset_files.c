@@ -1,4 +1,4 @@
-// dataset_shards.c - the shards that a data set consists of.
+// dataset_files.c - finds, opens and replaces the shards of a data set.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,17 +8,17 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/data/dataset_private.h"
 
-// The files of one shard, with its name in place of each *.
+// Paths of the files of one shard, with its name in place of each *.
 struct paths {
     struct cn_dataset_files files;
     char text[CN_INPUT_MAX + 2][CN_DATA_FILE_PATH_SIZE];
 };
 
-// What is being put together; the shards that stay are the data set's own.
+// The list that is being built. Shards that stay still belong to the data set.
 struct gathering {
     struct cn_dataset *dataset;
     struct cn_diag *diag;
-    bool verify; // entries are of a stored list
+    bool verify; // entries come from a stored list: compare size and checksum
     struct cn_data_files list;
     struct shard **shards;
     size_t shard_count;
@@ -64,7 +64,7 @@ static cn_err fill_paths(const struct cn_dataset_files *from, const char *name, 
     return err;
 }
 
-// CN_ENOTFOUND when a file is not there (yet).
+// Returns CN_ENOTFOUND when a file is not there (yet).
 static cn_err sum_files(const struct cn_dataset_files *files, struct cn_data_file *entry)
 {
     cn_err err = CN_OK;
@@ -95,8 +95,8 @@ uint64_t cn_dataset_trained(const struct shard *shard)
     return shard->count - shard->held_out - shard->gap;
 }
 
-// The last windows are held out; those before them that share a row with the first one are on
-// neither side. A series that is too short for both sides is all trained on.
+// Holds out the last windows. Windows before them that share a row with the first held-out one are
+// on neither side. All of a series that is too short for both sides is trained on.
 static void leave_gap(const struct cn_rules *rules, struct shard *shard)
 {
     uint64_t stride = rules->stride ? rules->stride : 1;
@@ -109,8 +109,8 @@ static void leave_gap(const struct cn_rules *rules, struct shard *shard)
     shard->gap = shard->held_out ? gap : 0;
 }
 
-// A share above 0 holds out at least one sample where there are two, and never the last one. The
-// key follows from the name, so that a sample stays on its side whatever else comes.
+// Holds out at least one sample when there are two and the share is above 0, but never all of them.
+// The key follows from the name, so a sample stays on its side when other shards arrive.
 static void set_split(const struct cn_dataset *dataset, struct shard *shard)
 {
     const char *name = shard->entry.name;
@@ -127,7 +127,7 @@ static void set_split(const struct cn_dataset *dataset, struct shard *shard)
         shard->held_out = shard->count;
 }
 
-// Opens the files of an entry and completes it. CN_ESTALE when it is not what a stored list has.
+// Opens the files of an entry and completes it. CN_ESTALE when it differs from the stored list.
 static cn_err open_shard(const struct gathering *work, const struct cn_dataset_files *group,
                          struct cn_diag *diag, struct cn_data_file *entry, struct shard **opened)
 {
@@ -154,7 +154,7 @@ static cn_err open_shard(const struct gathering *work, const struct cn_dataset_f
     return CN_OK;
 }
 
-// What is wrong with a shard is the news of a spool folder, and no reason to stop.
+// Logs what is wrong with a shard. It is no reason to stop: others may be fine.
 static cn_err leave_out(struct gathering *work, struct cn_data_file *entry, cn_err err,
                         const struct cn_diag *diag)
 {
@@ -220,7 +220,7 @@ static cn_err take_entry(struct gathering *work, struct cn_data_file entry)
     return keep(work, shard);
 }
 
-// All paths of a set stand for shards, or none.
+// Checks that all paths of a set have a *, or none.
 static cn_err check_patterns(const struct cn_dataset_files *files, struct cn_diag *diag)
 {
     bool pattern = cn_data_files_is_pattern(first_path(files)), same = true;
@@ -236,7 +236,7 @@ static cn_err check_patterns(const struct cn_dataset_files *files, struct cn_dia
     return CN_EINVAL;
 }
 
-// The names of a set: its stored ones, those in its folder, or the one of plain files.
+// Lists the names of a set: the stored ones, those in its folder, or "" for plain files.
 static cn_err find_entries(const struct gathering *work, const struct cn_data_files *given,
                            bool apart, struct cn_data_files *entries)
 {
@@ -282,7 +282,7 @@ static cn_err check_training(const struct gathering *work)
     return CN_EFORMAT;
 }
 
-// Closes the shards of one set that another has not.
+// Closes the shards of one set that the other set does not have.
 static void close_others(struct shard **shards, size_t count, struct shard *const *kept,
                          size_t kept_count)
 {

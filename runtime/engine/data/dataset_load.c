@@ -11,7 +11,7 @@
 
 #define SHAPE_TEXT_SIZE 128
 
-struct sample { // of a file, in the order of its values
+struct sample { // dims of a sample in a file, in the order of its values
     uint32_t rank;
     uint64_t dims[CN_NPY_RANK_MAX + 1];
 };
@@ -61,7 +61,8 @@ static cn_err check_finite(const struct cn_npy *npy, const char *path, struct cn
     return CN_OK;
 }
 
-// Float inputs are float32 or bytes; integer inputs any integers, which must fit int32.
+// Checks the type. Float inputs are float32 or bytes; integer inputs are any integers that fit
+// int32.
 static cn_err check_type(const struct column *column, const char *path, struct cn_diag *diag)
 {
     const struct cn_npy *npy = &column->source.array;
@@ -93,7 +94,7 @@ static cn_err check_type(const struct column *column, const char *path, struct c
     return npy->kind == CN_NPY_FLOAT ? check_finite(npy, path, diag) : CN_OK;
 }
 
-// Samples that the rows make: one each, or windows of them.
+// Returns the number of samples that the rows make: one each, or windows of rows.
 static uint64_t samples_of(const struct cn_dataset *dataset, const struct column *column)
 {
     uint64_t rows = column->source.array.dims[0], window = dataset->rules.window;
@@ -103,7 +104,7 @@ static uint64_t samples_of(const struct cn_dataset *dataset, const struct column
     return rows < window ? 0 : (rows - window) / column->stride + 1;
 }
 
-// What a file has of a sample; the rows of a window come first.
+// Returns the dims of a sample in a file; the rows of a window come first.
 static void sample_shape(const struct cn_dataset *dataset, const struct column *column,
                          struct sample *sample)
 {
@@ -116,7 +117,7 @@ static void sample_shape(const struct cn_dataset *dataset, const struct column *
         sample->dims[sample->rank++] = npy->dims[d];
 }
 
-// Whether dims only joins neighbours of parts, which have the same product.
+// Returns whether dims only joins neighbours of parts. Both have the same product.
 static bool joins(const uint64_t *dims, uint32_t rank, const uint64_t *parts, uint32_t part_count)
 {
     uint32_t at = 0;
@@ -132,15 +133,16 @@ static bool joins(const uint64_t *dims, uint32_t rank, const uint64_t *parts, ui
     return true;
 }
 
-// (192) and (3, 8, 8), or (8, 8) and (1, 8, 8), have their values in the same order; (8, 8, 3) has
-// the same count of them in another one.
+// Returns whether values have the same order in both. (192) and (3, 8, 8), or (8, 8) and (1, 8, 8),
+// do; (8, 8, 3) has the same number of values as (3, 8, 8), in another order.
 static bool same_order(const struct sample *found, const struct cn_input_shape *wanted)
 {
     return joins(found->dims, found->rank, wanted->dims, wanted->rank) ||
            joins(wanted->dims, wanted->rank, found->dims, found->rank);
 }
 
-// "0, 3, 1, 2": the axes of the file in the order that the model wants. False when there is none.
+// Writes the axes of the file in the order that the model wants: "0, 3, 1, 2". Returns false when
+// no order fits.
 static bool axes_text(const struct sample *found, const struct cn_input_shape *wanted,
                       char text[SHAPE_TEXT_SIZE])
 {
@@ -323,8 +325,7 @@ static cn_err refuse_label_shape(const struct cn_dataset *dataset, const struct 
     return CN_EFORMAT;
 }
 
-// Rows of a window have labels of their own, or the last row's label counts, or there is one for
-// each window.
+// A window has a label for each row, of which all or only the last count, or one label by itself.
 static cn_err place_labels(const struct cn_dataset *dataset, const char *path, struct cn_diag *diag,
                            struct shard *shard)
 {
@@ -380,7 +381,7 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     return err ? err : check_classes(dataset, labels, files->labels, diag);
 }
 
-// The file of an input: by its name; the only one is of the first input.
+// Returns the file of an input, by its name. A single unnamed file is that of the first input.
 static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                            uint32_t index)
 {
@@ -431,7 +432,7 @@ void cn_dataset_warn_unused(const struct cn_dataset *dataset, const struct cn_da
     }
 }
 
-// All inputs have as many samples as the first that could be read.
+// Checks that all inputs have as many samples as the first one that could be read.
 static cn_err check_count(const struct cn_dataset *dataset, uint32_t index, const char *path,
                           struct cn_diag *diag, struct shard *shard)
 {

@@ -125,7 +125,7 @@ static bool take_dictionary(struct header *header, struct cn_npy *npy)
     return header->at == header->end && header->seen == ALL;
 }
 
-// descr is a byte order (< > = |), a kind and a size in bytes. Big-endian sets *swapped.
+// Reads descr: a byte order (< > = |), a kind and a size in bytes. Big-endian sets *swapped.
 static bool read_type(const struct header *header, struct cn_npy *npy, bool *swapped)
 {
     static const char kinds[] = {'f', 'i', 'u', 'b'};
@@ -196,7 +196,7 @@ static cn_err find_data(const uint8_t *data, size_t size, const char *path, stru
     return CN_OK;
 }
 
-// Finds the header's text behind magic, version and length.
+// Finds the header's text after magic, version and length.
 static cn_err find_header(const uint8_t *file, size_t size, const char *path, struct cn_diag *diag,
                           struct header *header)
 {

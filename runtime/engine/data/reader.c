@@ -4,21 +4,21 @@
 #include <stdlib.h>
 
 enum state {
-    IDLE,   // nothing was asked for
-    WANTED, // the thread reads batch next, or is about to
-    READY,  // batch next is there
+    IDLE,   // no batch is wanted
+    WANTED, // the thread reads batch number next, or is about to
+    READY,  // batch number next has been read
 };
 
 struct cn_reader {
     const struct cn_dataset *dataset;
     uint32_t size;
-    struct cn_batch batches[2]; // [current] is the caller's, the other one the thread's
+    struct cn_batch batches[2]; // the caller uses [current], the thread the other one
     int current;
     pthread_t thread;
     bool running; // the thread was started
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    // Under the lock:
+    // Members below are used under the lock.
     enum state state;
     uint64_t next;
     bool closing;
@@ -86,7 +86,7 @@ void cn_reader_close(struct cn_reader *reader)
     free(reader);
 }
 
-// Waits for what the thread reads. Returns true when that is batch number index.
+// Waits until the thread reads nothing. Returns true when it has read batch number index.
 static bool wait_for(struct cn_reader *reader, uint64_t index)
 {
     bool there;

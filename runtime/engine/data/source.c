@@ -36,7 +36,8 @@ static uint32_t big_endian(const uint8_t *from, size_t size)
     return value;
 }
 
-// Signed numbers become int32, floats keep their bits; doubles are refused before.
+// Converts elements: signed numbers become int32, floats keep their bits. Doubles were refused
+// before.
 static void convert_idx(const uint8_t *from, uint8_t type, size_t width, size_t count, uint32_t *to)
 {
     for (size_t i = 0; i < count; i++) {

@@ -27,7 +27,7 @@ static cn_err refuse(const struct reader *reader, size_t column, const char *fou
     return CN_EFORMAT;
 }
 
-// Copies the cell that starts here, without quotes and blanks around it. *last at a line's end.
+// Copies the cell that starts here, without quotes and blanks around it. *last: it ends the line.
 static void take_cell(struct reader *reader, char cell[CELL_SIZE], bool *last)
 {
     const uint8_t *from = reader->at, *end;
@@ -73,7 +73,7 @@ static cn_err append(struct reader *reader, float value)
     return append(reader, value);
 }
 
-// The first line is a heading when its first cell is no number. Counts the columns.
+// Counts the columns. The first line is a heading when its first cell is no number.
 static cn_err read_heading(struct reader *reader, const char *columns, size_t *count)
 {
     const uint8_t *start = reader->at;

@@ -5,7 +5,8 @@
 
 #include "runtime/engine/data/npy.h"
 
-// columns is "" for all, "3" or "3-5" (from 1), or a name of the first line. The numbers are in
-// *converted, which the caller frees; int32 with integers when all are whole, else float32.
+// Reads columns: "" for all, "3" or "3-5" (from 1), or a name of the first line. The numbers are in
+// *converted, which the caller frees. They are int32 when integers is set and all are whole, else
+// float32.
 cn_err cn_source_csv(const char *path, const char *columns, bool integers, const uint8_t *data,
                      size_t size, struct cn_diag *diag, struct cn_npy *array, void **converted);

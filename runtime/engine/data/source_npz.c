@@ -15,7 +15,7 @@
 #define LOCAL_SIZE 30
 #define STORED 0
 #define DEFLATED 8
-#define RATIO_MAX 1032 // of deflate: a byte unpacks to no more
+#define RATIO_MAX 1032 // most bytes that one byte of deflate unpacks to
 
 static cn_err refuse(struct cn_diag *diag, const char *path, const char *why)
 {
@@ -64,7 +64,7 @@ static cn_err open_packed(const uint8_t *entry, const uint8_t *packed, size_t pa
     return cn_npy_parse(bytes, size, path, diag, array);
 }
 
-// The bytes of the entry at this place of the directory.
+// Finds the bytes of the entry at this place of the directory.
 static cn_err open_entry(const uint8_t *entry, const uint8_t *data, size_t size, const char *path,
                          struct cn_diag *diag, struct cn_npy *array, void **unpacked)
 {
@@ -85,7 +85,7 @@ static cn_err open_entry(const uint8_t *entry, const uint8_t *data, size_t size,
                             : open_packed(entry, data + at, length, path, diag, array, unpacked);
 }
 
-// Whether the entry is the array of this name: a file NAME.npy.
+// Returns whether the entry is the array of this name: a file NAME.npy.
 static bool is_member(const uint8_t *entry, const char *member)
 {
     size_t length = strlen(member);

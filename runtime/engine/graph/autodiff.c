@@ -73,7 +73,7 @@ cn_err cn_autodiff_clear(struct cn_autodiff *diff, uint32_t value, enum cn_write
     return cn_graph_add_node(diff->graph, &fill);
 }
 
-// Makes the output of node for target; *write is how it is to be written.
+// Adds the value in which a node writes the gradient of target; *write says how it writes.
 static cn_err add_output(struct cn_autodiff *diff, uint32_t target, uint32_t *out,
                          enum cn_write *write)
 {
@@ -87,8 +87,8 @@ static cn_err add_output(struct cn_autodiff *diff, uint32_t target, uint32_t *ou
     return cn_autodiff_parameter(diff, root, out);
 }
 
-// A call writes all outputs that the samples share in one way. If they differ, those that are not
-// added to are cleared before.
+// A call writes all outputs that the samples share in the same way. If their ways differ, the call
+// adds to all, and those that it would set are cleared before.
 static cn_err agree_on_write(struct cn_autodiff *diff, struct cn_node *node,
                              const enum cn_write *write, size_t count)
 {
@@ -137,7 +137,7 @@ cn_err cn_autodiff_emit(struct cn_autodiff *diff, struct cn_node *node, uint32_t
     return cn_autodiff_emit_all(diff, node, &target, 1);
 }
 
-// By way of an activation when the target is a parameter.
+// If target is a parameter, the node sets an activation, which is then added to the gradient.
 cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint32_t target)
 {
     struct cn_node add = cn_graph_node(CN_OP_COMBINE_GRAD);
@@ -159,7 +159,7 @@ cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint
     return cn_autodiff_emit(diff, &add, target);
 }
 
-// dx = dy * f'(x), from y; replaces *dy.
+// Replaces *dy by dx = dy * f'(x), computed from y.
 static cn_err add_map_gradient(struct cn_autodiff *diff, struct cn_map map, uint32_t y,
                                uint32_t *dy)
 {
@@ -283,7 +283,7 @@ static cn_err average_pool_grad(struct cn_autodiff *diff, const struct cn_node *
     return cn_autodiff_emit(diff, &node, forward->in[0]);
 }
 
-// What each forward op adds to the backward pass, given the gradient of its output.
+// The function of each forward op; see cn_autodiff_fn.
 static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_MATMUL] = matmul_grad,
     [CN_OP_CONV] = conv_grad,
@@ -308,7 +308,7 @@ static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_ATTENTION] = cn_autodiff_attention,
 };
 
-// Only a recurrent layer has a second output that others read.
+// Handles the one second output that other nodes read: the cell of a recurrent layer.
 static bool has_cell(const struct cn_node *node)
 {
     return node->call.op == CN_OP_RECURRENT && node->out[2] != CN_GRAPH_NONE;
@@ -358,7 +358,7 @@ static cn_err walk_back(struct cn_autodiff *diff)
 
 cn_err cn_autodiff_run(struct cn_graph *graph)
 {
-    // Only values of the forward pass are looked up; new ones have no gradient of their own.
+    // The arrays cover the forward pass only: values added later have no gradient.
     size_t count = graph->value_count;
     struct cn_autodiff diff = {
         .graph = graph,

@@ -3,5 +3,6 @@
 
 #include "runtime/engine/graph/graph.h"
 
-// Adds the nodes that compute the gradient of every parameter the loss depends on, and no others.
+// Adds the nodes that compute the gradient of every parameter that the loss depends on, and no
+// other gradients.
 cn_err cn_autodiff_run(struct cn_graph *graph);

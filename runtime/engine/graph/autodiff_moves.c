@@ -1,4 +1,4 @@
-// Copies and gathers: what went out comes back to where it was taken from.
+// Copies and gathers: the gradient goes back to where each element was taken from.
 #include "runtime/engine/graph/autodiff_private.h"
 
 // A part of a value: elements at offset + i * stride[0] + ... for i in dims.
@@ -29,7 +29,7 @@ static size_t count_of(uint32_t rank, const size_t *dims)
     return count;
 }
 
-// True when the part is the whole value, in any order.
+// Returns whether the part is the whole value, in any order.
 static bool is_whole(const struct cn_graph *graph, const struct part *part)
 {
     if (count_of(part->rank, part->dims) != graph->values[part->value].words)
@@ -40,7 +40,7 @@ static bool is_whole(const struct cn_graph *graph, const struct part *part)
     return true;
 }
 
-// True when the part is the whole value, in order.
+// Returns whether the part is the whole value, in memory order.
 static bool is_dense(const struct cn_graph *graph, const struct part *part)
 {
     ptrdiff_t dense[CN_COMBINE_RANK_MAX];
@@ -54,7 +54,7 @@ static bool is_dense(const struct cn_graph *graph, const struct part *part)
     return true;
 }
 
-// An activation of count words a sample, for all samples one if shared.
+// Adds an activation of count words for each sample, or once for all samples if shared.
 static cn_err add_words(struct cn_autodiff *diff, bool shared, size_t count, uint32_t *index)
 {
     struct cn_value value = {.kind = CN_VALUE_ACTIVATION, .rank = 2, .root = CN_GRAPH_NONE};
@@ -149,8 +149,8 @@ static cn_err add_to_parameter(struct cn_autodiff *diff, const struct part *from
     return err ? err : cn_graph_add_node(diff->graph, &node);
 }
 
-// Sums a dense part over the samples, if to is for all of them, and over the dims along which to
-// repeats. What is left is a dense part with the other dims, in dims.
+// Sums a dense part over the samples, if they share to, and over the dims along which to repeats.
+// The result is a dense part with the other dims, in dims.
 static cn_err sum_repeats(struct cn_autodiff *diff, struct part *from, struct part *to,
                           size_t *dims)
 {
@@ -226,7 +226,7 @@ cn_err cn_autodiff_copy(struct cn_autodiff *diff, const struct cn_node *forward,
                                                           : add_to_activation(diff, &from, to);
 }
 
-// What was there before is gone; nothing of the gradient goes further.
+// Fill: the earlier content is overwritten, so the gradient ends here.
 cn_err cn_autodiff_fill(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
 {
     (void)diff;

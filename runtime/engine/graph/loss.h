@@ -5,7 +5,7 @@
 #include "runtime/engine/graph/graph.h"
 #include "runtime/profile/job.h"
 
-// Adds the labels and the loss node, whose gradient output is the start of the backward pass. What
-// does not fit the model's output is a line in diag and CN_ENOTSUP.
+// Adds the labels and the loss node, whose gradient output starts the backward pass. CN_ENOTSUP
+// with a line in diag when the loss or its rules do not fit the model's output.
 cn_err cn_loss_add(struct cn_graph *graph, enum cn_loss loss, const struct cn_rules *rules,
                    struct cn_diag *diag);

@@ -6,7 +6,7 @@
 
 #include "runtime/engine/graph/passes_private.h"
 
-// How often each value's memory is read, by the loss that is still to come too; indexed by root.
+// Counts how often each value's memory is read, also by the loss, which is added later.
 static void count_uses(const struct cn_graph *graph, uint32_t *uses)
 {
     memset(uses, 0, graph->value_count * sizeof(*uses));
@@ -19,7 +19,7 @@ static void count_uses(const struct cn_graph *graph, uint32_t *uses)
                 uses[cn_graph_root(graph, graph->nodes[i].in[j])]++;
 }
 
-// Whether anything reads an output.
+// Returns whether anything reads an output of the node.
 static bool is_read(const struct cn_graph *graph, const struct cn_node *node, const uint32_t *uses)
 {
     for (int j = 0; j < CN_CALL_OUTPUTS; j++)
@@ -33,7 +33,7 @@ static void drop_unused(struct cn_graph *graph, uint32_t *uses)
     size_t kept = graph->node_count;
 
     count_uses(graph, uses);
-    // Backwards, so that a node falls with its last reader.
+    // From the end, so that a node is dropped after its last reader was.
     for (size_t i = graph->node_count; i-- > 0;) {
         struct cn_node *node = &graph->nodes[i];
 
@@ -88,7 +88,7 @@ void cn_passes_take_over(struct passes *passes, struct cn_node *maker, struct cn
     cn_passes_disconnect(node, unread);
 }
 
-// Numbers of a row that repeats for every row of the result: strides 0, ..., 0, 1.
+// Returns whether b is a row that repeats for every row of the result: strides 0, ..., 0, 1.
 static bool repeats_row(const struct cn_combine *op, size_t cols)
 {
     uint32_t last = op->rank - 1;
@@ -140,7 +140,7 @@ static void fuse_bias(struct passes *passes, size_t index)
     cn_passes_take_over(passes, maker, node);
 }
 
-// Every element with its own, for each sample.
+// Returns whether element i of a meets element i of b, for each sample.
 static bool is_plain(const struct cn_graph *graph, const struct cn_node *node)
 {
     const struct cn_combine *op = &node->call.combine;
@@ -149,7 +149,7 @@ static bool is_plain(const struct cn_graph *graph, const struct cn_node *node)
            graph->values[node->in[1]].batched;
 }
 
-// Normalized + residual: the normalization moves to where the other side is known.
+// Merges normalized + residual. The normalization moves to where the residual has been computed.
 static void fuse_residual(struct passes *passes, size_t index)
 {
     struct cn_graph *graph = passes->graph;
@@ -205,8 +205,7 @@ static void fuse_relu(struct passes *passes, size_t index)
 
 // --- GELU, as exporters write it: x / 2 * (1 + f) with f of x ---
 
-// The node that makes value, which has no other reader, when it is this map with about these
-// numbers.
+// Returns the sole maker of value if it is this map with about these numbers, else NULL.
 static struct cn_node *map_of(const struct passes *passes, uint32_t value, enum cn_map_kind kind,
                               double alpha, double beta)
 {
@@ -224,7 +223,7 @@ static bool same(const struct passes *passes, uint32_t a, uint32_t b)
     return cn_graph_root(passes->graph, a) == cn_graph_root(passes->graph, b);
 }
 
-// The node that makes value as x op other, for the x that is given; *other is the other side.
+// Returns the sole maker of value if it computes x op other for the given x, else NULL.
 static struct cn_node *pair_of(const struct passes *passes, uint32_t value,
                                enum cn_combine_kind kind, uint32_t x, uint32_t *other)
 {
@@ -243,7 +242,7 @@ static struct cn_node *pair_of(const struct passes *passes, uint32_t value,
 
 #define GELU_NODES 9
 
-// The nodes of a GELU that become one.
+// The nodes of a GELU, which are merged.
 struct gelu {
     struct cn_node *nodes[GELU_NODES];
     size_t count;
@@ -299,7 +298,7 @@ static bool is_gate(const struct passes *passes, uint32_t value, uint32_t x, str
            is_bend(passes, LAST(gelu)->in[0], x, gelu);
 }
 
-// The half is taken of the product, or of its factor x.
+// Exporters halve the product, or its factor x.
 static bool is_gelu(const struct passes *passes, const struct cn_node *node, uint32_t *x,
                     struct gelu *gelu)
 {

@@ -1,8 +1,10 @@
-// passes.h - rewrites of the forward graph before its gradient is made.
+// passes.h - rewrites the forward graph before its gradient is added.
 #pragma once
 
 #include "runtime/engine/graph/graph.h"
 
-// Drops nodes that the output does not need, lets a product add the bias that follows it, and lets
-// a product or convolution do the ReLU that follows it.
+// Drops nodes that the output does not need, and merges nodes into one call: a product with the
+// bias after it; a product, convolution or batch normalization with the ReLU after it; a batch
+// normalization with the residual after it; the nodes of a GELU; the nodes of an attention. Drops
+// constants that nothing reads any more.
 cn_err cn_passes_run(struct cn_graph *graph);

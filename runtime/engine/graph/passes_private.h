@@ -1,27 +1,30 @@
-// passes_private.h - what the passes_*.c files share: who makes and who reads each value.
+// passes_private.h - what the passes_*.c files share: the maker and the readers of each value.
 #pragma once
 
 #include "runtime/engine/graph/graph.h"
 
-// Found anew after nodes were dropped. A fusion may add values: there is room for two of each node.
+// Makers and readers. They are found again after nodes were dropped. The arrays have room for the
+// values that fusions add, two for each node.
 struct passes {
     struct cn_graph *graph;
-    uint32_t *uses;  // by root
-    uint32_t *maker; // by root: the node whose out[0] it is
-    cn_err err;      // the first one
+    uint32_t *uses;  // by root: number of reads
+    uint32_t *maker; // by root: index of the node whose out[0] it is; CN_GRAPH_NONE: none
+    cn_err err;      // the first error of a fusion
 };
 
-// The node that makes value, when value has no other reader and no other name.
+// Returns the node that makes value, when its memory is read only once, under any name; else NULL.
 struct cn_node *cn_passes_sole_maker(const struct passes *passes, uint32_t value);
 
-// Takes a node out of every count; it is let go, for nobody reads what it makes: unread.
+// Removes the operands of a node that is no longer needed. unread, a value without readers, becomes
+// its output, so that it is dropped.
 void cn_passes_disconnect(struct cn_node *node, uint32_t unread);
 
-// Lets maker write what node wrote.
+// Makes maker write the output of node, and disconnects node.
 void cn_passes_take_over(struct passes *passes, struct cn_node *maker, struct cn_node *node);
 
-// A fusion looks at a node whose index it is given.
+// A fusion: looks at the node of this index, and merges it with its neighbours where it can.
 typedef void cn_passes_fn(struct passes *passes, size_t index);
 
-// passes_attention.c: a product with the softmax of a product; then the copy behind it.
+// passes_attention.c: merges softmax(q k') v into one call; then lets it write through the copy
+// after it.
 cn_passes_fn cn_passes_attention, cn_passes_attention_result;

@@ -15,8 +15,8 @@ struct cn_importer {
     const struct cn_onnx *onnx;
     struct cn_graph *graph;
     struct cn_diag *diag;
-    struct cn_onnx_names names; // of the values made so far
-    size_t work;                // so far, at most WORK_MAX
+    struct cn_onnx_names names; // names of the values made so far
+    size_t work;                // elements of work so far, at most WORK_MAX
     bool refused;
 };
 
@@ -28,7 +28,7 @@ static cn_err define_name(struct cn_importer *importer, struct cn_text text, uin
     return CN_EFORMAT;
 }
 
-// Also of what is in branches.
+// Counts the outputs of all nodes, also in branches.
 static size_t count_outputs(const struct cn_onnx_node *nodes, size_t node_count)
 {
     size_t count = 0;
@@ -183,7 +183,7 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
     return err ? err : define_name(importer, tensor->name, index);
 }
 
-// Whether a recurrent layer reads the samples as they are: [steps, batch, inputs].
+// Returns whether a recurrent layer reads the samples directly: [steps, batch, inputs].
 static bool is_steps_first(const struct cn_onnx_node *nodes, size_t count, struct cn_text name)
 {
     for (size_t i = 0; i < count; i++) {
@@ -203,8 +203,8 @@ static bool is_steps_first(const struct cn_onnx_node *nodes, size_t count, struc
     return false;
 }
 
-// The batch is the dimension that the file leaves open. Where all are fixed it is the first, or the
-// one that the op reading it takes for it.
+// Finds the batch: the dimension that the file leaves open. If all are fixed it is the first one,
+// or the one that the op that reads the input treats as the batch.
 static cn_err find_batch(struct cn_importer *importer, const struct cn_onnx_value *input,
                          uint32_t *axis)
 {
@@ -364,7 +364,7 @@ static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *
     return err;
 }
 
-// Outputs that were not made, by a refused node for example, are unknown to whoever uses them.
+// Marks outputs that were not made, for example by a refused node, as unknown to their readers.
 static cn_err define_outputs(struct cn_import_node *node)
 {
     for (size_t i = 0; i < node->node->output_count; i++) {
@@ -392,7 +392,7 @@ static bool reads(const struct cn_import_node *node, enum cn_value_kind kind)
     return false;
 }
 
-// What is not yet numbers that a call could read is followed by functions of its own.
+// Passes inputs that no call can read yet (random, numbered) to functions of their own.
 static cn_err import_by(struct cn_import_node *node, const struct cn_import_op *op)
 {
     if (reads(node, CN_VALUE_UNIFORM))
@@ -435,7 +435,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     return define_outputs(&node);
 }
 
-// The branch's outputs become the node's.
+// Makes the branch's outputs the outputs of the node.
 static cn_err take_outputs(struct cn_import_node *node, const struct cn_onnx_branch *branch)
 {
     for (size_t i = 0; i < branch->output_count && i < CN_IMPORT_OUTPUTS; i++) {
@@ -448,7 +448,7 @@ static cn_err take_outputs(struct cn_import_node *node, const struct cn_onnx_bra
     return CN_OK;
 }
 
-// Exporters write it for a squeeze where they do not know the size.
+// Exporters write If for a squeeze whose size they do not know.
 cn_err cn_import_if(struct cn_import_node *node)
 {
     const struct cn_value *condition = cn_import_value(node, 0);
@@ -475,7 +475,7 @@ cn_err cn_import_if(struct cn_import_node *node)
     return err;
 }
 
-// The output of the graph: the only one, or that of the loss.
+// Finds the output of the graph: the only one, or the one named as the loss.
 static struct cn_text output_name(const struct cn_importer *importer)
 {
     const char *wanted = importer->graph->loss_output;
@@ -483,7 +483,7 @@ static struct cn_text output_name(const struct cn_importer *importer)
     return wanted ? (struct cn_text){wanted, strlen(wanted)} : importer->onnx->outputs[0].name;
 }
 
-// A loss that is a sum over the batch.
+// Multiplies a loss that is a sum over the batch by the batch's size.
 static cn_err finish_sum(struct cn_importer *importer, struct cn_text output)
 {
     const struct cn_onnx_node none = {.name = output};

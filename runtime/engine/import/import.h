@@ -1,19 +1,22 @@
 // import.h - turns the nodes of an ONNX file into a graph.
 //
-// Shapes are inferred and integer arithmetic on shapes is done at once. What cannot be trained here
-// is refused with a line for each node, never only the first. The import_*.c files hold a function
-// for each ONNX op; import_ops.c has the table.
+// Shapes are inferred, and integer arithmetic on shapes is done at once. Nodes that cannot be
+// trained here are refused with one line each, not only the first. The import_*.c files hold a
+// function for each ONNX op; import_ops.c has the table.
+//
+// A value is "known" when it depends neither on the samples nor on a weight: it is computed while
+// the model is read. Functions that return cn_err also return CN_ENOMEM.
 #pragma once
 
 #include "runtime/engine/graph/graph.h"
 #include "runtime/engine/onnx/onnx.h"
 
-// Builds the forward part of graph, which the caller has initialised. CN_ENOTSUP or CN_EFORMAT with
-// lines in diag.
+// Builds the forward part of graph, which the caller has initialised and deinits. CN_ENOTSUP or
+// CN_EFORMAT with lines in diag.
 cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, struct cn_diag *diag,
                  struct cn_graph *graph);
 
-// The name of ONNX op number i that can be imported, in the order of the alphabet; NULL behind the
+// Returns the name of the ith ONNX op that can be imported, in alphabetical order; NULL after the
 // last.
 const char *cn_import_op_name(size_t i);
 
@@ -24,7 +27,7 @@ struct cn_importer;
 #define CN_IMPORT_INPUTS 64
 #define CN_IMPORT_OUTPUTS 32
 
-// One node on its way in. Omitted inputs are CN_GRAPH_NONE; none is CN_VALUE_UNKNOWN.
+// A node while it is imported. Omitted inputs are CN_GRAPH_NONE. No input is CN_VALUE_UNKNOWN.
 struct cn_import_node {
     struct cn_importer *importer;
     struct cn_graph *graph;
@@ -33,62 +36,66 @@ struct cn_import_node {
     uint32_t in[CN_IMPORT_INPUTS];
     size_t in_count;
     uint32_t out;                         // result: the value of the node's first output
-    uint32_t more[CN_IMPORT_OUTPUTS - 1]; // and of the others, CN_GRAPH_NONE for unknown ones
+    uint32_t more[CN_IMPORT_OUTPUTS - 1]; // result: values of the others; CN_GRAPH_NONE: unknown
 };
 
-// Adds a line that names the node, or its output if it has no name, and returns CN_ENOTSUP.
+// Adds a line to diag that names the node, or its output if it has no name. Returns CN_ENOTSUP.
 cn_err cn_import_refuse(const struct cn_import_node *node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// Returns the value of an input that is not omitted. Valid until a value is added.
 const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t input);
+
+// Returns whether the node has this input.
 bool cn_import_has(const struct cn_import_node *node, size_t input);
 
-// Attributes with their default.
+// Return an attribute, or otherwise when the node lacks it.
 int64_t cn_import_int(const struct cn_import_node *node, const char *name, int64_t otherwise);
 float cn_import_float(const struct cn_import_node *node, const char *name, float otherwise);
 
-// The integers of an input or of an attribute, whichever the opset uses. CN_ENOTSUP when they are
-// not known at load or more than room; *count is 0 when they are missing.
+// Copies the integers of an input or of an attribute, whichever the opset uses. CN_ENOTSUP when
+// they are not known or more than room. *count is 0 when they are missing.
 cn_err cn_import_numbers(const struct cn_import_node *node, size_t input, const char *attribute,
                          int64_t *numbers, size_t room, size_t *count);
 
-// An activation with these dims as the node's output, the batch first.
+// Makes a new activation with these dims the node's output; the batch is first.
 cn_err cn_import_output(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
 
-// The node's output is input 0 under other dims; the samples must stay apart.
+// Makes the node's output a view of input 0 under other dims. CN_ENOTSUP with a line when samples
+// would not stay apart.
 cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
 
-// Integers as the node's output; rank 0 or 1.
+// Makes known integers the node's output; rank is 0 or 1.
 cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size_t count,
                        uint32_t rank);
 
-// Gives input i memory of its own in the order of its dims: where it is a transposed view, or
-// where zeros are still to be put around it.
+// Gives an input memory of its own in the order of its dims, if it is a transposed view
+// (materialise) or counts as surrounded by zeros that are not in memory (make_pads).
 cn_err cn_import_materialise(struct cn_import_node *node, size_t input);
 cn_err cn_import_make_pads(struct cn_import_node *node, size_t input);
 
-// Takes the nodes of the branch that a known condition chooses.
+// Imports the nodes of the branch that a known condition chooses.
 cn_err cn_import_if(struct cn_import_node *node);
 
-// A function for each ONNX op, in the files named for them.
+// Imports the nodes of one ONNX op.
 typedef cn_err cn_import_fn(struct cn_import_node *node);
 
-// What the import of an op copes with by itself.
+// The forms of inputs that the import of an op can take. Other inputs are converted before.
 enum {
     CN_TAKES_PADDED = 1,     // cn_value.padded
     CN_TAKES_TRANSPOSED = 2, // cn_value.transposed
-    CN_TAKES_ANY_BATCH = 4,  // a batch that is not dimension 0, or only a factor of it
-    CN_WANTS_SAMPLES = 8,    // input 0 in memory for each sample, though it be the same for all
+    CN_TAKES_ANY_BATCH = 4,  // the batch is not dimension 0, or only a factor of it
+    CN_WANTS_SAMPLES = 8,    // not a form: input 0 must be in memory once for each sample
 };
 
 struct cn_import_op {
     const char *name;
     size_t inputs_min, inputs_max;
     cn_import_fn *import;
-    unsigned takes;
+    unsigned takes; // set of the flags above
 };
 
-// The op of a node, or NULL.
+// Returns the op of a node, or NULL.
 const struct cn_import_op *cn_import_op_find(const struct cn_onnx_node *node);
 
 cn_import_fn cn_import_constant, cn_import_shape_of, cn_import_size_of; // _shapes
@@ -120,22 +127,25 @@ cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
 cn_import_fn cn_import_recurrent;                           // _recurrent
 cn_import_fn cn_import_entropy;                             // _entropy
 
-// Imports a node that reads a random choice, by import where it may be its mean as well.
+// Imports a node that reads a random choice. It uses import where the mean of the choice may take
+// the place of the choice.
 cn_err cn_import_of_choice(struct cn_import_node *node, cn_import_fn *import);
 
-// Import nodes that read random numbers, and numbers of the samples.
+// Import a node that reads random numbers, or numbers of the samples.
 cn_err cn_import_of_random(struct cn_import_node *node);
 cn_err cn_import_of_numbered(struct cn_import_node *node);
 
-// 0, 1, 2 ... along the batch, as the node's output.
+// Makes 0, 1, 2 ... along the batch the node's output.
 cn_err cn_import_number_samples(struct cn_import_node *node);
 
-// Gather where the samples' rows, so many of each, lie behind each other, by an index within each.
+// Imports Gather where input 0 is the rows of all samples, `rows` of each, and the index counts
+// within a sample.
 cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows);
 
-// GatherND in each sample: the indices lack its number, which comes before them.
+// Imports GatherND within each sample: the sample's number, which comes first, is not in the
+// indices.
 cn_err cn_import_gather_places(struct cn_import_node *node);
 
-// Imports a node of a model that computes its loss itself, where the node makes something of the
-// whole batch or reads what was made so; any other by import.
+// Imports a node of a model that computes its loss itself. Nodes that reduce over the batch, or
+// read such a result, get a rule of their own (import_loss.c); others use import.
 cn_err cn_import_whole_batch(struct cn_import_node *node, cn_import_fn *import);

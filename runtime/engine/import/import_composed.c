@@ -4,7 +4,7 @@
 
 #include "runtime/engine/import/import_known.h"
 
-// Not a number: what is not equal to itself.
+// A number is NaN if it is not equal to itself.
 cn_err cn_import_is_nan(struct cn_import_node *node)
 {
     const struct cn_map not = {.kind = CN_MAP_NOT};
@@ -14,7 +14,7 @@ cn_err cn_import_is_nan(struct cn_import_node *node)
     return err ? err : cn_import_emit_map(node, not, node->out, &node->out);
 }
 
-// Of booleans.
+// Xor of booleans.
 cn_err cn_import_xor(struct cn_import_node *node)
 {
     const struct cn_map not = {.kind = CN_MAP_NOT};
@@ -212,7 +212,7 @@ static cn_err largest(const struct cn_import_node *node, bool keep, uint32_t *ou
     return err;
 }
 
-// 0 in place of what is infinite.
+// Replaces infinite elements by 0.
 static cn_err make_finite(struct cn_import_node *node, uint32_t *value)
 {
     const struct cn_map absolute = {.kind = CN_MAP_ABS};

@@ -1,12 +1,13 @@
 // Einsum as products of pairs: the first operand by the second, their result by the third, and so
-// on. Each is a sum over what nobody else reads, then a product of matrices, or of elements where
-// nothing is summed.
+// on. Each step first sums over the labels that are not read later. Then it is a product of
+// matrices, or of elements where nothing is summed.
 #include <ctype.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
 
-// The label of a dimension: its letter or, of those under "...", ELLIPSIS and how many follow.
+// The label of a dimension: its letter. Under "..." it is ELLIPSIS + the number of dimensions after
+// it.
 #define ELLIPSIS 128
 #define LABELS (ELLIPSIS + CN_GRAPH_RANK_MAX)
 
@@ -37,7 +38,7 @@ static cn_err add_label(const struct cn_import_node *node, uint8_t label, struct
     return CN_OK;
 }
 
-// The labels that a term is written with; "..." stands for so many dimensions.
+// Reads the labels of a term, in which "..." stands for a given number of dimensions.
 static cn_err read_term(const struct cn_import_node *node, struct cn_text text, uint32_t ellipsis,
                         struct term *term)
 {
@@ -60,7 +61,7 @@ static cn_err read_term(const struct cn_import_node *node, struct cn_text text, 
     return err;
 }
 
-// The term that text begins with, which is left with what follows the separator.
+// Returns the term at the start of text; text then begins after the separator.
 static bool next_term(struct cn_text *text, const char *separator, struct cn_text *term)
 {
     size_t length = strlen(separator);
@@ -107,7 +108,8 @@ static cn_err read_operand(struct cn_import_node *node, size_t i, struct cn_text
     return CN_OK;
 }
 
-// Without "->": what is under "...", then the letters that stand once, in the alphabet's order.
+// The result without "->": the dimensions of "...", then the letters that occur once,
+// alphabetically.
 static cn_err imply_result(const struct cn_import_node *node, uint32_t ellipsis,
                            struct equation *equation)
 {
@@ -153,7 +155,7 @@ static cn_err read_equation(struct cn_import_node *node, struct equation *equati
     return err;
 }
 
-// Memory in the order of its dims, where it is a matrix that is only looked at in another way.
+// Gives a term memory in the order of its dims, if it is a transposed view.
 static cn_err make_plain(struct cn_import_node *node, uint32_t *value)
 {
     struct cn_import_node part = *node;
@@ -166,7 +168,7 @@ static cn_err make_plain(struct cn_import_node *node, uint32_t *value)
     return err;
 }
 
-// Adds up what is neither in other nor needed.
+// Sums over the labels that are neither in other nor needed.
 static cn_err sum_rest(struct cn_import_node *node, const struct term *other, const bool *needed,
                        struct term *term)
 {
@@ -189,7 +191,7 @@ static cn_err sum_rest(struct cn_import_node *node, const struct term *other, co
     return err;
 }
 
-// Brings the dimensions into that order; those that the term lacks become 1.
+// Brings the dimensions into the given order; dimensions that the term lacks become 1.
 static cn_err arrange(struct cn_import_node *node, const uint8_t *order, uint32_t rank,
                       struct term *term)
 {
@@ -246,8 +248,8 @@ static cn_err view_as(struct cn_import_node *node, uint32_t rank, const uint64_t
     return err;
 }
 
-// The dimensions of a product of two terms: those that both keep, then a's and b's own; inner are
-// summed.
+// The dimensions of a product of two terms: those that both keep, a's own, b's own, and the inner
+// ones, which are summed.
 struct product {
     uint8_t both[CN_GRAPH_RANK_MAX], rows[CN_GRAPH_RANK_MAX], cols[CN_GRAPH_RANK_MAX];
     uint8_t inner[CN_GRAPH_RANK_MAX];
@@ -345,7 +347,7 @@ static cn_err multiply(struct cn_import_node *node, const struct equation *equat
     return view_as(node, rank, dims, &a->value);
 }
 
-// Element by element, where nothing is summed.
+// Multiplies element by element, where nothing is summed.
 static cn_err pair_up(struct cn_import_node *node, const struct product *product, struct term *a,
                       struct term *b)
 {
@@ -371,7 +373,7 @@ static cn_err pair_up(struct cn_import_node *node, const struct product *product
     return err ? err : cn_import_apply(node, "Mul", NULL, NULL, 0, in, 2, &a->value);
 }
 
-// a becomes the product of both, with the labels that are needed.
+// Replaces a by the product of both, with the labels that are needed.
 static cn_err combine(struct cn_import_node *node, const struct equation *equation,
                       const bool *needed, struct term *a, struct term *b)
 {
@@ -393,7 +395,7 @@ static cn_err combine(struct cn_import_node *node, const struct equation *equati
                                : pair_up(node, &product, a, b);
 }
 
-// What the result has and the operands from number i on.
+// Marks the labels of the result and of the operands from number i on.
 static void mark_needed(const struct equation *equation, size_t i, size_t count, bool *needed)
 {
     memset(needed, false, LABELS * sizeof(*needed));

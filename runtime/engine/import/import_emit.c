@@ -247,7 +247,7 @@ cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t
     return cn_graph_add_value(graph, &shared, value);
 }
 
-// For the operands of an elementwise call.
+// Shares repeated rows of the operands of an elementwise call.
 static cn_err share_operands(struct cn_import_node *node, uint32_t *in, size_t count)
 {
     const struct cn_graph *graph = node->graph;

@@ -3,7 +3,7 @@
 
 #include "runtime/engine/import/import_emit.h"
 
-// The node that makes a value, seen through those that only give it other dims; NULL for none.
+// Returns the node that makes a value, skipping nodes that only change its dims; NULL for none.
 static const struct cn_onnx_node *maker_of(const struct cn_onnx *onnx, struct cn_text name)
 {
     const struct cn_onnx_node *maker = NULL;
@@ -50,7 +50,7 @@ static cn_err check_entropy(const struct cn_import_node *node)
     return CN_OK;
 }
 
-// The weights of the classes, which are given: no gradient goes to what they were made of.
+// Returns the weights of the classes. They are constants: no gradient goes through them.
 static cn_err take_weights(struct cn_import_node *node, uint32_t *weights)
 {
     const struct cn_map same = {.kind = CN_MAP_SCALE, .alpha = 1};
@@ -64,7 +64,7 @@ static cn_err take_weights(struct cn_import_node *node, uint32_t *weights)
     return err;
 }
 
-// The loss itself: the node is left out, and its input becomes the output of the graph.
+// Imports the loss itself: leaves the node out, and makes its input the output of the graph.
 static cn_err import_head(struct cn_import_node *node)
 {
     struct cn_graph *graph = node->graph;
@@ -88,9 +88,9 @@ static cn_err import_head(struct cn_import_node *node)
 
 // A cross-entropy that is a part of the loss, or a number for each label.
 struct term {
-    uint32_t labels;  // as class numbers: 0 in place of those that do not count
+    uint32_t labels;  // class numbers; 0 in place of labels that do not count
     uint32_t counted; // 1 or 0 for each label; CN_GRAPH_NONE where all count
-    uint32_t weights; // of the classes; CN_GRAPH_NONE for none
+    uint32_t weights; // weights of the classes; CN_GRAPH_NONE for none
     bool is_input;    // the labels are an input of the model: the trainer can count them
     struct cn_fact fact;
 };
@@ -102,7 +102,7 @@ static cn_err add_integer(struct cn_import_node *node, int64_t number, uint32_t 
     return cn_import_add_known(node, &like, &number, NULL, out);
 }
 
-// 1 for labels that are compared so with a number, else 0.
+// Adds 1 for labels for which this comparison with a number holds, else 0.
 static cn_err compare(struct cn_import_node *node, enum cn_combine_kind kind, int64_t number,
                       uint32_t *out)
 {
@@ -112,7 +112,7 @@ static cn_err compare(struct cn_import_node *node, enum cn_combine_kind kind, in
     return err ? err : cn_import_emit_combine(node, kind, node->in[1], known, out);
 }
 
-// Labels that do not count become class 0, with a weight of 0.
+// Replaces labels that do not count by class 0 with a weight of 0.
 static cn_err leave_out_ignored(struct cn_import_node *node, struct term *term)
 {
     const struct cn_map not = {.kind = CN_MAP_NOT};
@@ -125,8 +125,8 @@ static cn_err leave_out_ignored(struct cn_import_node *node, struct term *term)
                                         &term->labels);
 }
 
-// Labels that nobody counts must all count. Those below 0 become so large that they are no class:
-// an index below 0 would count from the end.
+// For labels that the model computes all must count. Labels below 0 are made too large to be a
+// class: an index below 0 would count from the end.
 static cn_err forbid_negative(struct cn_import_node *node, struct term *term)
 {
     const struct cn_map far = {.kind = CN_MAP_SCALE, .alpha = 0x1p30f};
@@ -167,7 +167,7 @@ static cn_err read_term(struct cn_import_node *node, bool mean, struct term *ter
     return err || !cn_import_has(node, 2) ? err : take_weights(node, &term->weights);
 }
 
-// What each label's loss is multiplied with, [batch, 1, ...]; CN_GRAPH_NONE for nothing.
+// Adds the factor of each label's loss, [batch, 1, ...]; CN_GRAPH_NONE when there is none.
 static cn_err weigh_labels(struct cn_import_node *node, const struct term *term, uint32_t *weight)
 {
     const int64_t axis = 1, first = 0;
@@ -187,7 +187,7 @@ static cn_err weigh_labels(struct cn_import_node *node, const struct term *term,
     return cn_import_apply(node, "Unsqueeze", "axes", &axis, 1, weight, 1, weight);
 }
 
-// The loss of each label, [batch, 1, ...], 0 for one that does not count.
+// Adds the loss of each label, [batch, 1, ...]; 0 for a label that does not count.
 static cn_err emit_losses(struct cn_import_node *node, const struct term *term, uint32_t *out)
 {
     const int64_t axis = 1;

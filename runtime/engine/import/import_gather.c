@@ -6,7 +6,7 @@
 
 #define COPIES_MAX 4 // known places that are copied one by one, without a gather
 
-// Dims of the result: those of x with the axis replaced by those of the index.
+// Fills in the dims of the result: those of x, with the axis replaced by the dims of the index.
 static cn_err gather_dims(struct cn_import_node *node, const struct cn_value *x,
                           const struct cn_value *index, uint32_t axis, struct cn_value *result)
 {
@@ -44,7 +44,7 @@ static void gather_geometry(const struct cn_graph *graph, const struct cn_value 
     gather->rows = dims[axis];
 }
 
-// Known indices are checked here; those of the samples, where they are used.
+// Checks known indices. Indices of the samples are checked where they are used.
 static cn_err check_indices(const struct cn_import_node *node, const struct cn_value *index,
                             size_t rows)
 {
@@ -178,7 +178,7 @@ cn_err cn_import_gather_elements(struct cn_import_node *node)
     return err ? err : emit_gather(node, gather, &result);
 }
 
-// Places along the first dimensions, a row of index for each, as numbers along all of them.
+// Turns places along the first dimensions, one row of index each, into numbers along all of them.
 static cn_err flatten_places(struct cn_import_node *node, const struct cn_value *x, uint32_t count,
                              const struct cn_value *index, uint32_t *out)
 {
@@ -210,7 +210,7 @@ static cn_err flatten_places(struct cn_import_node *node, const struct cn_value 
     return err ? err : cn_graph_add_value(node->graph, &flat, out);
 }
 
-// The first dimensions as one, and a Gather along it.
+// Joins the first dimensions into one, and gathers along it.
 cn_err cn_import_gather_nd(struct cn_import_node *node)
 {
     struct cn_value x = *cn_import_value(node, 0);
@@ -292,7 +292,7 @@ static cn_err find_slice(const struct cn_import_node *node, const struct cn_valu
     return CN_OK;
 }
 
-// Of what is known: the masks that a model writes piece by piece.
+// ScatterND into a known value, as for masks that a model writes piece by piece.
 static cn_err scatter_known(struct cn_import_node *node, const size_t *first, size_t slices,
                             size_t size)
 {
@@ -313,7 +313,7 @@ static cn_err scatter_known(struct cn_import_node *node, const size_t *first, si
     return cn_graph_add_value(node->graph, &result, &node->out);
 }
 
-// Into a weight: the slices of both one after the other, and of these the ones that stay.
+// ScatterND into a weight: joins the slices of both, and gathers those that remain.
 static cn_err scatter_slices(struct cn_import_node *node, const size_t *first, size_t slices,
                              size_t size)
 {
@@ -366,7 +366,7 @@ static cn_err check_scatter(const struct cn_import_node *node)
                : cn_import_refuse(node, "the indices must be known before training");
 }
 
-// Slices of data, which the first dimensions lead to, replaced by those of the updates.
+// Replaces slices of data, found by its first dimensions, by the slices of the updates.
 cn_err cn_import_scatter_nd(struct cn_import_node *node)
 {
     const struct cn_value data = *cn_import_value(node, 0), indices = *cn_import_value(node, 1);

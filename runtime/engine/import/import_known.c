@@ -5,8 +5,8 @@
 
 #include "runtime/engine/import/import_known.h"
 
-#define KNOWN_MAX ((size_t)1 << 25) // elements of all known values of a model
-#define FUNCTION_WORK 16            // of an exponential and the like, over that of an element
+#define KNOWN_MAX ((size_t)1 << 25) // most elements of all known values of a model
+#define FUNCTION_WORK 16            // work of an exponential or similar, in elements
 
 int64_t cn_import_known_int(const struct cn_graph *graph, const struct cn_value *value, size_t i)
 {
@@ -220,7 +220,7 @@ static bool map_int(const struct cn_map *op, int64_t x, int64_t *result)
     }
 }
 
-// True when the result of a map of x is integers too.
+// Returns whether a map of the integers x gives integers.
 static bool map_gives_integers(const struct cn_value *x, const struct cn_map *op)
 {
     if (op->kind == CN_MAP_TO_INT || op->kind == CN_MAP_NOT)
@@ -318,7 +318,7 @@ static bool combine_int(enum cn_combine_kind kind, int64_t a, int64_t b, int64_t
     }
 }
 
-// Element i of the result, from the operands' elements at these places.
+// Computes element i of the result from the operands' elements at these places.
 static bool combine_one(const struct cn_graph *graph, const struct cn_combine *op, bool where,
                         const struct cn_value *in, const ptrdiff_t *at, const struct cn_value *c,
                         size_t i)

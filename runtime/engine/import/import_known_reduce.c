@@ -11,7 +11,7 @@ enum kind {
     SMALLEST,
 };
 
-// Norms and the like are made of sums.
+// Other reductions, such as norms, are made of sums.
 static enum kind kind_of(const struct cn_onnx_node *node)
 {
     static const char *const names[] = {[MEAN] = "ReduceMean",
@@ -129,7 +129,7 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
     return err ? err : cn_graph_add_value(node->graph, &y, &node->out);
 }
 
-// Only of what is known: PyTorch multiplies sizes so.
+// Only known values: PyTorch multiplies sizes this way.
 cn_err cn_import_product(struct cn_import_node *node)
 {
     if (!cn_import_is_known(cn_import_value(node, 0)) || cn_import_value(node, 0)->integers)

@@ -6,7 +6,7 @@
 
 #define EXTENT_MAX (1 << 24) // of a dimension of a window or image
 
-// A filter or bias: a weight, what is made of weights only, or what is known.
+// Checks a filter or bias: a weight, a value computed from weights only, or a known value.
 static cn_err read_weight(struct cn_import_node *node, size_t input, uint32_t rank, uint32_t *out)
 {
     const struct cn_value *value = cn_import_value(node, input);
@@ -108,7 +108,7 @@ static cn_err fill_out(const struct cn_import_node *node, struct cn_window *w,
     return CN_OK;
 }
 
-// The planes of input 0, and a window of one element unless a kernel is set.
+// Reads the planes of input 0, and sets a window of one element unless a kernel is set.
 static cn_err read_geometry(const struct cn_import_node *node, struct cn_window *w)
 {
     const struct cn_value *x = cn_import_value(node, 0);
@@ -131,7 +131,7 @@ static cn_err read_geometry(const struct cn_import_node *node, struct cn_window 
     return CN_OK;
 }
 
-// The planes of input 0 and the attributes of a window over them.
+// Reads the planes of input 0 and the attributes of a window over them.
 static cn_err read_attributes(const struct cn_import_node *node, struct cn_window *w,
                               uint64_t before[2], uint64_t after[2])
 {
@@ -149,7 +149,7 @@ static cn_err read_attributes(const struct cn_import_node *node, struct cn_windo
     return err;
 }
 
-// The whole geometry of a convolution or pooling of input 0.
+// Reads the whole geometry of a convolution or pooling of input 0.
 static cn_err read_window(const struct cn_import_node *node, struct cn_window *w)
 {
     const struct cn_value *x = cn_import_value(node, 0);
@@ -403,7 +403,7 @@ static cn_err emit_plane_average(struct cn_import_node *node)
     return emit_pool(node, &pool);
 }
 
-// Of a volume the planes are put side by side.
+// The planes of a volume are put side by side.
 cn_err cn_import_global_average_pool(struct cn_import_node *node)
 {
     struct cn_value x = *cn_import_value(node, 0);

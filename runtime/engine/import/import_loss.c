@@ -1,7 +1,7 @@
-// A model that computes its loss itself. What it makes of the whole batch, a mean or a sum, is kept
-// as a number for each sample: the mean of those is the loss, or the sum. That holds for sums of
-// such numbers and for multiples, so these are what may become of them. A sum is the mean of the
-// samples' numbers times the size of the batch, a fact of the batch (struct cn_fact).
+// Models that compute their loss themselves. A mean or a sum over the batch is kept as one number
+// for each sample; the file's value is their mean or sum. This stays true for sums and multiples of
+// such values, so no other ops are allowed on them. A sum is the mean of the samples' numbers times
+// the size of the batch, a fact of the batch (struct cn_fact).
 #include <string.h>
 
 #include "runtime/engine/import/import_known.h"
@@ -128,7 +128,7 @@ static enum cn_over_batch over_batch(const struct cn_import_node *node, size_t i
                                       : CN_OVER_BATCH_NONE;
 }
 
-// Whether the node reduces all dimensions of what is made from the samples.
+// Returns whether the node reduces all dimensions of a value that depends on the samples.
 static cn_err is_reduction(const struct cn_import_node *node, bool *is)
 {
     static const char *const names[] = {"ReduceMean", "ReduceSum", NULL};
@@ -160,8 +160,8 @@ static bool divides_by_batch(const struct cn_import_node *node, struct cn_map *s
     return times >= 1 && times < 0x1p31 && times == (double)(uint32_t)times;
 }
 
-// Whether the result is what the file means, for each sample: all that is added is of one kind, and
-// only one factor depends on the samples.
+// Returns whether the result for each sample is correct: all summands are of one kind, and only one
+// factor depends on the samples.
 static bool stays_linear(const struct cn_import_node *node, enum cn_over_batch kind)
 {
     static const char *const sums[] = {"Add", "Sub", "Sum", NULL};
@@ -182,7 +182,7 @@ static bool stays_linear(const struct cn_import_node *node, enum cn_over_batch k
            (cn_text_equal(node->node->op, "Mul") || over_batch(node, 0) == kind);
 }
 
-// Sums beside means, or beside what no sample has a part in, become means of the same value.
+// Turns sums that are added to means, or to values that depend on no sample, into equal means.
 static cn_err agree_on_means(struct cn_import_node *node, enum cn_over_batch *kind)
 {
     static const char *const sums[] = {"Add", "Sub", "Sum", NULL};

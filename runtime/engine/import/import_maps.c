@@ -97,7 +97,7 @@ cn_err cn_import_where(struct cn_import_node *node)
     return cn_import_emit_where(node, node->in[0], node->in[1], node->in[2], &node->out);
 }
 
-// A limit of Clip: one known number.
+// Reads a limit of Clip: one known number.
 static cn_err read_limit(struct cn_import_node *node, size_t input, float *limit)
 {
     const struct cn_value *value;
@@ -184,7 +184,7 @@ cn_err cn_import_cast(struct cn_import_node *node)
     return cast_to(node, cn_import_int(node, "to", 0));
 }
 
-// Whether a node outside of branches makes booleans of that name.
+// Returns whether a node outside of branches makes booleans of this name.
 static bool is_boolean(const struct cn_onnx *onnx, struct cn_text name)
 {
     static const char *const ops[] = {"And",   "Equal", "Greater",     "GreaterOrEqual",

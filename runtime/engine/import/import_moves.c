@@ -4,7 +4,7 @@
 
 #include "runtime/engine/import/import_emit.h"
 
-// Strides of dense dims, innermost last. Where they overflow no result is made of the dims.
+// Fills in the strides of dense dims, innermost last. Dims whose strides overflow make no result.
 static void dense_strides(uint32_t rank, const uint64_t *dims, ptrdiff_t *strides)
 {
     ptrdiff_t stride = 1;
@@ -15,7 +15,7 @@ static void dense_strides(uint32_t rank, const uint64_t *dims, ptrdiff_t *stride
     }
 }
 
-// Whether the next dimension, of that size, goes on where this one ends.
+// Returns whether the next dimension, of this size, continues where this one ends.
 static bool runs_on(ptrdiff_t stride, ptrdiff_t next, ptrdiff_t size)
 {
     return !__builtin_mul_overflow(next, size, &next) && stride == next;
@@ -105,7 +105,7 @@ static bool keeps_order(const uint64_t *dims, const uint32_t *from, uint32_t ran
     return true;
 }
 
-// A transposed weight matrix is only looked at in another way: products read it as it lies.
+// Makes a view of a matrix with rows and columns exchanged: products read it without a copy.
 cn_err cn_import_exchange(struct cn_import_node *node)
 {
     struct cn_value value = *cn_import_value(node, 0);
@@ -195,7 +195,7 @@ static cn_err read_slice(const struct cn_import_node *node, struct slice *slice)
     return CN_OK;
 }
 
-// One axis of a slice: its first element and how many there are.
+// Computes one axis of a slice: its first element and the number of elements.
 static void slice_axis(int64_t size, int64_t start, int64_t end, int64_t step, int64_t *first,
                        int64_t *count)
 {

@@ -1,15 +1,15 @@
-// The numbers of the samples, 0, 1, 2 ... along the batch: a model counts them to pick something
-// out of each sample, as x[torch.arange(len(x)), i] does.
+// Numbered values: 0, 1, 2 ... along the batch. A model uses them to pick something out of each
+// sample, as x[torch.arange(len(x)), i] does.
 //
-// Such a value is what it would be for sample 0, the base, and a step from each sample to the next.
-// What moves it on works on the base; a Gather of the rows of the samples one after the other is
-// one within each sample where the step is a sample's rows, and so is a GatherND by the sample's
-// number and places in it.
+// A numbered value is base + step * number of the sample. Ops that move elements work on the base;
+// only sums, differences and products with one known number change the step. A Gather from the rows
+// of all samples becomes a Gather within each sample if the step is the rows of a sample. A
+// GatherND by the sample's number and places in it becomes one within each sample too.
 #include "runtime/engine/import/import_emit.h"
 
-// In place of a step.
-#define SHAPE_ONLY INT64_MIN // nothing but the dims is right
-#define PLACES INT64_MAX     // the sample's number, and behind it, in the last dimension, the base
+// Special values of a step.
+#define SHAPE_ONLY INT64_MIN // only the dims are right
+#define PLACES INT64_MAX     // the last dimension holds the sample's number, then the base
 
 cn_err cn_import_number_samples(struct cn_import_node *node)
 {
@@ -37,7 +37,7 @@ static cn_err number(struct cn_import_node *node, uint32_t base, int64_t step)
     return cn_graph_add_value(node->graph, &value, &node->out);
 }
 
-// The result of the op on the base is the new one.
+// Makes the result of the op on the base the new base.
 static cn_err move_on(struct cn_import_node *node, int64_t step)
 {
     cn_err err = cn_import_op_find(node->node)->import(node);
@@ -57,7 +57,7 @@ static bool is_number_itself(const struct cn_import_node *node, const struct cn_
     return value->rank > 1 && value->dims[value->rank - 1] == 1;
 }
 
-// The sample's number with places behind it.
+// Joins the sample's number and the places after it.
 static cn_err join_places(struct cn_import_node *node)
 {
     const struct cn_value first = *cn_import_value(node, 0);
@@ -83,7 +83,8 @@ static cn_err join_places(struct cn_import_node *node)
 
 #define STEP_MAX ((int64_t)1 << 40)
 
-// The step of a sum, a difference or a product with one known number; false for what has none.
+// Finds the step of a sum, a difference or a product with one known number. Returns false for
+// others.
 static bool find_step(const struct cn_import_node *node, const int64_t steps[2], int64_t *step)
 {
     const struct cn_text op = node->node->op;
@@ -117,7 +118,7 @@ static bool keeps_step(const struct cn_import_node *node)
     return cn_text_equal(node->node->op, "Cast") && (to == CN_ONNX_INT64 || to == CN_ONNX_INT32);
 }
 
-// What the ops make of numbers in their first two inputs, the bases of which are in their place.
+// Imports an op that reads numbered values in its first two inputs, where their bases are now.
 static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
 {
     const struct cn_text op = node->node->op;

@@ -74,7 +74,7 @@ static cn_err read_pads(struct cn_import_node *node, struct padding *padding)
     return CN_OK;
 }
 
-// The elements that go before or behind an axis of that size.
+// Returns the elements that go before or after an axis of this size.
 static struct stretch stretch_beside(const struct padding *padding, int64_t size, int64_t count,
                                      bool before)
 {
@@ -116,7 +116,7 @@ static cn_err cut_axis(const struct cn_import_node *node, struct padding *paddin
     return CN_OK;
 }
 
-// One piece for each way to choose a stretch of every axis.
+// Makes one piece for each way to choose a stretch of every axis.
 static size_t make_pieces(const struct padding *padding, uint32_t from, const uint64_t *dims,
                           const uint64_t *whole, struct cn_import_piece *pieces)
 {

@@ -52,7 +52,7 @@ static cn_err read_mode(const struct cn_import_node *node, struct cn_resize *op)
     return CN_OK;
 }
 
-// Output dims and scales, from input 2 (scales) or 3 (sizes).
+// Reads output dims and scales from input 2 (scales) or 3 (sizes).
 static cn_err read_sizes(const struct cn_import_node *node, uint64_t *dims, double *scales)
 {
     const struct cn_value *x = cn_import_value(node, 0), *given;
@@ -116,7 +116,7 @@ cn_err cn_import_resize(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// The extreme along the marked dims; result has the dims of the output.
+// Adds the extreme along the marked dims; result has the dims of the output.
 static cn_err emit_extreme(struct cn_import_node *node, enum cn_extreme_kind kind,
                            const bool *marked, const struct cn_value *result)
 {
@@ -192,7 +192,7 @@ cn_err cn_import_global_max_pool(struct cn_import_node *node)
     return emit_extreme(node, CN_EXTREME_MAX, marked, &result);
 }
 
-// A scale or bias with count numbers.
+// Checks a scale or bias: it must have count numbers.
 static cn_err read_affine(struct cn_import_node *node, size_t input, size_t count, uint32_t *out)
 {
     const struct cn_value *value = cn_import_value(node, input);

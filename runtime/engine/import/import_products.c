@@ -3,7 +3,7 @@
 
 #include "runtime/engine/import/import_emit.h"
 
-// A bias that the product adds by itself: one number for each column.
+// Returns whether the product can add this bias itself: one number for each column.
 static bool is_row(const struct cn_value *value, uint64_t cols)
 {
     if (!cn_graph_is_shared(value) || value->batched || value->transposed || value->words != cols)
@@ -11,7 +11,7 @@ static bool is_row(const struct cn_value *value, uint64_t cols)
     return value->rank == 1 || (value->rank == 2 && value->dims[0] == 1);
 }
 
-// A row that cannot be the bias of the product is added by itself.
+// Adds a bias that the product cannot add itself.
 static cn_err add_bias(struct cn_import_node *node, float scale)
 {
     const struct cn_map map = {.kind = CN_MAP_SCALE, .alpha = scale};
@@ -69,7 +69,7 @@ static bool has_plain_columns(const struct cn_value *value)
     return value->rank >= 2 && (!value->batched || value->batch_axis + 1 < value->rank);
 }
 
-// An operand of rank 2 with rows and columns exchanged.
+// Exchanges rows and columns of an operand of rank 2.
 static cn_err exchange(struct cn_import_node *node, size_t input)
 {
     struct cn_import_node transpose = *node;
@@ -105,7 +105,7 @@ cn_err cn_import_gemm(struct cn_import_node *node)
     return emit_matmul(node, op);
 }
 
-// Dims of the result and whether the operands fit.
+// Fills in the dims of the result, and checks that the operands fit.
 static cn_err products_dims(struct cn_import_node *node, struct cn_value in[2],
                             struct cn_value *result)
 {

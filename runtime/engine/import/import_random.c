@@ -1,12 +1,13 @@
-// Random numbers of a model's own, as stochastic depth draws them: 1 with some probability, else 0.
+// Random choices that a model draws, as stochastic depth does: 1 with some probability, else 0.
 //
-// Uniform ones are only followed to what makes a choice of them, a comparison or Floor, and that is
-// a dropout of ones: drawn as every dropout is, and its mean when a model is measured.
+// Uniform numbers are followed only to the node that makes a choice of them, a comparison or Floor.
+// The choice becomes a dropout of ones: it is drawn as every dropout is, and an evaluation uses its
+// mean.
 #include <math.h>
 
 #include "runtime/engine/import/import_emit.h"
 
-// Dims of what is drawn; the batch is found in an open one.
+// Fills in the dims of the numbers drawn. An open batch is found among them.
 static cn_err read_dims(struct cn_import_node *node, struct cn_value *like)
 {
     int64_t dims[CN_GRAPH_RANK_MAX];
@@ -58,7 +59,7 @@ cn_err cn_import_random_uniform(struct cn_import_node *node)
     return err;
 }
 
-// 1 with that probability, else 0.
+// Adds a choice: 1 with this probability, else 0.
 static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, double probability)
 {
     struct cn_value like = *dims;
@@ -88,7 +89,7 @@ static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, d
     dropout.in[0] = node->in[0];
     dropout.out[0] = kept;
     err = cn_graph_add_node(node->graph, &dropout);
-    if (!err) // what is kept was divided by the probability
+    if (!err) // dropout has divided the kept ones by the probability
         err = cn_import_emit_map(node,
                                  (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)probability},
                                  kept, &node->out);
@@ -97,7 +98,7 @@ static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, d
     return err;
 }
 
-// A second choice would be drawn anew, where the model means the same numbers.
+// Refuses a second choice from the same numbers: it would draw other numbers than the first.
 static cn_err choose_once(struct cn_import_node *node, const struct cn_value *uniform,
                           double probability)
 {
@@ -127,7 +128,7 @@ cn_err cn_import_bernoulli(struct cn_import_node *node)
     return choose(node, &p, first);
 }
 
-// Another value of the same random numbers, moved.
+// Adds a value of the same random numbers, shifted.
 static cn_err move(struct cn_import_node *node, const struct cn_value *uniform, double by)
 {
     struct cn_value moved = *uniform;
@@ -172,7 +173,7 @@ cn_err cn_import_of_random(struct cn_import_node *node)
                                   "Less, Greater and the like, or Floor");
 }
 
-// a where it was chosen, else b, as a sum, so that a mean leads to the mean of both.
+// Adds choice ? a : b as a sum, so that the mean of the choice gives the mean of both.
 static cn_err choose_between(struct cn_import_node *node)
 {
     const struct cn_map not = {.kind = CN_MAP_SCALE, .alpha = -1, .beta = 1};

@@ -11,10 +11,10 @@ enum { X, W, R, B, LENGTHS, FIRST, FIRST_CELL, PEEPHOLES };
 
 struct layer {
     struct cn_recurrent op;
-    size_t gates, width; // width: of all gates
-    size_t inputs;       // of a step
+    size_t gates, width; // number of gates; elements of all gates
+    size_t inputs;       // elements of a step
     size_t directions;
-    bool reverse;    // of the only direction
+    bool reverse;    // the only direction runs from the last step to the first
     bool wants_cell; // something reads the cell after the last step
     // By direction; CN_GRAPH_NONE for what is left out.
     uint32_t first[DIRECTIONS_MAX], first_cell[DIRECTIONS_MAX];
@@ -128,7 +128,7 @@ static cn_err take_part(struct cn_import_node *node, uint32_t from, size_t at, u
     return cn_graph_add_value(node->graph, &whole, part);
 }
 
-// A direction's part of a state that each sample has one of.
+// Takes a direction's part of a state, of which each sample has one.
 static cn_err take_state(struct cn_import_node *node, size_t input, size_t direction, size_t hidden,
                          uint32_t *state)
 {
@@ -211,7 +211,7 @@ static cn_err split_bias(struct cn_import_node *node, const struct layer *layer,
     return cn_import_assemble(node, &like, &zero, &piece, 1, hidden_bias);
 }
 
-// The input's part of all gates at all steps.
+// Adds the input's part of all gates at all steps.
 static cn_err emit_gates(struct cn_import_node *node, const struct layer *layer, size_t direction,
                          uint32_t bias, uint32_t *gates)
 {
@@ -278,7 +278,7 @@ static cn_err emit_direction(struct cn_import_node *node, struct layer *layer, s
     return cn_graph_add_node(node->graph, &call);
 }
 
-// Y: [steps, directions, batch, hidden].
+// Defines Y: [steps, directions, batch, hidden].
 static cn_err define_all_steps(struct cn_import_node *node, const struct layer *layer)
 {
     size_t steps = layer->op.steps, hidden = layer->op.hidden;
@@ -331,7 +331,7 @@ static cn_err join_states(struct cn_import_node *node, const struct layer *layer
     return cn_import_assemble(node, &like, NULL, pieces, layer->directions, out);
 }
 
-// Y_h, of each direction's last step.
+// Defines Y_h: the state after each direction's last step.
 static cn_err define_last_step(struct cn_import_node *node, const struct layer *layer)
 {
     size_t last = (layer->op.steps - 1) * layer->op.hidden;
@@ -340,7 +340,7 @@ static cn_err define_last_step(struct cn_import_node *node, const struct layer *
     return join_states(node, layer, layer->y, at, &node->more[0]);
 }
 
-// Y_c.
+// Defines Y_c: the cell after each direction's last step.
 static cn_err define_last_cell(struct cn_import_node *node, const struct layer *layer)
 {
     const size_t at[DIRECTIONS_MAX] = {0};

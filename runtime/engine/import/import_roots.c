@@ -3,7 +3,7 @@
 
 static const struct cn_map square_root = {.kind = CN_MAP_SQRT};
 
-// The root of in, with a gradient of 0 where it is 0.
+// Adds the root of in, with a gradient of 0 where the root is 0.
 static cn_err emit_norm(struct cn_import_node *node, struct cn_map root, uint32_t in, uint32_t *out)
 {
     const struct cn_value like = {0};

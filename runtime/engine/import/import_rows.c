@@ -33,7 +33,7 @@ cn_err cn_import_softmax(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// The scale or bias of a normalization: as many numbers as are normalized together.
+// Checks the scale or bias of a normalization: one number for each element normalized together.
 static cn_err read_affine(struct cn_import_node *node, size_t input, size_t cols, uint32_t *out)
 {
     if (!cn_import_has(node, input))
@@ -113,7 +113,7 @@ static cn_err emit_sum(struct cn_import_node *node, const bool *marked, float sc
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// True for what one average over planes does, as exporters write global pooling.
+// Returns whether one average over planes does it, as exporters write global pooling.
 static bool is_over_planes(const struct cn_value *x, const bool *marked)
 {
     if (x->rank < 3 || x->rank > 4 || !x->batched || x->shared || x->batch_axis || marked[0] ||

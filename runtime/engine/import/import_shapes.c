@@ -1,4 +1,4 @@
-// What is known when the model is read: constants, shapes and what is made from them.
+// Values that are known when the model is read: constants, shapes, and values made from them.
 #include <math.h>
 #include <string.h>
 

@@ -104,7 +104,7 @@ cn_err cn_import_unsqueeze(struct cn_import_node *node)
     return cn_import_view(node, rank, dims);
 }
 
-// Without axes every dimension of 1 goes, but for the batch.
+// Without axes every dimension of 1 is removed, except the batch.
 cn_err cn_import_squeeze(struct cn_import_node *node)
 {
     const struct cn_value *value = cn_import_value(node, 0);

@@ -36,7 +36,7 @@ static cn_err read_numbers(const struct cn_import_node *node, const char *name, 
     return CN_OK;
 }
 
-// The window of a convolution of input 0 by input 1.
+// Reads the window of a convolution of input 0 by input 1.
 static cn_err read_window(const struct cn_import_node *node, struct extent *window)
 {
     const struct cn_value *x = cn_import_value(node, 0), *filter = cn_import_value(node, 1);
@@ -72,7 +72,7 @@ static cn_err read_window(const struct cn_import_node *node, struct extent *wind
     return CN_OK;
 }
 
-// The windows that read an element of the input at this tap: first to end.
+// Finds the windows that read an element of the input at this tap: first to end.
 static void windows_at(const struct extent *e, int64_t tap, int64_t *first, int64_t *end)
 {
     int64_t shift = e->before - tap * e->dilation; // window i reads element i * stride - shift
@@ -150,7 +150,7 @@ static cn_err emit_rows(struct cn_import_node *node, const struct extent *window
     return err;
 }
 
-// The same memory under other dims, the batch first.
+// Adds a view of the same memory under other dims, with the batch first.
 static cn_err add_view(struct cn_import_node *node, uint32_t of, uint32_t rank,
                        const uint64_t *dims, uint32_t *out)
 {
@@ -262,8 +262,8 @@ static cn_err pool_axes(struct cn_import_node *node, const uint64_t *dims, const
     return err;
 }
 
-// Over height and width, then over depth: maxima of maxima, and means of means, because a window
-// holds as many elements in each row of it.
+// Pools over height and width, then over depth. Maxima of maxima are exact, and so are means of
+// means, because each row of a window holds the same number of elements.
 cn_err cn_import_pool_volume(struct cn_import_node *node)
 {
     const struct cn_value x = *cn_import_value(node, 0);

@@ -13,14 +13,14 @@
 #define GRAPH_HEADER_SIZE 24 // magic, file size u64, count of ranges u64
 #define GRAPH_RANGE_SIZE 16  // offset u64, size u64
 
-// Goes over the places of the weights in the file, in file order.
+// A walk over the places of the weights in the file, in file order.
 struct cursor {
     const struct cn_onnx *onnx;
     const struct cn_layout *layout;
-    size_t next;                         // tensor of the layout
-    const struct cn_onnx_tensor *tensor; // the one before it; NULL at the start
-    struct cn_wire rest;                 // of it
-    size_t element;                      // the first one of the next run, in the row
+    size_t next;                         // index of the next tensor in the layout
+    const struct cn_onnx_tensor *tensor; // the current tensor; NULL at the start
+    struct cn_wire rest;                 // bytes of the current tensor still to visit
+    size_t element;                      // index in the row of the next run's first element
 };
 
 static bool next_run(struct cursor *cursor, struct cn_wire *run)
@@ -124,7 +124,7 @@ static cJSON *describe(const struct cn_tensor_info *info)
 
         cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)bytes));
     }
-    // Each cJSON call does nothing when an earlier one failed, so the last member tells.
+    // A cJSON call does nothing after an earlier one failed, so the last member shows any failure.
     if (cJSON_GetArraySize(offsets) == 2 && cJSON_GetArraySize(shape) == (int)info->rank &&
         cJSON_GetArraySize(object) == 3)
         return object;
@@ -286,7 +286,7 @@ static cn_err parse_graph(const uint8_t *blob, size_t size, struct cn_diag *diag
     return CN_OK;
 }
 
-// Puts what is not weights into a file of zeros.
+// Writes the bytes that are not weights into a file of zeros.
 static void fill(const struct graph *graph, uint8_t *file)
 {
     const uint8_t *from = graph->rest;

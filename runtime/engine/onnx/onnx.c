@@ -106,8 +106,8 @@ bool cn_onnx_tensor_is_extreme(const struct cn_onnx_tensor *tensor)
     return false;
 }
 
-// What the file says of its initializers: whether it was a parameter, or whether one went into it.
-// True when it says what any was in the module.
+// Reads from the file which initializers were parameters, or were computed from one. Returns true
+// when the file says of any initializer what it was in the module.
 static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *signature, bool *told)
 {
     bool says = false;
@@ -128,10 +128,11 @@ static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *sig
     return says;
 }
 
-// What Resize is told to do is no weight. PyTorch's newer exporter writes constants as initializers
-// too, and says which of them were parameters and from what it made others. Where it does not say
-// from what, single numbers, first states and masks are constants; others are weights that it
-// turned around. What zeros take the place of, as in a graph blob, stays what it is.
+// Marks the initializers that are constants, by the rules of GRAPH.md. Regions and scales of Resize
+// are no weights. PyTorch's newer exporter writes constants as initializers too. It says which ones
+// were parameters, and from what it computed others. Where it does not say so, single numbers,
+// first states and masks are constants, and others are weights that it transposed. Weights that are
+// zeros in a graph blob are classified as in the original file.
 static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature *signature,
                            const uint8_t *reads, bool *told)
 {
@@ -289,6 +290,7 @@ static cn_err fill_layout(const struct cn_onnx *onnx, const uint8_t *reads, stru
             return err;
         if (reads[i] & CN_ONNX_READ_STATISTIC)
             info->class = CN_TENSOR_STAT;
+        info->variance = reads[i] & CN_ONNX_READ_VARIANCE;
         layout->tensor_count++;
         layout->total += tensor->count; // no overflow: each element has its bytes in the file
     }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define BRANCHES_MAX 8 // one in the other
+#define BRANCHES_MAX 8 // nesting of branches
 
 static cn_err decode_branch(struct cn_onnx_decoder *decoder, struct cn_wire message,
                             struct cn_onnx_branch **branch);
@@ -74,7 +74,7 @@ static cn_err attribute_take(struct cn_onnx_decoder *decoder, const struct cn_wi
     case 20:
         attribute->type = cn_onnx_walk_int32(field);
         return CN_OK;
-    default: // lists of graphs and tensors: the type tells that they are there
+    default: // lists of graphs and tensors are not read; the type shows that they are there
         return CN_OK;
     }
 }
@@ -286,7 +286,7 @@ static cn_err decode_branch(struct cn_onnx_decoder *decoder, struct cn_wire mess
     return err;
 }
 
-// What PyTorch's newer exporter says about a value: metadata_props of its ValueInfoProto.
+// Notes of PyTorch's newer exporter about a value: metadata_props of its ValueInfoProto.
 
 struct entry {
     struct cn_text key, value;

@@ -10,10 +10,10 @@ struct tensor_scan {
     struct cn_onnx_tensor *tensor;
     struct cn_wire message;
     struct cn_wire raw;
-    struct cn_wire typed;  // of the last typed field
-    uint32_t typed_number; // 0 while there was none
+    struct cn_wire typed;  // content of the last typed field
+    uint32_t typed_number; // number of that field; 0: none so far
     size_t typed_pieces, typed_values;
-    bool other_data; // in a typed field that no supported element type uses
+    bool other_data; // there is data in a typed field that no supported element type uses
     bool external;
 };
 

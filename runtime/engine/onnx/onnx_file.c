@@ -21,24 +21,24 @@ enum {
 };
 
 #define LOCATION_EXTERNAL 1
-#define LOCATION_SIZE 512 // of the name of a file
+#define LOCATION_SIZE 512 // bytes of a file's name
 #define NAME_SHOWN 100
 
 // An initializer whose data lies elsewhere.
 struct external {
     struct cn_text name;
-    bool found;  // it does
-    size_t size; // bytes, by type and dims
+    bool found;  // the data does lie elsewhere
+    size_t size; // bytes of the data, by type and dims
     size_t kept; // bytes of the message that stay
     char file[LOCATION_SIZE];
-    uint64_t offset, length; // length 0: not said
+    uint64_t offset, length; // a length of 0 is not given
 };
 
 struct joiner {
     const char *path;
     struct cn_diag *diag;
     struct cn_buffer *out;
-    bool malformed; // left as it is: the decoder says where
+    bool malformed; // the file is left as it is, and the decoder reports where
 };
 
 static cn_err refuse(struct joiner *joiner, const struct external *external, const char *problem)
@@ -50,7 +50,7 @@ static cn_err refuse(struct joiner *joiner, const struct external *external, con
     return CN_EFORMAT;
 }
 
-// The next field, false at the end and where the bytes are malformed.
+// Reads the next field. Returns false at the end and at malformed bytes.
 static bool next_field(struct joiner *joiner, struct cn_wire *rest, struct cn_wire_field *field)
 {
     if (cn_wire_next(rest, field)) {
@@ -65,7 +65,7 @@ static struct cn_text text_of(struct cn_wire bytes)
     return (struct cn_text){(const char *)bytes.at, cn_wire_size(bytes)};
 }
 
-// Digits only. CN_EFORMAT for anything else.
+// Reads a number of digits only. CN_EFORMAT for anything else.
 static cn_err parse_number(struct cn_text text, uint64_t *number)
 {
     *number = 0;
@@ -122,12 +122,12 @@ static size_t element_size(int32_t type)
     return size ? size : cn_onnx_widen_element_size(type);
 }
 
-// Looks a tensor over.
+// Reads the fields of a tensor that matter here.
 static cn_err scan_tensor(struct joiner *joiner, struct cn_wire tensor, struct external *external)
 {
     struct cn_wire rest = tensor;
     struct cn_wire_field field;
-    bool overflows = false; // the decoder says it of data inside
+    bool overflows = false; // for data inside the file the decoder reports it
     size_t count = 1;
     int32_t type = 0;
     cn_err err = CN_OK;
@@ -183,7 +183,7 @@ static cn_err append_data(struct joiner *joiner, const struct external *external
     return err;
 }
 
-// The tensor without its references, then the data.
+// Writes the tensor without its references, then the data.
 static cn_err append_tensor(struct joiner *joiner, struct cn_wire tensor,
                             const struct external *external)
 {
@@ -199,7 +199,7 @@ static cn_err append_tensor(struct joiner *joiner, struct cn_wire tensor,
     return err ? err : append_data(joiner, external);
 }
 
-// Goes over a graph. With write unset only its new size is found, and whether any data is external.
+// Walks over a graph. Without write it only finds the new size, and whether any data is external.
 static cn_err join_graph(struct joiner *joiner, struct cn_wire graph, bool write, size_t *size,
                          bool *found)
 {
@@ -228,7 +228,7 @@ static cn_err join_graph(struct joiner *joiner, struct cn_wire graph, bool write
     return err;
 }
 
-// The model with its graphs joined; nothing is written when no data is external.
+// Writes the model with its data joined. Writes nothing when no data is external.
 static cn_err join_model(struct joiner *joiner, struct cn_wire model)
 {
     struct cn_wire rest = model;
@@ -272,7 +272,7 @@ static cn_err join(const char *path, struct cn_diag *diag, struct cn_onnx_file *
     return err;
 }
 
-// Makes the file anew, as float32 or with tensors split, and takes the result where there is one.
+// Rebuilds the file, as float32 or with tensors split, and takes the result unless it is empty.
 static cn_err change(const char *path, const char *what, struct cn_diag *diag,
                      cn_err (*make)(const uint8_t *file, size_t size, struct cn_buffer *out),
                      struct cn_onnx_file *file)

@@ -1,11 +1,13 @@
-// onnx_file.h - an ONNX file on disk, with the data that it keeps in other files.
+// onnx_file.h - opens an ONNX file on disk, with the data that it keeps in other files.
 //
-// A file that is whole is mapped. One with external data is brought together in memory, one in
-// float16, bfloat16 or float64 is made anew in float32 (onnx_widen.h), and one where a tensor is
-// both a weight and a running statistic with a tensor for each (onnx_split.h): the same model with
-// all data inside, which is also what an export of it looks like. External data must lie
-// in the folder of the model or below: names with "..", absolute ones and symbolic links are
-// refused, and nothing is mapped before its place and size were checked.
+// A file is mapped if it can be used as it is. Otherwise it is rebuilt in memory, as the same model
+// with all data inside, which is also how an export of it looks. It is rebuilt when
+// - it has external data, which is joined;
+// - it is in float16, bfloat16 or float64, which become float32 (onnx_widen.h);
+// - a tensor is both a weight and a running statistic, which become two (onnx_split.h).
+//
+// External data must lie in the folder of the model or below. Names with "..", absolute names and
+// symbolic links are refused. Nothing is mapped before its place and size were checked.
 #pragma once
 
 #include "runtime/base/bytes.h"
@@ -15,15 +17,17 @@
 struct cn_onnx_file {
     const uint8_t *data; // at most CN_ONNX_FILE_MAX bytes
     size_t size;
-    struct cn_mapping mapping; // owned, as the rest
-    struct cn_buffer changed;
+    struct cn_mapping mapping; // owned; a file used as it is
+    struct cn_buffer changed;  // owned; a rebuilt file
 };
 
-// On an error a line in diag says what is wrong with which tensor; nothing is to be closed.
+// Opens the file at path. On an error a line in diag names the tensor and the problem, and close is
+// not needed.
 cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_file *file);
-// To be called when the weights were read: they leave memory until they are looked at again.
+
+// Lets a mapped file leave memory until it is read again. Call it when the weights were read.
 void cn_onnx_file_forget(const struct cn_onnx_file *file);
 
-// Bytes that stay in memory: of a file that is not mapped.
+// Returns the bytes that stay in memory: the size of a rebuilt file, 0 for a mapped one.
 size_t cn_onnx_file_memory(const struct cn_onnx_file *file);
 void cn_onnx_file_close(struct cn_onnx_file *file);

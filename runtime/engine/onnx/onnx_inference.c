@@ -22,7 +22,7 @@ static struct cn_text text_of(struct cn_wire bytes)
     return (struct cn_text){(const char *)bytes.at, cn_wire_size(bytes)};
 }
 
-// The first text of that field, empty for none.
+// Returns the first text of this field; empty when there is none.
 static struct cn_text text_in(struct cn_wire message, uint32_t number)
 {
     struct cn_wire_field field;
@@ -33,7 +33,7 @@ static struct cn_text text_in(struct cn_wire message, uint32_t number)
     return (struct cn_text){0};
 }
 
-// Whether a BatchNormalization's statistics, its outputs behind the first, are read.
+// Returns whether a BatchNormalization's statistics, its outputs after the first, are read.
 static bool has_readers(const struct cn_onnx *onnx, struct cn_wire node)
 {
     struct cn_wire_field field;

@@ -36,7 +36,7 @@ static size_t hash_of(struct cn_text text)
     return (size_t)(hash ^ hash >> 29);
 }
 
-// The slot of a name: its own, or the free one where it belongs.
+// Returns the slot of a name, or the free slot where it belongs.
 static size_t slot_of(const struct cn_onnx_names *names, struct cn_text text)
 {
     size_t at = hash_of(text) & names->mask;
@@ -67,7 +67,7 @@ bool cn_onnx_names_find(const struct cn_onnx_names *names, struct cn_text text, 
     return name->text.data != NULL;
 }
 
-// The last one first: then no name that stays was put behind one that goes.
+// Removes the last name first. Then no remaining name was placed after a removed one.
 void cn_onnx_names_forget(struct cn_onnx_names *names, size_t count)
 {
     while (names->count > count)

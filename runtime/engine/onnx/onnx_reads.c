@@ -10,6 +10,7 @@ static const struct {
     uint8_t as;
 } rules[] = {
     {"BatchNormalization", 3, 5, CN_ONNX_READ_STATISTIC},
+    {"BatchNormalization", 4, 5, CN_ONNX_READ_VARIANCE},
     {"LSTM", 5, 7, CN_ONNX_READ_FIRST_STATE},
     {"GRU", 5, 6, CN_ONNX_READ_FIRST_STATE},
     {"RNN", 5, 6, CN_ONNX_READ_FIRST_STATE},
@@ -18,7 +19,7 @@ static const struct {
 
 struct walk {
     const struct cn_onnx *onnx;
-    struct cn_onnx_names same; // what Identity nodes make of initializers
+    struct cn_onnx_names same; // outputs of Identity nodes, with the initializers that they copy
     uint8_t *reads;
 };
 

@@ -6,7 +6,7 @@
 static const char parameter[] = ": PARAMETER target='";
 static const char mutation[] = ": BUFFER_MUTATION target='";
 
-// The text before the next of these characters, with which rest goes on; false when there is none.
+// Returns the text before the next of these characters, where rest then begins; false for none.
 static bool take_until(struct cn_text *rest, char mark, struct cn_text *part)
 {
     const char *end = rest->size ? memchr(rest->data, mark, rest->size) : NULL;
@@ -19,13 +19,13 @@ static bool take_until(struct cn_text *rest, char mark, struct cn_text *part)
     return true;
 }
 
-// The next of the names in single quotes.
+// Returns the next name in single quotes.
 static bool take_quoted(struct cn_text *rest, struct cn_text *name)
 {
     return take_until(rest, '\'', name) && take_until(rest, '\'', name);
 }
 
-// The target that a line says to be of that kind.
+// Returns the target of a line of this kind.
 static bool target_of(struct cn_text line, const char *kind, struct cn_text *target)
 {
     const size_t size = strlen(kind);

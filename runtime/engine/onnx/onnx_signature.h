@@ -1,28 +1,27 @@
-// onnx_signature.h - which names PyTorch's newer exporter calls parameters, which buffers it moves.
+// onnx_signature.h - reads the module signature that PyTorch's newer exporter leaves in its file.
 //
-// The exporter leaves the signature of the module in its file, a line for each input, and
-// for each buffer that forward() changes:
+// The signature has one line for each input, and one for each buffer that forward() changes:
 //
 //     p_body_1_weight: PARAMETER target='body.1.weight'
 //     b_body_2_places: BUFFER target='body.2.places' persistent=True
 //     getitem_3: BUFFER_MUTATION target='body.3.running_mean'
 //
-// and beside each initializer that its optimizer worked out the names that went into it:
-// ['body.1.weight', 'val_17'].
+// For each initializer that the exporter's optimizer computed, the file also lists the names it was
+// computed from: ['body.1.weight', 'val_17'].
 #pragma once
 
 #include "runtime/engine/onnx/onnx.h"
 
 struct cn_onnx_signature {
-    struct cn_text *parameters; // owned; sorted; targets, borrowed from the file
-    size_t count;
-    struct cn_text *moved; // owned; targets of buffers, in the order of the file
+    struct cn_text *parameters; // owned; targets of parameters, sorted; texts borrowed
+    size_t count;               // number of parameters
+    struct cn_text *moved;      // owned; targets of buffers that forward() changes, in file order
     size_t moved_count;
 };
 
-// CN_ENOMEM. Lines that look otherwise are passed over.
+// Reads a signature. Lines of another form are skipped. CN_ENOMEM.
 cn_err cn_onnx_signature_init(struct cn_text text, struct cn_onnx_signature *signature);
 void cn_onnx_signature_deinit(struct cn_onnx_signature *signature);
 
-// True when a list of quoted names has one of a parameter.
+// Returns whether a list of quoted names has the name of a parameter.
 bool cn_onnx_signature_names(const struct cn_onnx_signature *signature, struct cn_text list);

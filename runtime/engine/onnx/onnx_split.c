@@ -19,19 +19,19 @@ enum {
 
 #define NAME_SIZE 512
 
-// What a BatchNormalization reads, from its input 1 on.
+// The roles in which a BatchNormalization reads its inputs, from input 1 on.
 enum role { SCALE, SHIFT, MEAN, VARIANCE, ROLE_COUNT };
 
 static const char *const role_names[ROLE_COUNT] = {"weight", "bias", "running_mean", "running_var"};
 
 struct splitter {
     const struct cn_onnx *onnx;
-    bool (*copies)[ROLE_COUNT]; // which an initializer gets
+    bool (*copies)[ROLE_COUNT]; // by initializer and role: it gets a copy
     struct cn_onnx_edits edits;
 };
 
-// The initializer that a name stands for, also by way of Identity nodes. They are in an order in
-// which they can run.
+// Returns the initializer that a name stands for, also through Identity nodes. The nodes are in an
+// order in which they can run.
 static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struct cn_text name)
 {
     const struct cn_onnx_tensor *tensor = cn_onnx_initializer_find(onnx, name);
@@ -48,7 +48,7 @@ static const struct cn_onnx_tensor *stands_for(const struct cn_onnx *onnx, struc
     return cn_onnx_initializer_find(onnx, name);
 }
 
-// The initializer that a node has in a role, NULL for none.
+// Returns the initializer that a node has in a role, or NULL.
 static const struct cn_onnx_tensor *tensor_in(const struct splitter *splitter,
                                               const struct cn_onnx_node *node, enum role role)
 {
@@ -83,8 +83,8 @@ static bool name_copy(const struct splitter *splitter, const struct cn_onnx_tens
            !cn_onnx_initializer_find(splitter->onnx, (struct cn_text){name, (size_t)length});
 }
 
-// Marks what else than a statistic an initializer is: any node reads it by its name, or a
-// BatchNormalization as scale or shift.
+// Marks the initializers that are more than a statistic: another node reads them by name, or a
+// BatchNormalization reads them as scale or shift.
 static void mark_weights(const struct splitter *splitter, bool *weights)
 {
     const struct cn_onnx *onnx = splitter->onnx;
@@ -104,7 +104,7 @@ static void mark_weights(const struct splitter *splitter, bool *weights)
     }
 }
 
-// Marks the copies to make. False when there is none.
+// Marks the copies to make. Returns false when there are none.
 static bool mark_copies(struct splitter *splitter, const bool *weights)
 {
     char name[NAME_SIZE];
@@ -142,7 +142,7 @@ static cn_err add_text(struct cn_onnx_edits *edits, const uint8_t *at, size_t re
     return err;
 }
 
-// Names the copies where the node has the originals.
+// Writes the names of the copies into the node, in place of the originals.
 static cn_err edit_node(struct splitter *splitter, const struct cn_onnx_node *node,
                         struct cn_wire message)
 {
@@ -169,7 +169,7 @@ static cn_err edit_node(struct splitter *splitter, const struct cn_onnx_node *no
     return err;
 }
 
-// The message again behind itself, with another name.
+// Writes a copy of the message after it, with another name.
 static cn_err add_copy(struct splitter *splitter, const struct cn_onnx_tensor *tensor,
                        enum role role, struct cn_wire message)
 {

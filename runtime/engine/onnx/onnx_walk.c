@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All tables of one model together, in bytes. A hostile file can ask for about 100 times its size.
+// Most bytes of all tables of one model. A hostile file can ask for about 100 times its size.
 #define TABLES_MAX (64u << 20)
 
 cn_err cn_onnx_walk_malformed(struct cn_onnx_decoder *decoder, const uint8_t *at, const char *kind,

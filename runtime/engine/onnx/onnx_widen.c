@@ -24,7 +24,7 @@ enum {
 };
 
 enum kind {
-    COPIED, // has nothing to widen
+    COPIED, // there is nothing to widen in it
     MODEL,
     GRAPH,
     NODE,
@@ -35,7 +35,7 @@ enum kind {
     TYPE_TENSOR,
 };
 
-// Which fields of a message are messages to look into.
+// The fields of a message that are messages to look into.
 static const struct inside {
     enum kind kind;
     uint32_t number;
@@ -46,11 +46,11 @@ static const struct inside {
     {VALUE_INFO, 2, TYPE},   {TYPE, 1, TYPE_TENSOR},
 };
 
-// Writes to out, or only counts while that is NULL.
+// Writes to out, or only counts the bytes while out is NULL.
 struct widener {
     struct cn_buffer *out;
     size_t size; // bytes so far
-    bool found;  // something to widen
+    bool found;  // there is something to widen
 };
 
 size_t cn_onnx_widen_element_size(int32_t type)
@@ -111,7 +111,7 @@ static float from_bits(int32_t type, uint64_t bits)
                                           : (float)number;
 }
 
-// Numbers on their way to the file.
+// Floats that are collected before they are written to the file.
 struct floats {
     struct widener *widener;
     int32_t type;
@@ -180,7 +180,7 @@ static size_t count_elements(struct cn_wire tensor, int32_t type)
     return count;
 }
 
-// The numbers as raw data in float32.
+// Writes the numbers as raw data in float32.
 static cn_err put_numbers(struct widener *widener, struct cn_wire tensor, int32_t type)
 {
     struct floats floats = {.widener = widener, .type = type};
@@ -235,7 +235,7 @@ static cn_err widen_tensor(struct widener *widener, struct cn_wire tensor)
     return err ? err : put_numbers(widener, tensor, type);
 }
 
-// The type that a Cast makes, or that a random number has.
+// Returns whether an attribute is the type that a Cast makes, or that a random number has.
 static bool is_type_attribute(struct cn_wire attribute)
 {
     struct cn_wire_field field;

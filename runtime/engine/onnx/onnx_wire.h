@@ -1,4 +1,4 @@
-// onnx_wire.h - the fields of a protobuf message, read where they lie, and written.
+// onnx_wire.h - reads the fields of a protobuf message in place, and writes field headers.
 //
 // https://protobuf.dev/programming-guides/encoding/. Groups (wire types 3 and 4) do not occur in
 // ONNX and are refused. Nothing is read outside [at, end), whatever the bytes are.
@@ -26,27 +26,31 @@ struct cn_wire {
 struct cn_wire_field {
     uint32_t number; // 0 at the end of the message
     enum cn_wire_type type;
-    uint64_t value;       // of a varint or a fixed number
-    struct cn_wire bytes; // of CN_WIRE_BYTES
+    uint64_t value;       // the number, of a varint or fixed field
+    struct cn_wire bytes; // the content, of CN_WIRE_BYTES
 };
 
 // Reads one varint. CN_EFORMAT when it is cut off or longer than 64 bits.
 cn_err cn_wire_varint(struct cn_wire *wire, uint64_t *value);
 
-// Reads one field. CN_EFORMAT leaves wire->at at the field that is wrong.
+// Reads one field. On CN_EFORMAT wire->at is left at the malformed field.
 cn_err cn_wire_next(struct cn_wire *wire, struct cn_wire_field *field);
 
+// Returns the number of bytes left.
 size_t cn_wire_size(struct cn_wire wire);
 
-// How often a field occurs, up to the first malformed one.
+// Returns how often a field occurs, up to the first malformed field.
 size_t cn_wire_count(struct cn_wire message, uint32_t number);
 
-// How many numbers a field holds: one, or those of a packed list. element_size is 0 for varints.
+// Returns the number of numbers in a field: one, or more in a packed list. element_size is 0 for
+// varints.
 size_t cn_wire_field_values(const struct cn_wire_field *field, size_t element_size);
 
-// The same for all occurrences of a repeated field in a message.
+// Returns the number of numbers in all occurrences of a repeated field in a message.
 size_t cn_wire_values(struct cn_wire message, uint32_t number, size_t element_size);
 
-// Writing: the tag and length before a field of bytes; what such a field takes in all.
+// Appends the tag and length that stand before a field of size bytes.
 cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size);
+
+// Returns the bytes that a field of size bytes takes, with tag and length.
 size_t cn_wire_field_size(uint32_t number, size_t size);

@@ -5,7 +5,7 @@
 // A gradient and the tensor that it changes.
 struct part {
     size_t weights, gradients, count;
-    float momentum; // of a statistic; 0 for what is trained
+    float momentum; // momentum of a statistic; 0 for a trained tensor
 };
 
 static int compare_parts(const void *a, const void *b)

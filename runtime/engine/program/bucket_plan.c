@@ -6,12 +6,12 @@
 #include "runtime/engine/program/plan.h"
 
 #define LEAST_WORDS ((size_t)8192)
-#define PARTS 32 // of a model, at most so many buckets
-#define KEPT 2   // other fetches after which a bucket is fetched again rather than kept
+#define PARTS 32 // most buckets of a model
+#define KEPT 2   // a bucket is fetched again after this many other fetches, else kept
 
 _Static_assert(PARTS <= CN_BUCKET_PLAN_MAX, "all buckets have a place");
 
-// A fetch while its segments are not known yet.
+// A fetch whose segments are not known yet.
 struct use {
     uint32_t bucket;
     size_t first, last; // calls
@@ -38,7 +38,7 @@ size_t cn_bucket_plan_words(const struct cn_gradient_order *order)
     return least > LEAST_WORDS ? least : LEAST_WORDS;
 }
 
-// The part that has a word, of count that lie one behind the other.
+// Returns the index of the part that contains a word, of count contiguous parts.
 static size_t find_part(const void *parts, size_t count, size_t (*end)(const void *parts, size_t i),
                         size_t word)
 {
@@ -110,7 +110,7 @@ static cn_err cut_buckets(struct maker *maker)
     return CN_OK;
 }
 
-// The bucket of a weight that an operand reads; CN_BUCKET_PLAN_MAX for none.
+// Returns the bucket of the weights that an operand reads; CN_BUCKET_PLAN_MAX for none.
 static uint32_t weight_bucket(const struct maker *maker, const struct cn_operand *operand)
 {
     size_t place;

@@ -1,11 +1,11 @@
-// describe.h - what a call of the compute port is called and costs, for people.
+// describe.h - names and costs of calls of the compute port, for people.
 #pragma once
 
 #include "runtime/port/compute.h"
 
-// "convolution", "product", ...
+// Returns the name of an op: "convolution", "product", ... A static string.
 const char *cn_describe_op(enum cn_op op);
 
-// Additions and multiplications of a call for one sample. Work on single elements is not counted,
-// as is usual.
+// Returns the additions and multiplications of a call for one sample. Elementwise work is not
+// counted, as is usual.
 double cn_describe_flops(const struct cn_call *call);

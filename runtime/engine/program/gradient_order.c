@@ -51,7 +51,7 @@ static size_t find_parts(const struct cn_graph *graph, struct part *parts, size_
     return count;
 }
 
-// The parts in front that make a granule.
+// Returns the number of leading parts that make a granule.
 static size_t granule_of(const struct part *parts, size_t count)
 {
     size_t words = 0, n = 0;

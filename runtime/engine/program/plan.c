@@ -48,7 +48,7 @@ static void place(struct cn_plan_block **placed, size_t count, struct cn_plan_bl
     insert(placed, count, block);
 }
 
-// Best places, but each block is compared with all before it.
+// Finds the best places; it compares each block with all before it.
 static void place_all(struct cn_plan_block *blocks, struct cn_plan_block **order, size_t count,
                       size_t *total)
 {
@@ -84,7 +84,7 @@ static int by_last(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-// Sizes are in classes, four to each power of two.
+// Returns the class of a size: there are four classes for each power of two.
 #define CLASSES (4 * 64)
 
 static size_t class_of(size_t words, size_t *size)
@@ -97,7 +97,7 @@ static size_t class_of(size_t words, size_t *size)
     return 4 * power + quarters;
 }
 
-// Block after block in the order in which they are needed, each where one of its class has ended.
+// Places blocks in the order in which they are needed, each where a block of its class has ended.
 static void place_in_turn(struct cn_plan_block *blocks, struct cn_plan_block **order, size_t count,
                           size_t *total)
 {

@@ -13,10 +13,10 @@ struct builder {
     const struct cn_compute_ops *ops;
     const struct cn_compute *device;
     uint32_t batch;
-    uint32_t lane_batch;          // samples of a lane at most
+    uint32_t lane_batch;          // most samples of a lane
     struct cn_plan_block *blocks; // owned: activations, then workspaces
     size_t block_count;
-    size_t *block_of;  // owned; by root, NO_BLOCK for what is not an activation
+    size_t *block_of;  // owned; by root; NO_BLOCK unless it is an activation
     size_t *workspace; // owned; by node, NO_BLOCK when it needs none
     struct cn_program *program;
 };
@@ -73,8 +73,8 @@ static bool may_be_in_place(const struct cn_call *call)
     return call->op == CN_OP_COMBINE && op->rank == 1 && op->a[0] == 1;
 }
 
-// Lets a node write over its first input when nobody needs that afterwards. last is the node that
-// reads each root last.
+// Lets a node write over its first input when no later node reads that. last[root] is the last node
+// that reads it.
 static void try_in_place(struct builder *builder, const size_t *last, size_t index)
 {
     const struct cn_graph *graph = builder->graph;
@@ -178,7 +178,7 @@ static void resolve(struct builder *builder)
     }
 }
 
-// The inputs, one batch of each after the other, then the labels, then a row for each fact.
+// Places the batch arena: a batch of each input after the other, the labels, a row for each fact.
 static cn_err plan_batch(struct builder *builder)
 {
     const struct cn_graph *graph = builder->graph;

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Arrays by value hold those of the graph as it was given; later ones are copies themselves.
+// Arrays indexed by value cover the values of the given graph. Values added later are copies.
 struct recompute {
     struct cn_graph *graph;
-    struct cn_node *backward; // owned: the nodes behind the loss, as they were
+    struct cn_node *backward; // owned: the given nodes after the loss
     size_t backward_count;
     size_t values;
-    bool *dropped;           // by root: not kept, made by marked nodes only
+    bool *dropped;           // by root: not kept, as only marked nodes make it
     uint32_t *copy;          // by root: its value in the backward pass
     uint32_t *maker, *other; // by root: a forward node that writes it; by (node, output): the next
     bool *marked, *queued;   // by forward node
@@ -53,7 +53,7 @@ static bool is_activation(const struct cn_graph *graph, uint32_t value)
            graph->values[cn_graph_root(graph, value)].kind == CN_VALUE_ACTIVATION;
 }
 
-// What a normalization saves is small and kept.
+// Small results that a normalization saves are kept.
 static size_t dropped_outputs(const struct cn_node *node)
 {
     return node->call.op == CN_OP_NORM || node->call.op == CN_OP_BATCH_NORM ? 1 : CN_CALL_OUTPUTS;
@@ -82,7 +82,8 @@ static double saved_words(const struct recompute *r, const struct cn_node *node)
                : 0;
 }
 
-// crossing[i]: how many activations are made up to node i and read by a forward node after it.
+// Fills in crossing[i]: the number of activations made up to node i and read by a forward node
+// after it.
 static void count_crossing(const struct recompute *r, uint32_t *crossing)
 {
     const struct cn_graph *graph = r->graph;
@@ -108,8 +109,8 @@ static void count_crossing(const struct recompute *r, uint32_t *crossing)
         crossing[i] += crossing[i - 1];
 }
 
-// Marks all forward nodes but those whose results are kept: one after each sqrt(N)th part, where
-// only that result leads on, so that nothing before it need be computed again for what follows.
+// Marks all forward nodes except those whose results are kept: about one after each part of sqrt(N)
+// nodes, where only that result is read later. So nothing before it is repeated for later nodes.
 static cn_err mark_segments(struct recompute *r)
 {
     double total = 0, since = 0, part;
@@ -152,7 +153,7 @@ static cn_err mark(struct recompute *r, enum cn_recompute level)
     return CN_OK;
 }
 
-// The value to read instead, or the same.
+// Returns the copy to read instead of a value, or the value itself.
 static uint32_t replaced(const struct recompute *r, uint32_t value)
 {
     uint32_t root;
@@ -163,7 +164,7 @@ static uint32_t replaced(const struct recompute *r, uint32_t value)
     return root < r->values && r->copy[root] != CN_GRAPH_NONE ? r->copy[root] : value;
 }
 
-// Queues the makers of value unless it is there.
+// Queues the makers of a value that was dropped and not made again yet.
 static void want(struct recompute *r, uint32_t value)
 {
     uint32_t root;
@@ -180,7 +181,7 @@ static void want(struct recompute *r, uint32_t value)
         }
 }
 
-// A second value like this one, for a repeated node to write.
+// Adds a second value like this one, which a repeated node writes.
 static cn_err copy_value(struct recompute *r, uint32_t value, uint32_t *copied)
 {
     uint32_t root = cn_graph_root(r->graph, value);
@@ -197,7 +198,7 @@ static cn_err copy_value(struct recompute *r, uint32_t value, uint32_t *copied)
     return err;
 }
 
-// Repeats a forward node. Statistics have been given to the gradients already.
+// Repeats a forward node, without the statistics that its first run added to the gradients.
 static cn_err repeat(struct recompute *r, uint32_t index)
 {
     struct cn_node node = r->graph->nodes[index];
@@ -223,7 +224,7 @@ static int by_index(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-// Makes what a backward node reads, in the order of the forward pass.
+// Repeats the nodes that make the inputs of a backward node, in forward order.
 static cn_err provide(struct recompute *r, const struct cn_node *node)
 {
     cn_err err = CN_OK;

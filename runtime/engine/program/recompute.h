@@ -1,18 +1,19 @@
-// recompute.h - memory for time: what the backward pass reads is computed again instead of kept.
+// recompute.h - trades time for memory: computes activations again in the backward pass instead of
+// keeping them.
 #pragma once
 
 #include "runtime/engine/graph/graph.h"
 
 enum cn_recompute {
     CN_RECOMPUTE_NONE,
-    CN_RECOMPUTE_CHEAP,    // maps, arithmetic, normalization, Dropout, copies
-    CN_RECOMPUTE_SEGMENTS, // everything between about sqrt(N) results that are kept
+    CN_RECOMPUTE_CHEAP,    // repeats maps, arithmetic, normalization, Dropout and copies
+    CN_RECOMPUTE_SEGMENTS, // repeats everything except about sqrt(N) results that are kept
     CN_RECOMPUTE_COUNT,
 };
 
-// In words, for a person: "cheap activations are computed again".
+// Returns the level in words, for a person: "cheap activations are computed again".
 const char *cn_recompute_text(enum cn_recompute level);
 
-// Changes a graph that has its backward pass. The gradients stay the same to the bit: the same
-// calls see the same numbers.
+// Adds repeated forward nodes to the backward pass of a graph. The gradients stay the same to the
+// bit, because the same calls see the same numbers.
 cn_err cn_recompute(struct cn_graph *graph, enum cn_recompute level);

@@ -1,6 +1,6 @@
 // schedule.h - the learning rate and Adam's corrections, step by step.
 //
-// All boards of a group compute them on their own and must get the same bits: there are only
+// Each board of a group computes them by itself, and all must get the same bits. So there are only
 // additions, multiplications, divisions and square roots of float64 here, and no libm.
 #pragma once
 
@@ -8,25 +8,27 @@
 
 #include "runtime/profile/job.h"
 
-// The rate of a step of a run, numbered from 0. steps is the length of the run, where the cosine
-// ends. With warm-up the rate of step s is (s + 1) / warm_up of what it would be.
+// Returns the learning rate of a step, numbered from 0. rate is the base rate; steps is the length
+// of the run, where the cosine ends. Warm-up multiplies the rate of step s by (s + 1) / warm_up
+// while s < warm_up.
 float cn_schedule_rate(const struct cn_rules *rules, double rate, uint64_t steps, uint64_t step);
 
-// Powers of Adam's betas: one multiplication for each step.
+// Powers of Adam's betas, kept so that the next step costs one multiplication.
 struct cn_schedule_powers {
-    uint64_t steps;
-    double beta1, beta2; // to the power of steps
+    uint64_t steps;      // the exponent
+    double beta1, beta2; // the betas to the power of steps
 };
 
-// Brings the powers to a count of steps.
+// Brings the powers to the exponent steps. It starts again from 1 when steps is smaller than
+// before.
 void cn_schedule_powers_set(const struct cn_rules *rules, uint64_t steps,
                             struct cn_schedule_powers *powers);
 
-// cn_hyper's corrections for a step: 1 - beta1^t and the root of 1 - beta2^t.
+// Returns the corrections of struct cn_hyper: 1 - beta1^t and sqrt(1 - beta2^t), t = powers->steps.
 void cn_schedule_corrections(const struct cn_schedule_powers *powers, float *correction1,
                              float *correction2);
 
-// The value of a rule, with its default. In float32, as the device has it.
+// Return the value of a rule, or its default when the rule is 0; in float32, as the device has it.
 float cn_schedule_beta1(const struct cn_rules *rules);
 float cn_schedule_beta2(const struct cn_rules *rules);
 float cn_schedule_epsilon(const struct cn_rules *rules);

@@ -106,7 +106,7 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
         trainer->label_words = graph->values[graph->labels].words;
 }
 
-// Without others: everything, or of each bucket as much as there is room for.
+// Sets a share that fits: without shards everything, else the first part of each bucket.
 static cn_err set_first_share(struct cn_trainer *trainer)
 {
     struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
@@ -188,7 +188,6 @@ static cn_err prepare(struct cn_trainer *trainer, struct cn_program *program)
     return prepare_evaluation(trainer, program);
 }
 
-// Host views are short: one copy in or out of an arena.
 cn_err cn_trainer_write(struct cn_trainer *trainer, enum cn_arena arena, const float *values,
                         size_t count)
 {
@@ -217,7 +216,7 @@ static cn_err read_arena(struct cn_trainer *trainer, enum cn_arena arena, float 
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-// Who holds a share of the weights only takes it from a whole row.
+// Reads a whole row of weights, of which the trainer keeps its share.
 static cn_err load_share(struct cn_trainer *trainer, const struct cn_onnx *onnx)
 {
     float *row = calloc(trainer->layout.total + 1, sizeof(*row));
@@ -265,7 +264,7 @@ void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double 
     *step = trainer->flops[1];
 }
 
-// Values of a share at most: a share has a part of each bucket.
+// Returns the values of the largest share: a share has a part of each bucket, rounded up.
 static cn_err state_room(const struct cn_trainer *trainer, size_t *room)
 {
     const struct cn_gradient_order *order = &trainer->order;
@@ -321,7 +320,7 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     return err ? err : load_weights(trainer, onnx);
 }
 
-// Marks what is not trained. A pattern without a tensor is a mistake.
+// Marks the tensors that train.freeze names. A pattern that matches no tensor is an error.
 static cn_err freeze(struct cn_trainer *trainer, struct cn_diag *diag)
 {
     const char *rest = trainer->rules.freeze;
@@ -381,7 +380,7 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
         describe_sample(trainer, onnx, &graph);
         err = set_up(trainer, onnx, config, &graph, diag);
     }
-    if (!err) // within the limit: there may be any number of them
+    if (!err) // after the memory limit was checked: there may be any number of classes
         err = count_classes(trainer);
     cn_graph_deinit(&graph);
     return err;
@@ -483,7 +482,7 @@ cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights)
     return cn_trainer_set_shared_base(trainer, weights);
 }
 
-// The first tensor, in the order of the model, that has a number that is not finite.
+// Returns the name of the first tensor in layout order with a number that is not finite, or NULL.
 static const char *find_tensor(const struct cn_trainer *trainer, const float *values,
                                bool gradients)
 {
@@ -499,7 +498,7 @@ static const char *find_tensor(const struct cn_trainer *trainer, const float *va
     return NULL;
 }
 
-// A share says less: gradients and weights are not together anywhere.
+// With a share no tensor can be named: no member has all gradients or weights.
 static cn_err find_fault_in_share(struct cn_trainer *trainer, char *text, size_t size)
 {
     float *share;

@@ -1,10 +1,38 @@
 // trainer.h - one model on one compute device: gradients, optimizer steps, evaluation.
 //
 // A step is: accumulate once for each micro-batch, let the group sum the gradients and the sample
-// count, then apply. Gradients are sums over samples (not means), so members with different batch
+// counts, then apply. Gradients are sums over samples (not means), so members with different batch
 // sizes average correctly: apply divides by the samples of the whole step.
-// All memory is taken by open; steps allocate nothing. With the same inputs, thread count and
-// device every call gives the same bits. Threading: one thread at a time.
+//
+// Memory: open takes all of it, except the buckets' programs, which set_buckets takes. Steps
+// allocate nothing. Each call returns when its work on the device is done. With the same inputs,
+// thread count and device every call gives the same bits. Threading: one thread at a time.
+//
+// Rows: weights and optimizer state are rows of float32 in layout order (cn_trainer_layout). The
+// gradient has an order of its own, the gradient order (cn_trainer_gradient_place).
+//
+// Shards: members may hold one model together (ZeRO, arXiv:1910.02054). Each then holds a share: of
+// the optimizer's state in stage 1, of the gradient too in stage 2, of the weights too in stage 3.
+// Everything else is whole on each member. The stage decides which calls are allowed. In this table
+// the names lack cn_trainer_, "whole" is the whole row, and "-" is a call that must not be made:
+//
+//                                        no shards    stage 1      stage 2      stage 3
+//   set_share                            not needed   needed       needed       needed
+//   accumulate, accumulate_last          yes          yes          -            -
+//   gradients, time_ops                  yes          yes          -            -
+//   set_buckets                          yes          no effect    no effect    no effect
+//   accumulate_shared                    -            -            yes          yes
+//   share, share_squares, share_clip     -            -            yes          yes
+//   apply looks for values not finite    yes          yes          no: caller   no: caller
+//   find_fault names                     a tensor     a tensor     "a share"    "a share"
+//   get/set_weights, set_base            whole        whole        whole        share
+//   get/set_optimizer, get/set_second    whole        share        share        share
+//   share_weights, return_weights        yes          yes          yes          -
+//   lend_weights                         sets them    sets them    sets them    lends them
+//   evaluate                             yes          yes          yes          lent weights only
+//   show_row, hide_row, get/put_part     yes          -            -            -
+//
+// All other calls are allowed everywhere. A trainer without shards is in stage 1 with one share.
 #pragma once
 
 #include "runtime/base/diag.h"
@@ -15,211 +43,240 @@
 
 struct cn_trainer_config {
     const struct cn_compute_ops *compute;
-    uint32_t device; // its number, where a machine may have several
+    uint32_t device; // number of the device on a machine with several
     uint32_t threads;
     enum cn_precision precision; // CN_ENOTSUP, with a line in diag, where the device lacks it
-    uint32_t batch; // samples of a micro-batch, the largest that accumulate and evaluate get
+    uint32_t batch; // samples of the largest micro-batch that accumulate and evaluate get
     enum cn_loss loss;
     float learning_rate, momentum, weight_decay;
-    const struct cn_rules *rules; // NULL for none
-    uint64_t steps;               // of the run, where a cosine schedule ends
-    uint64_t seed;                // of what is drawn at random, see cn_trainer_draw
+    const struct cn_rules *rules; // copied; NULL for none
+    uint64_t steps;               // length of the run, where a cosine schedule ends
+    uint64_t seed;                // for random draws, see cn_trainer_draw
     uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
-    uint32_t shards;              // room for one of so many shares of the optimizer's state; 0: all
-    uint32_t stage; // of ZeRO, 1 to 3: with several shards there is room for a share of the
-                    // gradients from 2 on, and of the weights with 3; 0 is 1
-    bool weighs;    // find out what each stage would need, for cn_trainer_needs
+    uint32_t shards;              // members that hold the model together; 0 or 1: no shards
+    uint32_t stage;               // ZeRO stage, 1 to 3; 0 is 1; ignored without shards
+    bool weighs;                  // find out what each stage would need, for cn_trainer_needs
 };
 
 struct cn_metrics { // sums over samples
     double loss;
-    uint64_t correct; // cross-entropy: samples whose largest output is the label
+    uint64_t correct; // cross-entropy: rows whose largest output is the label
     uint64_t count;   // samples
-    double weight;    // what loss is to be divided by
+    double weight;    // divisor of loss that gives the mean
 
-    // Of evaluate only.
-    uint64_t rows;   // what correct is counted in: labels that count, or samples
+    // Filled in by evaluate only. With binary entropy it also adds to correct the outputs on the
+    // right side of 0.
+    uint64_t rows;   // unit of correct: labels that count, outputs (binary entropy) or samples
     uint64_t top5;   // cross-entropy: rows whose label is among the five largest outputs
-    double absolute; // other losses: sum of the absolute errors
-    uint64_t values; // so many
+    double absolute; // losses with targets: sum of the absolute errors
+    uint64_t values; // number of errors summed in absolute
 };
 
-// A sum of losses that gives the mean, loss / weight, when it is divided by the rows.
+// Returns a sum of losses: divided by metrics->rows it gives the mean, loss / weight.
 double cn_metrics_row_loss(const struct cn_metrics *metrics);
 
 struct cn_trainer;
 
-// onnx is borrowed for the trainer's life. Unsupported ops come as one list in diag (CN_ENOTSUP).
+// Imports the model, plans the memory and takes it. onnx is borrowed for the trainer's life.
+// CN_ENOTSUP with one line in diag for each unsupported op or unknown train.freeze pattern;
+// CN_ENOMEM with a line when no plan keeps config->memory_limit; CN_EINVAL for a batch of 0.
 cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_config *config,
                        struct cn_diag *diag, struct cn_trainer **trainer);
 void cn_trainer_close(struct cn_trainer *trainer);
 
+// Returns the layout of all rows; it belongs to the trainer.
 const struct cn_layout *cn_trainer_layout(const struct cn_trainer *trainer);
+
+// Fills in the shape of the samples that accumulate and evaluate expect.
 void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_shape *shape);
 
-// Bytes planned for weights, gradients, optimizer state, activations.
+// Returns the bytes planned for weights, gradients, optimizer state and activations.
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer);
 
-// Of the GPU that trains, times 10 (CUDA compute capability); 0 without one.
+// Returns the CUDA compute capability of the GPU that trains, times 10; 0 without a GPU.
 uint32_t cn_trainer_capability(const struct cn_trainer *trainer);
 
-// Additions and multiplications for one sample: of the forward pass, and of a step.
+// Returns the additions and multiplications for one sample, in a forward pass and in a whole step.
 void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double *step);
 
-// How the memory limit is kept. Computing again changes no bit. Smaller micro-batches change the
-// order of the sums in a gradient, no more; a model that normalizes over the batch refuses them.
+// How the memory limit is kept: first by computing activations again, then by working on pieces of
+// a micro-batch. Computing again changes no bit. Pieces change only the order of the sums in a
+// gradient. There are no pieces for a model that normalizes over the batch, or in stages 2 and 3.
 struct cn_trainer_plan {
-    uint64_t bytes;
+    uint64_t bytes; // planned in all
     enum cn_recompute recompute;
-    uint32_t batch; // samples that are worked on at a time
+    uint32_t batch; // samples of a piece
 };
 
 const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);
 
-// Bytes that a step takes in a stage when nothing is computed twice, whatever the limit.
+// Bytes that a step takes when nothing is computed twice, whatever the limit.
 struct cn_trainer_need {
-    uint64_t whole;  // on each member
-    uint64_t shared; // of these each has its share
+    uint64_t whole;  // bytes on each member
+    uint64_t shared; // bytes divided among the members that hold the model together
 };
 
-// Stage is 1 to 3. Zeros without cn_trainer_config.weighs.
+// Returns the need of a stage, 1 to 3. Zeros without cn_trainer_config.weighs.
 struct cn_trainer_need cn_trainer_needs(const struct cn_trainer *trainer, uint32_t stage);
 
-// Weights and optimizer state (momentum), layout order, total floats each, host memory. In stage 3
-// get fills in the weights of this member's share and those without a gradient.
+// Copies weights and optimizer state (momentum) to or from host memory: rows in layout order, of
+// layout->total floats. Where this member holds a share, get fills in only the values of the share
+// and leaves the rest of the row as it is; set takes only those. Optimizer state exists only for
+// values with a gradient. Weights without a gradient are whole on each member, in stage 3 too.
+// Setting weights ends a loan (cn_trainer_lend_weights).
 cn_err cn_trainer_get_weights(struct cn_trainer *trainer, float *weights);
 cn_err cn_trainer_set_weights(struct cn_trainer *trainer, const float *weights);
 cn_err cn_trainer_get_optimizer(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_optimizer(struct cn_trainer *trainer, const float *state); // NULL: zero
 
-// A part of the gradient's words, within a bucket. With several shards the buckets are fixed, and a
-// share has a piece of each, in their order.
+// A range of words in gradient order, within a bucket. With shards the buckets are fixed, and a
+// share has one piece of each bucket, in the order of the buckets; a piece may be empty.
 struct cn_trainer_piece {
     size_t first, count;
 };
 
-// From here on apply changes only the values whose gradients are in the pieces, and holds the
-// optimizer's state for them alone; get and set of it use their places of a row. So it is with
-// weights in stage 3. The state is undefined until it is set. CN_ERANGE for more than a share of
-// cn_trainer_config.shards.
+// Makes the pieces this member's share: apply then changes only the values whose gradients lie in
+// them, and optimizer state is held for these values alone, in stage 3 weights too. What is held as
+// a share is undefined until it is set. CN_ERANGE when the pieces are more than one share of
+// cn_trainer_config.shards, or more than CN_TRAINER_BUCKETS.
 cn_err cn_trainer_set_share(struct cn_trainer *trainer, const struct cn_trainer_piece *pieces,
                             uint32_t count);
 
-// The stage of ZeRO; 1 without shards.
+// Returns the ZeRO stage; 1 without shards.
 uint32_t cn_trainer_stage(const struct cn_trainer *trainer);
 
-// Between steps: room for the largest bucket, where gradients are; discard clears it.
+// Lends the gradients' memory as scratch space for one bucket, the largest included. Allowed
+// between steps only; call discard before the next step, to clear it.
 cn_err cn_trainer_lend_bucket(struct cn_trainer *trainer, float **room);
 
-// Bytes of the optimizer's state that is held.
+// Returns the bytes that this member holds for the optimizer's state.
 uint64_t cn_trainer_state_memory(const struct cn_trainer *trainer);
 
-// The values of a row whose gradients are [first, first + count), in the order of those, and back.
-// Values without a gradient are left out, and left alone.
+// Copy the values whose gradients are the words [first, first + count) between a row in layout
+// order and a part in gradient order. Words of the part without a value become 0; values of the row
+// without a gradient there are left alone.
 void cn_trainer_to_gradient_order(const struct cn_trainer *trainer, const float *row, size_t first,
                                   size_t count, float *part);
 void cn_trainer_from_gradient_order(const struct cn_trainer *trainer, const float *part,
                                     size_t first, size_t count, float *row);
 
-// Evaluations read these weights, borrowed until the weights are set again or NULL is lent. In
-// stage 3 there is no other way to evaluate; in the others it is setting them.
+// Makes evaluations read a whole row of weights. In stage 3 the row is borrowed until the weights
+// are set or NULL is lent, and this member's share is taken from it. In the other stages this sets
+// the weights. NULL changes no weights.
 cn_err cn_trainer_lend_weights(struct cn_trainer *trainer, const float *weights);
 
-// The rows that a trainer holds, for who wants no copy of one: host views until they are hidden
-// again, and no other call meanwhile. Parts of a row are in the layout's order, whatever the view's
-// is; a value that the optimizer does not train is zero in its rows. Not with several shards.
+// The rows of a trainer's state.
 enum cn_trainer_row {
     CN_TRAINER_WEIGHTS,
-    CN_TRAINER_BASE,
-    CN_TRAINER_OPTIMIZER,
-    CN_TRAINER_SECOND,
-    CN_TRAINER_ROWS
+    CN_TRAINER_BASE,      // see cn_trainer_set_base
+    CN_TRAINER_OPTIMIZER, // momentum
+    CN_TRAINER_SECOND,    // second moment
+    CN_TRAINER_ROWS       // the number of rows
 };
 
+// Returns whether the trainer holds this row: BASE needs a proximal term, SECOND an Adam optimizer.
 bool cn_trainer_has_row(const struct cn_trainer *trainer, enum cn_trainer_row row);
+
+// Shows a row of the trainer's state to the host without copying it. Until hide_row make no other
+// call on this trainer, except get_part and put_part. The view's order is the trainer's own.
 cn_err cn_trainer_show_row(struct cn_trainer *trainer, enum cn_trainer_row row, float **view);
 cn_err cn_trainer_hide_row(struct cn_trainer *trainer, enum cn_trainer_row row);
+
+// Copy the values [first, first + count) in layout order between a shown view and a part. In
+// OPTIMIZER and SECOND a value that the optimizer does not train reads as 0, and is not written.
 void cn_trainer_get_part(const struct cn_trainer *trainer, enum cn_trainer_row row,
                          const float *view, size_t first, size_t count, float *part);
 void cn_trainer_put_part(const struct cn_trainer *trainer, enum cn_trainer_row row,
                          const float *part, size_t first, size_t count, float *view);
 
-// Host view of the weights until the next call here; not in stage 3. The caller may change them.
+// Shows the weights to the host, which may change them until cn_trainer_return_weights. Do not
+// accumulate, evaluate or apply meanwhile.
 cn_err cn_trainer_share_weights(struct cn_trainer *trainer, float **weights);
 cn_err cn_trainer_return_weights(struct cn_trainer *trainer);
 
-// The second moment, where the optimizer has one.
+// Returns whether the optimizer has a second moment (Adam, AdamW).
 bool cn_trainer_has_second(const struct cn_trainer *trainer);
+
+// Copy the second moment, as get_optimizer and set_optimizer do. Only where there is one.
 cn_err cn_trainer_get_second(struct cn_trainer *trainer, float *state);
 cn_err cn_trainer_set_second(struct cn_trainer *trainer, const float *state); // NULL: zero
 
-// The weights that the proximal term pulls to; nothing without one.
+// Sets the weights that the proximal term pulls to; without such a term it does nothing.
 cn_err cn_trainer_set_base(struct cn_trainer *trainer, const float *weights);
 
-// The next step is this one of the schedule, and the optimizer's state has seen so many updates.
-// Both start at 0 and count up with each step that is applied.
+// Sets the number of the next step in the schedule, and the number of updates in the optimizer's
+// state (Adam's t). Both start at 0. Each step that is applied adds 1 to both; a float16 step that
+// is dropped for overflow adds 1 to the step only.
 void cn_trainer_set_step(struct cn_trainer *trainer, uint64_t step, uint64_t updates);
 uint64_t cn_trainer_updates(const struct cn_trainer *trainer);
 
-// Of float16, what the next step starts with; zeros elsewhere. Zeros set nothing.
+// The scale of the loss that the next step starts with: float16 only, zeros elsewhere. Setting
+// zeros leaves the device's scale as it is.
 struct cn_loss_scale cn_trainer_loss_scale(const struct cn_trainer *trainer);
 void cn_trainer_set_loss_scale(struct cn_trainer *trainer, struct cn_loss_scale scale);
 
-float cn_trainer_rate(const struct cn_trainer *trainer); // of the next step
+// Returns the learning rate of the next step.
+float cn_trainer_rate(const struct cn_trainer *trainer);
 
-// The rate of the schedule is multiplied by this, 1 at first.
+// Sets the factor by which the schedule's rate is multiplied; it is 1 at first.
 void cn_trainer_scale_rate(struct cn_trainer *trainer, double scale);
 
-// Dropout draws from (seed, number of the sample): the next batch starts with sample number
-// first_sample, which no other batch of the run should share. 0 when this is never called.
+// Sets the sample number that the next batch starts with; 0 at first. Random draws such as Dropout
+// are a function of (seed, sample number), so no two batches of a run should share numbers.
 void cn_trainer_draw(struct cn_trainer *trainer, uint64_t first_sample);
 
-// Forward and backward on one micro-batch; adds its gradient to the step's and its loss to metrics.
-// CN_EDIVERGED when the loss is not finite: the step's gradient is then useless, the weights
-// intact.
+// Runs forward and backward on one micro-batch. Adds its gradient to the step's and its loss to
+// metrics. CN_ERANGE, before anything runs, for more samples than cn_trainer_config.batch or a
+// label that is no class. CN_EDIVERGED when the loss is not finite: the step's gradient is then
+// useless, the weights are intact.
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
                              struct cn_metrics *metrics);
 
-// Gradients lie in the order in which the backward pass finishes them, the same for all boards that
-// train this model: so many words. A bucket is a contiguous part of them.
+// Returns the number of words of the gradient. Gradient order is the order in which the backward
+// pass finishes them; it is the same on all boards that train this model.
 size_t cn_trainer_gradient_words(const struct cn_trainer *trainer);
 
-// Where the gradient of a tensor of the layout begins; SIZE_MAX when it has none.
+// Returns the first word of the gradient of a tensor, by its index in the layout; SIZE_MAX when it
+// has none.
 size_t cn_trainer_gradient_place(const struct cn_trainer *trainer, size_t tensor);
 
-// Host view of the step's gradient, valid until apply. The caller may reduce in place.
+// Shows the step's gradient to the host, in gradient order, until the next accumulate, apply or
+// discard. The caller may change it in place, as a reduction does.
 cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 
-#define CN_TRAINER_BUCKETS 64
+#define CN_TRAINER_BUCKETS 64 // most buckets of a trainer
 
-// Cuts the gradients into buckets of at least so many words, but for the last one, and at most
-// CN_TRAINER_BUCKETS; where there are shards they stay as they are. Takes memory; not within a
-// step. Open leaves one bucket of all.
+// Divides the gradient into at most CN_TRAINER_BUCKETS buckets, contiguous ranges in gradient
+// order, of at least `words` words each. Open leaves one bucket. With shards the buckets are fixed
+// and do not change. Call it between steps: it takes memory. After an error there is one bucket.
 cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
 uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
 size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);
 
-// Who takes buckets. ready is called in the order of the buckets, by the caller's thread: bucket
-// holds the step's whole gradient, as cn_trainer_gradients shows it, while the backward pass goes
-// on.
+// Receives buckets while the backward pass is still running. The thread that called
+// accumulate_last calls ready once for each bucket, in order. data holds the bucket's part of the
+// step's gradient, and stays valid as the view of cn_trainer_gradients does.
 struct cn_trainer_sink {
     void (*ready)(void *context, uint32_t bucket, float *data, size_t count);
     void *context;
 };
 
-// As accumulate, of the last micro-batch of a step. Unless an error but CN_EDIVERGED is returned,
-// ready was called for all buckets.
+// As accumulate, for the last micro-batch of a step: calls ready for each bucket. On CN_OK and on
+// CN_EDIVERGED ready was called for all buckets; on other errors perhaps not. A NULL sink is
+// allowed.
 cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_batch *batch,
                                   struct cn_metrics *metrics, const struct cn_trainer_sink *sink);
 
-// From stage 2 on: who brings the members' data together while a pass goes on. begin starts it and
-// returns; end waits until it is done. All members that hold the model together call the same.
+// The kinds of exchange between members during a pass, in stages 2 and 3.
 enum cn_exchange_kind {
-    CN_EXCHANGE_GATHER,   // data is a bucket of weights with this member's piece: the others come
-    CN_EXCHANGE_REDUCE,   // data is a bucket of gradients: this member's piece becomes the sum
-    CN_EXCHANGE_REPLICAS, // data is this member's piece: it becomes the sum over the replicas
+    CN_EXCHANGE_GATHER,   // data: a bucket of weights; pieces of the other members are filled in
+    CN_EXCHANGE_REDUCE,   // data: a bucket of gradients; this member's piece becomes the sum
+    CN_EXCHANGE_REPLICAS, // data: this member's piece; it becomes the sum over the replicas
 };
 
+// Exchanges data with the other members. begin starts an exchange of count words at data and
+// returns; end waits until the exchange of that ticket is done. All members that hold the model
+// together make the same calls in the same order.
 struct cn_trainer_exchange {
     cn_err (*begin)(void *context, enum cn_exchange_kind kind, uint32_t bucket, float *data,
                     size_t count, uint64_t *ticket);
@@ -227,62 +284,72 @@ struct cn_trainer_exchange {
     void *context;
 };
 
-// From stage 2 on, in place of accumulate: each micro-batch's gradient is reduced, and the sum is
-// added to this member's share; last says whether it is the step's last one. A member that has
-// fewer micro-batches than the others passes NULL. After an error of the exchange it must be ended
-// before anything else is done here.
+// Runs one micro-batch in stages 2 and 3. Its gradient is reduced over the members, and this
+// member's share of the sum is added to the step's share. last says whether it is the step's last
+// micro-batch: then the share is also summed over the replicas. A member that has fewer
+// micro-batches than the others passes a NULL batch. CN_ERANGE and CN_EDIVERGED as accumulate.
+// After any other error exchanges may still be using the trainer's memory: the caller stops them
+// before any other call on this trainer.
 cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_batch *batch,
                                     struct cn_metrics *metrics,
                                     const struct cn_trainer_exchange *exchange, bool last);
 
-// From stage 2 on: host view of the share's gradient until apply, which takes it as it is. Whether
-// it is finite is for the caller to see.
+// Shows the gradient of this member's share to the host, in stages 2 and 3, until apply or discard.
+// apply uses it as it is, so the caller checks that it is finite.
 cn_err cn_trainer_share(struct cn_trainer *trainer, float **share, size_t *count);
 
-// From stage 2 on: what clipping does (struct cn_hyper), in two halves. squares are those of the
-// share's part; their sum over all shares gives norm, by which clip scales the share.
+// Clip the gradient in stages 2 and 3, where no member has all of it. share_squares returns the sum
+// of squares of gradient / weight over this share. share_clip takes the sum over all shares,
+// divides the share by weight and scales it to cn_rules.clip (formula: cn_hyper.clip); apply then
+// does not divide again. Call share_clip once in a step, and only when the rules clip.
 cn_err cn_trainer_share_squares(struct cn_trainer *trainer, double weight, double *squares);
 cn_err cn_trainer_share_clip(struct cn_trainer *trainer, double weight, double squares);
 
-// One optimizer step with gradient / weight, then clears the gradient; weight is the sum of
-// cn_metrics.weight over the step, samples that of count. CN_EDIVERGED when a gradient is not
-// finite: weights and optimizer state are unchanged, and the gradient stays until discard. With
-// float16 a step whose scaled gradient overflowed is dropped, which is no error: the schedule goes
-// on, the weights stay. The arithmetic is that of struct cn_hyper.
+// Makes one optimizer step with gradient / weight, then starts a new gradient. samples and weight
+// are the sums of cn_metrics.count and cn_metrics.weight over the whole step, on all members.
+// CN_EINVAL when samples is not above 0, weight is below 0, or one is not finite. CN_EDIVERGED when
+// a gradient is not finite: weights and optimizer state are unchanged, and the gradient stays until
+// discard. A float16 step whose scaled gradient overflowed is dropped without an error: the
+// schedule advances, the weights stay. The arithmetic is described at struct cn_hyper.
 cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, double weight);
 
-// The same where every sample has the weight 1.
+// As apply_weighted, where every sample has the weight 1.
 cn_err cn_trainer_apply(struct cn_trainer *trainer, double samples);
 
-// After CN_EDIVERGED, before discard: names the first tensor of the model that is not finite, or
-// else the first gradient, or else the loss.
+// Writes to text what is not finite, for a message: the first such tensor of the model, else the
+// first such gradient, else the loss. Call it after CN_EDIVERGED and before discard. In stages 2
+// and 3 it tells only this board's share from the loss.
 cn_err cn_trainer_find_fault(struct cn_trainer *trainer, char *text, size_t size);
 
-// Drops what accumulate added.
+// Drops the gradient of the step, and starts a new one.
 cn_err cn_trainer_discard(struct cn_trainer *trainer);
 
-// Forward only; adds to metrics.
+// Runs forward only, as an evaluation does: running statistics, no Dropout. Adds to metrics and to
+// the counts of cn_trainer_take_counts. CN_ERANGE as accumulate. CN_EDIVERGED when a loss is not
+// finite; all samples were evaluated then. CN_EINVAL in stage 3 without lent weights.
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics);
 
-// Cross-entropy: how many rows of each class were right, given and wanted, three numbers a class,
-// of everything that was evaluated since the last call. They may be summed over boards.
-size_t cn_trainer_classes(const struct cn_trainer *trainer); // 0 for other losses
+// Returns the number of classes with cross-entropy, and 0 with other losses.
+size_t cn_trainer_classes(const struct cn_trainer *trainer);
+
+// Copies three numbers for each class and clears them: the rows that were right, given (predicted)
+// and wanted (labelled) in all evaluations since the last call. They may be summed over boards.
 void cn_trainer_take_counts(struct cn_trainer *trainer, float *counts);
 
-// The mean of F1, 2 right / (given + wanted), over the classes that were given or wanted.
+// Returns macro F1: the mean of 2 right / (given + wanted) over the classes given or wanted.
 double cn_trainer_f1(const float *counts, size_t classes);
 
 struct cn_trainer_op {
-    const char *name; // of the kind of op
-    bool forward;     // else it belongs to the backward pass
-    double us;        // from the beginning
+    const char *name; // the kind of op, static
+    bool forward;     // false in the backward pass
+    double us;        // start, after the first op's start
     double duration_us;
-    double flops; // of a sample
+    double flops; // additions and multiplications for one sample
 };
 
-// Runs a step's calls one by one, after those of accumulate, and reports each. The step's gradient
-// is useless afterwards: discard it.
+// Runs accumulate to warm up, then the calls of a step one by one, and reports each. At most
+// cn_trainer_plan.batch samples are used. The gradient is useless afterwards: discard it.
 cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *batch,
                            void (*report)(void *context, const struct cn_trainer_op *op),
                            void *context);

@@ -1,4 +1,4 @@
-// trainer_buckets.c - the backward pass in parts, so that gradients can travel while it goes on.
+// trainer_buckets.c - runs the backward pass in parts, so that gradients can travel meanwhile.
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,14 +42,14 @@ void cn_trainer_release_buckets(struct cn_trainer *trainer)
         trainer->ops->release(trainer->device, trainer->buckets[i].train);
         trainer->ops->release(trainer->device, trainer->buckets[i].sum);
     }
-    // Of one bucket the programs are those of every other step.
+    // A single bucket uses the trainer's own programs.
     trainer->buckets[0] = (struct bucket){
         .train = trainer->train, .sum = trainer->sum, .count = cn_trainer_gradient_words(trainer)};
     trainer->bucket_count = 1;
 }
 
-// The calls of the backward pass from one bucket's end to the next one's, and the sum of what they
-// complete. The last sum also takes what has no gradient, so that all of the row was summed.
+// Prepares a bucket's calls, from the end of the bucket before it, and the sum over its lanes. The
+// sum of the last bucket extends to the end of the arena, so that all of it is summed.
 static cn_err prepare_bucket(struct cn_trainer *trainer, uint32_t index, size_t from, size_t to)
 {
     struct bucket *bucket = &trainer->buckets[index];
@@ -90,7 +90,7 @@ cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words)
     uint32_t count;
     cn_err err;
 
-    if (trainer->shards > 1) // they are those of the shares
+    if (trainer->shards > 1) // the buckets of the shares
         words = cn_bucket_plan_words(&trainer->order);
     if (trainer->stage >= CN_STAGE_GRADIENTS)
         return CN_OK;
@@ -109,7 +109,7 @@ cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words)
     return err;
 }
 
-// Tells of the next bucket if the device has shown it.
+// Calls ready for the next bucket if the device has shown it; otherwise CN_EAGAIN, or waits.
 static cn_err tell(struct cn_trainer *trainer, uint32_t next, bool wait,
                    const struct cn_trainer_sink *sink)
 {

@@ -1,4 +1,4 @@
-// trainer_fit.c - how a step is made to fit into the memory it may take.
+// trainer_fit.c - makes a step fit into its memory limit.
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_private.h"
 
@@ -7,10 +7,10 @@ struct attempt {
     enum cn_stage stage;
     struct cn_trainer_plan plan;
     struct cn_program program;
-    struct cn_bucket_plan buckets; // of no buckets in stage 1
+    struct cn_bucket_plan buckets; // zeros in stage 1
 };
 
-// Arenas with a place for each value of a share.
+// Lists the arenas that hold a share in this stage. Returns their number.
 static size_t shared_arenas(const struct cn_trainer *trainer, enum cn_stage stage,
                             enum cn_arena arenas[CN_ARENA_COUNT])
 {
@@ -28,7 +28,7 @@ static size_t shared_arenas(const struct cn_trainer *trainer, enum cn_stage stag
     return count;
 }
 
-// The arenas beside those of the program.
+// Adds the sizes of the arenas that the program itself does not use.
 static void add_arenas(const struct cn_trainer *trainer, struct attempt *attempt)
 {
     struct cn_program *program = &attempt->program;
@@ -49,7 +49,7 @@ static void drop(struct attempt *attempt)
     cn_bucket_plan_deinit(&attempt->buckets);
 }
 
-// Of stage and plan; the rest is set.
+// Plans a step as attempt->stage and attempt->plan say, and fills in the rest of attempt.
 static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *graph,
                        struct attempt *attempt)
 {
@@ -83,7 +83,7 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
     return CN_OK;
 }
 
-// What each stage needs, whichever is taken.
+// Fills in trainer->needs for each stage, whichever is used.
 static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph, uint32_t batch)
 {
     enum cn_arena shared[CN_ARENA_COUNT];
@@ -94,7 +94,7 @@ static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph, ui
         uint64_t value = shared_arenas(trainer, stage, shared) * sizeof(float);
         cn_err err;
 
-        if (!trainer->device->host_memory) // the share, and then its weights, are copied
+        if (!trainer->device->host_memory) // copies of the share, in stage 3 of its weights too
             value += (stage - CN_STAGE_OPTIMIZER) * sizeof(float);
         err = try_plan(trainer, graph, &attempt);
         if (err)
@@ -130,7 +130,7 @@ static void refuse(const struct cn_trainer_config *config, const struct cn_train
                 (unsigned long long)config->memory_limit);
 }
 
-// The attempt is the one that is taken.
+// Takes over the attempt's plan and program.
 static void accept(struct cn_trainer *trainer, const struct cn_trainer_config *config,
                    const struct attempt *attempt, struct cn_program *program)
 {
@@ -157,7 +157,7 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
                       const struct cn_graph *graph, struct cn_diag *diag,
                       struct cn_program *program)
 {
-    // Members reduce each micro-batch together, so they have as many.
+    // Members reduce each micro-batch together, so all must have the same number of pieces.
     bool together = trainer->stage >= CN_STAGE_GRADIENTS;
     bool whole = normalizes_batch(graph) || together;
     struct attempt attempt = {.stage = trainer->stage, .plan = {.batch = config->batch}};

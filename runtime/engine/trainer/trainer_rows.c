@@ -1,4 +1,4 @@
-// trainer_rows.c - parts of what a trainer holds, without a copy of the whole.
+// trainer_rows.c - shows rows of a trainer's state to the host without copying them.
 #include <assert.h>
 #include <string.h>
 

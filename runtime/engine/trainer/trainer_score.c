@@ -1,4 +1,4 @@
-// trainer_score.c - what the outputs of an evaluation say, counted on the host.
+// trainer_score.c - counts on the host what the outputs of an evaluation say.
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define TOP 5
 
-// Outputs before this one: larger, or as large and earlier.
+// Returns the rank of label: the number of outputs that are larger, or equal and earlier.
 static size_t rank_of(const float *x, size_t step, size_t count, size_t label)
 {
     size_t rank = 0;

@@ -1,4 +1,4 @@
-// trainer_shards.c - passes of a trainer that has gradients, and weights, a bucket at a time.
+// trainer_shards.c - runs passes that hold gradients, and in stage 3 weights, a bucket at a time.
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,14 +64,14 @@ void cn_trainer_release_segments(struct cn_trainer *trainer)
 
 // --- a pass ---
 
-// What it does for one segment after the other. tickets are those of the exchange.
+// The state of a pass, which runs segment by segment. Tickets come from the exchange.
 struct pass {
     struct cn_trainer *trainer;
     const struct cn_trainer_exchange *exchange;
     float *gradients, *weights, *share, *own; // arenas
-    bool last;                                // of the step
-    size_t fetched, arrived;                  // fetches that began, that ended
-    uint32_t reduced, taken;                  // buckets likewise
+    bool last;                                // the step's last micro-batch
+    size_t fetched, arrived;                  // number of fetches that began, that ended
+    uint32_t reduced, taken;                  // number of reductions that began, that ended
     uint64_t fetches[CN_TRAINER_BUCKETS];     // tickets, by fetch modulo the size
     uint64_t buckets[CN_TRAINER_BUCKETS], replicas[CN_TRAINER_BUCKETS];
 };
@@ -87,7 +87,8 @@ static cn_err open_pass(struct cn_trainer *trainer, struct pass *pass)
     return err ? err : cn_trainer_show(trainer, CN_ARENA_OWN, &pass->own);
 }
 
-// This member's piece of a bucket is put into its slot; the others come.
+// Puts this member's piece of a bucket into its slot, and begins to fetch the others. Lent weights
+// fill the whole slot at once.
 static cn_err begin_fetch(struct pass *pass, size_t index)
 {
     struct cn_trainer *trainer = pass->trainer;
@@ -119,7 +120,7 @@ static cn_err end_fetch(struct pass *pass, size_t index)
                                  plan->buckets[fetch->bucket].count);
 }
 
-// The weights that a segment needs are there afterwards, those of the next one on their way.
+// Waits for the weights that a segment needs, and begins to fetch those of the next segment.
 static cn_err fetch_for(struct pass *pass, size_t segment, size_t segments)
 {
     const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
@@ -140,8 +141,8 @@ static void add(float *restrict to, const float *restrict from, size_t count)
         to[i] += from[i];
 }
 
-// The sum over the members that hold the model together is there: this member's piece of it goes
-// to its share, and with the last micro-batch on to the replicas.
+// Waits for a bucket's reduction, and adds this member's piece of the sum to its share. With the
+// last micro-batch it begins to sum the piece over the replicas.
 static cn_err take_bucket(struct pass *pass, uint32_t b)
 {
     struct cn_trainer *trainer = pass->trainer;
@@ -163,7 +164,7 @@ static cn_err take_bucket(struct pass *pass, uint32_t b)
                                  &pass->replicas[b]);
 }
 
-// Slots of buckets that were complete before the segment in front of this one are free afterwards.
+// Frees the slots of buckets that were complete before the segment in front of this one.
 static cn_err free_slots(struct pass *pass, size_t segment)
 {
     const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
@@ -174,8 +175,8 @@ static cn_err free_slots(struct pass *pass, size_t segment)
     return err;
 }
 
-// The buckets that a segment completes are on their way afterwards. Without hyper there was no
-// sample, and the gradient is zero.
+// Begins to reduce the buckets that a segment completes. Without hyper there was no batch, and the
+// gradient is zero.
 static cn_err reduce_after(struct pass *pass, size_t segment, const struct cn_hyper *hyper)
 {
     struct cn_trainer *trainer = pass->trainer;
@@ -245,9 +246,10 @@ cn_err cn_trainer_run_forward(struct cn_trainer *trainer, const struct cn_hyper 
     return err ? err : trainer->ops->run(trainer->device, trainer->evaluate, hyper);
 }
 
-// --- weights: those without a gradient are not shared out ---
+// --- weights without a gradient, which are whole on each member ---
 
-// From the arena to a row, or from a row to the arena: one of them is NULL.
+// Moves them from the arena to the row `to`, or from the row `from` to the arena; the other is
+// NULL.
 static void move_residents(const struct cn_trainer *trainer, float *weights, float *to,
                            const float *from)
 {

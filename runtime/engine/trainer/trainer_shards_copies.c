@@ -1,13 +1,14 @@
-// trainer_shards_copies.c - what the host sees of the arenas while a pass in shards goes on.
+// trainer_shards_copies.c - gives the host access to arenas while a pass in shards runs.
 //
-// Members exchange buckets beside the work on others. A GPU has its own memory, or shares it but
-// does not let the host touch it while it works; then buckets are exchanged in copies.
+// Members exchange some buckets while the device works on others. A GPU has its own memory, or
+// shares it but does not let the host touch it while it works. Then buckets are exchanged in
+// copies.
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/trainer/trainer_private.h"
 
-// The arenas that are exchanged, or that an exchange is made of.
+// The arenas that exchanges read or write, and the stage from which they do.
 static const struct {
     enum cn_arena arena;
     enum cn_stage from;
@@ -66,7 +67,7 @@ cn_err cn_trainer_show(struct cn_trainer *trainer, enum cn_arena arena, float **
     return err;
 }
 
-// Between an arena and its copy; nothing where there is no copy.
+// Copies between an arena and its copy; does nothing where there is no copy.
 static cn_err move(struct cn_trainer *trainer, enum cn_arena arena, size_t first, size_t count,
                    bool to_copy)
 {

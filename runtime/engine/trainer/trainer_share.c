@@ -1,4 +1,4 @@
-// trainer_share.c - a trainer that holds the optimizer's state for a part of the values only.
+// trainer_share.c - holds the optimizer's state for a share of the values only.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static bool changes_weights(const struct cn_call *call)
     return call->op == CN_OP_SGD || call->op == CN_OP_ADAM || call->op == CN_OP_STATISTIC;
 }
 
-// Limits a range to the gradients [first, first + count); false when nothing is left of it.
+// Limits a range to the gradients [first, first + count). Returns false when it becomes empty.
 static bool cut(struct cn_range *range, size_t first, size_t count)
 {
     size_t end = range->gradients + range->count;
@@ -25,7 +25,8 @@ static bool cut(struct cn_range *range, size_t first, size_t count)
     return true;
 }
 
-// A part of a range that is in a piece, where the device has it.
+// Limits a range to a piece, and sets its places in the arenas. Returns false when it becomes
+// empty.
 static bool place(const struct cn_trainer *trainer, uint32_t index, struct cn_range *range)
 {
     const struct cn_trainer_piece *piece = &trainer->pieces[index];
@@ -42,8 +43,8 @@ static bool place(const struct cn_trainer *trainer, uint32_t index, struct cn_ra
     return true;
 }
 
-// The check and the norm of clipping are those of the whole gradient. Who has only a share of it
-// checks and clips that before (cn_trainer_share).
+// Selects the calls of apply for this share. CN_OP_CHECK and CN_OP_CLIP need the whole gradient; in
+// stages 2 and 3 the caller checks and clips the share before (cn_trainer_share).
 static size_t select_calls(const struct cn_trainer *trainer, struct cn_call *calls)
 {
     bool whole = trainer->stage < CN_STAGE_GRADIENTS;
@@ -142,7 +143,7 @@ void cn_trainer_share_to_row(const struct cn_trainer *trainer, const float *shar
                                        trainer->pieces[p].first, trainer->pieces[p].count, row);
 }
 
-// Without shards the state lies as the gradients do.
+// Moves state of a trainer without shards, where it has the order of the gradients.
 static void move_part(const struct cn_trainer *trainer, size_t first, size_t count, float *part,
                       float *state, bool to_part)
 {
@@ -225,7 +226,7 @@ static cn_err get_state(struct cn_trainer *trainer, enum cn_arena arena, float *
     return trainer->ops->unmap(trainer->device, arena);
 }
 
-// NULL is zeros.
+// Sets the share of a row in an arena; a NULL row is zeros.
 static cn_err set_state(struct cn_trainer *trainer, enum cn_arena arena, const float *row)
 {
     void *host;
@@ -266,7 +267,7 @@ cn_err cn_trainer_set_shared_base(struct cn_trainer *trainer, const float *row)
 
 // --- clipping of a share ---
 
-// The next part of the share that is trained, not a statistic, from part number *next on.
+// Finds the next part of the share that is trained (not a statistic), from part number *next on.
 static bool next_part(const struct cn_trainer *trainer, size_t *next, struct cn_range *range)
 {
     size_t parts = trainer->flat_count * trainer->piece_count;

@@ -1,11 +1,11 @@
-// trainer_step.c - batches and steps.
+// trainer_step.c - runs batches, and the step that follows them.
 #include <math.h>
 #include <string.h>
 
 #include "runtime/engine/graph/loss.h"
 #include "runtime/engine/trainer/trainer_private.h"
 
-// Labels that are an input of the model.
+// Checks labels that are an input of the model.
 static cn_err check_label_input(const struct cn_trainer *trainer, const struct cn_batch *batch)
 {
     size_t first = 0, words;
@@ -82,7 +82,7 @@ static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
     return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
 }
 
-// Waits for what runs and adds to metrics.
+// Waits for the device, and adds its result to metrics. CN_EDIVERGED when the loss is not finite.
 static cn_err take_result(struct cn_trainer *trainer, const struct cn_batch *batch,
                           struct cn_metrics *metrics)
 {
@@ -98,7 +98,7 @@ static cn_err take_result(struct cn_trainer *trainer, const struct cn_batch *bat
     return isfinite(result.loss) ? CN_OK : CN_EDIVERGED;
 }
 
-// Runs as many samples as fit and adds to metrics. With a sink it is the last part of a step.
+// Runs one piece of a batch and adds to metrics. A sink is given for the last piece of a step.
 static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *program,
                        const struct cn_batch *batch, const struct cn_trainer_sink *sink,
                        struct cn_metrics *metrics)
@@ -120,7 +120,7 @@ static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *pr
     return err ? err : take_result(trainer, batch, metrics);
 }
 
-// The samples of a batch from number first on that are worked on at a time.
+// Returns the piece of a batch that begins with sample first.
 static struct cn_batch part_of(const struct cn_trainer *trainer, const struct cn_batch *batch,
                                uint32_t first)
 {
@@ -255,7 +255,7 @@ cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *ba
     return err ? err : diverged;
 }
 
-// Brings the whole gradient of the step into the first lane.
+// Sums the gradient of the step over the lanes into the first lane, if that was not done yet.
 static cn_err sum_gradient(struct cn_trainer *trainer)
 {
     cn_err err = CN_OK;
@@ -303,7 +303,7 @@ cn_err cn_trainer_discard(struct cn_trainer *trainer)
     return err ? err : start_step(trainer, true);
 }
 
-// What the optimizer is told for this step.
+// Returns the numbers of this step for the optimizer.
 static struct cn_hyper hyper_of(struct cn_trainer *trainer, double samples, double weight)
 {
     struct cn_hyper hyper = trainer->hyper;
