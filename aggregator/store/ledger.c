@@ -530,6 +530,16 @@ cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count)
     return err;
 }
 
+cn_err cn_ledger_begin_read(struct cn_ledger *ledger)
+{
+    return cn_ledger_sql_run(ledger, "BEGIN DEFERRED");
+}
+
+void cn_ledger_end_read(struct cn_ledger *ledger)
+{
+    (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written: there is nothing to lose
+}
+
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)
 {
     sqlite3_stmt *statement;

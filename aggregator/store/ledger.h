@@ -77,6 +77,11 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
 // How many groups have a board that is not revoked.
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 
+// Between the two, what is read is the ledger of one moment, whatever another process writes
+// meanwhile. Nothing may be written by this one.
+cn_err cn_ledger_begin_read(struct cn_ledger *ledger);
+void cn_ledger_end_read(struct cn_ledger *ledger);
+
 // A number that changes when another process wrote to the ledger.
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);
 

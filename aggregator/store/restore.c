@@ -16,6 +16,7 @@ static void tell_unwritten(const char *path, cn_err err)
            path, cn_err_text(err));
 }
 
+// A run without the list could let a revoked board in: it ends.
 static cn_err apply_revocations(struct cn_ledger *ledger, const char *state)
 {
     struct cn_revocations_report report;
@@ -24,6 +25,11 @@ static cn_err apply_revocations(struct cn_ledger *ledger, const char *state)
     if (err)
         return err;
     err = cn_revocations_apply(ledger, path, &report);
+    if (report.unread)
+        fprintf(stderr,
+                "%s: the list of revoked keys cannot be read: %s; 'chmod 644' lets the "
+                "service read it\n",
+                path, cn_err_text(report.unread));
     if (report.malformed)
         cn_log(CN_LOG_WARN, "ledger", "%s: lines that are no revocations are passed over: %" PRIu32,
                path, report.malformed);

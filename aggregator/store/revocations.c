@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
@@ -133,6 +134,20 @@ static cn_err sync_directory(const char *path)
     return err;
 }
 
+// A new list can be read by everybody, whatever root's umask is: root writes it, the service reads
+// it as another user, and there is no secret in it.
+static int open_list(const char *path)
+{
+    const int flags = O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(path, flags | O_CREAT | O_EXCL, 0644);
+    if (fd < 0)
+        return errno == EEXIST ? open(path, flags) : -1;
+    if (fchmod(fd, 0644) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static cn_err append(const char *path, const struct entry *entry, bool *added)
 {
     bool there;
@@ -141,7 +156,7 @@ static cn_err append(const char *path, const struct entry *entry, bool *added)
     if (!*added)
         return err;
     errno = 0;
-    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = open_list(path);
     if (fd < 0)
         return cn_err_from_errno(errno);
     err = write_line(fd, entry);
@@ -215,10 +230,11 @@ cn_err cn_revocations_apply(struct cn_ledger *ledger, const char *path,
     *report = (struct cn_revocations_report){0};
     struct meeting meeting = {.ledger = ledger, .path = path, .report = report};
     cn_err err = walk(path, revoke_listed, &meeting, &report->malformed);
-    if (err == CN_ENOTFOUND)
-        err = CN_OK;
-    if (!err)
-        err = meeting.err;
+    if (err && err != CN_ENOTFOUND) {
+        report->unread = err;
+        return err;
+    }
+    err = meeting.err;
     return err ? err : cn_ledger_boards(ledger, add_revoked, &meeting);
 }
 

@@ -21,6 +21,7 @@ struct cn_revocations_report {
     uint32_t added;     // lines, of boards that the ledger knows as revoked
     uint32_t malformed; // lines that were passed over; a power cut can leave one
     cn_err unwritten;   // why a line could not be added by apply; CN_OK: all were
+    cn_err unread;      // why apply could not read the file; CN_OK: it did, or there is none
 };
 
 // Brings ledger and file together: revokes each board whose key is in the file, and adds each

@@ -153,16 +153,30 @@ static void forget_old_boards(struct board_list *boards, struct cn_roster_group 
     }
 }
 
+// Boards and key epochs of one moment: a board that is revoked between the two would be served the
+// keys that were made because of that.
+static cn_err read_ledger(struct cn_roster *roster, struct board_list *boards,
+                          struct cn_roster_group **groups, size_t *group_count,
+                          cn_roster_drop *drop, void *context)
+{
+    cn_err err = cn_ledger_begin_read(roster->ledger);
+    if (err)
+        return err;
+    err = cn_ledger_boards(roster->ledger, append_board, boards);
+    if (!err) {
+        hand_over(roster, boards, drop, context);
+        err = make_groups(roster->ledger, boards, groups, group_count);
+    }
+    cn_ledger_end_read(roster->ledger);
+    return err;
+}
+
 static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *context)
 {
     struct board_list boards = {0};
     struct cn_roster_group *groups = NULL;
     size_t group_count = 0;
-    cn_err err = cn_ledger_boards(roster->ledger, append_board, &boards);
-    if (!err) {
-        hand_over(roster, &boards, drop, context);
-        err = make_groups(roster->ledger, &boards, &groups, &group_count);
-    }
+    cn_err err = read_ledger(roster, &boards, &groups, &group_count, drop, context);
     if (err) {
         free_boards(&boards);
         free(groups);

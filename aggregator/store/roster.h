@@ -44,7 +44,8 @@ void cn_roster_close(struct cn_roster *roster);
 
 // Reads the boards again if another process changed the ledger. drop is called for each board whose
 // sessions must end: revoked, or enrolled again with another key. A board that cannot follow the
-// key epoch of its group counts as not registered any more.
+// key epoch of its group counts as not registered any more. Boards and key epochs are of one
+// moment. drop must not write to the ledger.
 typedef void cn_roster_drop(void *context, const char *board);
 cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context);
 

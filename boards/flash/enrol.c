@@ -1,5 +1,6 @@
 #include "boards/flash/enrol.h"
 
+#include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,20 +112,35 @@ static cn_err enrol_here(const struct cn_target_options *order, const struct pla
     return cn_process_run(argv, -1, result);
 }
 
+static void explain_unknown(const struct cn_target_options *order)
+{
+    cn_console_error("'cairn-aggregator status' there lists it, if it is; 'revoke' takes it back",
+                     "whether %s is enrolled is not known", order->name);
+}
+
 // Ended by a signal, or without a connection (255, ssh(1)): perhaps the board is enrolled, perhaps
-// not.
-static void settle(const struct cn_target_options *order, const struct cn_process_result *result)
+// not. known: whether it was before, which is when nothing is to be taken back, is known.
+static void settle(const struct cn_target_options *order, const struct cn_process_result *result,
+                   bool known, const struct cn_enrolment *before)
 {
     struct cn_process_result answer;
 
-    if (result->code <= 128 || cn_enrol_ask(order->gateway, "revoke", order->name, &answer))
+    if (result->code <= 128)
+        return;
+    if (before->enrolled && !before->revoked) {
+        cn_console_step("kept", "%s was enrolled before and stays so", order->name);
+        return;
+    }
+    if (!known) {
+        explain_unknown(order);
+        return;
+    }
+    if (cn_enrol_ask(order->gateway, "revoke", order->name, &answer))
         return;
     if (answer.code == 0)
         cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
     else
-        cn_console_error(
-            "'cairn-aggregator status' there lists it, if it is; 'revoke' takes it back",
-            "whether %s is enrolled is not known", order->name);
+        explain_unknown(order);
     cn_process_deinit(&answer);
 }
 
@@ -132,7 +148,9 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
                   char *path, size_t size)
 {
     struct cn_process_result result;
+    struct cn_enrolment before;
     struct place place;
+    bool known;
     cn_err err;
     int code;
 
@@ -147,12 +165,13 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
         return CN_EXIT_USAGE;
     }
     snprintf(path, size, "%s/node.key", space->path);
+    known = cn_enrol_look(order->gateway, order->name, true, &before) == CN_EXIT_DONE;
     err = place.host[0] ? enrol_there(order, &place, &result)
                         : enrol_here(order, &place, path, &result);
     code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
     if (code) {
         explain(&result, &place, "not enrolled");
-        settle(order, &result);
+        settle(order, &result, known, &before);
     } else if (place.host[0]) {
         code = keep_key(&result, path);
         if (code)
@@ -199,4 +218,43 @@ cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option
     const char *const argv[] = {PROGRAM, command, leads ? option : place.profile,
                                 leads ? place.profile : option, NULL};
     return cn_process_run(argv, -1, result);
+}
+
+// A line of "cairn-aggregator status --json" is an object: the run, or a board.
+static void look_at(const char *line, size_t size, const char *name, struct cn_enrolment *found)
+{
+    cJSON *object = cJSON_ParseWithLength(line, size);
+    const cJSON *board = cJSON_GetObjectItemCaseSensitive(object, "board");
+
+    if (cJSON_IsString(board) && strcmp(board->valuestring, name) == 0) {
+        found->enrolled = true;
+        found->revoked = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "revoked"));
+        found->heard = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(object, "silent_s"));
+    }
+    cJSON_Delete(object);
+}
+
+int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found)
+{
+    struct cn_process_result result;
+    int code = CN_EXIT_DONE;
+
+    *found = (struct cn_enrolment){0};
+    if (cn_enrol_ask(gateway, "status", "--json", &result))
+        return CN_EXIT_USAGE;
+    if (result.code != 0) {
+        if (!quiet)
+            cn_console_error(NULL, "the aggregator's status: %s", cn_process_complaint(&result));
+        code = CN_EXIT_FAILED;
+    }
+    for (size_t at = 0; at < result.out.size && !code;) {
+        const char *line = (const char *)result.out.data + at;
+        const char *end = memchr(line, '\n', result.out.size - at);
+        size_t size = end ? (size_t)(end - line) : result.out.size - at;
+
+        look_at(line, size, name, found);
+        at += size + 1;
+    }
+    cn_process_deinit(&result);
+    return code;
 }

@@ -11,6 +11,14 @@
 int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
                   char *path, size_t size);
 
+struct cn_enrolment {
+    bool enrolled; // once: it may be revoked
+    bool revoked, heard;
+};
+
+// What the aggregator's status says of a board. An exit code; quiet: without saying what is wrong.
+int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found);
+
 // Takes the enrolment back after a failure. Without --gateway there is nothing to take back.
 void cn_enrol_revoke(const struct cn_target_options *order);
 

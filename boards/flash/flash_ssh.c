@@ -69,7 +69,7 @@ static int check_board(const struct cn_target_options *order, const struct cn_pa
     return code ? code : check_answer(answer, payload, order->positional);
 }
 
-// One file through standard input, aside and renamed, with its mode from the start.
+// One file through standard input, beside its place as TARGET.new, with its mode from the start.
 static int send(const char *host, const struct cn_payload_file *file)
 {
     struct cn_process_result result;
@@ -77,9 +77,10 @@ static int send(const char *host, const struct cn_payload_file *file)
     int from = open(file->source, O_RDONLY | O_CLOEXEC), code;
 
     snprintf(script, sizeof(script),
-             "%sf=%s; $s mkdir -p \"${f%%/*}\" && $s sh -c 'umask 077; cat >\"$1.new\" && "
-             "chmod %03o \"$1.new\" && sync && mv \"$1.new\" \"$1\"' sh \"$f\" && "
-             "$s sha256sum \"$f\"",
+             "%sf=%s; $s mkdir -p \"${f%%/*}\" && { ! $s test -d \"$f\" || "
+             "{ echo \"$f is a folder\" >&2; exit 1; }; } && "
+             "$s sh -c 'umask 077; cat >\"$1.new\" && chmod %03o \"$1.new\" && sync' sh \"$f\" && "
+             "$s sha256sum \"$f.new\"",
              root_prefix, file->target, file->mode);
     code = from < 0 ? CN_EXIT_FAILED : ask(host, script, from, &result);
     if (from < 0)
@@ -123,35 +124,68 @@ static int check(struct cn_delivery *delivery)
     return check_board(&delivery->order, &delivery->payload);
 }
 
-// Removes the files that a failed delivery left, as far as the board can be reached.
+static bool is_sent(const struct cn_payload_file *file)
+{
+    return strcmp(file->target, CN_PAYLOAD_UNIT) !=
+           0; // installed at once: no first boot is to come
+}
+
+// All files are there: now each takes its place. The key is the last of them.
+static int put_in_place(const char *host, const struct cn_payload *payload)
+{
+    char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET * 2 + 24) + 128];
+    struct cn_process_result result;
+    size_t length = (size_t)snprintf(script, sizeof(script), "%strue", root_prefix);
+    int code;
+
+    for (size_t i = 0; i < payload->count; i++)
+        if (is_sent(&payload->files[i]))
+            length += (size_t)snprintf(script + length, sizeof(script) - length,
+                                       " && $s mv -fT %s.new %s", payload->files[i].target,
+                                       payload->files[i].target);
+    code = ask(host, script, -1, &result);
+    if (code)
+        cn_console_error("nothing was started there: mend it and run this again",
+                         "%s: the files were not put in their places: %s", host,
+                         cn_process_complaint(&result));
+    cn_process_deinit(&result);
+    return code;
+}
+
+// Removes what a failed delivery left beside the places of the files, as far as the board can be
+// reached. What was in those places is the board's own.
 static void take_back(const char *host, const struct cn_payload *payload)
 {
-    char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET * 2 + 8) + 128];
+    char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET + 8) + 128];
     struct cn_process_result result;
     size_t length = (size_t)snprintf(script, sizeof(script), "%s$s rm -f", root_prefix);
 
     for (size_t i = 0; i < payload->count; i++)
-        length += (size_t)snprintf(script + length, sizeof(script) - length, " %s %s.new",
-                                   payload->files[i].target, payload->files[i].target);
+        if (is_sent(&payload->files[i]))
+            length += (size_t)snprintf(script + length, sizeof(script) - length, " %s.new",
+                                       payload->files[i].target);
     if (ask(host, script, -1, &result) == CN_EXIT_DONE)
         cn_console_step("removed", "what was written to %s is removed again", host);
     else
-        cn_console_error("remove " CN_PAYLOAD_ETC "/node.key and " CN_PAYLOAD_SEED " there",
-                         "%s: it holds a part of the files: %s", host,
-                         cn_process_complaint(&result));
+        cn_console_error(
+            "remove the files *.new in " CN_PAYLOAD_ETC " and " CN_PAYLOAD_SEED " there",
+            "%s: it holds a part of the files: %s", host, cn_process_complaint(&result));
     cn_process_deinit(&result);
 }
 
 static int send_all(struct cn_delivery *delivery)
 {
     const char *host = delivery->order.positional;
+    const struct cn_payload *payload = &delivery->payload;
     int code = CN_EXIT_DONE;
 
-    for (size_t i = 0; i < delivery->payload.count && !code; i++)
-        if (strcmp(delivery->payload.files[i].target, CN_PAYLOAD_UNIT) != 0) // installed at once
-            code = send(host, &delivery->payload.files[i]);
+    for (size_t i = 0; i < payload->count && !code; i++)
+        if (is_sent(&payload->files[i]))
+            code = send(host, &payload->files[i]);
+    if (!code)
+        code = put_in_place(host, payload);
     if (code) {
-        take_back(host, &delivery->payload);
+        take_back(host, payload);
         return code;
     }
     delivery->delivered = true;

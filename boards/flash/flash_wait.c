@@ -1,14 +1,11 @@
 // cairn-flash wait: until the aggregator has heard the board, which nothing else can tell.
-#include <cjson/cJSON.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "boards/flash/commands.h"
 #include "boards/flash/console.h"
 #include "boards/flash/enrol.h"
-#include "boards/flash/process.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/quantity.h"
 
@@ -25,65 +22,23 @@ static const char help[] =
     "  --timeout TIME     such as '90 s' or '5 min'; default: 10 min\n"
     "  --json             one object a line\n";
 
-struct search {
-    const char *name;
-    bool enrolled, revoked, heard;
-};
-
-// A line of "cairn-aggregator status --json" is an object: the run, or a board.
-static void look_at(const char *line, size_t size, struct search *search)
-{
-    cJSON *object = cJSON_ParseWithLength(line, size);
-    const cJSON *board = cJSON_GetObjectItemCaseSensitive(object, "board");
-
-    if (cJSON_IsString(board) && strcmp(board->valuestring, search->name) == 0) {
-        search->enrolled = true;
-        search->revoked = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "revoked"));
-        search->heard = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(object, "silent_s"));
-    }
-    cJSON_Delete(object);
-}
-
-static int ask(const char *gateway, struct search *search)
-{
-    struct cn_process_result result;
-    int code = CN_EXIT_DONE;
-
-    if (cn_enrol_ask(gateway, "status", "--json", &result))
-        return CN_EXIT_USAGE;
-    if (result.code != 0) {
-        cn_console_error(NULL, "the aggregator's status: %s", cn_process_complaint(&result));
-        code = CN_EXIT_FAILED;
-    }
-    for (size_t at = 0; at < result.out.size && !code;) {
-        const char *line = (const char *)result.out.data + at;
-        const char *end = memchr(line, '\n', result.out.size - at);
-        size_t size = end ? (size_t)(end - line) : result.out.size - at;
-
-        look_at(line, size, search);
-        at += size + 1;
-    }
-    cn_process_deinit(&result);
-    return code;
-}
-
 static int wait_for(const char *gateway, const char *name, uint64_t timeout_ms)
 {
     uint64_t begun_ms = cn_platform_now_ms();
 
     for (;;) {
-        struct search search = {.name = name};
-        int code = ask(gateway, &search);
+        struct cn_enrolment found;
+        int code = cn_enrol_look(gateway, name, false, &found);
         uint64_t spent_ms = cn_platform_now_ms() - begun_ms;
 
         if (code)
             return code;
-        if (!search.enrolled || search.revoked) {
+        if (!found.enrolled || found.revoked) {
             cn_console_error("'cairn-flash image' enrols it", "%s is %s", name,
-                             search.revoked ? "revoked" : "not enrolled");
+                             found.revoked ? "revoked" : "not enrolled");
             return CN_EXIT_FAILED;
         }
-        if (search.heard) {
+        if (found.heard) {
             cn_console_step("joined", "%s joined after %llu s", name,
                             (unsigned long long)spent_ms / 1000);
             return CN_EXIT_DONE;

@@ -68,9 +68,15 @@ static bool copy(const struct cn_payload_file *file, int to)
     return good;
 }
 
-static bool is_there(int root, const struct cn_payload_file *file)
+// The file beside its place, until all are there.
+static void name_aside(const char *name, char aside[CN_PAYLOAD_TARGET + 8])
 {
-    int there = open_in(root, file->target, O_RDONLY, 0);
+    snprintf(aside, CN_PAYLOAD_TARGET + 8, "%s.new", name);
+}
+
+static bool is_there(int folder, const char *name, const struct cn_payload_file *file)
+{
+    int there = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     uint8_t chunk[65536], digest[CN_DIGEST_SIZE];
     struct cn_sha256 sha;
     ssize_t got = -1;
@@ -85,71 +91,124 @@ static bool is_there(int root, const struct cn_payload_file *file)
     return got == 0 && memcmp(digest, file->digest, CN_DIGEST_SIZE) == 0;
 }
 
-static bool place(int root, const struct cn_payload_file *file)
+static bool is_folder(int folder, const char *name)
 {
+    struct stat info;
+
+    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode))
+        return false;
+    errno = EISDIR;
+    return true;
+}
+
+static bool write_aside(int root, const struct cn_payload_file *file)
+{
+    char aside[CN_PAYLOAD_TARGET + 8];
     const char *name;
     int folder = open_folder(root, file->target, &name);
     int to = -1;
     bool good;
 
-    if (folder >= 0 && (unlinkat(folder, name, 0) == 0 || errno == ENOENT))
-        to = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+    name_aside(name, aside);
+    if (folder >= 0 && !is_folder(folder, name) &&
+        (unlinkat(folder, aside, 0) == 0 || errno == ENOENT))
+        to = openat(folder, aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                     file->mode & 0600);
     good = to >= 0 && copy(file, to) && fchmod(to, file->mode) == 0 &&
-           (geteuid() != 0 || fchown(to, 0, 0) == 0) && fsync(to) == 0;
+           (geteuid() != 0 || fchown(to, 0, 0) == 0) && fsync(to) == 0 &&
+           is_there(folder, aside, file);
     if (to >= 0)
         close(to);
-    if (folder >= 0)
-        close(folder);
-    return good && is_there(root, file);
-}
-
-static bool enable(int root)
-{
-    const char *name;
-    int folder = open_folder(root, CN_PAYLOAD_UNIT_LINK, &name);
-    bool good = folder >= 0 && (symlinkat(CN_PAYLOAD_UNIT, folder, name) == 0 || errno == EEXIST);
-
     if (folder >= 0)
         close(folder);
     return good;
 }
 
-// Removes the files up to number count and the link of the unit; folders stay.
-static void take_back(int root, const struct cn_payload *payload, size_t count)
+static bool put_in_place(int root, const struct cn_payload_file *file)
 {
-    for (size_t i = 0; i <= count; i++) {
-        const char *target = i < count ? payload->files[i].target : CN_PAYLOAD_UNIT_LINK, *name;
+    char aside[CN_PAYLOAD_TARGET + 8];
+    const char *name;
+    int folder = open_folder(root, file->target, &name);
+    bool good;
+
+    name_aside(name, aside);
+    good = folder >= 0 && renameat(folder, aside, folder, name) == 0 && fsync(folder) == 0;
+    if (folder >= 0)
+        close(folder);
+    return good;
+}
+
+// made: the link was not there before.
+static bool enable(int root, bool *made)
+{
+    const char *name;
+    int folder = open_folder(root, CN_PAYLOAD_UNIT_LINK, &name);
+    bool good;
+
+    *made = folder >= 0 && symlinkat(CN_PAYLOAD_UNIT, folder, name) == 0;
+    good = *made || (folder >= 0 && errno == EEXIST);
+    if (folder >= 0)
+        close(folder);
+    return good;
+}
+
+// How far a delivery came.
+struct written {
+    size_t aside; // files that were begun beside their places
+    bool link;    // of the unit, which was not there before
+};
+
+// Removes what was written beside the places of the files, and the link of the unit if it is new;
+// folders stay. What was in those places is the board's own.
+static void take_back(int root, const struct cn_payload *payload, const struct written *written)
+{
+    for (size_t i = 0; i < written->aside + written->link; i++) {
+        bool link = i == written->aside;
+        const char *target = link ? CN_PAYLOAD_UNIT_LINK : payload->files[i].target;
+        char aside[CN_PAYLOAD_TARGET + 8];
+        const char *name;
         int folder = open_folder(root, target, &name);
 
         if (folder < 0)
             continue;
-        unlinkat(folder, name, 0);
+        name_aside(name, aside);
+        unlinkat(folder, link ? name : aside, 0);
         close(folder);
     }
+}
+
+// All files beside their places first, then each in its place, the key last: a failure leaves what
+// was there.
+static bool write_files(int root, const char *path, const struct cn_payload *payload,
+                        struct written *written)
+{
+    for (size_t i = 0; i < 2 * payload->count; i++) {
+        const struct cn_payload_file *file = &payload->files[i % payload->count];
+        bool aside = i < payload->count;
+
+        if (i == payload->count && !enable(root, &written->link)) {
+            cn_console_error(NULL, "%s: the first-boot unit cannot be enabled: %s", path,
+                             strerror(errno));
+            return false;
+        }
+        written->aside += aside;
+        if (aside ? write_aside(root, file) : put_in_place(root, file))
+            continue;
+        cn_console_error(errno == EACCES ? "the tree is root's: run this with sudo" : NULL,
+                         "%s%s cannot be written: %s", path, file->target, strerror(errno));
+        return false;
+    }
+    return true;
 }
 
 int cn_tree_write(const char *path, const struct cn_payload *payload)
 {
     int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool good = root >= 0;
-    size_t begun = 0;
+    struct written written = {0};
+    bool good = root >= 0 && write_files(root, path, payload, &written);
 
-    for (size_t i = 0; i < payload->count && good; i++) {
-        begun++;
-        good = place(root, &payload->files[i]);
-        if (!good)
-            cn_console_error(errno == EACCES ? "the tree is root's: run this with sudo" : NULL,
-                             "%s%s cannot be written: %s", path, payload->files[i].target,
-                             strerror(errno));
-    }
-    if (good && !enable(root)) {
-        cn_console_error(NULL, "%s: the first-boot unit cannot be enabled: %s", path,
-                         strerror(errno));
-        good = false;
-    }
     if (!good && root >= 0) {
-        take_back(root, payload, begun);
+        take_back(root, payload, &written);
         cn_console_step("removed", "what was written to %s is removed again", path);
     }
     if (root >= 0)

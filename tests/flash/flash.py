@@ -156,6 +156,10 @@ def an_interruption_leaves_nothing_half_done(bench):
     interrupted("middle", "cairn-aggregator", f'[ "$1" != enroll ] || {{ {program} "$@"; kill -KILL $$; }}', 1,
                 "not enrolled", "taken back")
     assert bench.enrolled("middle") == "revoked"
+    subprocess.run([program, "enroll", "gateway.yaml", "healthy", "-o", "healthy.key"], cwd=bench.folder, check=True,
+                   capture_output=True)
+    interrupted("healthy", "cairn-aggregator", '[ "$1" != enroll ] || kill -KILL $$', 1, "not enrolled", "stays so")
+    assert bench.enrolled("healthy") == "enrolled", "a board that was enrolled before is revoked"
 
 
 def what_a_killed_program_left_in_memory_is_wiped(bench):
@@ -220,6 +224,11 @@ def a_flipped_byte_is_found(bench):
         bench.expect(bench.run("verify", "flipped.img"), 5, "not a manifest")
 
 
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def links_in_a_root_folder_stay_in_it(bench):
     root, outside = bench.path("rootfs"), bench.path("outside")
     os.makedirs(os.path.join(root, "var/lib/dpkg"))
@@ -254,6 +263,13 @@ def links_in_a_root_folder_stay_in_it(bench):
     assert os.stat(key).st_mode & 0o777 == 0o600
     assert os.path.islink(os.path.join(root, "conf/systemd/system/basic.target.wants/cairn-firstboot.service"))
     bench.expect(bench.run("rootfs", root, *bench.order("linked-2")), 1, "a board already")
+    before = content(key), content(os.path.join(root, "conf/cairn/node.yaml"))
+    unit = os.path.join(root, "conf/systemd/system/cairn-firstboot.service")
+    os.unlink(unit)
+    os.makedirs(unit)  # no file can take its place
+    bench.expect(bench.run("rootfs", root, *bench.order("linked-2"), "--replace"), 1, "is removed again", "taken back")
+    assert (content(key), content(os.path.join(root, "conf/cairn/node.yaml"))) == before, "the board lost its files"
+    assert not glob.glob(os.path.join(root, "conf/cairn/*.new"))
 
 
 def a_root_folder_without_room_is_refused(bench):
@@ -308,6 +324,11 @@ def a_running_board_is_reached_by_ssh(bench):
         assert os.stat(far.path("/etc/cairn/node.key")).st_mode & 0o777 == 0o600
         bench.expect(order("other"), 1, "has the key of a board already")
         assert bench.enrolled("other") is None
+        key, profile = (content(far.path(f"/etc/cairn/node.{kind}")) for kind in ("key", "yaml"))
+        with far.program("sha256sum", 'case $1 in *.deb*) echo 00 ;; *) exec /usr/bin/sha256sum "$@" ;; esac'):
+            bench.expect(order("third", "--replace"), 5, "is removed again", "taken back")
+        assert (content(far.path("/etc/cairn/node.key")), content(far.path("/etc/cairn/node.yaml"))) == (key, profile)
+        assert not glob.glob(far.path("/etc/cairn/*.new")) and bench.enrolled("third") == "revoked"
         bench.expect(order("other", "--replace"), 0, "runs as other")
         an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order)
         far.stop()

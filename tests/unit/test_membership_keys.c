@@ -45,7 +45,10 @@ static void members_hear_of_each_others_keys(void **state)
     cn_sim_group_run(group, 500); // a heartbeat
     assert_int_equal(behind(group, 0, 1), 4);
     assert_int_equal(behind(group, 2, 1), 1);
-    assert_int_equal(cn_membership_newest_keys(group->nodes[0].membership), 1);
+    assert_int_equal(cn_membership_newest_keys(group->nodes[0].membership, group->now_ms), 1);
+    cn_sim_group_crash(group, 1, 1000000); // it is not heard any more: its word does not count
+    cn_sim_group_run(group, 2500);
+    assert_int_equal(cn_membership_newest_keys(group->nodes[0].membership, group->now_ms), 0);
     cn_sim_group_close(group);
 }
 

@@ -38,13 +38,13 @@ static void keys_are_used_from_the_end_of_the_round_on(void **state)
     struct cn_progress progress = {.phase = CN_PHASE_TRAIN, .round = 10};
 
     (void)state;
-    assert_false(cn_node_keys_due(&keys, &progress, 0, NOW));
+    assert_false(cn_node_keys_due(&keys, &progress, false, 0, NOW));
     progress.phase = CN_PHASE_SEND;
-    assert_true(cn_node_keys_due(&keys, &progress, 0, NOW));
+    assert_true(cn_node_keys_due(&keys, &progress, false, 0, NOW));
     progress = (struct cn_progress){.phase = CN_PHASE_TRAIN, .round = 11};
-    assert_true(cn_node_keys_due(&keys, &progress, 0, NOW));
+    assert_true(cn_node_keys_due(&keys, &progress, false, 0, NOW));
     cn_node_keys_drop(&keys);
-    assert_false(cn_node_keys_due(&keys, &progress, 0, NOW));
+    assert_false(cn_node_keys_due(&keys, &progress, false, 0, NOW));
 }
 
 static void a_member_without_them_is_waited_for_through_three_rounds(void **state)
@@ -54,8 +54,8 @@ static void a_member_without_them_is_waited_for_through_three_rounds(void **stat
 
     (void)state;
     for (progress.round = 10; progress.round < 13; progress.round++)
-        assert_false(cn_node_keys_due(&keys, &progress, 2, NOW));
-    assert_true(cn_node_keys_due(&keys, &progress, 2, NOW));
+        assert_false(cn_node_keys_due(&keys, &progress, false, 2, NOW));
+    assert_true(cn_node_keys_due(&keys, &progress, false, 2, NOW));
 }
 
 // Whoever leads may keep the rounds from ending.
@@ -65,8 +65,20 @@ static void rounds_that_do_not_end_hold_nothing_up(void **state)
     struct cn_progress progress = {.phase = CN_PHASE_TRAIN, .round = 10};
 
     (void)state;
-    assert_false(cn_node_keys_due(&keys, &progress, 2, NOW + CN_KEY_WAIT_MS - 1));
-    assert_true(cn_node_keys_due(&keys, &progress, 2, NOW + CN_KEY_WAIT_MS));
+    assert_false(cn_node_keys_due(&keys, &progress, false, 2, NOW + CN_KEY_WAIT_MS - 1));
+    assert_true(cn_node_keys_due(&keys, &progress, false, 2, NOW + CN_KEY_WAIT_MS));
+}
+
+// Its group cannot form without the member that has gone over: nothing would ever end the round.
+static void while_the_group_forms_keys_are_used_at_once(void **state)
+{
+    struct cn_node_keys keys = waiting();
+    const struct cn_progress progress = {.phase = CN_PHASE_TRAIN, .round = 10};
+
+    (void)state;
+    assert_false(cn_node_keys_due(&keys, &progress, false, 0, NOW));
+    assert_true(cn_node_keys_due(&keys, &progress, true, 0, NOW));
+    assert_false(cn_node_keys_due(&keys, &progress, true, 2, NOW)); // heard, and without them
 }
 
 static void a_member_that_gets_no_key_is_not_waited_for(void **state)
@@ -75,8 +87,8 @@ static void a_member_that_gets_no_key_is_not_waited_for(void **state)
     const struct cn_progress progress = {.phase = CN_PHASE_BASE, .round = 10};
 
     (void)state;
-    assert_false(cn_node_keys_due(&keys, &progress, 4, NOW));
-    assert_true(cn_node_keys_due(&keys, &progress, 8, NOW));
+    assert_false(cn_node_keys_due(&keys, &progress, false, 4, NOW));
+    assert_true(cn_node_keys_due(&keys, &progress, false, 8, NOW));
 }
 
 static void a_second_raise_does_not_prolong_the_wait(void **state)
@@ -87,7 +99,7 @@ static void a_second_raise_does_not_prolong_the_wait(void **state)
 
     (void)state;
     cn_node_keys_keep(&keys, &second, 12, NOW + 1000);
-    assert_true(cn_node_keys_due(&keys, &progress, 2, NOW + 1000));
+    assert_true(cn_node_keys_due(&keys, &progress, false, 2, NOW + 1000));
     assert_int_equal(keys.manifest.key_epoch, 2);
 }
 
@@ -125,16 +137,47 @@ static void a_board_that_does_not_lead_looks_at_the_end_of_rounds(void **state)
     assert_true(cn_node_keys_look(&keys, &used, 7, 0, NOW + 60000));
 }
 
+// It would have all others ask each second.
+static void a_claim_that_nothing_bears_out_silences_claims(void **state)
+{
+    struct cn_manifest used = manifest_of(0, 6);
+    struct cn_node_keys keys = {.looked_ms = NOW, .looked_round = 5};
+    uint32_t looks = 0;
+
+    (void)state;
+    for (uint64_t at = 0; at < 30000; at += 500)
+        looks += cn_node_keys_look(&keys, &used, 5, UINT64_MAX - at, NOW + at);
+    assert_int_equal(looks, 1);
+    assert_true(cn_node_keys_look(&keys, &used, 5, UINT64_MAX, NOW + 31000));
+    assert_false(cn_node_keys_look(&keys, &used, 6, UINT64_MAX, NOW + 35000));
+    assert_true(cn_node_keys_look(&keys, &used, 6, UINT64_MAX, NOW + 36000)); // a round's end
+}
+
+static void a_claim_that_is_borne_out_leaves_the_next_one_its_weight(void **state)
+{
+    struct cn_manifest used = manifest_of(0, 6);
+    struct cn_node_keys keys = {.looked_ms = NOW, .looked_round = 5};
+
+    (void)state;
+    assert_true(cn_node_keys_look(&keys, &used, 5, 1, NOW + 1000));
+    used = manifest_of(1, 6);
+    assert_false(cn_node_keys_look(&keys, &used, 5, 2, NOW + 1500));
+    assert_true(cn_node_keys_look(&keys, &used, 5, 2, NOW + 2000));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_used_from_the_end_of_the_round_on),
         cmocka_unit_test(a_member_without_them_is_waited_for_through_three_rounds),
         cmocka_unit_test(rounds_that_do_not_end_hold_nothing_up),
+        cmocka_unit_test(while_the_group_forms_keys_are_used_at_once),
         cmocka_unit_test(a_member_that_gets_no_key_is_not_waited_for),
         cmocka_unit_test(a_second_raise_does_not_prolong_the_wait),
         cmocka_unit_test(newer_keys_and_other_members_are_asked_for),
         cmocka_unit_test(a_board_that_does_not_lead_looks_at_the_end_of_rounds),
+        cmocka_unit_test(a_claim_that_nothing_bears_out_silences_claims),
+        cmocka_unit_test(a_claim_that_is_borne_out_leaves_the_next_one_its_weight),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
+
 #include "aggregator/store/revocations.h"
 #include "tests/unit/aggregator_world.h"
 
@@ -103,6 +105,33 @@ static void a_line_that_a_power_cut_left_is_passed_over(void **state)
     assert_int_equal(report.malformed, 4);
 }
 
+// root revokes, whatever its umask; the service is another user and must read the list.
+static void a_new_list_can_be_read_by_everybody(void **state)
+{
+    struct world *world = *state;
+    struct stat info;
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    struct cn_ledger_board board = board_of(world, "a");
+    mode_t mask = umask(0077);
+    cn_err err = cn_revocations_add(path, &board);
+    umask(mask);
+    assert_int_equal(err, CN_OK);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0644);
+}
+
+// A folder in its place: a test that runs as root may read every file.
+static void a_list_that_cannot_be_read_is_told_apart(void **state)
+{
+    struct world *world = *state;
+    struct cn_revocations_report report;
+    assert_int_equal(mkdir(path, 0700), 0);
+    cn_err err = cn_revocations_apply(world->ledger, path, &report);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_not_equal(err, CN_OK);
+    assert_int_equal(report.unread, err);
+}
+
 static void a_restored_ledger_is_of_another_lineage_and_of_newer_keys(void **state)
 {
     struct world *world = *state;
@@ -129,6 +158,8 @@ int main(void)
         LIST_TEST(another_key_of_the_same_name_is_left_alone),
         LIST_TEST(boards_that_were_revoked_before_the_list_was_kept_are_added),
         LIST_TEST(a_line_that_a_power_cut_left_is_passed_over),
+        LIST_TEST(a_new_list_can_be_read_by_everybody),
+        LIST_TEST(a_list_that_cannot_be_read_is_told_apart),
         LIST_TEST(a_restored_ledger_is_of_another_lineage_and_of_newer_keys),
     };
 

@@ -20,7 +20,8 @@ cn_err cn_batch_facts_init(const struct cn_graph *graph, const size_t *places,
         for (uint32_t j = 0; fact->labels && j < fact->fact.labels; j++)
             fact->first += graph->values[graph->inputs[j]].words;
         fact->row = calloc(fact->words + 1, sizeof(*fact->row));
-        if (!fact->row) {
+        fact->counts = calloc(fact->words + 1, sizeof(*fact->counts));
+        if (!fact->row || !fact->counts) {
             cn_batch_facts_deinit(facts);
             return CN_ENOMEM;
         }
@@ -30,8 +31,10 @@ cn_err cn_batch_facts_init(const struct cn_graph *graph, const size_t *places,
 
 void cn_batch_facts_deinit(struct cn_batch_facts *facts)
 {
-    for (uint32_t i = 0; i < facts->count; i++)
+    for (uint32_t i = 0; i < facts->count; i++) {
         free(facts->facts[i].row);
+        free(facts->facts[i].counts);
+    }
     *facts = (struct cn_batch_facts){0};
 }
 
@@ -42,7 +45,7 @@ static cn_err count_labels(struct cn_batch_fact *fact, const struct cn_batch *ba
     bool by_class = fact->fact.kind == CN_FACT_CLASSES;
 
     *counted = 0;
-    memset(fact->row, 0, fact->words * sizeof(*fact->row));
+    memset(fact->counts, 0, fact->words * sizeof(*fact->counts));
     for (size_t n = 0; n < batch->count; n++)
         for (size_t i = 0; i < fact->labels; i++) {
             int32_t label;
@@ -54,7 +57,7 @@ static cn_err count_labels(struct cn_batch_fact *fact, const struct cn_batch *ba
                 return CN_ERANGE;
             ++*counted;
             if (by_class)
-                fact->row[label]++;
+                fact->counts[label]++;
         }
     return CN_OK;
 }
@@ -76,7 +79,7 @@ static cn_err find(struct cn_batch_fact *fact, const struct cn_batch *batch, siz
         fact->row[0] = counted ? (float)(all / (double)counted) : 0;
     else
         for (size_t i = 0; i < fact->words; i++)
-            fact->row[i] = (float)((double)fact->row[i] / all);
+            fact->row[i] = (float)((double)fact->counts[i] / all);
     return CN_OK;
 }
 

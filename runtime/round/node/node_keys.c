@@ -39,10 +39,10 @@ static uint32_t keyed_members(const struct cn_manifest *manifest)
 }
 
 bool cn_node_keys_due(const struct cn_node_keys *keys, const struct cn_progress *progress,
-                      uint32_t behind, uint64_t now_ms)
+                      bool forming, uint32_t behind, uint64_t now_ms)
 {
     uint32_t rounds = progress->round > keys->since_round ? progress->round - keys->since_round : 0;
-    bool between = progress->phase != CN_PHASE_TRAIN || rounds > 0;
+    bool between = forming || progress->phase != CN_PHASE_TRAIN || rounds > 0;
 
     if (!keys->waits)
         return false;
@@ -75,11 +75,18 @@ bool cn_node_keys_look(struct cn_node_keys *keys, const struct cn_manifest *used
                        uint64_t claimed, uint64_t now_ms)
 {
     uint64_t pause_ms = round != keys->looked_round ? LOOK_MS : IDLE_MS;
+    uint64_t known = newest(keys, used)->key_epoch;
+    bool misled = keys->claimed > known && now_ms - keys->claimed_ms < IDLE_MS;
+    bool told = claimed > known && !misled;
 
-    if (claimed > newest(keys, used)->key_epoch)
+    if (told)
         pause_ms = TOLD_MS;
     if (now_ms - keys->looked_ms < pause_ms)
         return false;
+    if (told) {
+        keys->claimed = claimed;
+        keys->claimed_ms = now_ms;
+    }
     keys->looked_ms = now_ms;
     keys->looked_round = round;
     return true;

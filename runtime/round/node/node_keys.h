@@ -23,7 +23,9 @@ struct cn_node_keys {
     uint64_t asked_ms;           // when they were last asked for; 0: never
     uint64_t looked_ms;          // when a board that does not lead last looked at the round
     uint32_t looked_round;       // its own round of that time
-    bool looking;                // it has asked for the round, and does not watch otherwise
+    uint64_t claimed,
+        claimed_ms; // the newest epoch that a member's word made it look for, and when
+    bool looking;   // it has asked for the round, and does not watch otherwise
 };
 
 // Keeps the keys of a registration until they are used. Waiting goes on from the first of several.
@@ -33,10 +35,11 @@ void cn_node_keys_keep(struct cn_node_keys *keys, const struct cn_manifest *mani
 // Nothing waits any more. Wipes the keys.
 void cn_node_keys_drop(struct cn_node_keys *keys);
 
-// True when the board goes over to the keys that wait. behind: members that are heard and do not
-// have them, a bit each; those that get no such key are not waited for.
+// True when the board goes over to the keys that wait. forming: the group has no leader, so no
+// round of it goes on, and perhaps none will before this board has gone over too. behind: members
+// that are heard and do not have them, a bit each; those that get no such key are not waited for.
 bool cn_node_keys_due(const struct cn_node_keys *keys, const struct cn_progress *progress,
-                      uint32_t behind, uint64_t now_ms);
+                      bool forming, uint32_t behind, uint64_t now_ms);
 
 // True when a registration is due: the news tells of keys that the board does not have. used is the
 // manifest whose keys are in use.
@@ -45,6 +48,6 @@ bool cn_node_keys_ask(struct cn_node_keys *keys, const struct cn_manifest *used,
 
 // True when a board that does not lead is to look at the round: at the end of each round, but not
 // within 5 s, and after 30 s without one; within 1 s when claimed, the newest key epoch that a
-// member says it has, is unknown here.
+// member says it has, is unknown here. When a look bears no claim out, none counts for 30 s.
 bool cn_node_keys_look(struct cn_node_keys *keys, const struct cn_manifest *used, uint32_t round,
                        uint64_t claimed, uint64_t now_ms);

@@ -113,17 +113,22 @@ cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)
 {
     const struct cn_membership *membership = node->group.membership;
     const struct cn_progress *progress = &node->status.progress;
+    bool forming = membership && cn_membership_leader(membership) == UINT32_MAX;
     uint32_t behind = 0;
 
     if (!node->registered)
         return CN_OK;
     if (membership && node->keys.waits)
         behind = cn_membership_keys_behind(membership, node->keys.manifest.key_epoch, now);
-    if (cn_node_keys_due(&node->keys, progress, behind, now))
+    if (cn_node_keys_due(&node->keys, progress, forming, behind, now))
         return use_new_keys(node, behind);
+    // Two raises in one go: the registration of the first may know nothing of the second.
+    if (node->working && node->status.has_news && node->config.settings->group.member_count > 1 &&
+        cn_node_keys_ask(&node->keys, &node->manifest, &node->status.news, now))
+        return cn_node_enlist(node);
     if (!node->working || !cn_node_group_is_led(&node->group) ||
         !cn_node_keys_look(&node->keys, &node->manifest, progress->round,
-                           cn_membership_newest_keys(membership), now))
+                           cn_membership_newest_keys(membership, now), now))
         return CN_OK;
     node->keys.looking = true;
     return node->link->ops->watch(node->link, true);
