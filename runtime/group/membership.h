@@ -126,8 +126,8 @@ void cn_membership_hold_keys(struct cn_membership *membership, uint64_t key_epoc
 uint32_t cn_membership_keys_behind(const struct cn_membership *membership, uint64_t key_epoch,
                                    uint64_t now_ms);
 
-// Returns the newest key epoch that this board, or any member heard in the last 2 s, claims to hold.
-// The claim is only a reason to ask the aggregator.
+// Returns the newest key epoch that this board, or any member heard in the last 2 s, claims to
+// hold. The claim is only a reason to ask the aggregator.
 uint64_t cn_membership_newest_keys(const struct cn_membership *membership, uint64_t now_ms);
 
 // Returns the member that leads the epoch, or UINT32_MAX while the group forms.
