@@ -338,11 +338,17 @@ cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s)
 {
     int64_t next = (int64_t)ledger->identity.lineage + 1;
     sqlite3_stmt *statement;
+    uint32_t drawn = 0;
+    cn_err err = cn_crypto_random(&drawn, sizeof(drawn));
+    if (err)
+        return err;
     if (now_s > (uint64_t)next && now_s < UINT32_MAX)
         next = (int64_t)now_s;
+    else
+        next += drawn >> 8; // of 24 bits: room for some hundred restores
     if (next > UINT32_MAX)
         return CN_ERANGE;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET lineage=?", "i", next);
+    err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET lineage=?", "i", next);
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
     return err ? err : load_identity(ledger);

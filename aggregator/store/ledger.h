@@ -41,7 +41,8 @@ const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledg
 
 // Begins another lineage of the run, after the ledger was restored from an older copy: what boards
 // hold of the lineage before does not count any more. The number is the time in seconds since 1970,
-// or one more than before, whichever is larger, so that two restores from one copy differ.
+// so that of two restores from one copy the later has the larger; where the clock shows less than
+// the number before, 1 to 2^24 more than that, drawn at random, so that the two differ.
 cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s);
 
 // Ties the run to its model and rules, the first time; later CN_ECONFLICT when they differ.
