@@ -174,22 +174,23 @@ static void describe_contribution(const struct cn_spooled *upload, uint64_t weig
 }
 
 // For people only: an error is of no consequence.
-static void note_attendance(struct cn_run *run, const struct cn_spooled *upload)
+static void note_attendance(struct cn_run *run, const struct cn_ledger_contribution *contribution,
+                            uint32_t boards)
 {
-    const struct cn_declare_request *declared = &upload->declared;
-    uint32_t boards = cn_roster_count(run->config.roster, upload->group, declared->members,
-                                      declared->member_count);
-    if (boards > 1 &&
-        cn_tally_attend(run->config.ledger, upload->group, declared->round, boards) != CN_OK)
-        cn_log(CN_LOG_DEBUG, "run", "the boards of %s are not counted", upload->group);
+    if (boards > 1 && cn_tally_attend(run->config.ledger, contribution->group, contribution->round,
+                                      boards) != CN_OK)
+        cn_log(CN_LOG_DEBUG, "run", "the boards of %s are not counted", contribution->group);
 }
 
-// File first, then ledger, then the answer: what was acknowledged is durable.
+// File first, then ledger, then the answer: what was acknowledged is durable. Keeping the file ends
+// the upload.
 static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t weight,
                      struct cn_upload_status *status)
 {
     struct cn_ledger_contribution contribution;
     const struct cn_roster_group *group = cn_roster_find_group(run->config.roster, upload->group);
+    uint32_t boards = cn_roster_count(run->config.roster, upload->group, upload->declared.members,
+                                      upload->declared.member_count);
 
     describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
     cn_err err = cn_measured_bound(run->config.ledger, group, &contribution);
@@ -200,7 +201,7 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     if (err)
         return err;
     run->accepted++;
-    note_attendance(run, upload);
+    note_attendance(run, &contribution, boards);
     memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
     decide(status, CN_VERDICT_ACCEPTED, "");
     cn_log(CN_LOG_DEBUG, "run",
