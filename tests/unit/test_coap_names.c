@@ -42,8 +42,12 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     if (hints->ai_flags & AI_NUMERICHOST)
         return EAI_NONAME;
     for (size_t i = 0; results[i]; i++) {
-        *end = make_result(results[i], port);
-        end = &(*end)->ai_next;
+        struct addrinfo *made = make_result(results[i], port);
+
+        if (!made)
+            return EAI_MEMORY;
+        *end = made;
+        end = &made->ai_next;
     }
     return *found ? 0 : EAI_NONAME;
 }
