@@ -51,8 +51,8 @@ static void a_board_that_asks_too_often_is_told_so_and_others_are_served(void **
         wait_replies(&world, i);
     }
     assert_in_range(world.requests, 20, 25); // four seconds' worth and what comes meanwhile
-    // A request that comes just when the next one is allowed is served: so not the last, but the
-    // last that was refused.
+    // The last request is served if the next one was allowed just then. So this looks for the last
+    // request that was refused.
     for (refused = 29; refused > 20 && world.replies[refused % KEPT].code != CN_COAP_TOO_MANY;)
         refused--;
     assert_int_equal(world.replies[refused % KEPT].code, CN_COAP_TOO_MANY);
