@@ -45,6 +45,10 @@ int cn_manifest_file_make(const char *image, const char *name, const struct cn_p
 // exit code.
 int cn_manifest_file_check_free(const char *image);
 
+// Reads a manifest's text, whatever it is, into a zeroed manifest. Returns false when it is none;
+// what was read by then is freed by deinit.
+bool cn_manifest_file_parse(const uint8_t *text, size_t size, struct cn_manifest_file *manifest);
+
 // Reads the manifest of an image.
 int cn_manifest_file_load(const char *image, struct cn_manifest_file *manifest);
 
