@@ -190,6 +190,8 @@ static void print_memory(const cJSON *memory)
     printf("  memory    %.1f MiB resident at most", number(memory, "peak_resident") / MIB);
     if (has(memory, "planned"))
         printf(", %.1f MiB planned for training", number(memory, "planned") / MIB);
+    if (has(memory, "arriving"))
+        printf(" (%.1f of it while a version arrives)", number(memory, "arriving") / MIB);
     if (has(memory, "train_max"))
         printf(" of %.1f MiB", number(memory, "train_max") / MIB);
     printf("\n");
