@@ -1,5 +1,5 @@
-// upload_private.h - an upload as upload.c, which sends, and upload_replies.c, which reads what comes
-// back, share it.
+// upload_private.h - an upload as upload.c, which sends, and upload_replies.c, which reads what
+// comes back, share it.
 #pragma once
 
 #include "transport/transfer/upload.h"
