@@ -398,6 +398,10 @@ static void announce(struct daemon *daemon)
            settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
            daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
            settings->gateway.listen[0]);
+    struct cn_ledger_origin origin;
+    if (!cn_ledger_find_origin(daemon->setup.ledger, &origin))
+        printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", origin.version,
+               origin.run);
     if (groups < settings->job.quorum)
         cn_log(CN_LOG_WARN, "run",
                "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "

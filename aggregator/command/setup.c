@@ -1,12 +1,14 @@
 #include "aggregator/command/setup.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/run/score.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/read_store.h"
 #include "runtime/profile/job_changes.h"
@@ -67,16 +69,21 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     return result;
 }
 
-// Whether the file has the weights of version 0, if the run has that already.
+// Whether the file has the weights of version 0, if the run has that already. In a run that follows
+// another one version 0 is trained, and of the file only the graph counts.
 static cn_err check_weights(const struct cn_setup *setup)
 {
     struct cn_ledger_version first;
+    struct cn_ledger_origin origin;
     const struct cn_layout *layout = &setup->model.layout;
     struct cn_version_header header = {.count = layout->total};
     uint8_t digest[CN_DIGEST_SIZE];
     cn_err err = cn_ledger_find_version(setup->ledger, 0, &first);
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
+    err = cn_ledger_find_origin(setup->ledger, &origin);
+    if (err != CN_ENOTFOUND)
+        return err;
     float *weights = calloc(layout->total + 1, sizeof(*weights));
     if (!weights)
         return CN_ENOMEM;
@@ -134,8 +141,11 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
         fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
     }
     if (err == CN_ECONFLICT || err == CN_EDIGEST)
-        fprintf(stderr, "Restore them in the profile, or give this job a state directory of its "
-                        "own.\n");
+        fprintf(stderr,
+                "Restore them in the profile. Or give the profile another state directory and "
+                "begin the next\nrun there, with the same boards and keys, from what was trained: "
+                "cairn-aggregator init --after %s PROFILE\n",
+                state);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -154,18 +164,27 @@ static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *confli
     return err;
 }
 
+int cn_setup_load_model(struct cn_setup *setup)
+{
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    setup->has_model = true;
+    cn_err err = cn_model_file_init(&setup->model, setup->settings->model, &diag);
+    if (err)
+        cn_command_print_about(setup->settings->model, err, &diag);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 int cn_setup_open_model(struct cn_setup *setup)
 {
     struct cn_diag diag;
     struct cn_job_conflict conflict = {0};
     cn_diag_init(&diag);
-    setup->has_model = true;
     setup->job = setup->settings->job;
-    cn_err err = cn_model_file_init(&setup->model, setup->settings->model, &diag);
-    if (err) {
-        cn_command_print_about(setup->settings->model, err, &diag);
-        return CN_EXIT_FAILED;
-    }
+    int result = cn_setup_load_model(setup);
+    if (result)
+        return result;
+    cn_err err = CN_OK;
     if (setup->access == CN_SETUP_LOOK)
         err = look_at_job(setup, &conflict);
     if (!err && cn_tensor_rules_set(&setup->model.layout, &setup->job, &diag) != CN_OK) {
@@ -180,6 +199,32 @@ int cn_setup_open_model(struct cn_setup *setup)
 int cn_setup_check_weights(const struct cn_setup *setup)
 {
     return explain_binding(setup, check_weights(setup), NULL);
+}
+
+cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
+                               uint32_t *number)
+{
+    struct cn_ledger_version newest;
+    struct cn_run_progress progress = {0};
+    char *end;
+    cn_err err = cn_ledger_newest_version(ledger, &newest);
+    if (err)
+        return err;
+    *number = newest.number;
+    if (strcmp(text, "last") == 0)
+        return CN_OK;
+    if (strcmp(text, "best") == 0) {
+        err = cn_score_progress(ledger, job, 0, &progress);
+        if (progress.best_score.known)
+            *number = progress.best;
+        return err;
+    }
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value > newest.number)
+        return CN_ENOTFOUND;
+    *number = (uint32_t)value;
+    return CN_OK;
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

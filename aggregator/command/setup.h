@@ -29,6 +29,9 @@ struct cn_setup { // zeroed at first; deinit in any case
 // Loads the profile and opens ledger and files.
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access);
 
+// Opens the model alone.
+int cn_setup_load_model(struct cn_setup *setup);
+
 // Opens the model. With CN_SETUP_RUN, ties the ledger to it and to the job, or checks that the
 // profile may go on with the run. With CN_SETUP_LOOK, writes nothing and takes the job of the
 // ledger, so that a profile that was edited for the next run still shows this one.
@@ -36,5 +39,10 @@ int cn_setup_open_model(struct cn_setup *setup);
 
 // Before a run goes on: whether the model's file has the weights that it began with.
 int cn_setup_check_weights(const struct cn_setup *setup);
+
+// Finds a version by what a person says: "last", "best" or a number. CN_ENOTFOUND for any other, and
+// when there is none.
+cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
+                               uint32_t *number);
 
 void cn_setup_deinit(struct cn_setup *setup);
