@@ -17,7 +17,8 @@ static const char help[] =
     "be filled in stands there with an example, everything else as a comment with its default.\n"
     "\n"
     "With --after, prepares the next run: in the state directory of PROFILE, which must be a new\n"
-    "one, it enrols the boards of STATE, the state directory of an earlier run, with the keys that\n"
+    "one, it enrols the boards of STATE, the state directory of an earlier run, with the keys "
+    "that\n"
     "they have, and makes a version of that run version 0. Nothing has to be changed on the\n"
     "boards. The job may have other values; its model must have the same graph. STATE stays as it\n"
     "is.\n"
@@ -42,7 +43,7 @@ static int write_profile(const char *path)
         unlink(path);
         return CN_EXIT_FAILED;
     }
-    printf("%s is written; edit it, then try: cairn-aggregator run %s\n", path, path);
+    printf("%s is written; edit it, then try: cairn-aggregator check %s\n", path, path);
     return CN_EXIT_DONE;
 }
 

@@ -152,7 +152,7 @@ static int begin(struct succession *next, bool trained, const char *profile)
     if (trained)
         printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", next->origin.version,
                next->origin.run);
-    printf("try: cairn-aggregator run %s\n", profile);
+    printf("try: cairn-aggregator check %s\n", profile);
     return CN_EXIT_DONE;
 }
 
@@ -173,7 +173,8 @@ int cn_init_after(const char *earlier, const char *version, const char *profile)
     if (!result)
         result = cn_setup_open(&next.setup, profile, CN_SETUP_RUN);
     if (!result) // before a file of it is replaced
-        result = explain_state(next.setup.settings->state, cn_ledger_check_empty(next.setup.ledger));
+        result =
+            explain_state(next.setup.settings->state, cn_ledger_check_empty(next.setup.ledger));
     if (!result)
         result = cn_setup_load_model(&next.setup);
     if (!result && trained)

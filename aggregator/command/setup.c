@@ -15,6 +15,8 @@
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
 
+#define EVALUATE_MS 600000 // for one evaluation
+
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
     if (argc - optind != count) {
@@ -196,9 +198,47 @@ int cn_setup_open_model(struct cn_setup *setup)
     return explain_binding(setup, err, &conflict);
 }
 
+int cn_setup_check_job(const struct cn_setup *setup)
+{
+    struct cn_job_conflict conflict;
+    cn_err err =
+        cn_job_settings_check(setup->ledger, setup->model.digest, setup->settings, &conflict);
+    return explain_binding(setup, err, &conflict);
+}
+
 int cn_setup_check_weights(const struct cn_setup *setup)
 {
     return explain_binding(setup, check_weights(setup), NULL);
+}
+
+cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_ports *ports,
+                               struct cn_evaluator **evaluator)
+{
+    const struct cn_settings *settings = setup->settings;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    *evaluator = NULL;
+    if (settings->job.central_set[0] == '\0')
+        return CN_OK;
+    const struct cn_data_paths *paths = cn_profile_data(settings, settings->job.central_set);
+    if (!paths) {
+        fprintf(stderr, "error: the job's central set %s is not in the profile's data section\n",
+                settings->job.central_set);
+        return CN_EINVAL;
+    }
+    const struct cn_evaluator_config config = {
+        .onnx = setup->model.onnx,
+        .job = &settings->job,
+        .files = paths,
+        .computes = ports->computes,
+        .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
+        .timeout_ms = EVALUATE_MS,
+    };
+    cn_err err = cn_evaluator_open(&config, &diag, evaluator);
+    if (err)
+        fprintf(stderr, "%s: %s\n", settings->job.central_set,
+                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+    return err;
 }
 
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,

@@ -3,6 +3,7 @@
 // Every function reports to standard error what a person can mend and returns the exit code for it.
 #pragma once
 
+#include "aggregator/run/evaluate.h"
 #include "aggregator/store/ledger.h"
 #include "aggregator/store/model_file.h"
 #include "runtime/command/command.h"
@@ -37,11 +38,18 @@ int cn_setup_load_model(struct cn_setup *setup);
 // ledger, so that a profile that was edited for the next run still shows this one.
 int cn_setup_open_model(struct cn_setup *setup);
 
+// Whether the profile could go on with the run, without writing anything.
+int cn_setup_check_job(const struct cn_setup *setup);
+
 // Before a run goes on: whether the model's file has the weights that it began with.
 int cn_setup_check_weights(const struct cn_setup *setup);
 
-// Finds a version by what a person says: "last", "best" or a number. CN_ENOTFOUND for any other, and
-// when there is none.
+// Opens the job's central set with the model; *evaluator is NULL for a job without one.
+cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_ports *ports,
+                               struct cn_evaluator **evaluator);
+
+// Finds a version by what a person says: "last", "best" or a number. CN_ENOTFOUND for any other,
+// and when there is none.
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
                                uint32_t *number);
 

@@ -95,7 +95,8 @@ struct cn_ledger_start {
 cn_err cn_ledger_check_empty(struct cn_ledger *ledger);
 
 // Enrols the boards of another ledger with their keys and groups; revoked ones stay revoked. The
-// lineage and the key epochs go on from there; this object still has the lineage before. With start, which may be NULL, the run begins with what it says. One transaction. CN_EEXIST when the
+// lineage and the key epochs go on from there; this object still has the lineage before. With
+// start, which may be NULL, the run begins with what it says. One transaction. CN_EEXIST when the
 // ledger is not empty.
 cn_err cn_ledger_follow(struct cn_ledger *ledger, struct cn_ledger *earlier,
                         const struct cn_ledger_start *start);

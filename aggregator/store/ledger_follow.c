@@ -6,8 +6,8 @@
 cn_err cn_ledger_find_origin(struct cn_ledger *ledger, struct cn_ledger_origin *origin)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "SELECT run,version,digest FROM origin", "");
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement, "SELECT run,version,digest FROM origin", "");
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -67,9 +67,9 @@ static cn_err copy_epochs(struct cn_ledger *ledger, struct cn_ledger *earlier)
         char group[CN_NAME_SIZE];
         err = cn_ledger_sql_name(from, 0, group);
         if (!err)
-            err = cn_ledger_sql_prepare(ledger, &to,
-                                        "INSERT INTO key_epoch(grp,raised) VALUES(?,?)", "ti",
-                                        group, sqlite3_column_int64(from, 1));
+            err =
+                cn_ledger_sql_prepare(ledger, &to, "INSERT INTO key_epoch(grp,raised) VALUES(?,?)",
+                                      "ti", group, sqlite3_column_int64(from, 1));
         if (!err)
             err = cn_ledger_sql_finish(ledger, to);
         if (err)
@@ -89,8 +89,8 @@ static cn_err begin(struct cn_ledger *ledger, const struct cn_ledger_start *star
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
     if (!err)
-        err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET graph=?", "b",
-                                    start->graph);
+        err =
+            cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET graph=?", "b", start->graph);
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
     if (!err)

@@ -92,7 +92,7 @@ def data(cluster):
     npy(cluster.path("nan.npy"), "<f4", (20, 8, 8), values)
     refuse("nan.npy", inputs=cluster.path("nan.npy"), labels=good[1])
     write_train(cluster, "state/data", inputs=cluster.path("missing.npy"), labels=good[1])
-    expect(cluster.command(cluster.node, "check", "alone.yaml"), 0, "warning: data: " + cluster.path("missing.npy"))
+    expect(cluster.command(cluster.node, "check", "alone.yaml", check=False), 1, "error: " + cluster.path("missing.npy"))
     profile = open(cluster.path("alone.yaml")).read()
     cluster.write("alone.yaml", profile.replace("  digits: ", "  letters: "))
     expect(cluster.command(cluster.node, "check", "alone.yaml", check=False), 3, "'digits' is not among the data sets")
