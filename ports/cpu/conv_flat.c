@@ -17,7 +17,7 @@ struct flat {
     size_t group_in, group_out;
     size_t taps, row;           // taps of a group; words of a channel of strip
     bool mirrored;              // the gradient for the input
-    const int32_t *offsets;     // of each tap in the planes of the group
+    const int32_t *offsets;     // offset of each tap in the planes of the group
     const float *weight, *bias; // weights and biases of the group; bias NULL: none
     float *packed;              // TILE_ROWS x INNER weights
     float *strip;               // TILE_ROWS channels of flat outputs
@@ -172,8 +172,9 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
     run(&mirrored, task, NULL, true);
 }
 
-// The weight gradient: for each pair of output channel and tap, a dot product over flat outputs and
-// samples. A block of pairs keeps its sums in registers for as many samples as the workspace holds.
+// The weight gradient: a dot product over flat outputs and samples for each pair of output channel
+// and tap. The sums of a block of pairs stay in registers for as many samples as the workspace
+// holds.
 
 #if TILE_ROWS > 6
 #define BLOCK_CHANNELS 4
@@ -187,7 +188,7 @@ struct weight_grad {
     struct planes planes;
     size_t flat; // words of a channel of dy in flat rows
     size_t taps;
-    const int32_t *offsets; // of each tap in the planes of the group
+    const int32_t *offsets; // offset of each tap in the planes of the group
 };
 
 // Adds to dw[i][j] the products over all samples of the chunk, for a block of `channels` x

@@ -9,7 +9,7 @@
 #include "runtime/profile/quantity.h"
 
 #define WORD_SIZE CN_NAME_SIZE
-#define DEPTH_MAX 16 // of parentheses and nots
+#define DEPTH_MAX 16 // most parentheses and nots that nest
 
 enum kind {
     KIND_CONDITION,
@@ -80,8 +80,8 @@ static bool is_letter(char c)
            strchr("._-/:", c);
 }
 
-// Moves on to the next word: a run of letters, a relation or a parenthesis. One that is too long is
-// cut, and then no fact or value.
+// Moves to the next word: a run of letters, a relation or a parenthesis. A word that is too long is
+// cut off and then matches no fact or value.
 static void advance(struct parser *parser)
 {
     size_t size = 0;
@@ -224,7 +224,7 @@ static cn_err parse_condition(struct parser *parser)
 
 static cn_err parse_or(struct parser *parser);
 
-// not X, (X), or a condition.
+// Parses "not X", "(X)" or a condition.
 static cn_err parse_unit(struct parser *parser) // NOLINT(misc-no-recursion): at most DEPTH_MAX
 {
     cn_err err;
@@ -380,7 +380,7 @@ static bool condition_holds(const struct cn_rule_part *part, const struct cn_rul
 
 bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts)
 {
-    bool stack[CN_RULE_PARTS + 1] = {true}; // a rule without parts
+    bool stack[CN_RULE_PARTS + 1] = {true}; // a rule without parts is true
     uint32_t top = 0;                       // values on the stack
 
     for (uint32_t i = 0; i < rule->count; i++) {
