@@ -338,7 +338,7 @@ def gateway_state(cluster):
             ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the ledger, adam in the profile"),
             ("digits-cnn", "digits-mlp", "another model than the profile", "digits-mlp.onnx")):
         cluster.write("job.yaml", job.replace(old, new))
-        expect(cluster.command(*run, check=False), 1, *words, "state directory of its own")
+        expect(cluster.command(*run, check=False), 1, *words, "init --after state/gateway PROFILE")
     expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
     # An edited job says nothing about the versions that are there.
     cluster.write("job.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.06").replace("mode: q8", "mode: raw32"))
