@@ -11,9 +11,10 @@
 static const char help[] =
     "Usage: cairn-aggregator replay PROFILE\n"
     "\n"
-    "Makes every version again from the initial model and the accepted updates, and compares\n"
-    "digests. Prints a line for each version; fails when one differs. Versions whose updates are\n"
-    "no longer kept are taken from disk. Works while the aggregator runs.\n";
+    "Makes every version again from the initial model and the accepted updates, and\n"
+    "compares digests. Prints a line for each version; fails when one differs.\n"
+    "Versions whose updates are no longer kept are taken from disk. Works while the\n"
+    "aggregator runs.\n";
 
 struct replay {
     const struct cn_setup *setup;
