@@ -11,8 +11,17 @@
 static const char help[] =
     "Usage: cairn-aggregator init [FILE]\n"
     "\n"
-    "Writes a commented profile to FILE (default: gateway.yaml), which must not exist. What must\n"
-    "be filled in stands there with an example, everything else as a comment with its default.\n";
+    "Writes a commented profile to FILE (default: gateway.yaml), which must not\n"
+    "exist, or with - to standard output. What must be filled in stands there with\n"
+    "an example, everything else as a comment with its default.\n";
+
+static int print_profile(void)
+{
+    cn_err err = cn_profile_template(CN_PROFILE_GATEWAY, NULL, 0, stdout);
+    if (err)
+        fprintf(stderr, "error: standard output: %s\n", cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
 
 static int write_profile(const char *path)
 {
@@ -44,7 +53,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         fputs(help, stderr);
         return CN_EXIT_USAGE;
     }
-    return write_profile(optind < argc ? argv[optind] : "gateway.yaml");
+    const char *path = optind < argc ? argv[optind] : "gateway.yaml";
+    return strcmp(path, "-") == 0 ? print_profile() : write_profile(path);
 }
 
 const struct cn_command cn_aggregator_init = {

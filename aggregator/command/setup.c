@@ -33,7 +33,7 @@ static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
     if (err == CN_ENOTFOUND)
         fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
     else if (err)
-        fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
+        fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_reason(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

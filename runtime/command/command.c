@@ -178,6 +178,22 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
     return NULL;
 }
 
+// Prints the exit codes, no line wider than 80 columns.
+static void print_exits(FILE *stream, const struct cn_command *const *commands)
+{
+    int column = fprintf(stream, "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile,");
+
+    for (size_t i = 0; commands[i]; i++) {
+        int width = commands[i]->exits ? (int)strlen(commands[i]->exits) + 2 : 0;
+
+        if (width && column + width > 80)
+            column = fprintf(stream, "\n%s,", commands[i]->exits);
+        else if (width)
+            column += fprintf(stream, " %s,", commands[i]->exits);
+    }
+    fprintf(stream, "%s130 interrupted.\n", column > 60 ? "\n" : " ");
+}
+
 static void print_usage(FILE *stream, const char *program, const struct cn_command *const *commands)
 {
     int width = 0;
@@ -196,13 +212,9 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
             "\nLog lines go to standard error: the time in UTC, or seconds since boot\n"
             "(+42.017s) while the clock is not set; the level; the area; the text.\n"
             "Under journald its priority stands in place of the time.\n"
-            "\n'%s COMMAND --help' describes a command.\n"
-            "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile",
+            "\n'%s COMMAND --help' describes a command.\n",
             program);
-    for (size_t i = 0; commands[i]; i++)
-        if (commands[i]->exits)
-            fprintf(stream, ", %s", commands[i]->exits);
-    fprintf(stream, ", 130 interrupted.\n");
+    print_exits(stream, commands);
 }
 
 // What was printed has to be there: a full disk would otherwise leave half an answer and exit code

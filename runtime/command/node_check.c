@@ -26,20 +26,22 @@ static const char help[] =
     "       cairn-node check --ops\n"
     "       cairn-node check --board auto [--boards DIR] [--sysroot DIR]\n"
     "\n"
-    "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with\n"
-    "it, and exits with 3 then. --origin adds the file and line that set each value.\n"
+    "FILE is a profile (.yaml): prints the effective profile, or everything that is\n"
+    "wrong with it, and exits with 3 then. --origin adds the file and line that set\n"
+    "each value.\n"
     "\n"
-    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory "
-    "training\n"
-    "needs, or the list of what is not supported.\n"
+    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the\n"
+    "memory training needs, or the list of what is not supported.\n"
     "\n"
     "  --origin           the file and line that set each value\n"
     "  --batch N          plan for this batch; default: 32\n"
     "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
     "  --ops              list the ONNX operators that are supported\n"
-    "  --board auto       recognise this board, or say what its firmware calls itself\n"
+    "  --board auto       recognise this board, or say what its firmware calls\n"
+    "                     itself\n"
     "  --boards DIR       folder of the types of boards; default: the installed ones\n"
-    "  --sysroot DIR      read the firmware's names below DIR: in a container, or a record\n";
+    "  --sysroot DIR      read the firmware's names below DIR: in a container, or a\n"
+    "                     record\n";
 
 static void check_file(const char *profile, const char *key, const char *path)
 {

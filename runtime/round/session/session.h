@@ -106,6 +106,7 @@ struct cn_session {
     char phase[CN_NAME_SIZE];          // of the job, as of the plan
     uint64_t saved_ms;                 // when the checkpoint was last saved
     bool disk_full;                    // said so already
+    bool outbox_unsaved;               // that an update cannot be stored was said already
     double busy_ms;                    // computing a step, a moving average
     // The trainer holds the sums of this step's gradients, apart from the weights: the votes did
     // not come, so it is not known whether another member has applied them (recovery.h).
