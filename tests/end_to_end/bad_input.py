@@ -102,7 +102,7 @@ def data(cluster):
 def places(cluster):
     """Files and folders that cannot be written are named with the reason."""
     write_train(cluster, "train.yaml/state")
-    expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, "train.yaml/state", "not a directory")
+    expect(cluster.command(cluster.node, "train", "alone.yaml", check=False), 1, "train.yaml/state", "a part of its path is one")
     write_train(cluster, "state/places")
     profile = open(cluster.path("alone.yaml")).read()
     cluster.write("alone.yaml", profile + "storage: {reserve: 60 TiB}\n")
