@@ -30,7 +30,8 @@ static const char help[] =
     "                     container, or a record\n"
     "  --timeline FILE    what each member of the group did in each step, for\n"
     "                     chrome://tracing\n"
-    "  --log-level LEVEL  error, warn, info or debug\n";
+    "  --log-level LEVEL  error, warn, info or debug\n"
+    "  --log-format F     text, or json: one object a line\n";
 
 struct options {
     const char *profile;

@@ -46,7 +46,8 @@ static const char help[] =
     "  --json             one JSON object for each round\n"
     "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a\n"
     "                     container, or a record\n"
-    "  --log-level LEVEL  error, warn, info or debug\n";
+    "  --log-level LEVEL  error, warn, info or debug\n"
+    "  --log-format F     text, or json: one object a line\n";
 
 struct options {
     const char *profile, *from, *trace, *save, *ops, *timeline, *sysroot;
