@@ -170,6 +170,7 @@ static void note_facts(struct cn_resources *resources, const char *board, uint32
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
     note_ahead(resources, board, registration, &facts);
     cn_roster_note(resources->roster, board, &facts);
+    cn_roster_blame(resources->roster, board, registration->fault, resources->now_ms());
 }
 
 static void handle_register(void *context, const struct cn_coap_request *request,
@@ -270,6 +271,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
         return;
     }
+    cn_roster_work(resources->roster, board->enrolled.name, resources->now_ms());
     cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
     if (err) {
         reply_trouble(resources, reply, err);

@@ -14,16 +14,17 @@ enum cn_message_kind {
     F64,
     NAME,
     NAME_OR_EMPTY,
-    TEXT,        // max: size of the array
-    BYTES,       // max: size of the array
-    PAIR,        // struct cn_version_range as [min, max]
-    MAP,         // of schema
-    RULES,       // the same; left out when it says what a struct of zeros says
-    U64_OR_ZERO, // left out when it is 0
-    RANGES,      // struct cn_chunk_range[] as [first, count, first, count...]; the count is at
-                 // count_offset
-    SIGNS,       // struct cn_member_sign[] as [id, seconds, id, seconds...], in any order; left out
-                 // when there are none; the count is at count_offset
+    TEXT,         // max: size of the array
+    TEXT_OR_NONE, // the same; left out when it is ""
+    BYTES,        // max: size of the array
+    PAIR,         // struct cn_version_range as [min, max]
+    MAP,          // of schema
+    RULES,        // the same; left out when it says what a struct of zeros says
+    U64_OR_ZERO,  // left out when it is 0
+    RANGES,       // struct cn_chunk_range[] as [first, count, first, count...]; the count is at
+                  // count_offset
+    SIGNS, // struct cn_member_sign[] as [id, seconds, id, seconds...], in any order; left out
+           // when there are none; the count is at count_offset
 };
 
 struct cn_message_field {

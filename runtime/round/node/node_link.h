@@ -12,6 +12,6 @@ cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings
                          struct cn_link **link);
 
 // Registers. ahead: what the board holds when the aggregator's round is older; NULL: it is not.
-// CN_EAGAIN when a registration is under way already.
+// fault: why it cannot train; "": it can. CN_EAGAIN when a registration is under way already.
 cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
-                           const struct cn_node_ahead *ahead);
+                           const struct cn_node_ahead *ahead, const char *fault);

@@ -9,7 +9,7 @@
 cn_err cn_node_enlist(struct cn_node_owner *node)
 {
     cn_err err = cn_node_link_enlist(node->link, node->config.settings,
-                                     node->ahead.told ? &node->ahead : NULL);
+                                     node->ahead.told ? &node->ahead : NULL, node->fault);
 
     return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }

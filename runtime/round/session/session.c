@@ -332,6 +332,12 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
+static void note_disk(const struct cn_session *session, cn_err saved)
+{
+    if (session->config.disk)
+        atomic_store(session->config.disk, saved);
+}
+
 // One member at least has it on disk, as a board alone does, before it is sent. Who could not store
 // it holds it in memory: its full disk does not stop the others.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
@@ -342,6 +348,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
 
     do {
         saved = cn_checkpoint_save(session->config.store, &session->held);
+        note_disk(session, saved);
         counts[0] = saved ? 1 : 0;
         counts[1] = 1;
         err = cn_all_reduce(collective, CN_REDUCE_SUM, counts, 2);
@@ -529,6 +536,7 @@ void cn_session_note_saved(struct cn_session *session, cn_err saved)
         cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
                reserved ? "the disk has less free than storage.reserve" : cn_err_text(saved));
     session->disk_full = saved != CN_OK;
+    note_disk(session, saved);
 }
 
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)

@@ -6,6 +6,7 @@
 // Threading: one thread (the worker of a node).
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
@@ -44,6 +45,7 @@ struct cn_session_config {
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
+    atomic_int *disk; // set to what the disk said when the state was last stored; NULL: nobody asks
 };
 
 // Who does the work of a step and how: decided on all members alike before it (session_sets.h).
