@@ -39,7 +39,7 @@ static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *n
     if (strcmp(text, "last") == 0)
         return CN_OK;
     if (strcmp(text, "best") == 0) {
-        err = cn_score_progress(setup->ledger, &setup->settings->job, 0, &progress);
+        err = cn_score_progress(setup->ledger, &setup->job, 0, &progress);
         if (progress.best_score.known)
             *number = progress.best;
         return err;

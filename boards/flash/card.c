@@ -16,15 +16,17 @@
 
 #define CHUNK ((size_t)4 << 20)
 #define BLOCK ((uint64_t)4096)
-#define FIRST BLOCK                   // written last: the MBR and the header of a GPT lie there
-#define HEAD ((uint64_t)1 << 20)      // cleared first: old tables and boot loaders lie there
-#define TAIL ((uint64_t)1 << 20)      // cleared at the card's end: an old GPT's copy lies there
-#define UNSYNCED ((uint64_t)32 << 20) // written back then, so that the progress is the card's
+#define FIRST BLOCK              // written last: it holds the MBR and the GPT header
+#define HEAD ((uint64_t)1 << 20) // cleared first: old partition tables and boot loaders lie there
+// cleared at the card's end: the backup copy of an old GPT lies there
+#define TAIL ((uint64_t)1 << 20)
+// bytes between syncs, so that the progress shows the card's speed
+#define UNSYNCED ((uint64_t)32 << 20)
 
 struct work {
     int from, to;
     uint8_t *chunk, *zeros; // CHUNK bytes each
-    bool discards;          // the device reads as zeros what it discarded, so far
+    bool discards;          // so far, discarded blocks have read back as zeros
     uint64_t *done, total, synced, begun_ms;
 };
 
@@ -65,9 +67,10 @@ static bool reads_zero(const struct work *work, uint64_t offset)
            memcmp(block, block + 1, BLOCK - 1) == 0;
 }
 
-// Whole blocks: discarded where the kernel promises zeros then (fallocate(2) of a block device),
-// else by the device's own command for zeros, which the kernel replaces when there is none. Some
-// readers break the promise, so both ends are looked at.
+// Zeros whole blocks. They are discarded where the kernel promises that discarded blocks read as
+// zeros (fallocate(2) on a block device). Otherwise the device's own zeroing command is used; the
+// kernel writes zeros where the device has none. Some card readers break the promise, so both ends
+// are read to check it.
 static bool zero_blocks(struct work *work, uint64_t offset, uint64_t size)
 {
     uint64_t range[2] = {offset, size};
@@ -100,7 +103,7 @@ static bool sync_card(struct work *work, uint64_t unsynced)
     return fdatasync(work->to) == 0;
 }
 
-// The parts of the image between begin and end.
+// Writes the parts of the image between begin and end.
 static bool write_parts(struct work *work, const struct cn_manifest_file *manifest, uint64_t begin,
                         uint64_t end)
 {
@@ -127,7 +130,8 @@ static bool write_parts(struct work *work, const struct cn_manifest_file *manife
     return fsync(work->to) == 0;
 }
 
-// Whatever happens from here on, no old table says that the card can be used.
+// Clears both ends of the card, so that no old partition table makes a half-written card look
+// usable.
 static bool clear_ends(struct work *work, const struct cn_manifest_file *manifest,
                        uint64_t device_size)
 {

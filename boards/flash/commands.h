@@ -1,4 +1,4 @@
-// commands.h - the subcommands of cairn-flash, a file each.
+// commands.h - the subcommands of cairn-flash, one per file.
 #pragma once
 
 #include "runtime/command/command.h"

@@ -1,7 +1,7 @@
 // delivery.h - the steps that plan, image, rootfs and ssh share: read the options, check
-// everything, enrol the board, write. A target is what they differ in.
+// everything, enrol the board, write. Only the target differs.
 //
-// After a failure, or Ctrl-C or SIGTERM, the enrolment is taken back and the key is wiped.
+// After a failure, Ctrl-C or SIGTERM the enrolment is revoked and the key is wiped.
 #pragma once
 
 #include "boards/flash/image_file.h"
@@ -13,20 +13,22 @@ struct cn_delivery {
     struct cn_target_options order;
     struct cn_workspace space;
     struct cn_payload payload;
-    struct cn_image_file image; // of plan and image
-    const char *made;           // a file to remove when a later step fails, or NULL
-    bool delivered; // the board has its key: what fails now is not a reason to revoke it
+    struct cn_image_file image; // used by plan and image only
+    const char *made;           // file to remove when a later step fails, or NULL
+    bool delivered;             // the board has its key; a later failure does not revoke it
 };
 
 struct cn_delivery_target {
     const char *help;
-    const char
-        *operand; // what stands after the subcommand, such as "DIR"; NULL: --base and -o instead
-    // Finds what can be found wrong before there is a key. An exit code after saying why.
+    // Name of the required argument, such as "DIR". NULL: --base and -o are required instead.
+    const char *operand;
+    // Finds every fault that can be found before a key exists. Returns an exit code after printing
+    // the fault.
     int (*check)(struct cn_delivery *delivery);
-    // Puts the payload, which now has the key, in its place. NULL: only a plan.
+    // Writes the payload, which now includes the key, to the target. NULL: the subcommand only
+    // plans.
     int (*write)(struct cn_delivery *delivery);
 };
 
-// The whole subcommand; an exit code.
+// Runs the whole subcommand. Returns its exit code.
 int cn_delivery_run(const struct cn_delivery_target *target, int argc, char **argv);

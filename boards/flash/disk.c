@@ -12,7 +12,7 @@
 
 #include "runtime/base/text_file.h"
 
-#define PATH_SIZE 4352 // PATH_MAX and a name
+#define PATH_SIZE 4352 // a path of PATH_MAX bytes and a name
 
 static bool has(const char *folder, const char *name)
 {
@@ -22,7 +22,7 @@ static bool has(const char *folder, const char *name)
     return access(path, F_OK) == 0;
 }
 
-// The mount point of a device "8:1", from mountinfo.
+// Finds where the device number (such as "8:1") is mounted, from mountinfo.
 static bool find_mount(const char *root, const char *number, char *point, size_t size)
 {
     char path[PATH_SIZE + 128], line[4096];
@@ -61,7 +61,7 @@ static bool is_swap(const char *root, const char *name)
     return found;
 }
 
-// Device mapper, RAID and the like hold what they are made of.
+// Finds a device that is built on this one, such as device mapper or RAID.
 static bool find_holder(const char *folder, char *holder, size_t size)
 {
     char path[PATH_SIZE + 128];
@@ -81,7 +81,7 @@ static bool find_holder(const char *folder, char *holder, size_t size)
     return found;
 }
 
-// A loop device whose backing file is the device "8:1" itself.
+// Finds a loop device whose backing file is the device number (such as "8:1") itself.
 static bool find_loop(const char *root, const char *name, const char *number, char *loop,
                       size_t size)
 {
@@ -130,7 +130,8 @@ static void find_use(const char *root, const char *folder, const char *name, str
         snprintf(device->use, sizeof(device->use), "%s is made of %.63s", what, name);
 }
 
-// The same for each partition: a folder of the disk's that has a file "partition".
+// Looks for uses of the disk and of each partition: a folder of the disk that has a file
+// "partition".
 static void find_uses(const char *root, const char *folder, struct cn_disk *device)
 {
     const struct dirent *entry;
@@ -149,7 +150,8 @@ static void find_uses(const char *root, const char *folder, struct cn_disk *devi
         closedir(list);
 }
 
-// Card readers of the mmc subsystem do not say that a card can be taken out.
+// Decides whether a disk can be taken out. The mmc subsystem does not mark SD cards as removable,
+// so their type is checked; USB disks count as removable.
 static bool is_removable(const char *folder)
 {
     char text[32];
@@ -177,7 +179,8 @@ bool cn_disk_examine(const char *root, unsigned major, unsigned minor, struct cn
     device->read_only =
         cn_text_file_line(folder, "ro", text, sizeof(text)) && strcmp(text, "0") != 0;
     if (cn_text_file_line(folder, "size", text, sizeof(text)))
-        device->size = strtoull(text, NULL, 10) * 512; // of 512 bytes, whatever the device's own
+        // sysfs counts sectors of 512 bytes, whatever the device's sector size.
+        device->size = strtoull(text, NULL, 10) * 512;
     if (!cn_text_file_line(folder, "device/model", device->model, sizeof(device->model)))
         cn_text_file_line(folder, "device/name", device->model, sizeof(device->model));
     find_uses(root, folder, device);

@@ -1,7 +1,7 @@
-// disk.h - what a block device is, so that the wrong one is never written.
+// disk.h - describes a block device, so that the wrong one is never written.
 //
-// Facts come from /sys/dev/block, /proc/self/mountinfo and /proc/swaps (proc(5), sysfs-block of
-// Linux's ABI documents); tests give other roots.
+// The facts come from /sys/dev/block, /proc/self/mountinfo and /proc/swaps (proc(5); sysfs-block in
+// Linux's ABI documents). Tests pass another root directory.
 #pragma once
 
 #include <stdbool.h>
@@ -12,8 +12,10 @@ struct cn_disk {
     char model[80];
     uint64_t size; // bytes
     bool partition, removable, read_only;
-    char use[256]; // what uses it or a part of it: "/boot is mounted from sdb1"; "" for nothing
+    // What uses the device or one of its partitions: "/boot is mounted from sdb1"; "": nothing
+    char use[256];
 };
 
-// root is "" on a real machine. False when the device is not known to the kernel.
+// Reads the facts about one device. root is prepended to all paths; it is "" on a real machine.
+// Returns false when the kernel does not know the device.
 bool cn_disk_examine(const char *root, unsigned major, unsigned minor, struct cn_disk *device);

@@ -16,11 +16,11 @@
 #define KEY_MAX 512
 
 struct place {
-    char host[256]; // "" when the gateway is here
+    char host[256]; // "" when the gateway is this machine
     char profile[512];
 };
 
-// Words that pass through a remote shell unchanged.
+// Tells whether a remote shell passes text on unchanged.
 static bool is_word(const char *text)
 {
     return text[0] && text[0] != '-' &&
@@ -52,7 +52,7 @@ static bool find_place(const char *gateway, struct place *place)
 static cn_err ask_there(const struct place *place, const char *script,
                         struct cn_process_result *result)
 {
-    char host[sizeof(SSH) + sizeof(place->host)]; // as a URI it may have a port
+    char host[sizeof(SSH) + sizeof(place->host)]; // an ssh URI, because it may contain a port
     const char *const argv[] = {"ssh", "-o", "BatchMode=yes", host, script, NULL};
 
     snprintf(host, sizeof(host), SSH "%s", place->host);
@@ -81,7 +81,8 @@ static int keep_key(struct cn_process_result *result, const char *path)
     return kept ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
-// The key as the remote program wrote it: into a folder of its own there, printed, wiped.
+// Enrols the board on the gateway over ssh: the key is made in a temporary folder there, printed
+// and wiped.
 static cn_err enrol_there(const struct cn_target_options *order, const struct place *place,
                           struct cn_process_result *result)
 {
@@ -118,8 +119,9 @@ static void explain_unknown(const struct cn_target_options *order)
                      "whether %s is enrolled is not known", order->name);
 }
 
-// Ended by a signal, or without a connection (255, ssh(1)): perhaps the board is enrolled, perhaps
-// not. known: whether it was before, which is when nothing is to be taken back, is known.
+// Revokes the board if it may have been enrolled although the program failed: it was ended by a
+// signal or lost its connection (255, ssh(1)). known: `before` holds the board's state before
+// enrolling. A board that was enrolled before stays enrolled.
 static void settle(const struct cn_target_options *order, const struct cn_process_result *result,
                    bool known, const struct cn_enrolment *before)
 {
@@ -200,7 +202,7 @@ void cn_enrol_revoke(const struct cn_target_options *order)
     cn_process_deinit(&result);
 }
 
-// "revoke PROFILE NAME" and "status --json PROFILE": options stand before the profile.
+// Options go before the profile: "revoke PROFILE NAME", but "status --json PROFILE".
 cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option,
                     struct cn_process_result *result)
 {
@@ -220,7 +222,7 @@ cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option
     return cn_process_run(argv, -1, result);
 }
 
-// A line of "cairn-aggregator status --json" is an object: the run, or a board.
+// Reads one line of "cairn-aggregator status --json": an object that describes the run or a board.
 static void look_at(const char *line, size_t size, const char *name, struct cn_enrolment *found)
 {
     cJSON *object = cJSON_ParseWithLength(line, size);

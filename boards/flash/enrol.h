@@ -1,29 +1,33 @@
-// enrol.h - the key of a board: made by the aggregator in the same step that puts it on the card.
+// enrol.h - enrols a board: the aggregator makes its key in the same step that puts it on the card.
 //
-// The aggregator is reached by its own program, here or over ssh; cairn-flash never opens its
-// ledger. A key that ends on no card is revoked again: nothing stays half-enrolled.
+// The aggregator is reached through its own program, on this machine or over ssh. cairn-flash never
+// opens the aggregator's ledger. A key that reaches no card is revoked, so no board stays half
+// enrolled.
 #pragma once
 
 #include "boards/flash/target_options.h"
 #include "boards/flash/workspace.h"
 
-// Enrols the board and leaves its key in the file path. An exit code.
+// Enrols the board and writes the path of its key file to path. With --key nothing is enrolled and
+// path is that file. Returns an exit code.
 int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
                   char *path, size_t size);
 
 struct cn_enrolment {
-    bool enrolled; // once: it may be revoked
+    bool enrolled; // the aggregator lists the board, perhaps as revoked
     bool revoked, heard;
 };
 
-// What the aggregator's status says of a board. An exit code; quiet: without saying what is wrong.
+// Reads what the aggregator's status says about a board. Returns an exit code. quiet: print no
+// error.
 int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found);
 
-// Takes the enrolment back after a failure. Without --gateway there is nothing to take back.
+// Revokes the enrolment after a failure. Does nothing without --gateway.
 void cn_enrol_revoke(const struct cn_target_options *order);
 
-// Runs "cairn-aggregator COMMAND [OPTION] PROFILE" where the gateway is; the result is to be
-// deinitialised. CN_EINVAL after saying so when gateway is not understood.
+// Runs "cairn-aggregator COMMAND" with PROFILE and one more argument on the gateway. An option that
+// begins with '-' goes before the profile, any other argument after it. Deinitialise result after
+// CN_OK. Returns CN_EINVAL, after printing why, when gateway is malformed.
 struct cn_process_result;
 cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option,
                     struct cn_process_result *result);

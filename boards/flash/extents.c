@@ -35,12 +35,13 @@ bool cn_extents_add(struct cn_extents *extents, uint64_t begin, uint64_t end)
     return true;
 }
 
-// A line of dumpe2fs, "  Free blocks: 67-8192, 9001, 9003-9100": block numbers of the partition.
+// Adds the extents of one dumpe2fs line, such as " Free blocks: 67-8192, 9001, 9003-9100". The
+// numbers are blocks of the partition.
 static bool add_line(const char *line, const struct cn_partition *partition, uint64_t block_size,
                      struct cn_extents *extents)
 {
     const char *at = line;
-    uint64_t next = 0; // no block before this one
+    uint64_t next = 0; // lowest block number that may follow
     char *end;
 
     while (*at >= '0' && *at <= '9') {
@@ -50,7 +51,7 @@ static bool add_line(const char *line, const struct cn_partition *partition, uin
         if (*end == '-')
             last = strtoull(end + 1, &end, 10);
         if (last < first || last >= blocks || first < next)
-            return true; // not as a file system counts: its zeros are written
+            return true; // not a valid list of blocks: the rest is written as zeros
         next = last + 1;
         if (!cn_extents_add(extents, partition->offset + first * block_size,
                             partition->offset + (last + 1) * block_size))
@@ -116,7 +117,7 @@ static int by_offset(const void *one, const void *other)
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-// What one partition calls free is another's data where they overlap.
+// Tells whether no partitions overlap. Where they do, the free blocks of one are data of another.
 static bool is_disjoint(struct cn_partition_table *table)
 {
     qsort(table->partitions, table->count, sizeof(table->partitions[0]), by_offset);
@@ -136,7 +137,7 @@ static bool read_table(int file, struct cn_partition_table *table)
         got < 0 || size < 0 ? CN_EIO : cn_partition_read(head, (size_t)got, (uint64_t)size, table);
 
     free(head);
-    if (err == CN_ENOTFOUND) { // perhaps a file system without a table
+    if (err == CN_ENOTFOUND) { // the image may be a file system without a partition table
         table->partitions[0] = (struct cn_partition){.size = (uint64_t)size};
         table->count = 1;
         return true;

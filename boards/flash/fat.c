@@ -11,7 +11,7 @@
 #define SPEC_SIZE 640
 #define PLACE_SIZE (CN_PAYLOAD_TARGET + 2)
 
-// mtools' name of the partition (mtools(5), "@@").
+// Writes the name that mtools gives the partition (mtools(5), "@@").
 static void name_partition(const char *image, const struct cn_partition *partition, char *spec)
 {
     snprintf(spec, SPEC_SIZE, "%.600s@@%llu", image, (unsigned long long)partition->offset);
@@ -33,8 +33,8 @@ static bool is_there(const char *spec, const char *place, const struct cn_payloa
     return same;
 }
 
-// Those that exist are passed over (-D s); what is missing afterwards shows when the file is
-// copied.
+// Makes the folders above path and skips those that exist (-D s). A folder that could not be made
+// shows when the file is copied.
 static void make_folders(const char *spec, const char *path)
 {
     for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {

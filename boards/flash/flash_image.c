@@ -1,4 +1,4 @@
-// cairn-flash image and plan: a vendor's image with Cairn in it, made offline and without root.
+// cairn-flash image and plan: put Cairn into a vendor's image, offline and without root.
 #include "boards/flash/commands.h"
 #include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
@@ -44,7 +44,7 @@ static int examine(struct cn_delivery *delivery, const char *path)
     return cn_image_file_check_free(image, &delivery->payload, delivery->order.replace);
 }
 
-// A packed image is unpacked to its place first.
+// Checks the image. A compressed image is first unpacked to its output path.
 static int check_image(struct cn_delivery *delivery)
 {
     const struct cn_target_options *order = &delivery->order;

@@ -1,4 +1,4 @@
-// cairn-flash rootfs: a folder that becomes the root of a board, such as L4T's.
+// cairn-flash rootfs: puts Cairn into a folder that becomes a board's root, such as L4T's.
 #include "boards/flash/commands.h"
 #include "boards/flash/console.h"
 #include "boards/flash/delivery.h"

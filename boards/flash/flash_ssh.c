@@ -1,4 +1,4 @@
-// cairn-flash ssh: a board that runs already.
+// cairn-flash ssh: puts Cairn on a running board.
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,8 @@ static const char help[] =
     "before the board's architecture, glibc and free space were checked.\n"
     "\n" CN_TARGET_HELP;
 
-// A word that reads back as itself in the remote shell; paths are plain already.
+// Sets $s to the remote shell's prefix for root commands. Paths need no quoting: they are plain
+// words.
 static const char root_prefix[] = "if [ \"$(id -u)\" = 0 ]; then s=; else s='sudo -n'; fi; ";
 
 static int ask(const char *host, const char *script, int in, struct cn_process_result *result)
@@ -29,7 +30,8 @@ static int ask(const char *host, const char *script, int in, struct cn_process_r
     return !err && result->code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
-// "arm64 2.35-0ubuntu3.8 1048576": architecture, version of libc6, KiB free in /var/lib.
+// Checks the board's answer, such as "arm64 2.35-0ubuntu3.8 1048576": architecture, version of
+// libc6, KiB free in /var/lib.
 static int check_answer(const char *answer, const struct cn_payload *payload, const char *host)
 {
     struct cn_system system = {0};
@@ -69,7 +71,8 @@ static int check_board(const struct cn_target_options *order, const struct cn_pa
     return code ? code : check_answer(answer, payload, order->positional);
 }
 
-// One file through standard input, beside its place as TARGET.new, with its mode from the start.
+// Sends one file through standard input to TARGET.new. The file has its final mode before it gets
+// its final name.
 static int send(const char *host, const struct cn_payload_file *file)
 {
     struct cn_process_result result;
@@ -127,10 +130,10 @@ static int check(struct cn_delivery *delivery)
 static bool is_sent(const struct cn_payload_file *file)
 {
     return strcmp(file->target, CN_PAYLOAD_UNIT) !=
-           0; // installed at once: no first boot is to come
+           0; // not needed: ssh installs at once, without a first boot
 }
 
-// All files are there: now each takes its place. The key is the last of them.
+// Renames all files to their final names after all were sent. The key is the last one.
 static int put_in_place(const char *host, const struct cn_payload *payload)
 {
     char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET * 2 + 24) + 128];
@@ -152,8 +155,8 @@ static int put_in_place(const char *host, const struct cn_payload *payload)
     return code;
 }
 
-// Removes what a failed delivery left beside the places of the files, as far as the board can be
-// reached. What was in those places is the board's own.
+// Removes the *.new files of a failed delivery, if the board can be reached. Files already in their
+// places stay.
 static void take_back(const char *host, const struct cn_payload *payload)
 {
     char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET + 8) + 128];

@@ -1,4 +1,4 @@
-// cairn-flash verify: an image, or a card, against the manifest of the image.
+// cairn-flash verify: compares an image or a card with the image's manifest.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

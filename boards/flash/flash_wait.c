@@ -1,4 +1,5 @@
-// cairn-flash wait: until the aggregator has heard the board, which nothing else can tell.
+// cairn-flash wait: waits until the aggregator has heard from the board, the only proof that it
+// joined.
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>

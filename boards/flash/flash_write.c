@@ -1,4 +1,4 @@
-// cairn-flash write: an image onto a card, read back and compared.
+// cairn-flash write: writes an image to a card, reads it back and compares.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

@@ -25,7 +25,7 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
     cn_err err = got < 0 ? CN_EIO : cn_partition_read(head, (size_t)got, image->size, table);
 
     free(head);
-    if (err == CN_ENOTFOUND) { // perhaps a file system without a table
+    if (err == CN_ENOTFOUND) { // the image may be a file system without a partition table
         table->partitions[0] = (struct cn_partition){.size = image->size};
         table->count = 1;
         return CN_EXIT_DONE;
@@ -39,7 +39,7 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// The ext4 partitions of the table, in place; FAT is remembered.
+// Reduces the table to its ext4 partitions and records the FAT partitions in image.
 static void keep_file_systems(int file, struct cn_image_file *image,
                               struct cn_partition_table *table, struct cn_superblock *superblocks)
 {
@@ -74,7 +74,8 @@ static bool is_wanted(const struct cn_partition *partition, const struct cn_supe
            strcmp(number, wanted) == 0;
 }
 
-// The partition that wanted names, or the one that vendors call so, or the only one.
+// Returns the index of the partition that wanted names. Without wanted: the one with a name that
+// vendors use for the root, or else the only one. SIZE_MAX: none.
 static size_t choose(const struct cn_partition_table *table,
                      const struct cn_superblock *superblocks, const char *wanted)
 {
@@ -142,7 +143,7 @@ static int find_root(struct cn_image_file *image, const char *wanted)
     return CN_EXIT_DONE;
 }
 
-// What debugfs prints for one command.
+// Runs one debugfs command and returns what it prints.
 static cn_err ask(const struct cn_image_file *image, const char *command,
                   struct cn_process_result *result)
 {
@@ -200,7 +201,7 @@ static int check_system(struct cn_image_file *image, const char *architecture)
     return cn_system_check(&system, architecture, image->path);
 }
 
-// "Fast link dest: "TARGET"" of debugfs.
+// Reads the target of the default.target link from debugfs's line 'Fast link dest: "TARGET"'.
 static void look_for_wizard(const struct cn_image_file *image)
 {
     static const char *const commands[] = {"stat /etc/systemd/system/default.target",
@@ -220,7 +221,7 @@ static void look_for_wizard(const struct cn_image_file *image)
     }
 }
 
-// A root without one mounts nothing.
+// Reads the root's /etc/fstab. A root without that file mounts nothing.
 static void read_fstab(struct cn_image_file *image)
 {
     struct cn_process_result result;
@@ -232,8 +233,8 @@ static void read_fstab(struct cn_image_file *image)
     }
 }
 
-// Where the board will have a file: its path in the FAT partition, or NULL for the root.
-// CN_EXIT_FAILED when it would be hidden.
+// Decides where to write a file: sets *in_fat to its path in the FAT partition, or to NULL for the
+// root. Returns CN_EXIT_FAILED when another mount of the board would hide the file.
 static int find_place(const struct cn_image_file *image, const char *target, const char **in_fat)
 {
     struct cn_mount mount;
@@ -303,7 +304,7 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
     return code ? code : check_places(image, payload);
 }
 
-// mkdir for each folder above path that is not there.
+// Adds a mkdir to the script for each missing folder above path.
 static void make_folders(const struct cn_image_file *image, const char *path, FILE *script)
 {
     char folder[CN_PAYLOAD_TARGET];
@@ -326,11 +327,11 @@ static void write_script(const struct cn_image_file *image, const struct cn_work
         find_place(image, file->target, &in_fat);
         if (in_fat)
             continue;
-        // Under a name without surprises; the real one may have any character.
+        // debugfs reads a link with a plain name, because the source's path may have any character.
         snprintf(staged, sizeof(staged), "%s/file-%zu", space->path, i);
         unlink(staged);
         if (symlink(file->source, staged))
-            continue; // found when it is read back
+            continue; // the missing file is noticed when it is read back
         make_folders(image, file->target, script);
         if (exists(image, file->target))
             fprintf(script, "rm %s\n", file->target);
@@ -353,7 +354,7 @@ static bool run_script(const struct cn_image_file *image, const char *path)
     return ran;
 }
 
-// The file as it lies in the image now: its content, mode and owner.
+// Tells whether the file in the image has the right content, mode and owner.
 static bool is_there(const struct cn_image_file *image, const struct cn_payload_file *file)
 {
     struct cn_process_result result;
@@ -379,7 +380,8 @@ static bool is_there(const struct cn_image_file *image, const struct cn_payload_
     return same;
 }
 
-// Those of the FAT partition are written, the others are there by now; all are read back.
+// Writes the files of the FAT partition and checks them. Checks the files that debugfs has already
+// written to the root.
 static int finish_files(const struct cn_image_file *image, const struct cn_payload *payload)
 {
     for (size_t i = 0; i < payload->count; i++) {

@@ -1,8 +1,8 @@
-// image_file.h - an image of a card as a file, and the ext4 root in it, without mounting anything.
+// image_file.h - changes the ext4 root inside the image of a card without mounting anything.
 //
-// e2fsprogs does the work: e2fsck checks before and after, debugfs writes, and since debugfs exits
-// with 0 on errors every file is read back and its SHA-256 compared. What the board will mount from
-// a FAT partition (/boot/firmware) goes there by mtools.
+// e2fsprogs does the work: e2fsck checks before and after, debugfs writes. debugfs exits with 0
+// even after errors, so every file is read back and its SHA-256 compared. Files that the board will
+// mount from a FAT partition (/boot/firmware) are written there with mtools.
 #pragma once
 
 #include "boards/flash/partition.h"
@@ -13,24 +13,25 @@ struct cn_image_file {
     uint64_t size;
     struct cn_partition root;
     struct cn_superblock superblock;
-    struct cn_partition fat; // the last of them
+    struct cn_partition fat; // the last FAT partition of the image
     size_t fat_count;
-    char fstab[8192]; // what the root mounts elsewhere
-    char target[640]; // what e2fsprogs calls it: "path?offset=N"
+    char fstab[8192]; // /etc/fstab of the root: what the board mounts over it
+    char target[640]; // the root's name for e2fsprogs: "path?offset=N"
     char architecture[16];
-    char libc[64]; // version of the root's libc6
+    char libc[64]; // version of libc6 in the root
 };
 
-// Finds the root partition (wanted: a name or number, or NULL) and checks that packages of this
-// architecture can be installed there. An exit code after saying what is wrong.
+// Finds the root partition and checks that packages of this architecture can be installed in it.
+// wanted is a partition's name, label or number, or NULL. Returns an exit code after printing what
+// is wrong. The image keeps a pointer to path.
 int cn_image_file_open(const char *path, const char *wanted, const char *architecture,
                        struct cn_image_file *image);
 
-// Whether the payload can be put there: there is room, no path is hidden below a mount of the
-// board, and, unless replace, no board's own files are there. An exit code.
+// Checks that the payload fits, that no mount of the board hides its paths and, unless
+// replace, that the root holds no board's files yet. Returns an exit code.
 int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_payload *payload,
                              bool replace);
 
-// Writes the payload, reads it back, checks the file system. An exit code.
+// Writes the payload, reads it back and checks the file system. Returns an exit code.
 int cn_image_file_inject(const struct cn_image_file *image, const struct cn_workspace *space,
                          const struct cn_payload *payload);

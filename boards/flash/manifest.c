@@ -15,10 +15,11 @@
 #include "runtime/port/platform.h"
 
 #define FORMAT "cairn-flash-image/2"
-#define FORMAT_BEFORE "cairn-flash-image/1" // has no list of what is unused
+#define FORMAT_BEFORE "cairn-flash-image/1" // has no list of unused extents
 #define RANGE_MAX ((uint64_t)64 << 20)
-#define HOLE_MIN ((uint64_t)1 << 20)   // smaller holes are written: seeking costs more
-#define UNUSED_MIN ((uint64_t)1 << 20) // smaller extents are zeroed
+// smaller holes count as data: seeking over them costs more than writing
+#define HOLE_MIN ((uint64_t)1 << 20)
+#define UNUSED_MIN ((uint64_t)1 << 20) // smaller unused extents are written as zeros
 #define ZEROS_MAX ((uint64_t)16 << 20)
 #define ALIGNMENT 4096u
 #define CHUNK ((size_t)1 << 20)
@@ -91,17 +92,17 @@ static bool add_range(struct cn_manifest_file *manifest, uint64_t begin, uint64_
     return true;
 }
 
-// The parts that hold data, in whole blocks, small holes included.
+// Lists the parts that hold data, in whole blocks. Small holes count as data.
 static bool map_image(int file, struct cn_manifest_file *manifest)
 {
-    uint64_t begin = 0, end = 0; // of the part that is being grown
+    uint64_t begin = 0, end = 0; // the part that is being extended
     off_t at = 0;
 
     for (;;) {
         off_t data = lseek(file, at, SEEK_DATA);
         off_t hole = data < 0 ? -1 : lseek(file, data, SEEK_HOLE);
 
-        if (data < 0 && errno == ENXIO) // nothing but a hole is left
+        if (data < 0 && errno == ENXIO) // only a hole is left
             return add_range(manifest, begin, end);
         if (hole < 0)
             return false;
@@ -117,7 +118,8 @@ static bool map_image(int file, struct cn_manifest_file *manifest)
     }
 }
 
-// Keeps of an extent that is free what lies between the ranges from number at on, in whole blocks.
+// Adds the whole blocks of a free extent that lie between data ranges. *at is the index of the
+// first range to look at.
 static bool keep_unused(struct cn_manifest_file *manifest, const struct cn_extent *extent,
                         size_t *at)
 {
@@ -142,7 +144,8 @@ static bool keep_unused(struct cn_manifest_file *manifest, const struct cn_exten
     return true;
 }
 
-// What a file system of the image calls free and the image has as zeros need not be written.
+// Lists the extents that are zero in the image and free in its file system; they need not be
+// written.
 static bool map_unused(const char *image, struct cn_manifest_file *manifest)
 {
     struct cn_extents free_extents;
@@ -192,7 +195,7 @@ static cJSON *describe(const struct cn_manifest_file *manifest, const struct cn_
     return root;
 }
 
-// A new file: neither through a link nor over a file of somebody else.
+// Writes the manifest to a new file. An existing file or link of that name is an error.
 static bool save(const char *image, const struct cn_manifest_file *manifest,
                  const struct cn_payload *payload)
 {
@@ -278,7 +281,7 @@ static bool read_ranges(const cJSON *list, struct cn_manifest_file *manifest)
             !read_size(cJSON_GetArrayItem(item, 1), &range->size) || !cJSON_IsString(digest) ||
             cn_hex_parse(digest->valuestring, range->digest, CN_DIGEST_SIZE))
             return false;
-        // In order, and within the image.
+        // Ranges must be in ascending order and within the image.
         if (range->size == 0 || range->offset < end || range->offset > manifest->size ||
             range->size > manifest->size - range->offset)
             return false;
@@ -288,7 +291,8 @@ static bool read_ranges(const cJSON *list, struct cn_manifest_file *manifest)
     return true;
 }
 
-// In order, within the image, and apart from the ranges.
+// Reads the unused extents. They must be in ascending order, within the image and apart from the
+// ranges.
 static bool read_unused(const cJSON *list, struct cn_manifest_file *manifest)
 {
     uint64_t end = 0;
@@ -403,7 +407,7 @@ uint64_t cn_manifest_file_total(const struct cn_manifest_file *manifest)
     return total;
 }
 
-// A part that cannot be read has read set to false.
+// Compares one part with the bytes in file. Sets *read to false when the part cannot be read.
 static bool is_same(int file, const struct cn_manifest_part *part, bool *read)
 {
     uint8_t digest[CN_DIGEST_SIZE];

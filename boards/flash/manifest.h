@@ -1,8 +1,8 @@
-// manifest.h - what an image holds and where: the block map and digests beside it, IMAGE.json.
+// manifest.h - IMAGE.json, the manifest beside an image: where its data lies, with digests.
 //
-// The map lists the parts of the image that hold data, each with its SHA-256, and the extents that
-// a file system of the image has not allocated. Everything else is zeros, which belong to the image
-// as much as the data does. The format is described in boards/flash/README.md.
+// The manifest lists the parts of the image that hold data, each with its SHA-256, and the extents
+// that no file system of the image has allocated. Everything else is zeros, which belong to the
+// image as much as the data does. boards/flash/README.md describes the format.
 #pragma once
 
 #include "boards/flash/extents.h"
@@ -17,46 +17,47 @@ struct cn_manifest_range {
 
 struct cn_manifest_file {
     char name[64], board[64];
-    uint64_t size; // of the image
+    uint64_t size; // bytes of the image
     struct cn_manifest_range *ranges;
     size_t count;
-    struct cn_extents
-        unused; // zero in the image, free in its file system: a card may hold anything
+    // Zero in the image and unallocated in its file system: a card may hold anything there.
+    struct cn_extents unused;
 };
 
-// A part of an image as it must be on a card: data, or zeros.
+// A part of the image as a card must hold it: data or zeros.
 struct cn_manifest_part {
     uint64_t offset, size;
     const struct cn_manifest_range *range; // NULL: zeros
 };
 
-// A walk over the parts of an image. Zeroed, it begins at the first part.
+// The position of a walk over the parts of an image. Zeroed, it starts at the first part.
 struct cn_manifest_walk {
     uint64_t at;
-    size_t range, unused; // indices of the next ones
+    size_t range, unused; // indices of the next range and the next unused extent
 };
 
 void cn_manifest_file_deinit(struct cn_manifest_file *manifest);
 
-// Maps the image and writes the file beside it. An exit code after saying what is wrong.
+// Maps the image and writes its manifest. Returns an exit code after printing what is wrong.
 int cn_manifest_file_make(const char *image, const char *name, const struct cn_payload *payload);
 
-// Says whether the file beside the image could be made: no file or link of that name is there. An
-// exit code.
+// Checks that no file or link already has the manifest's name. Returns an exit code.
 int cn_manifest_file_check_free(const char *image);
 
-// Reads the manifest of an image.
+// Reads and checks the manifest of an image. Returns an exit code; after a failure manifest is
+// empty.
 int cn_manifest_file_load(const char *image, struct cn_manifest_file *manifest);
 
-// Finds the next part, in rising order; unused extents are passed over. Parts of zeros have at most
-// 16 MiB. False at the image's end.
+// Finds the next part, in ascending order, skipping unused extents. A part of zeros has at most 16
+// MiB. Returns false at the end of the image.
 bool cn_manifest_file_next(const struct cn_manifest_file *manifest, struct cn_manifest_walk *walk,
                            struct cn_manifest_part *part);
 
-// Returns the number of bytes that all parts have together.
+// Returns the total number of bytes in all parts.
 uint64_t cn_manifest_file_total(const struct cn_manifest_file *manifest);
 
-// Compares each part with what is at its place in file (an image or a card, for messages called
-// path). CN_EXIT_VERIFY at the first that differs.
+// Compares each part with the bytes at its place in `file`, which is an image or a card. path names
+// that file in messages; work names the work in progress lines. Returns CN_EXIT_VERIFY at the first
+// part that differs.
 int cn_manifest_file_verify(const struct cn_manifest_file *manifest, int file, const char *path,
                             const char *work);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The next field of a line; its length is 0 at the line's end.
+// Returns the field of the line after the one at `at`. Its length is 0 at the end of the line.
 static const char *next_field(const char *at, size_t *length)
 {
     at += *length;

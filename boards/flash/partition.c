@@ -5,7 +5,7 @@
 #define SECTOR 512
 #define ENTRY_MIN 128
 
-// CRC-32 of IEEE 802.3, as GPT has it.
+// CRC-32 of IEEE 802.3, as GPT uses it.
 static uint32_t crc32(const uint8_t *data, size_t size)
 {
     uint32_t crc = 0xffffffff;
@@ -41,7 +41,7 @@ static cn_err add(struct cn_partition_table *table, uint32_t number, uint64_t fi
     return CN_OK;
 }
 
-// UTF-16 of an entry.
+// Converts the UTF-16 name of a GPT entry to ASCII.
 static void read_name(const uint8_t *from, char name[37])
 {
     for (size_t i = 0; i < 36; i++) {
@@ -68,7 +68,7 @@ static cn_err read_gpt(const uint8_t *head, size_t size, uint64_t disk_size,
     entry_size = cn_get_u32(header + 84);
     if (length < 92 || length > SECTOR)
         return CN_EFORMAT;
-    memset(header + 16, 0, 4); // its own sum counts as zero
+    memset(header + 16, 0, 4); // the header's checksum field counts as zero
     if (crc32(header, length) != cn_get_u32(head + SECTOR + 16))
         return CN_EFORMAT;
     if (count == 0 || count > CN_PARTITION_MAX || entry_size < ENTRY_MIN || entry_size > 4096 ||
@@ -108,9 +108,10 @@ cn_err cn_partition_read(const uint8_t *head, size_t size, uint64_t disk_size,
         const uint8_t *entry = head + 446 + (size_t)16 * i;
         cn_err err;
 
-        if (entry[4] == 0) // type: empty
+        if (entry[4] == 0) // an empty entry
             continue;
-        if (entry[4] == 0xee || (entry[0] & 0x7f) != 0) // protects a GPT that is not there; no MBR
+        // A protective entry without its GPT, or not an MBR.
+        if (entry[4] == 0xee || (entry[0] & 0x7f) != 0)
             return CN_EFORMAT;
         err = add(table, i + 1, cn_get_u32(entry + 8), cn_get_u32(entry + 12), disk_size);
         if (err)
@@ -128,9 +129,9 @@ cn_err cn_partition_superblock(const uint8_t block[2048], struct cn_superblock *
     memset(superblock, 0, sizeof(*superblock));
     if (cn_get_u16(at + 0x38) != 0xef53)
         return CN_ENOTFOUND;
-    if (log_size > 6) // blocks of at most 64 KiB
+    if (log_size > 6) // block sizes above 64 KiB do not exist
         return CN_EFORMAT;
-    if (incompatible & 0x80) { // 64bit
+    if (incompatible & 0x80) { // feature flag "64bit"
         blocks |= (uint64_t)cn_get_u32(at + 0x150) << 32;
         available |= (uint64_t)cn_get_u32(at + 0x158) << 32;
     }

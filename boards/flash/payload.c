@@ -13,7 +13,8 @@
 
 #define FILE_MAX (1ull << 32)
 
-// The first-boot step; small enough for busybox. What it removes last says that it is not done.
+// The first-boot script; plain enough for busybox. It removes SHA256SUMS last: while that file
+// exists, the installation is not complete.
 static const char firstboot[] =
     "#!/bin/sh\n"
     "# Installs the packages of this folder, once, if they are whole. Made by cairn-flash.\n"
@@ -43,8 +44,8 @@ static const char firstboot[] =
     "sync\n"
     "echo 'cairn-firstboot: installed'\n";
 
-// Wanted by basic.target: a fresh JetPack boots to nv-oem-config.target, which excludes
-// multi-user.target.
+// The unit is wanted by basic.target, because a fresh JetPack boots to nv-oem-config.target, which
+// excludes multi-user.target.
 static const char unit[] = "[Unit]\n"
                            "Description=Cairn, first boot: install the packages of the image\n"
                            "ConditionPathExists=" CN_PAYLOAD_SEED "/SHA256SUMS\n"
@@ -61,7 +62,7 @@ static const char unit[] = "[Unit]\n"
                            "[Install]\n"
                            "WantedBy=basic.target\n";
 
-// What debugfs and a shell take as one plain word.
+// Tells whether debugfs and a shell read path as one plain word.
 static bool is_plain(const char *path)
 {
     return path[0] == '/' && !strstr(path, "/../") && !strstr(path, "//") &&
@@ -74,7 +75,7 @@ int cn_payload_add(struct cn_payload *payload, const char *source, const char *t
 {
     struct cn_payload_file *file = &payload->files[payload->count];
     struct cn_mapping mapping;
-    char real[4096]; // links are staged elsewhere, so a relative path would not do
+    char real[4096]; // absolute, because the links to it are staged in another folder
     cn_err err;
 
     if (!realpath(source, real))
@@ -116,10 +117,10 @@ static int add_text(struct cn_payload *payload, const struct cn_workspace *space
     return cn_payload_add(payload, path, target, mode);
 }
 
-// The profile: the site's, with the board's name and the paths of the packaged service.
+// Building the profile: the site's, with the board's name and the paths of the packaged service.
 
-// From the working directory to path, without a leading slash: a relative path in the profile then
-// stays relative and shows.
+// Writes path relative to the working directory, without a leading slash. Relative paths in the
+// profile then stay relative and can be detected.
 static bool make_relative(const char *path, char *relative, size_t size)
 {
     char *real = realpath(path, NULL), *here = getcwd(NULL, 0);
@@ -137,7 +138,7 @@ static bool make_relative(const char *path, char *relative, size_t size)
     return fits;
 }
 
-// Every path of the effective profile that is used on the board must be absolute.
+// Checks that every path that the board uses in the effective profile is absolute.
 static bool paths_are_absolute(const struct cn_target_options *order,
                                const struct cn_settings *settings)
 {
@@ -224,7 +225,7 @@ static int add_profile(const struct cn_target_options *order, const struct cn_wo
     return code;
 }
 
-// The packages.
+// Reading the packages.
 
 static void read_field(const char *text, const char *field, char *value, size_t size)
 {
@@ -304,7 +305,7 @@ static int add_packages(const struct cn_target_options *order, const struct cn_w
         code = add_text(payload, space, "firstboot", firstboot, CN_PAYLOAD_SEED "/firstboot", 0755);
     if (!code)
         code = add_text(payload, space, "unit", unit, CN_PAYLOAD_UNIT, 0644);
-    // Last: without it the step does nothing.
+    // The digests come last: without them the script does nothing.
     return code ? code
                 : add_text(payload, space, "sums", sums, CN_PAYLOAD_SEED "/SHA256SUMS", 0644);
 }

@@ -1,8 +1,8 @@
-// payload.h - the files that a board gets: its profile, its key, the packages, and the step that
+// payload.h - the files that a board gets: its profile, its key, the packages, and the script that
 // installs them at the first boot.
 //
-// The packages are not unpacked into the image: a first-boot unit checks their digests and gives
-// them to dpkg, so that the board's package database stays right.
+// The packages are not unpacked into the image. A systemd unit checks their digests at the first
+// boot and passes them to dpkg, so the board's package database stays correct.
 #pragma once
 
 #include "boards/flash/target_options.h"
@@ -12,15 +12,15 @@
 #define CN_PAYLOAD_FILES 32
 #define CN_PAYLOAD_TARGET 256
 
-// Folders on the board.
+// Paths on the board.
 #define CN_PAYLOAD_ETC "/etc/cairn"
 #define CN_PAYLOAD_SEED "/var/lib/cairn-seed"
 #define CN_PAYLOAD_UNIT "/etc/systemd/system/cairn-firstboot.service"
 #define CN_PAYLOAD_UNIT_LINK "/etc/systemd/system/basic.target.wants/cairn-firstboot.service"
 
 struct cn_payload_file {
-    char source[512]; // here
-    char target[CN_PAYLOAD_TARGET];
+    char source[512];               // path on this machine
+    char target[CN_PAYLOAD_TARGET]; // path on the board
     uint32_t mode;
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE]; // SHA-256
@@ -36,21 +36,21 @@ struct cn_payload {
     size_t count;
     struct cn_package packages[CN_TARGET_PACKAGES];
     size_t package_count;
-    char architecture[16]; // of the packages that have one; "all" when none has
-    char board[64];        // type, from the profile
+    char architecture[16]; // of the packages that depend on one; "all" when none does
+    char board[64];        // board type from the profile
 };
 
-// Checks everything that can be checked here and stages the files in space; the key comes later.
-// Returns an exit code after saying what is wrong.
+// Checks everything that needs no target and stages the files in space. The key is added later.
+// Returns an exit code after printing what is wrong.
 int cn_payload_make(const struct cn_target_options *order, const struct cn_workspace *space,
                     struct cn_payload *payload);
 
-// Adds a file; its content is hashed. An exit code.
+// Adds a file and hashes its content. Returns an exit code.
 int cn_payload_add(struct cn_payload *payload, const char *source, const char *target,
                    uint32_t mode);
 
-// Bytes of all files, and what the packages take when they are installed.
+// Returns the bytes of all files plus the installed size of the packages.
 uint64_t cn_payload_size(const struct cn_payload *payload);
 
-// Says what will be on the board.
+// Prints the packages and files that the board will get.
 void cn_payload_print(const struct cn_payload *payload);

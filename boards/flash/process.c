@@ -22,7 +22,7 @@ void cn_process_catch_signals(void)
     struct sigaction action;
 
     stop = cn_command_catch_signals();
-    // A terminal that is closed ends this as Ctrl-C does, unless nohup(1) was asked for.
+    // A terminal that closes has the effect of Ctrl-C, unless nohup(1) was asked for.
     if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN &&
         sigaction(SIGTERM, NULL, &action) == 0)
         sigaction(SIGHUP, &action, NULL);
@@ -33,7 +33,7 @@ bool cn_process_interrupted(void)
     return stop && atomic_load(stop);
 }
 
-// The child's side; does not return.
+// Becomes the program in the child process; does not return.
 static _Noreturn void become(const char *const argv[], int in, int out, int errors)
 {
     int null = open("/dev/null", O_RDWR);
@@ -72,7 +72,7 @@ static cn_err start(const char *const argv[], int in, int out[2], int errors[2],
     return CN_ENOMEM;
 }
 
-// False at the end of the stream or when it cannot be kept.
+// Appends what descriptor has to buffer. Returns false at the end of the stream, or with *err set.
 static bool collect(int descriptor, struct cn_buffer *buffer, cn_err *err)
 {
     uint8_t chunk[CHUNK];
@@ -116,7 +116,7 @@ cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result
         if (poll(ends, 2, -1) < 0 && errno != EINTR)
             break;
         if (ends[0].revents && !collect(out[0], &result->out, &err))
-            ends[0].fd = -1; // poll passes it over
+            ends[0].fd = -1; // poll skips a negative descriptor
         if (ends[1].revents && !collect(errors[0], &result->errors, &err))
             ends[1].fd = -1;
         ends[0].revents = ends[1].revents = 0;

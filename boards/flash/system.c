@@ -7,9 +7,9 @@
 #include "runtime/command/command.h"
 
 #define LIBC_MINOR 34             // the packages need glibc 2.34
-#define SPARE ((uint64_t)8 << 20) // left for what the first boot writes
+#define SPARE ((uint64_t)8 << 20) // bytes left for files that the first boot writes
 
-// "Field: value" of a paragraph of the package database.
+// Reads a "Field: value" line from one paragraph of the package database.
 static void read_field(const char *text, const char *field, char *value, size_t size)
 {
     const char *end = strstr(text, "\n\n"), *at = strstr(text, field);

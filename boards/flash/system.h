@@ -1,4 +1,4 @@
-// system.h - whether the packages can run on a board's system, by what its package database says.
+// system.h - checks, from a board's package database, that the packages can run on its system.
 #pragma once
 
 #include <stdint.h>
@@ -6,20 +6,21 @@
 #include "boards/flash/payload.h"
 
 struct cn_system {
-    char architecture[16]; // of its libc6; "" when there is none
+    char architecture[16]; // architecture of its libc6; "" when it has none
     char libc[64];         // version of its libc6
 };
 
-// Reads the text of /var/lib/dpkg/status. A text without libc6 leaves both fields empty.
+// Reads the text of /var/lib/dpkg/status. Both fields stay empty when the text has no libc6.
 void cn_system_read(const char *status, struct cn_system *system);
 
-// Checks architecture ("all": any) and glibc; what names the board for messages. An exit code after
-// saying what is wrong.
+// Checks the architecture ("all": any) and the glibc version. what names the board in messages.
+// Returns an exit code after printing what is wrong.
 int cn_system_check(const struct cn_system *system, const char *architecture, const char *what);
 
-// Says how the wizard is avoided when a default.target that leads to target waits for one:
-// JetPack's nv-oem-config.target, which a board without a screen never leaves.
+// Prints how to avoid JetPack's wizard when target, the link target of default.target, is
+// nv-oem-config.target. A board without a screen would wait in that wizard forever.
 void cn_system_note_wizard(const char *target, const char *what);
 
-// Checks that free_size bytes hold the payload and what its packages install. An exit code.
+// Checks that free_size bytes are enough for the payload and its installed packages. Returns an
+// exit code.
 int cn_system_check_free(uint64_t free_size, const struct cn_payload *payload, const char *what);

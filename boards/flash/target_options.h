@@ -1,5 +1,5 @@
-// target_options.h - what the user wants on a board: the options that plan, image, rootfs and ssh
-// share.
+// target_options.h - the options that plan, image, rootfs and ssh share: what the user wants on a
+// board.
 #pragma once
 
 #include <getopt.h>
@@ -14,21 +14,21 @@ struct cn_target_options {
     size_t package_count;
     const char *extras[CN_TARGET_EXTRAS]; // "FILE:/path/on/board"
     size_t extra_count;
-    const char *board;     // type of board the site's profile must be of; NULL: any
-    const char *site;      // profile
-    const char *name;      // of the board
-    const char *gateway;   // the aggregator's profile, or ssh://HOST/PATH; NULL with key
-    const char *group;     // to enrol in; NULL: its own
-    const char *key;       // a key file made before; NULL: enrol
-    const char *base;      // image
-    const char *partition; // its root, when it cannot be told
-    const char *out;
-    bool replace; // a board's key and profile that are there already
+    const char *board;     // board type that the site's profile must have; NULL: any
+    const char *site;      // path of the site's profile
+    const char *name;      // name of the board
+    const char *gateway;   // the aggregator's profile, or ssh://HOST/PATH; NULL when a key is given
+    const char *group;     // group to enrol the board in; NULL: a group of its own
+    const char *key;       // existing key file; NULL: enrol
+    const char *base;      // path of the base image
+    const char *partition; // root partition, needed when it cannot be recognised
+    const char *out;       // path of the image to write
+    bool replace;          // write over the key and profile that a board already has
     bool json, dry_run;
-    const char *positional; // the argument that is no option, or NULL
+    const char *positional; // the argument that is not an option, or NULL
 };
 
-// The lines of --help for these options.
+// The --help lines for these options.
 #define CN_TARGET_HELP                                                                             \
     "  --deb FILE         package to install, up to 4 times in order\n"                            \
     "  --site FILE        profile of the site; paths in it are paths on the board\n"               \
@@ -42,6 +42,6 @@ struct cn_target_options {
     "  --dry-run          say what would be done, write nothing\n"                                 \
     "  --json             one object a line\n"
 
-// Reads the options. Returns CN_EXIT_DONE or what to exit with, after saying why.
+// Reads the options. Returns CN_EXIT_DONE, or the exit code after printing the fault.
 int cn_target_options_parse(int argc, char **argv, const char *help,
                             struct cn_target_options *order);

@@ -19,7 +19,7 @@
 
 #define STATUS_MAX ((size_t)64 << 20)
 
-// path is absolute on the board.
+// Opens path, which is absolute on the board, inside root.
 static int open_in(int root, const char *path, int flags, unsigned mode)
 {
     struct open_how how = {
@@ -28,7 +28,8 @@ static int open_in(int root, const char *path, int flags, unsigned mode)
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
-// The folder that holds path, made when it is missing; *name is the last part of path.
+// Opens the folder that holds path, making it when it is missing. Sets *name to the last component
+// of path.
 static int open_folder(int root, const char *path, const char **name)
 {
     int folder = open_in(root, "/", O_RDONLY | O_DIRECTORY, 0);
@@ -68,7 +69,7 @@ static bool copy(const struct cn_payload_file *file, int to)
     return good;
 }
 
-// The file beside its place, until all are there.
+// Writes the temporary name that a file has until all files are written.
 static void name_aside(const char *name, char aside[CN_PAYLOAD_TARGET + 8])
 {
     snprintf(aside, CN_PAYLOAD_TARGET + 8, "%s.new", name);
@@ -138,7 +139,7 @@ static bool put_in_place(int root, const struct cn_payload_file *file)
     return good;
 }
 
-// made: the link was not there before.
+// Makes the link that enables the unit. Sets *made when the link was not there before.
 static bool enable(int root, bool *made)
 {
     const char *name;
@@ -152,14 +153,14 @@ static bool enable(int root, bool *made)
     return good;
 }
 
-// How far a delivery came.
+// Records how far a delivery has come.
 struct written {
-    size_t aside; // files that were begun beside their places
-    bool link;    // of the unit, which was not there before
+    size_t aside; // the number of *.new files that were begun
+    bool link;    // the unit's link is new
 };
 
-// Removes what was written beside the places of the files, and the link of the unit if it is new;
-// folders stay. What was in those places is the board's own.
+// Removes the *.new files and the unit's link if it is new. Folders and files already in their
+// places stay.
 static void take_back(int root, const struct cn_payload *payload, const struct written *written)
 {
     for (size_t i = 0; i < written->aside + written->link; i++) {
@@ -177,8 +178,8 @@ static void take_back(int root, const struct cn_payload *payload, const struct w
     }
 }
 
-// All files beside their places first, then each in its place, the key last: a failure leaves what
-// was there.
+// Writes all files under their *.new names, then renames each to its place, the key last. A failure
+// in the first phase leaves the board's own files as they were.
 static bool write_files(int root, const char *path, const struct cn_payload *payload,
                         struct written *written)
 {
@@ -227,7 +228,8 @@ static bool exists(int root, const char *path)
     return file >= 0;
 }
 
-// A fifo or a device is not opened in earnest: the tree comes from anywhere.
+// Reads the package database. O_NONBLOCK and the type check keep a fifo or device in an untrusted
+// tree from blocking.
 static void read_system(int root, struct cn_system *system)
 {
     int file = open_in(root, "/var/lib/dpkg/status", O_RDONLY | O_NONBLOCK, 0);

@@ -16,7 +16,7 @@
 
 static const struct {
     const char *ending;
-    const char *argv[4]; // the path is appended
+    const char *argv[4]; // the image's path is appended
 } packers[] = {
     {".zst", {"zstd", "-dcq", "--"}},
     {".xz", {"xz", "-dcq", "--"}},
@@ -38,7 +38,7 @@ bool cn_vendor_image_is_packed(const char *base)
     return false;
 }
 
-// Fills the chunk unless the stream ends.
+// Reads a full chunk, or less at the end of the stream.
 static ssize_t read_chunk(int from, uint8_t *chunk)
 {
     size_t size = 0;

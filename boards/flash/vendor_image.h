@@ -1,13 +1,12 @@
-// vendor_image.h - a copy of the vendor's image to put things into: .img, .img.zst, .img.xz,
-// .img.gz.
+// vendor_image.h - copies a vendor's image before changing it: .img, .img.zst, .img.xz, .img.gz.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// Copies base to a new file out (0600, holes where it is zero) and unpacks it on the way. An exit
-// code; out is removed after an error.
+// Copies base to the new file out, unpacking it on the way. out has mode 0600 and holes in place of
+// zeros. Returns an exit code; out is removed after an error.
 int cn_vendor_image_copy(const char *base, const char *out, uint64_t *size);
 
-// By its name.
+// Tells from the name's ending whether the image is compressed.
 bool cn_vendor_image_is_packed(const char *base);

@@ -14,8 +14,8 @@
 
 static const char *const places[] = {"/dev/shm", "/tmp"};
 
-// Wipes what processes of this user left that ended without a chance to, such as by kill -9. Their
-// number is part of the name.
+// Wipes the folders of this user's processes that ended without cleaning up, for example after kill
+// -9. The process id is part of the folder's name.
 static void wipe_stale(const char *place)
 {
     DIR *folder = opendir(place);

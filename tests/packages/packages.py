@@ -58,6 +58,8 @@ def lintian_has_no_complaint(packages):
 
 
 def units_are_confined(folder):
+    if not shutil.which("systemd-analyze"):
+        return print("left out: no systemd-analyze")
     for name in SERVICES:
         root = os.path.join(folder, "unpacked", name)
         unit = os.path.join(root, "usr/lib/systemd/system", f"{name}.service")
