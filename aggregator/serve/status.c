@@ -42,6 +42,10 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
         if (facts->ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
+        if (boards[i].instances.twice_ms) {
+            cJSON_AddNumberToObject(board, "twice_ms", (double)boards[i].instances.twice_ms);
+            cJSON_AddStringToObject(board, "twice", boards[i].instances.twice);
+        }
         if (boards[i].fault.told_ms) {
             cJSON_AddNumberToObject(board, "fault_ms", (double)boards[i].fault.told_ms);
             cJSON_AddStringToObject(board, "fault", boards[i].fault.text);
@@ -159,6 +163,9 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "fault"));
         if (fault)
             (void)cn_fault_take(&board->fault, fault, read_number(item, "fault_ms"));
+        const char *twice = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "twice"));
+        board->twice_ms = twice ? read_number(item, "twice_ms") : 0;
+        snprintf(board->twice, sizeof(board->twice), "%s", twice ? twice : "");
         if (type && cn_name_valid(type))
             snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
     }

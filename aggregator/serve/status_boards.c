@@ -43,11 +43,16 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
              facts->cpu_count, memory, power);
 }
 
-#define REASON_SIZE (CN_FAULT_SIZE + 32)
+#define REASON_SIZE (CN_INSTANCES_TEXT + 64)
 
 static uint64_t seconds_since(const struct cn_status_report *report, uint64_t then_ms)
 {
     return report->now_ms > then_ms ? (report->now_ms - then_ms) / 1000 : 0;
+}
+
+static bool runs_twice(const struct cn_status_report *report, const struct cn_status_board *live)
+{
+    return live->twice_ms && seconds_since(report, live->twice_ms) <= CN_INSTANCES_SHOWN_MS / 1000;
 }
 
 // Why the board is, or is not, in the round. One sentence, in text if it has numbers.
@@ -65,6 +70,11 @@ static cn_err explain(const struct cn_status_report *report, const struct cn_led
     }
     if (report->live->running && !heard_ms && !live->missing_ms) {
         *reason = "not heard since the aggregator started: check its power, network, key";
+        return CN_OK;
+    }
+    if (runs_twice(report, live)) {
+        snprintf(text, REASON_SIZE, "runs twice: two programs use its key, %s", live->twice);
+        *reason = text;
         return CN_OK;
     }
     if (live->fault.told_ms) {
@@ -150,6 +160,8 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
                     ",\"type\":\"%s\",\"cpus\":%" PRIu32 ",\"memory\":%" PRIu64
                     ",\"power_mw\":%" PRIu64,
                     live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
+        if (runs_twice(report, &live))
+            fprintf(report->stream, ",\"twice_s\":%" PRIu64, seconds_since(report, live.twice_ms));
         if (live.fault.told_ms)
             fprintf(report->stream, ",\"error_s\":%" PRIu64,
                     seconds_since(report, live.fault.told_ms));

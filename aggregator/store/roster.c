@@ -136,6 +136,7 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
             after->heard_ms = before->heard_ms;
             after->facts = before->facts;
             after->fault = before->fault;
+            after->instances = before->instances;
             after->seen_ms = before->seen_ms;
             after->missing_ms = before->missing_ms;
         }
@@ -298,6 +299,17 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
         cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_ERROR, "roster",
                       "%s of group %s cannot train: %s", board, found->enrolled.group,
                       found->fault.text);
+}
+
+void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instance,
+                    const char *from, uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found && cn_instances_take(&found->instances, instance, from, now_ms))
+        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_ERROR, "roster",
+                      "%s runs twice: two programs use its key, %s; enroll the second board under "
+                      "a name of its own",
+                      board, found->instances.twice);
 }
 
 void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms)

@@ -40,6 +40,7 @@ struct cn_registration {
     // The version that the board holds, if it is newer than the aggregator's round; else zeros.
     uint64_t ahead_lineage, ahead_version;
     char fault[CN_FAULT_SIZE]; // why the board cannot train; "": it can, as far as it knows
+    uint64_t instance;         // random number of this process; 0: it tells none
 };
 
 // The aggregator's answer to a registration.

@@ -413,7 +413,9 @@ cn_err cn_node_run(const struct cn_node_config *config)
     node->result = CN_EAGAIN;
     node->status = (struct cn_status_file){
         .settings = config->settings, .care = &node->care, .networked = true, .leader = ""};
-    err = cn_node_group_init(&node->group, config->settings, config->store);
+    err = cn_crypto_random(&node->instance, sizeof(node->instance));
+    if (!err)
+        err = cn_node_group_init(&node->group, config->settings, config->store);
     node->limits = (struct cn_traffic_rules){
         .day_bytes = config->settings->day_bytes,
         .metered_from_ms = config->settings->metered_from_ms,

@@ -4,18 +4,11 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
 
 #define TELL_MS 10000 // for an answer to the registration that tells
 #define LOOK_MS 50
 #define NOTIFY_MS 1000
-
-static cn_err enlist(struct cn_node_owner *node)
-{
-    return cn_node_link_enlist(node->link, node->config.settings,
-                               node->ahead.told ? &node->ahead : NULL, node->fault);
-}
 
 // A full disk may get room again, so the board waits for that: only its errors end the node.
 cn_err cn_node_poll_disk(struct cn_node_owner *node)
@@ -28,7 +21,7 @@ cn_err cn_node_poll_disk(struct cn_node_owner *node)
     if (disk)
         snprintf(node->fault, sizeof(node->fault), "the state cannot be stored: %s",
                  cn_err_text(disk));
-    err = enlist(node);
+    err = cn_node_enlist_now(node);
     if (err == CN_EAGAIN) // another registration is under way, which may have the text
         return CN_OK;
     node->disk_told = disk != CN_OK;
@@ -64,7 +57,7 @@ void cn_node_tell_fault(struct cn_node_owner *node, cn_err why)
     if (!node->fault[0])
         snprintf(node->fault, sizeof(node->fault), "%s", cn_err_text(why));
     (void)hear(node); // what came before is no answer
-    if (node->link->ops->watch(node->link, false) || enlist(node))
+    if (node->link->ops->watch(node->link, false) || cn_node_enlist_now(node))
         return;
     if (wait_ms)
         cn_log(CN_LOG_INFO, "node", "this board cannot train: the program ends in %u s",

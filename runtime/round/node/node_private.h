@@ -44,7 +44,8 @@ struct cn_node_owner {
     struct cn_log_quotas member_lines; // the worker's, about connections with members
     uint64_t status_ms;
     struct cn_status_file status;
-    cn_err result; // CN_EAGAIN while running
+    cn_err result;     // CN_EAGAIN while running
+    uint64_t instance; // random number of this process
 
     char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
     bool only_restart_helps;   // the fault is one that a new process does not have
@@ -54,6 +55,9 @@ struct cn_node_owner {
 
 // Registers, unless that is under way already.
 cn_err cn_node_enlist(struct cn_node_owner *node);
+
+// The same, but CN_EAGAIN when one is under way.
+cn_err cn_node_enlist_now(struct cn_node_owner *node);
 
 // Whether the round is watched.
 cn_err cn_node_watch(struct cn_node_owner *node, bool on);
