@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/read_store.h"
 #include "runtime/profile/rules_text.h"
 #include "runtime/update/tensor_rules.h"
@@ -88,6 +89,28 @@ static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
     return text[0] ? snprintf(to, size, " rules %s", text) : 0;
 }
 
+// Only what the optimizer uses counts. Nothing for plain averaging, as in describe_options.
+static int describe_server(const struct cn_server *server, char *text, size_t size)
+{
+    double rate = cn_server_rate(server);
+    switch (server->optimizer) {
+    case CN_SERVER_FEDAVG:
+        return rate < 1 || rate > 1 ? snprintf(text, size, " server fedavg %a", rate) : 0;
+    case CN_SERVER_FEDAVGM:
+    case CN_SERVER_NESTEROV:
+        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
+                        server->momentum);
+    case CN_SERVER_FEDADAGRAD:
+        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
+                        server->epsilon);
+    case CN_SERVER_FEDADAM:
+    case CN_SERVER_FEDYOGI:
+        return snprintf(text, size, " server %d %a %a %a %a", (int)server->optimizer, rate,
+                        server->beta1, server->beta2, server->epsilon);
+    }
+    return 0;
+}
+
 // The text is the format: "%a" prints a double exactly.
 // Over the job's values that the models of a run depend on.
 static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
@@ -105,6 +128,7 @@ static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
     length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
     if (job->trust_groups)
         length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
+    length += describe_server(&job->server, text + length, sizeof(text) - (size_t)length);
     length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }
