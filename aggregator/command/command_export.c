@@ -40,7 +40,7 @@ static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *n
     if (strcmp(text, "last") == 0)
         return CN_OK;
     if (strcmp(text, "best") == 0) {
-        err = cn_score_progress(setup->ledger, &setup->settings->job, 0, &progress);
+        err = cn_score_progress(setup->ledger, &setup->job, 0, &progress);
         if (progress.best_score.known)
             *number = progress.best;
         return err;
@@ -122,7 +122,7 @@ static int export_version(const struct cn_setup *setup, const char *version, con
     cn_err err = choose(setup, version, &number);
     if (!err)
         err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                            cn_server_rows(setup->settings->job.server.optimizer), number, &model);
+                            cn_server_rows(setup->job.server.optimizer), number, &model);
     if (err) {
         fprintf(stderr, "error: version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));

@@ -8,16 +8,20 @@
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/merge/server_optimizer.h"
+#include "aggregator/store/job_settings.h"
+#include "runtime/update/tensor_rules.h"
 
 static const char help[] =
     "Usage: cairn-aggregator replay PROFILE\n"
     "\n"
     "Makes every version again from the initial model and the accepted updates, and compares\n"
     "digests. Prints a line for each version; fails when one differs. Versions whose updates are\n"
-    "no longer kept are taken from disk. Works while the aggregator runs.\n";
+    "no longer kept are taken from disk. The job's values are those that the ledger has for each\n"
+    "round; of the profile, state and model count. Works while the aggregator runs.\n";
 
 struct replay {
-    const struct cn_setup *setup;
+    struct cn_setup *setup;
+    struct cn_job job;       // what held in the round of the next version
     struct cn_model current; // what the next version is made from; bytes is NULL when it is unknown
     unsigned differing, skipped;
 };
@@ -29,18 +33,35 @@ static void print_line(uint32_t number, const uint8_t *digest, const char *verdi
     printf("version %" PRIu32 " %.16s %s\n", number, hex, verdict);
 }
 
-static cn_err remake(const struct replay *replay, struct cn_model *next)
+// What holds in a round decides what its version is, whatever the profile says meanwhile.
+static cn_err take_settings(struct replay *replay, uint32_t round)
+{
+    struct cn_setup *setup = replay->setup;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = cn_job_settings_load(setup->ledger, round, &setup->settings->job, &replay->job);
+    if (!err)
+        err = cn_tensor_rules_set(&setup->model.layout, &replay->job, &diag);
+    if (diag.count)
+        cn_command_print_diag(&diag);
+    return err == CN_ENOTFOUND ? CN_EFORMAT : err; // not a file that is no longer kept
+}
+
+static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *next)
 {
     const struct cn_setup *setup = replay->setup;
+    if (!replay->current.bytes)
+        return CN_ENOTFOUND;
+    cn_err err = take_settings(replay, number);
+    if (err)
+        return err;
     const struct cn_merge_config config = {
         .store = setup->store,
         .ledger = setup->ledger,
         .layout = &setup->model.layout,
-        .job = &setup->settings->job,
+        .job = &replay->job,
         .graph = setup->model.digest,
     };
-    if (!replay->current.bytes)
-        return CN_ENOTFOUND;
     return cn_merge_round(&config, &replay->current, next);
 }
 
@@ -63,9 +84,11 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 {
     struct cn_model stored;
     const struct cn_setup *setup = replay->setup;
-    cn_err err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                               cn_server_rows(setup->settings->job.server.optimizer),
-                               recorded->number, &stored);
+    cn_err err = take_settings(replay, recorded->number ? recorded->number : 1);
+    if (err)
+        return err;
+    err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
+                        cn_server_rows(replay->job.server.optimizer), recorded->number, &stored);
     cn_model_deinit(&replay->current);
     if (err == CN_OK)
         replay->current = stored;
@@ -75,7 +98,7 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 static cn_err replay_version(struct replay *replay, const struct cn_ledger_version *recorded)
 {
     struct cn_model next = {0};
-    cn_err err = recorded->number == 0 ? CN_ENOTFOUND : remake(replay, &next);
+    cn_err err = recorded->number == 0 ? CN_ENOTFOUND : remake(replay, recorded->number, &next);
     if (err == CN_ENOTFOUND) {
         bool has_parent = replay->current.bytes != NULL;
         cn_model_deinit(&next);

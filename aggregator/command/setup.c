@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/merge/server_optimizer.h"
+#include "aggregator/store/job_settings.h"
 #include "aggregator/store/read_store.h"
-#include "runtime/profile/rules_text.h"
+#include "runtime/profile/job_changes.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
 
@@ -57,6 +57,7 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     if (!setup->profile)
         return CN_EXIT_PROFILE;
     setup->settings = cn_profile_settings(setup->profile);
+    setup->access = access;
     if (access == CN_SETUP_RUN) // the lock first: a second one must not touch the ledger
         result = open_store(setup, access);
     if (!result)
@@ -64,73 +65,6 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     if (!result && access == CN_SETUP_LOOK)
         result = open_store(setup, access);
     return result;
-}
-
-// Nothing for the defaults, so that runs of programs without these options go on.
-static int describe_options(const struct cn_update_options *options, char *text, size_t size)
-{
-    int length = 0;
-    if (options->densities[0] || options->priorities[0])
-        length += snprintf(text, size, " layers %s, %s", options->densities, options->priorities);
-    if (options->snapshot_every)
-        length +=
-            snprintf(text + length, size - (size_t)length, " snapshot %u", options->snapshot_every);
-    if (options->residual)
-        length +=
-            snprintf(text + length, size - (size_t)length, " residual %d", (int)options->residual);
-    return length;
-}
-
-static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
-{
-    char text[CN_RULES_TEXT_SIZE];
-
-    cn_rules_text(rules, text);
-    return text[0] ? snprintf(to, size, " rules %s", text) : 0;
-}
-
-// Only what the optimizer uses counts. Nothing for plain averaging, as in describe_options.
-static int describe_server(const struct cn_server *server, char *text, size_t size)
-{
-    double rate = cn_server_rate(server);
-    switch (server->optimizer) {
-    case CN_SERVER_FEDAVG:
-        return rate < 1 || rate > 1 ? snprintf(text, size, " server fedavg %a", rate) : 0;
-    case CN_SERVER_FEDAVGM:
-    case CN_SERVER_NESTEROV:
-        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
-                        server->momentum);
-    case CN_SERVER_FEDADAGRAD:
-        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
-                        server->epsilon);
-    case CN_SERVER_FEDADAM:
-    case CN_SERVER_FEDYOGI:
-        return snprintf(text, size, " server %d %a %a %a %a", (int)server->optimizer, rate,
-                        server->beta1, server->beta2, server->epsilon);
-    }
-    return 0;
-}
-
-// The text is the format: "%a" prints a double exactly.
-// Over the job's values that the models of a run depend on.
-static void digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
-{
-    char text[1024 + CN_RULES_TEXT_SIZE];
-    int length = snprintf(
-        text, sizeof(text),
-        "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
-        " %a %" PRIu64,
-        job->name, job->seed, (int)job->loss, job->data_set, job->scale, job->mean, job->held_out,
-        job->batch, cn_job_accumulate(job), job->local_steps, job->learning_rate, job->momentum,
-        job->weight_decay, job->keep_optimizer, (int)job->up.mode, job->up.density,
-        job->up.value_bits, (int)job->down.mode, job->down.density, job->down.value_bits,
-        job->max_norm, job->max_weight);
-    length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
-    if (job->trust_groups)
-        length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
-    length += describe_server(&job->server, text + length, sizeof(text) - (size_t)length);
-    length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
-    cn_crypto_digest(text, (size_t)length, digest);
 }
 
 // Whether the file has the weights of version 0, if the run has that already.
@@ -156,47 +90,96 @@ static cn_err check_weights(const struct cn_setup *setup)
     return err;
 }
 
-static int explain_binding(const struct cn_setup *setup, cn_err err)
+// The values that differ, what may change, and the way to a run with the new ones.
+static void explain_values(const char *state, const struct cn_job_conflict *conflict)
+{
+    const char *separator = "";
+    if (conflict->unrecorded) {
+        fprintf(stderr,
+                "error: %s: the run has other job values than the profile; which ones is not "
+                "known: an older program recorded only their digest\n",
+                state);
+    } else {
+        fprintf(stderr, "error: %s: the run has other job values than the profile:\n", state);
+        for (size_t i = 0; i < conflict->lines.count && i < CN_DIAG_LINES; i++)
+            fprintf(stderr, "  %s\n", conflict->lines.lines[i]);
+        if (conflict->lines.count > CN_DIAG_LINES)
+            fprintf(stderr, "  and %zu more\n", conflict->lines.count - CN_DIAG_LINES);
+    }
+    fprintf(stderr, "These keys may change in a run: ");
+    for (size_t i = 0; i < cn_job_change_count; i++)
+        if (cn_job_changes[i].change == CN_CHANGE_START) {
+            fprintf(stderr, "%s%s", separator, cn_job_changes[i].key);
+            separator = ", ";
+        }
+    fprintf(stderr, ".\n");
+}
+
+static int explain_binding(const struct cn_setup *setup, cn_err err,
+                           const struct cn_job_conflict *conflict)
 {
     const char *state = setup->settings->state;
-    if (err == CN_ECONFLICT)
+    if (err == CN_ECONFLICT) {
+        if (conflict->model)
+            fprintf(stderr, "error: %s: the run has another model than the profile: %s\n", state,
+                    setup->settings->model);
+        if (conflict->values)
+            explain_values(state, conflict);
+    } else if (err == CN_EDIGEST) {
         fprintf(stderr,
-                "%s belongs to a run with another model or other job values; restore them, or give"
-                " this job a state directory of its own\n",
-                state);
-    else if (err == CN_EDIGEST)
-        fprintf(stderr,
-                "%s belongs to a run with another model: %s has other weights than it began with;"
-                " restore the file, or give this job a state directory of its own\n",
+                "error: %s: the run has another model than the profile: %s has other weights than "
+                "it began with\n",
                 state, setup->settings->model);
-    else if (err)
+    } else if (err) {
         fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
+    }
+    if (err == CN_ECONFLICT || err == CN_EDIGEST)
+        fprintf(stderr, "Restore them in the profile, or give this job a state directory of its "
+                        "own.\n");
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// The job of the newest round, whatever the profile says meanwhile.
+static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *conflict)
+{
+    uint8_t graph[CN_DIGEST_SIZE];
+    cn_err err = cn_ledger_graph(setup->ledger, graph);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    conflict->model = memcmp(graph, setup->model.digest, CN_DIGEST_SIZE) != 0;
+    if (conflict->model)
+        return CN_ECONFLICT;
+    err = cn_job_settings_load(setup->ledger, UINT32_MAX, &setup->settings->job, &setup->job);
+    conflict->values = conflict->unrecorded = err == CN_ECONFLICT;
+    return err;
 }
 
 int cn_setup_open_model(struct cn_setup *setup)
 {
     struct cn_diag diag;
-    uint8_t job[CN_DIGEST_SIZE];
+    struct cn_job_conflict conflict = {0};
     cn_diag_init(&diag);
     setup->has_model = true;
+    setup->job = setup->settings->job;
     cn_err err = cn_model_file_init(&setup->model, setup->settings->model, &diag);
     if (err) {
         cn_command_print_about(setup->settings->model, err, &diag);
         return CN_EXIT_FAILED;
     }
-    if (cn_tensor_rules_set(&setup->model.layout, &setup->settings->job, &diag) != CN_OK) {
+    if (setup->access == CN_SETUP_LOOK)
+        err = look_at_job(setup, &conflict);
+    if (!err && cn_tensor_rules_set(&setup->model.layout, &setup->job, &diag) != CN_OK) {
         cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
-    digest_job(&setup->settings->job, job);
-    err = cn_ledger_bind(setup->ledger, setup->model.digest, job);
-    return explain_binding(setup, err);
+    if (setup->access != CN_SETUP_LOOK)
+        err = cn_job_settings_bind(setup->ledger, setup->model.digest, setup->settings, &conflict);
+    return explain_binding(setup, err, &conflict);
 }
 
 int cn_setup_check_weights(const struct cn_setup *setup)
 {
-    return explain_binding(setup, check_weights(setup));
+    return explain_binding(setup, check_weights(setup), NULL);
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

@@ -8,15 +8,6 @@
 #include "runtime/command/command.h"
 #include "runtime/port/store.h"
 
-struct cn_setup { // zeroed at first; deinit in any case
-    struct cn_profile *profile;
-    const struct cn_settings *settings;
-    struct cn_model_file model;
-    bool has_model;
-    struct cn_ledger *ledger;
-    struct cn_store *store;
-};
-
 // How the ledger and the files are used.
 enum cn_setup_access {
     CN_SETUP_ENROLL, // ledger, made when missing; no files
@@ -24,11 +15,23 @@ enum cn_setup_access {
     CN_SETUP_RUN,    // ledger, made when missing; files locked for this process
 };
 
+struct cn_setup { // zeroed at first; deinit in any case
+    struct cn_profile *profile;
+    const struct cn_settings *settings;
+    enum cn_setup_access access;
+    struct cn_job job; // of the run, with the model: the profile's, or the ledger's with LOOK
+    struct cn_model_file model;
+    bool has_model;
+    struct cn_ledger *ledger;
+    struct cn_store *store;
+};
+
 // Loads the profile and opens ledger and files.
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access);
 
-// Opens the model and ties the ledger to it and to the job's rules, or checks that they are the
-// same.
+// Opens the model. With CN_SETUP_RUN, ties the ledger to it and to the job, or checks that the
+// profile may go on with the run. With CN_SETUP_LOOK, writes nothing and takes the job of the
+// ledger, so that a profile that was edited for the next run still shows this one.
 int cn_setup_open_model(struct cn_setup *setup);
 
 // Before a run goes on: whether the model's file has the weights that it began with.

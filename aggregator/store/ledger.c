@@ -37,8 +37,16 @@ static const char schema[] =
 // Schema 2. How often a group's pair keys were changed; no row: never. A program that does not know
 // the table would hand out keys that a revoked board has, so it must not open the file.
 static const char schema_2[] =
-    "CREATE TABLE key_epoch(grp TEXT PRIMARY KEY, raised INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "PRAGMA user_version=2";
+    "CREATE TABLE key_epoch(grp TEXT PRIMARY KEY, raised INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
+
+// Schema 3. Which job values hold from which round on. Before, only their digest was kept: in meta,
+// one for the whole run. A program that does not know the table would take values as unchanged that
+// are not, so it must not open the file.
+static const char schema_3[] =
+    "CREATE TABLE setting(from_round INTEGER PRIMARY KEY, digest BLOB NOT NULL, job TEXT) STRICT;"
+    "INSERT INTO setting SELECT 1,job,NULL FROM meta WHERE job IS NOT NULL;"
+    "ALTER TABLE meta DROP COLUMN job;"
+    "PRAGMA user_version=3";
 
 // Tables that came later: older programs pass them by, so it is no other schema. The source of a
 // measure is a group, or '' for the central set.
@@ -247,13 +255,15 @@ static cn_err make_schema(struct cn_ledger *ledger)
         err = cn_ledger_sql_run(ledger, schema);
         if (!err)
             err = insert_identity(ledger);
-    } else if (!err && version != 1 && version != CN_LEDGER_SCHEMA) {
+    } else if (!err && (version < 0 || version > CN_LEDGER_SCHEMA)) {
         cn_log(CN_LOG_ERROR, "ledger", "schema %d was found, this program knows %d", version,
                CN_LEDGER_SCHEMA);
         err = CN_EFORMAT;
     }
-    if (!err && version < CN_LEDGER_SCHEMA)
+    if (!err && version < 2)
         err = cn_ledger_sql_run(ledger, schema_2);
+    if (!err && version < 3)
+        err = cn_ledger_sql_run(ledger, schema_3);
     if (!err)
         err = cn_ledger_sql_run(ledger, later);
     if (!err)
@@ -362,39 +372,6 @@ cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s)
     if (!err)
         err = cn_ledger_sql_finish(ledger, statement);
     return err ? err : load_identity(ledger);
-}
-
-static cn_err compare_binding(struct cn_ledger *ledger, const uint8_t *graph, const uint8_t *job)
-{
-    uint8_t bound_graph[CN_DIGEST_SIZE], bound_job[CN_DIGEST_SIZE];
-    sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "SELECT graph,job FROM meta WHERE graph IS NOT NULL", "");
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
-    if (!err)
-        err = cn_ledger_sql_bytes(statement, 0, bound_graph);
-    if (!err)
-        err = cn_ledger_sql_bytes(statement, 1, bound_job);
-    sqlite3_finalize(statement);
-    if (err)
-        return err;
-    bool same = memcmp(bound_graph, graph, CN_DIGEST_SIZE) == 0 &&
-                memcmp(bound_job, job, CN_DIGEST_SIZE) == 0;
-    return same ? CN_OK : CN_ECONFLICT;
-}
-
-cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
-                      const uint8_t job[CN_DIGEST_SIZE])
-{
-    cn_err err = compare_binding(ledger, graph, job);
-    if (err != CN_ENOTFOUND)
-        return err;
-    sqlite3_stmt *statement;
-    err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET graph=?,job=?", "bb", graph,
-                                job);
-    return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
 static cn_err raise_key_epoch(struct cn_ledger *ledger, const char *group)

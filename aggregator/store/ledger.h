@@ -19,7 +19,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 2 // one of 1 is brought up to it when it is opened
+#define CN_LEDGER_SCHEMA 3 // one of 1 or 2 is brought up to it when it is opened
 #define CN_LEDGER_FILE "ledger.sqlite"
 
 struct cn_ledger;
@@ -45,9 +45,30 @@ const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledg
 // the number before, 1 to 2^24 more than that, drawn at random, so that the two differ.
 cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s);
 
-// Ties the run to its model and rules, the first time; later CN_ECONFLICT when they differ.
+// --- settings: the values of the job that hold from a round on ---
+
+struct cn_ledger_setting {
+    uint32_t from_round;            // from 1: the first round, and version, that they hold for
+    uint8_t digest[CN_DIGEST_SIZE]; // of the values that versions depend on (job_settings.h)
+    char *job; // all values (runtime/profile/job_text.h); NULL: an older program stored none
+};
+
+// Frees what a setting that was found owns.
+void cn_ledger_setting_deinit(struct cn_ledger_setting *setting);
+
+// Ties the run to its model and writes its first setting, in one transaction. CN_EEXIST when it is
+// tied to a model already.
 cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
-                      const uint8_t job[CN_DIGEST_SIZE]);
+                      const struct cn_ledger_setting *setting);
+// Reads the digest of the model's graph. CN_ENOTFOUND before the run is tied to one.
+cn_err cn_ledger_graph(struct cn_ledger *ledger, uint8_t graph[CN_DIGEST_SIZE]);
+
+// Writes a setting; it replaces one of the same round.
+cn_err cn_ledger_put_setting(struct cn_ledger *ledger, const struct cn_ledger_setting *setting);
+// Finds the setting that holds in a round: that with the largest from_round up to it. The caller
+// deinits it. CN_ENOTFOUND when there is none.
+cn_err cn_ledger_find_setting(struct cn_ledger *ledger, uint32_t round,
+                              struct cn_ledger_setting *setting);
 
 // --- boards ---
 

@@ -179,7 +179,7 @@ bool cn_disk_examine(const char *root, unsigned major, unsigned minor, struct cn
     device->read_only =
         cn_text_file_line(folder, "ro", text, sizeof(text)) && strcmp(text, "0") != 0;
     if (cn_text_file_line(folder, "size", text, sizeof(text)))
-        // sysfs counts sectors of 512 bytes, whatever the device's sector size
+        // sysfs counts sectors of 512 bytes, whatever the device's sector size.
         device->size = strtoull(text, NULL, 10) * 512;
     if (!cn_text_file_line(folder, "device/model", device->model, sizeof(device->model)))
         cn_text_file_line(folder, "device/name", device->model, sizeof(device->model));

@@ -110,7 +110,7 @@ cn_err cn_partition_read(const uint8_t *head, size_t size, uint64_t disk_size,
 
         if (entry[4] == 0) // an empty entry
             continue;
-        // a protective entry without its GPT, or not an MBR
+        // A protective entry without its GPT, or not an MBR.
         if (entry[4] == 0xee || (entry[0] & 0x7f) != 0)
             return CN_EFORMAT;
         err = add(table, i + 1, cn_get_u32(entry + 8), cn_get_u32(entry + 12), disk_size);

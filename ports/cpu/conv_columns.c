@@ -6,7 +6,7 @@
 #include "ports/cpu/gemm.h"
 #include "ports/cpu/plane.h"
 
-// Words of the matrix, which should stay in the second-level cache.
+// Words of the matrix. It should stay in the second-level cache.
 #define COLUMNS_WORDS (128 * 1024)
 #define COLUMNS_MIN 128 // columns from which each packed weight is used often enough
 #define DIRECT_MIN 192  // words of a plane from which one sample alone is enough
@@ -15,9 +15,10 @@
 struct columns {
     const struct conv *conv;
     struct planes planes; // planes of the samples of this chunk
-    size_t chunk;         // samples of a chunk, at most
+    size_t chunk;         // most samples in a chunk
     size_t cols;          // columns of this chunk
-    bool direct;          // the matrix is the input and y the result, one sample at a time
+    // No copies are needed: the input is the matrix and y the result, one sample at a time.
+    bool direct;
     float *matrix, *side; // taps x cols; group_out x cols
     float *plane;         // one channel of the planes
     float *gemm;          // workspace of cpu_gemm

@@ -172,8 +172,9 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
     run(&mirrored, task, NULL, true);
 }
 
-// The weight gradient: for each pair of output channel and tap, a dot product over flat outputs and
-// samples. A block of pairs keeps its sums in registers for as many samples as the workspace holds.
+// The weight gradient: a dot product over flat outputs and samples for each pair of output channel
+// and tap. The sums of a block of pairs stay in registers for as many samples as the workspace
+// holds.
 
 #if TILE_ROWS > 6
 #define BLOCK_CHANNELS 4

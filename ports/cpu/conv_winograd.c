@@ -23,7 +23,7 @@ struct winograd {
     size_t in, out;       // channels
     size_t height, width; // of a plane, the same for inputs and outputs
     size_t down, across;  // tiles of a plane: rows and columns of them
-    size_t chunk;         // samples at a time, at most
+    size_t chunk;         // most samples at a time
     size_t room;          // tiles of a chunk, rounded up to whole stripes of TILE_COLS
     struct planes planes; // planes of the samples of this chunk
     size_t tiles;         // tiles of this chunk

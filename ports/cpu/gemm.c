@@ -1,7 +1,7 @@
 // The loops around the micro-kernel. A block of a, BLOCK_ROWS x BLOCK_INNER, is packed tile by tile
 // and stays in the second-level cache. A stripe of b, BLOCK_INNER x TILE_COLS, is packed and stays
-// in the first-level cache. If a has several blocks, a panel of stripes is packed for all of them.
-// What is used too seldom to pay for the copy is read where it lies.
+// in the first-level cache. If a has several blocks, a panel of stripes is packed once for all of
+// them. Operands that are used too seldom to pay for packing are read in place.
 #include "ports/cpu/gemm.h"
 
 #include <string.h>

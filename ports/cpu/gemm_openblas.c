@@ -1,5 +1,5 @@
-// Matrix products by OpenBLAS, in place of gemm.c (CAIRN_OPENBLAS). Each lane makes its own calls,
-// each for one thread, so the samples stay split over the lanes as everywhere.
+// Matrix products by OpenBLAS, in place of gemm.c (CAIRN_OPENBLAS). Each lane makes its own
+// single-threaded calls, so the samples stay divided among the lanes as for other ops.
 #include <assert.h>
 #include <cblas.h>
 

@@ -20,10 +20,11 @@ struct cpu_task {
     float *workspace;                 // of this lane; as many words as workspace() said
     bool add;                         // add to the outputs; the call's cn_write, resolved
     struct cn_compute_result *result; // of this lane
-    cn_err *err;                      // of this lane; a kernel sets it to what wait shall return
+    cn_err *err; // of this lane; a kernel sets it to the error that wait returns
 
-    // For the few ops that need the whole batch: what each lane shows to the others. A lane writes
-    // its own part and meets the others. From then until the end of the call it may read all parts.
+    // What each lane shows to the others, for the few ops that need the whole batch. A lane writes
+    // its own part and calls cpu_lanes_meet. From then until the end of the call it may read all
+    // parts.
     struct cpu_lanes *threads;
     uint32_t lane, lanes;
     double *shown;       // the part of lane 0

@@ -1,5 +1,5 @@
-// Recurrent layers: one direction over all steps. The samples of the lane go through a step
-// together, so that its product with the recurrent weight is one of matrices.
+// Recurrent layers: one direction over all steps. All samples of the lane go through a step
+// together, so that the product with the recurrent weight is a product of matrices.
 #include <string.h>
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -12,10 +12,11 @@
 struct layer {
     const struct cpu_task *task;
     const struct cn_recurrent *op;
-    size_t hidden, gates, width; // width: of all gates
-    size_t early;                // of the gates that see h(t - 1) itself: all, but for the next
-    bool late;                   // GRU's hidden gate sees r * h(t - 1)
-    size_t hidden_row, row;      // words of a row of hidden or of early, rounded up to whole tiles
+    size_t hidden, gates, width; // hidden: words of a state; width: words of all gates together
+    // Words of the gates whose product sees h(t - 1): all gates, except a late hidden gate.
+    size_t early;
+    bool late;              // the product of GRU's hidden gate sees r * h(t - 1) instead
+    size_t hidden_row, row; // hidden and early, rounded up to whole tiles: words of a row
 };
 
 static size_t gates_of(enum cn_recurrent_kind kind)
@@ -36,13 +37,13 @@ static struct layer layer_of(const struct cpu_task *task, const struct cn_recurr
     return layer;
 }
 
-// The step that is number i in the direction of the layer.
+// Returns the ith step in the direction of the layer.
 static size_t step_of(const struct cn_recurrent *op, size_t i)
 {
     return op->reverse ? op->steps - 1 - i : i;
 }
 
-// What a sample's row of an operand at a step starts with; width words for each step.
+// Returns where sample n's row of an operand begins at a step, with width words for each step.
 static size_t at_of(const struct layer *layer, size_t n, size_t step, size_t width)
 {
     return (n * layer->op->steps + step) * width;
@@ -50,8 +51,8 @@ static size_t at_of(const struct layer *layer, size_t n, size_t step, size_t wid
 
 static const vector none;
 
-// A row may end inside of a vector, and behind it lies what another lane writes: load and store
-// touch the first left words only, all of them when there are more.
+// load and store touch only the first `left` words of a vector, or all of them if left is larger. A
+// row may end inside a vector, and the words after it may belong to another lane.
 #if defined(__AVX512F__)
 static __mmask16 first_words(size_t left)
 {
@@ -116,7 +117,7 @@ static void store(float *to, vector value, size_t left)
 }
 #endif
 
-// c = a b for the lane's samples; rows of c are those of b, whole tiles.
+// Computes c = a b for the lane's samples. Rows of b and c are padded to whole tiles.
 static void multiply(size_t samples, size_t inner, const float *a, size_t a_row, const float *b,
                      size_t b_row, size_t cols, float *c)
 {
@@ -139,7 +140,7 @@ static void multiply(size_t samples, size_t inner, const float *a, size_t a_row,
     }
 }
 
-// count rows of the weight with rows and columns exchanged, so that a step's product reads rows.
+// Transposes count rows of the weight, so that the product of a step reads contiguous rows.
 static void pack_weight(const struct layer *layer, const float *weight, size_t count, size_t row,
                         float *packed)
 {
@@ -150,13 +151,14 @@ static void pack_weight(const struct layer *layer, const float *weight, size_t c
     }
 }
 
-// A state before the first step: of all samples or one for each, NULL for zeros.
+// Returns sample n's state before the first step, which may be the same for all samples; NULL for
+// zeros.
 static const float *first_of(const struct cpu_task *task, int input, size_t n)
 {
     return task->in[input] ? task->in[input] + n * task->call->in[input].stride : NULL;
 }
 
-// i, o, f: sigmoid; g: tanh; c = f c' + i g; h = o tanh(c).
+// LSTM: i, o, f = sigmoid; g = tanh; c = f c' + i g; h = o tanh(c).
 static void lstm_step(const struct layer *layer, const float *x, const float *product,
                       const float *before, float *saved, float *y)
 {
@@ -180,7 +182,7 @@ static void lstm_step(const struct layer *layer, const float *x, const float *pr
     }
 }
 
-// z, r: sigmoid; q = h' R + b; n = tanh(x + r q); h = (1 - z) n + z h'.
+// GRU with reset_after: z, r = sigmoid; q = h' R + b; n = tanh(x + r q); h = (1 - z) n + z h'.
 static void gru_step(const struct layer *layer, const float *x, const float *product,
                      const float *before, float *saved, float *y)
 {
@@ -206,7 +208,8 @@ static void gru_step(const struct layer *layer, const float *x, const float *pro
     }
 }
 
-// Without reset_after, before the hidden gate's product: r h' is what that sees.
+// GRU without reset_after, before the hidden gate's product: z, r = sigmoid. Saves r h', the
+// operand of that product.
 static void gru_reset(const struct layer *layer, const float *x, const float *product,
                       const float *before, float *saved)
 {
@@ -223,7 +226,7 @@ static void gru_reset(const struct layer *layer, const float *x, const float *pr
     }
 }
 
-// And behind it: n = tanh(x + (r h') R); h = (1 - z) n + z h'.
+// GRU without reset_after, after that product: n = tanh(x + (r h') R); h = (1 - z) n + z h'.
 static void gru_late(const struct layer *layer, const float *x, const float *product,
                      const float *before, float *saved, float *y)
 {
@@ -255,7 +258,8 @@ static void plain_step(const struct layer *layer, const float *x, const float *p
     }
 }
 
-// One sample at step t, which comes after step before (or is the first).
+// Runs one sample at step t. *before is the step before it, NULL for the first step. With a late
+// hidden gate, hidden_forward finishes the step.
 static void cell_forward(const struct layer *layer, size_t n, size_t t, const size_t *before,
                          const float *product)
 {
@@ -287,7 +291,7 @@ static void cell_forward(const struct layer *layer, size_t n, size_t t, const si
     }
 }
 
-// The hidden gate of all samples at step t, where it sees the state after reset.
+// Finishes step t for all samples where the hidden gate sees the state after reset.
 static void hidden_forward(const struct layer *layer, size_t t, const size_t *before,
                            const float *packed, float *product)
 {
@@ -304,7 +308,7 @@ static void hidden_forward(const struct layer *layer, size_t t, const size_t *be
             task->out[1] + at_of(layer, n, t, saved_row), task->out[0] + at_of(layer, n, t, h));
 }
 
-// The cell after step t, the last one.
+// Copies the cell after step t, the last step, to the output.
 static void put_last(const struct layer *layer, size_t t)
 {
     const struct cpu_task *task = layer->task;
@@ -361,7 +365,8 @@ static vector sigmoid_slope(vector y)
     return y - y * y;
 }
 
-// carry holds dL/dc of the step after, and then of this one.
+// carry holds the part of dL/dc that comes from the next step. It is replaced by the part for the
+// step before.
 static void lstm_back(const struct layer *layer, const float *saved, const float *before, vector dh,
                       size_t j, float *carry, float *dgates)
 {
@@ -401,7 +406,7 @@ static void gru_back(const struct layer *layer, const float *saved, const float 
     store(carry + j, dh * z, left);
 }
 
-// The same without reset_after, up to the product with the hidden gate's weight.
+// Does gru_back's work without reset_after, up to the product with the hidden gate's weight.
 static void gru_late_back(const struct layer *layer, const float *saved, const float *before,
                           vector dh, size_t j, float *carry, float *dgates)
 {
@@ -414,7 +419,7 @@ static void gru_late_back(const struct layer *layer, const float *saved, const f
     store(carry + j, dh * z, left);
 }
 
-// And behind it: seen is the gradient of r h'.
+// Does the rest after that product. seen is the gradient of r h'.
 static void gru_reset_back(const struct layer *layer, const float *saved, const float *before,
                            const float *seen, float *carry, float *dgates)
 {
@@ -429,13 +434,15 @@ static void gru_reset_back(const struct layer *layer, const float *saved, const 
     }
 }
 
-// What the backward pass carries from step to step, a row of hidden_row for each sample: dL/dh
-// through the product, what the cell itself carries, and what reached GRU's state after reset.
+// Values that the backward pass carries from step to step, with a row of hidden_row words for each
+// sample. through is dL/dh through the product; carry is the gradient that the cell itself passes
+// on; seen is the gradient of GRU's state after reset.
 struct carried {
     float *through, *carry, *seen;
 };
 
-// The state before step t, of which before is the step before: h, for LSTM the cell.
+// Returns the state before step t: h, or the cell for LSTM. *before is the step before t, NULL for
+// the first.
 static const float *state_before(const struct layer *layer, size_t n, const size_t *before)
 {
     const struct cpu_task *task = layer->task;
@@ -486,7 +493,7 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
     }
 }
 
-// Through the hidden gate's product to the reset gate, of all samples.
+// Takes the gradient through the hidden gate's product to the reset gate, for all samples.
 static void hidden_back(const struct layer *layer, size_t t, const size_t *before,
                         const struct carried *carried)
 {
@@ -503,7 +510,7 @@ static void hidden_back(const struct layer *layer, size_t t, const size_t *befor
                        task->out[0] + at_of(layer, n, t, layer->width));
 }
 
-// Where the cell carries on from: what reached the cell after the last step.
+// Starts the carried gradient with that of the cell after the last step.
 static void take_last(const struct layer *layer, const struct carried *carried)
 {
     const struct cpu_task *task = layer->task;
@@ -513,7 +520,7 @@ static void take_last(const struct layer *layer, const struct carried *carried)
                layer->hidden * sizeof(float));
 }
 
-// What reached the states before the first step.
+// Writes the gradients of the states before the first step.
 static void put_first(const struct layer *layer, const struct carried *carried)
 {
     const struct cpu_task *task = layer->task;

@@ -1,112 +1,204 @@
 #include "ports/nccl/abort.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "ports/nccl/collective_nccl.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/log.h"
+#include "runtime/port/platform.h"
 
-#define ABORT_MS 1000 // limit for an abort to end
+#define FINALIZE_MS 2000 // limit for healthy communicators to finish; then they are aborted
+#define POLL_US 1000     // pause between two looks at a communicator
 
-static atomic_bool wedged;
-
-bool cn_nccl_wedged(void)
-{
-    return atomic_load(&wedged);
-}
-
-// One abort of all communicators. It may hang, so it has a thread of its own, which owns this
-// struct if it outlives the caller.
-struct abortion {
-    const struct nccl_library *library;
-    uint32_t device;
-    struct nccl_member comms[NCCL_COMMS_MAX];
-    uint32_t count;
-    pthread_mutex_t mutex;
-    pthread_cond_t ended;
-    bool done;
+// An end that goes on in a thread of its own, which owns this struct.
+struct ending {
+    struct nccl_holdings holdings;
+    bool healthy;
+    uint64_t begun_ms, until_ms; // after until_ms the process is wedged
+    struct ending *next;
 };
 
-// Aborts all communicators inside one NCCL group, because several communicators of a process may
-// wait for each other.
-static void *abort_main(void *context)
-{
-    struct abortion *abortion = context;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended;     // an end has returned
+static struct ending *under_way; // all ends that have not returned
+static bool wedged;
 
-    (void)abortion->library->device_enter(abortion->device);
-    (void)abortion->library->group_start();
-    // Children first: they are not aborted with their parent.
-    for (uint32_t i = abortion->count; i-- > 0;)
-        (void)abortion->library->comm_abort(abortion->comms[i].handle);
-    (void)abortion->library->group_end();
-    pthread_mutex_lock(&abortion->mutex);
-    abortion->done = true;
-    pthread_cond_signal(&abortion->ended);
-    pthread_mutex_unlock(&abortion->mutex);
+// Ends children first: they do not end with their parent.
+static void abort_all(const struct nccl_holdings *held)
+{
+    // Inside one NCCL group, because several communicators of a process may wait for each other.
+    (void)held->library->group_start();
+    for (uint32_t i = held->comm_count; i-- > 0;)
+        (void)held->library->comm_abort(held->comms[i].handle);
+    (void)held->library->group_end();
+}
+
+// Waits until a communicator has finished. Returns whether it did without an error.
+static bool await_finalized(const struct nccl_holdings *held, nccl_comm comm, uint64_t until_ms)
+{
+    int state = NCCL_IN_PROGRESS;
+
+    while (held->library->comm_error(comm, &state) == NCCL_SUCCESS && state == NCCL_IN_PROGRESS) {
+        if (cn_platform_now_ms() >= until_ms)
+            return false;
+        usleep(POLL_US);
+    }
+    return state == NCCL_SUCCESS;
+}
+
+// Finalizes all communicators and destroys them. On false all of them are left to be aborted.
+static bool finalize_all(const struct nccl_holdings *held)
+{
+    uint64_t until_ms = cn_platform_now_ms() + FINALIZE_MS;
+
+    for (uint32_t i = held->comm_count; i-- > 0;) {
+        int result = held->library->comm_finalize(held->comms[i].handle);
+
+        if ((result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) ||
+            !await_finalized(held, held->comms[i].handle, until_ms))
+            return false;
+    }
+    for (uint32_t i = held->comm_count; i-- > 0;)
+        (void)held->library->comm_destroy(held->comms[i].handle);
+    return true;
+}
+
+static void free_device(const struct nccl_holdings *held)
+{
+    const struct nccl_library *library = held->library;
+
+    if (held->staging)
+        (void)library->memory_free(held->staging);
+    if (held->event)
+        (void)library->event_destroy(held->event);
+    if (held->stream)
+        (void)library->stream_destroy(held->stream);
+}
+
+static void remove_ending(struct ending *ending)
+{
+    struct ending **at = &under_way;
+
+    pthread_mutex_lock(&mutex);
+    while (*at != ending)
+        at = &(*at)->next;
+    *at = ending->next;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&mutex);
+    free(ending);
+}
+
+static void *end_main(void *context)
+{
+    struct ending *ending = context;
+    const struct nccl_holdings *held = &ending->holdings;
+    bool entered = !held->library->device_enter(held->device), finalized = false;
+
+    if (held->comm_count) {
+        finalized = ending->healthy && finalize_all(held);
+        if (!finalized)
+            abort_all(held);
+        cn_log(CN_LOG_DEBUG, "nccl", "%u communicators %s in %llu ms", held->comm_count,
+               finalized ? "were finalized" : "were aborted",
+               (unsigned long long)(cn_platform_now_ms() - ending->begun_ms));
+    }
+    if (entered)
+        free_device(held);
+    remove_ending(ending);
     return NULL;
 }
 
-static void init_abortion(struct abortion *abortion)
+// Returns whether some end is past its limit, and notes that. The mutex is held.
+static bool note_overdue(void)
 {
-    pthread_mutex_init(&abortion->mutex, NULL);
-    cn_deadline_init_condition(&abortion->ended);
+    uint64_t now_ms = cn_platform_now_ms();
+
+    for (struct ending *ending = under_way; ending && !wedged; ending = ending->next) {
+        if (now_ms < ending->until_ms)
+            continue;
+        wedged = true;
+        cn_log(CN_LOG_ERROR, "nccl",
+               "an abort did not end within %u ms: the process must be restarted",
+               ending->holdings.library->abort_ms);
+    }
+    return wedged;
 }
 
-// Waits for the abort to end and returns whether it did within ABORT_MS.
-static bool wait_for_abort(struct abortion *abortion)
+bool cn_nccl_wedged(void)
 {
-    struct timespec until = cn_deadline_after(ABORT_MS);
-    bool done;
+    bool is;
 
-    pthread_mutex_lock(&abortion->mutex);
-    while (!abortion->done)
-        if (pthread_cond_timedwait(&abortion->ended, &abortion->mutex, &until))
-            break;
-    done = abortion->done;
-    pthread_mutex_unlock(&abortion->mutex);
-    return done;
+    pthread_mutex_lock(&mutex);
+    is = note_overdue();
+    pthread_mutex_unlock(&mutex);
+    return is;
+}
+
+bool nccl_await_ends(uint32_t timeout_ms)
+{
+    struct timespec until = cn_deadline_after(timeout_ms);
+    bool none;
+
+    pthread_mutex_lock(&mutex);
+    while (under_way && !pthread_cond_timedwait(&ended, &mutex, &until))
+        ;
+    none = !under_way;
+    pthread_mutex_unlock(&mutex);
+    return none;
+}
+
+// NCCL must not be unloaded below a thread that is in it.
+static void await_ends_at_exit(void)
+{
+    uint64_t now_ms = cn_platform_now_ms(), until_ms = now_ms;
+
+    pthread_mutex_lock(&mutex);
+    for (const struct ending *ending = under_way; ending; ending = ending->next)
+        until_ms = ending->until_ms > until_ms ? ending->until_ms : until_ms;
+    pthread_mutex_unlock(&mutex);
+    (void)nccl_await_ends((uint32_t)(until_ms - now_ms));
+}
+
+static void prepare(void)
+{
+    cn_deadline_init_condition(&ended);
+    (void)atexit(await_ends_at_exit); // if it cannot be registered, exit does not wait
 }
 
 // Notes that NCCL is unusable for the rest of the process.
-static cn_err wedge(void)
+static cn_err wedge(struct ending *ending)
 {
-    atomic_store(&wedged, true);
-    cn_log(CN_LOG_ERROR, "nccl", "an abort did not end within %d ms: the process must be restarted",
-           ABORT_MS);
+    pthread_mutex_lock(&mutex);
+    wedged = true;
+    pthread_mutex_unlock(&mutex);
+    if (ending)
+        remove_ending(ending);
+    cn_log(CN_LOG_ERROR, "nccl", "an abort could not begin: the process must be restarted");
     return CN_EWEDGED;
 }
 
-cn_err nccl_abort(const struct nccl_library *library, uint32_t device,
-                  const struct nccl_member *comms, uint32_t *count)
+cn_err nccl_end(const struct nccl_holdings *holdings, bool healthy)
 {
-    struct abortion *abortion;
+    struct ending *ending = calloc(1, sizeof(*ending));
     pthread_t thread;
 
-    if (!*count)
-        return CN_OK;
-    abortion = calloc(1, sizeof(*abortion));
-    if (!abortion)
-        return wedge();
-    abortion->library = library;
-    abortion->device = device;
-    memcpy(abortion->comms, comms, *count * sizeof(*comms));
-    abortion->count = *count;
-    *count = 0;
-    init_abortion(abortion);
-    if (pthread_create(&thread, NULL, abort_main, abortion)) {
-        free(abortion);
-        return wedge();
-    }
-    if (!wait_for_abort(abortion)) {
-        pthread_detach(thread); // it still uses abortion
-        return wedge();
-    }
-    pthread_join(thread, NULL);
-    pthread_cond_destroy(&abortion->ended);
-    pthread_mutex_destroy(&abortion->mutex);
-    free(abortion);
+    pthread_once(&once, prepare);
+    if (!ending)
+        return wedge(NULL);
+    ending->holdings = *holdings;
+    ending->healthy = healthy;
+    ending->begun_ms = cn_platform_now_ms();
+    ending->until_ms =
+        ending->begun_ms + (healthy ? FINALIZE_MS : 0) + (uint64_t)holdings->library->abort_ms;
+    pthread_mutex_lock(&mutex);
+    ending->next = under_way;
+    under_way = ending;
+    pthread_mutex_unlock(&mutex);
+    if (pthread_create(&thread, NULL, end_main, ending))
+        return wedge(ending);
+    pthread_detach(thread);
     return CN_OK;
 }

@@ -1,4 +1,11 @@
-// abort.h - ends communicators in a thread of its own, because an abort may hang.
+// abort.h - ends communicators in a thread of its own, because an end may take long or hang.
+//
+// A member that loses another must form the next epoch at once, but NCCL's own threads poll for up
+// to half a second each before they notice an abort. So nobody waits for an end: the communicators
+// and what their kernels use on the device go to a thread, which frees it all when NCCL is done.
+// The next epoch asks nccl_await_ends before it uses NCCL.
+//
+// Threading: any. At exit the process waits for the ends that have begun, each within its limit.
 #pragma once
 
 #include <stdint.h>
@@ -14,9 +21,21 @@ struct nccl_member {
     uint32_t size, place;
 };
 
-// Aborts and releases all communicators and sets *count to 0. The parent of the others is the first
-// in the list. Healthy communicators end this way too, since nothing else is sure not to hang.
-// Blocks for at most a second; CN_EWEDGED when that did not suffice: NCCL is unusable from then on.
-// library must stay valid.
-cn_err nccl_abort(const struct nccl_library *library, uint32_t device,
-                  const struct nccl_member *comms, uint32_t *count);
+// What an epoch holds of NCCL and of the device. Handles that are 0 were not made.
+struct nccl_holdings {
+    const struct nccl_library *library; // must stay valid until the end has returned
+    uint32_t device;
+    struct nccl_member comms[NCCL_COMMS_MAX]; // the parent of the others is the first
+    uint32_t comm_count;
+    cuda_stream stream;
+    cuda_event event;
+    cuda_pointer staging;
+};
+
+// Takes the holdings, starts their end and returns at once. Healthy communicators, which all
+// members end at about the same time, are finalized and destroyed, and aborted only if that does
+// not get done. All others are aborted. CN_EWEDGED if the end could not even begin.
+cn_err nccl_end(const struct nccl_holdings *holdings, bool healthy);
+
+// Waits for the ends that have begun, timeout_ms at most. Returns whether none goes on.
+bool nccl_await_ends(uint32_t timeout_ms);

@@ -61,7 +61,7 @@ static cn_err finish(struct nccl *nccl, const struct job *job, bool taken)
 {
     cn_err err = taken ? nccl_await_start(nccl, job->comm, nccl->timeout_ms) : CN_EIO;
 
-    return err ? err : nccl_await_stream(nccl, job->comm);
+    return err ? err : nccl_await_stream(nccl, job->comm, nccl->timeout_ms);
 }
 
 // Returns the address of an element in the call's data.
@@ -105,7 +105,7 @@ static cn_err reduce_range(struct nccl *nccl, const struct job *job, size_t firs
                                                         job->comm->handle, nccl->stream)));
     if (!err && !copy_out(nccl, job, host_at(job, first), 0, count))
         err = CN_EIO;
-    return err ? err : nccl_await_stream(nccl, job->comm);
+    return err ? err : nccl_await_stream(nccl, job->comm, nccl->timeout_ms);
 }
 
 static cn_err run_all_reduce(struct nccl *nccl, const struct job *job)
@@ -185,7 +185,7 @@ static cn_err pass_shares(struct nccl *nccl, const struct job *job, size_t offse
             !copy_out(nccl, job, host_at(job, first), s * room, count))
             err = CN_EIO;
     }
-    return err ? err : nccl_await_stream(nccl, job->comm);
+    return err ? err : nccl_await_stream(nccl, job->comm, nccl->timeout_ms);
 }
 
 static cn_err run_shares(struct nccl *nccl, const struct job *job)
@@ -248,7 +248,7 @@ static cn_err pass_halves(struct nccl *nccl, const struct job *job, size_t offse
         if (p != place &&
             !copy_out(nccl, job, parts + k++ * share + offset, (size + p) * room, own))
             err = CN_EIO;
-    return err ? err : nccl_await_stream(nccl, job->comm);
+    return err ? err : nccl_await_stream(nccl, job->comm, nccl->timeout_ms);
 }
 
 // Makes room for count bfloat16 numbers.

@@ -24,11 +24,33 @@ static bool member_is_lost(const struct nccl *nccl)
     return false;
 }
 
-// Ends the collective and returns the error to report: CN_EWEDGED if the abort hangs, CN_EPEER if a
-// lost member explains err.
+// Gives all that the epoch holds of NCCL and of the device to a thread that ends it.
+static cn_err end(struct nccl *nccl, bool healthy)
+{
+    struct nccl_holdings held = {
+        .library = nccl->library,
+        .device = nccl->device,
+        .comm_count = nccl->comm_count,
+        .stream = nccl->stream,
+        .event = nccl->event,
+        .staging = nccl->staging,
+    };
+
+    if (!nccl->stream && !nccl->event && !nccl->staging && !nccl->comm_count)
+        return CN_OK;
+    memcpy(held.comms, nccl->comms, nccl->comm_count * sizeof(*nccl->comms));
+    nccl->comm_count = 0;
+    nccl->stream = NULL;
+    nccl->event = NULL;
+    nccl->staging = 0;
+    return nccl_end(&held, healthy);
+}
+
+// Ends the collective and returns the error to report: CN_EWEDGED if the abort cannot begin,
+// CN_EPEER if a lost member explains err.
 static cn_err fail(struct nccl *nccl, cn_err err)
 {
-    cn_err aborted = nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
+    cn_err aborted = end(nccl, false);
 
     nccl->dead = true;
     if (err == CN_EIO && member_is_lost(nccl))
@@ -72,8 +94,8 @@ static const char *name_of(const struct nccl *nccl, uint32_t rank)
     return nccl->members[nccl->view.ranks[rank]].name;
 }
 
-// Takes the stream, the event and the staging memory on the device. release returns them, also
-// after an error.
+// Takes the stream, the event and the staging memory on the device. end returns them, also after an
+// error.
 static cn_err take_device(struct nccl *nccl)
 {
     const struct nccl_library *library = nccl->library;
@@ -128,13 +150,33 @@ static cn_err share_id(struct nccl *nccl, struct nccl_id *id, bool *made)
     return err;
 }
 
+// Returns the time until form_until_ms.
+static uint32_t left_to_form(const struct nccl *nccl)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+
+    return now_ms < nccl->form_until_ms ? (uint32_t)(nccl->form_until_ms - now_ms) : 0;
+}
+
 // Waits until the communicator is ready, until form_until_ms at most.
 static cn_err await_forming(struct nccl *nccl, const struct nccl_member *comm)
 {
-    uint64_t now_ms = cn_platform_now_ms();
-    uint32_t left_ms = now_ms < nccl->form_until_ms ? (uint32_t)(nccl->form_until_ms - now_ms) : 0;
+    return nccl_await_start(nccl, comm, left_to_form(nccl));
+}
 
-    return nccl_await_start(nccl, comm, left_ms);
+// Sums one number, whatever the staging memory holds. NCCL 2.22 and later connects the members and
+// loads its kernels with the first call of a communicator; a member that cannot do that is then
+// found while the group forms, and the first sum of a step does not wait for it.
+static cn_err warm_up(struct nccl *nccl, const struct nccl_member *comm)
+{
+    void *number = (void *)(uintptr_t)nccl->staging;
+    cn_err err;
+
+    if (!nccl_started(nccl->library->all_reduce(number, number, 1, NCCL_FLOAT32, NCCL_SUM,
+                                                comm->handle, nccl->stream)))
+        return CN_EIO;
+    err = await_forming(nccl, comm);
+    return err ? err : nccl_await_stream(nccl, comm, left_to_form(nccl));
 }
 
 // Forms the communicator of the whole group.
@@ -142,13 +184,15 @@ static cn_err form_whole(struct nccl *nccl, const struct nccl_id *id)
 {
     struct nccl_config config = comm_config();
     struct nccl_member *comm = &nccl->comms[0];
+    cn_err err;
 
     *comm = (struct nccl_member){.size = nccl->view.size, .place = nccl->view.rank};
     if (!nccl_started(nccl->library->comm_init(&comm->handle, (int)comm->size, *id,
                                                (int)comm->place, &config)))
         return CN_EIO;
     nccl->comm_count = 1;
-    return await_forming(nccl, comm);
+    err = await_forming(nccl, comm);
+    return err ? err : warm_up(nccl, comm);
 }
 
 static uint32_t place_in(const struct cn_set *set, uint32_t rank)
@@ -178,7 +222,8 @@ static cn_err form_set(struct nccl *nccl, const struct cn_set *set)
     if (err || !inside)
         return err;
     nccl->comm_count++;
-    return await_forming(nccl, comm);
+    err = await_forming(nccl, comm);
+    return err ? err : warm_up(nccl, comm);
 }
 
 // Agrees with all members whether the communicators formed; own is the result on this member. If
@@ -201,7 +246,7 @@ static cn_err agree_on_forming(struct nccl *nccl, cn_err own)
     cn_log(CN_LOG_WARN, "nccl", "the communicators did not form on %s%s%s; this epoch goes without",
            name_of(nccl, own ? nccl->view.rank : first), own ? ": " : "",
            own ? cn_err_text(own) : "");
-    err = nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
+    err = end(nccl, false);
     return err ? err : CN_ENOTSUP;
 }
 
@@ -219,22 +264,26 @@ static cn_err form(struct nccl *nccl)
     return agree_on_forming(nccl, err);
 }
 
-static void release(struct nccl *nccl)
+static void release(struct nccl *nccl, bool healthy)
 {
-    const struct nccl_library *library = nccl->library;
-
-    // A kernel that hangs may still use these. device_enter is needed because another thread may
-    // have opened them.
-    if (library && !cn_nccl_wedged() && !library->device_enter(nccl->device)) {
-        if (nccl->staging)
-            (void)library->memory_free(nccl->staging);
-        if (nccl->event)
-            (void)library->event_destroy(nccl->event);
-        if (nccl->stream)
-            (void)library->stream_destroy(nccl->stream);
-    }
+    (void)end(nccl, healthy); // cn_nccl_wedged tells if this fails
     free(nccl->halves);
     free(nccl);
+}
+
+// Returns whether this member may use NCCL in this epoch: its communicators of the epoch before
+// have ended, for which it waits, and nothing is wrong with the library.
+static bool can_try(const struct nccl *nccl)
+{
+    if (!nccl->library || nccl_is_given_up())
+        return false;
+    if (!nccl_await_ends(nccl->form_ms))
+        cn_log(CN_LOG_WARN, "nccl",
+               "not used: the communicators of the epoch before still end after %u ms",
+               nccl->form_ms);
+    else if (!cn_nccl_wedged())
+        return true;
+    return false;
 }
 
 cn_err cn_nccl_open_with(const struct nccl_library *library,
@@ -257,14 +306,13 @@ cn_err cn_nccl_open_with(const struct nccl_library *library,
     nccl->timeout_ms = config->progress_timeout_ms;
     nccl->stop_fd = config->cancel_fd;
     nccl->lost = UINT32_MAX;
-    err =
-        agree_to_try(nccl, !cn_nccl_wedged() && !nccl_is_given_up() && take_device(nccl) == CN_OK);
+    err = agree_to_try(nccl, can_try(nccl) && take_device(nccl) == CN_OK);
     if (err == CN_ENOTSUP && cn_nccl_wedged())
         err = CN_EWEDGED;
     if (!err)
         err = form(nccl);
     if (err) {
-        release(nccl);
+        release(nccl, false);
         return err;
     }
     *collective = &nccl->base;
@@ -290,9 +338,9 @@ static void nccl_close(struct cn_collective *collective)
 
     if (!nccl)
         return;
-    // cn_nccl_wedged tells if this fails.
-    (void)nccl_abort(nccl->library, nccl->device, nccl->comms, &nccl->comm_count);
-    release(nccl);
+    // Only communicators that all members end now can be finalized. The control is not asked: the
+    // others may have closed theirs already.
+    release(nccl, !nccl->dead && !nccl->troubled && !atomic_load(&nccl->canceled));
 }
 
 // Returns the communicator of a set, or NULL. A set of all members uses the whole group's.
@@ -371,8 +419,11 @@ static cn_err nccl_run(struct cn_collective *collective, const struct cn_collect
 
     if (nccl->dead)
         return cn_nccl_wedged() ? CN_EWEDGED : CN_EPEER;
-    if (!nccl_takes_call(call) || !comm)
-        return nccl->control->ops->run(nccl->control, call);
+    if (!nccl_takes_call(call) || !comm) {
+        err = nccl->control->ops->run(nccl->control, call);
+        nccl->troubled = nccl->troubled || err;
+        return err;
+    }
     err = compare_calls(nccl, call);
     if (!err && nccl->library->device_enter(nccl->device))
         err = CN_EIO;

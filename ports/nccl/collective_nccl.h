@@ -22,18 +22,19 @@
 // A member that closes withdraws what it has sent from members that still receive it. So before
 // close, make a call on the control, as the vote after each step does.
 //
-// Calls return CN_EWEDGED when an abort did not end within a second; after close, ask
-// cn_nccl_wedged.
+// No call waits for communicators to end, which NCCL may take seconds for. open waits for those of
+// the epoch before, config.open_timeout_ms at most; then the member declines NCCL for the epoch.
+// open and later calls return CN_EWEDGED when an abort did not end within 10 s.
 #define CN_NCCL_BYTES_MIN 65536
 
 extern const struct cn_collective_ops cn_collective_nccl;
 
-// Returns true once an abort in this process has not ended: NCCL is unusable, and the process must
-// be restarted. Threading: any.
+// Returns true once an abort in this process has not ended in its time: NCCL is unusable, and the
+// process must be restarted. Threading: any.
 bool cn_nccl_wedged(void);
 
 // As open, with the given table instead of the loaded libraries. NULL: this member declines.
-// library is borrowed until close, and longer if cn_nccl_wedged.
+// library is borrowed until the communicators have ended, which may be after close.
 cn_err cn_nccl_open_with(const struct nccl_library *library,
                          const struct cn_collective_config *config,
                          struct cn_collective **collective);

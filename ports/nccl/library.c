@@ -10,6 +10,10 @@ static const char *missing;         // why it could not be filled; NULL: it was
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #define DEVICES 16
+// Before they see an abort, the threads of a communicator poll for up to 500 ms each
+// (src/proxy.cc), and up to 2.21 the 16 communicators of an epoch end one after the other: 8 s, and
+// some more.
+#define ABORT_MS 10000
 #define CUDA_INVALID_DEVICE 101
 
 // Functions of the driver that make a device current for a thread.
@@ -83,6 +87,8 @@ static bool load_nccl(void)
            find(handle, "ncclCommInitRankConfig", &library.comm_init) &&
            find(handle, "ncclCommSplit", &library.comm_split) &&
            find(handle, "ncclCommGetAsyncError", &library.comm_error) &&
+           find(handle, "ncclCommFinalize", &library.comm_finalize) &&
+           find(handle, "ncclCommDestroy", &library.comm_destroy) &&
            find(handle, "ncclCommAbort", &library.comm_abort) &&
            find(handle, "ncclAllReduce", &library.all_reduce) &&
            find(handle, "ncclReduce", &library.reduce) &&
@@ -96,6 +102,7 @@ static void load(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
+    library.abort_ms = ABORT_MS;
     // One algorithm and protocol give the same bits in every run. NCCL reads these variables once.
     (void)setenv("NCCL_ALGO", "Ring", 0);
     (void)setenv("NCCL_PROTO", "Simple", 0);

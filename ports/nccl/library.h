@@ -58,6 +58,8 @@ typedef unsigned long long cuda_pointer;
 // Functions with the libraries' own types. They return enum nccl_result or CUresult. copy_in and
 // copy_out are asynchronous on their stream.
 struct nccl_library {
+    unsigned abort_ms; // limit for an abort: what the library's own threads may take to notice it
+
     int (*get_version)(int *version);
     int (*get_unique_id)(struct nccl_id *id);
     int (*comm_init)(nccl_comm *comm, int size, struct nccl_id id, int rank,
@@ -65,6 +67,8 @@ struct nccl_library {
     int (*comm_split)(nccl_comm comm, int color, int key, nccl_comm *child,
                       struct nccl_config *config);
     int (*comm_error)(nccl_comm comm, int *result);
+    int (*comm_finalize)(nccl_comm comm);
+    int (*comm_destroy)(nccl_comm comm);
     int (*comm_abort)(nccl_comm comm);
     int (*all_reduce)(const void *from, void *to, size_t count, int type, int how, nccl_comm comm,
                       cuda_stream stream);

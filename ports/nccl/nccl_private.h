@@ -20,6 +20,7 @@ struct nccl {
     int stop_fd;                  // the caller's; readable: cancel; -1 for none
     atomic_bool canceled;
     bool dead;     // an error ended the collective
+    bool troubled; // a call on the control failed, so members may end at different times
     uint32_t lost; // index in the member list of the failed member, or UINT32_MAX
     struct nccl_member comms[NCCL_COMMS_MAX]; // the whole group's first, then its children
     uint32_t comm_count;
@@ -45,7 +46,7 @@ cn_err nccl_await_start(struct nccl *nccl, const struct nccl_member *comm, uint3
 
 // Waits until the stream is empty. Every call that may wait for another member needs this before a
 // copy to the host. Such a copy blocks in the driver, where the loss of a member is not noticed.
-cn_err nccl_await_stream(struct nccl *nccl, const struct nccl_member *comm);
+cn_err nccl_await_stream(struct nccl *nccl, const struct nccl_member *comm, uint32_t timeout_ms);
 
 // Returns whether NCCL does this call: a large sum or average, by ALL_REDUCE, REDUCE_SCATTER or
 // ALL_GATHER.

@@ -87,9 +87,9 @@ cn_err nccl_await_start(struct nccl *nccl, const struct nccl_member *comm, uint3
     return await(nccl, comm, timeout_ms, comm_ready);
 }
 
-cn_err nccl_await_stream(struct nccl *nccl, const struct nccl_member *comm)
+cn_err nccl_await_stream(struct nccl *nccl, const struct nccl_member *comm, uint32_t timeout_ms)
 {
     if (nccl->library->event_record(nccl->event, nccl->stream))
         return CN_EIO;
-    return await(nccl, comm, nccl->timeout_ms, device_ready);
+    return await(nccl, comm, timeout_ms, device_ready);
 }

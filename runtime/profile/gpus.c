@@ -30,7 +30,7 @@ void cn_gpus_name(const struct cn_settings *settings, uint32_t gpu, char name[2 
     snprintf(name, 2 * CN_NAME_SIZE, "%s.%u", settings->name, gpu);
 }
 
-// "keys/board-1.key" becomes "keys/board-1.0.key".
+// Derives the key file of a GPU: "keys/board-1.key" becomes "keys/board-1.0.key".
 static cn_err derive_key(char key[CN_PATH_SIZE], uint32_t gpu)
 {
     char path[CN_PATH_SIZE + 16];

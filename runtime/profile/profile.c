@@ -6,12 +6,12 @@
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
 
-#define KEY_SIZE 160 // of a path in the schema; longer ones are unknown anyway
+#define KEY_SIZE 160 // bytes of a path in the schema; a longer path is unknown in any case
 
 struct loader {
     struct cn_profile *profile;
     struct cn_diagnostics report;
-    cn_err fatal; // out of memory
+    cn_err fatal; // set when memory ran out
 };
 
 // A section of a file, and its place in the schema.
@@ -19,7 +19,7 @@ struct section {
     const struct cn_profile_file *source;
     enum cn_layer layer;
     const char *prefix; // with the dot, "" at the top
-    size_t hidden;      // characters of the prefix that are not written: "job."
+    size_t hidden;      // characters of the prefix that the file leaves out: "job."
 };
 
 const struct cn_origin *cn_profile_origin(const struct cn_profile *profile, const char *path)
@@ -91,7 +91,7 @@ static struct cn_profile_file *open_source(struct loader *loader, const char *pa
     loader->report.file = source->path;
     loader->fatal =
         source->identity ? cn_yaml_parse(text, size, &loader->report, &source->root) : CN_ENOMEM;
-    // Syntax errors have been reported; a message about a missing schema would only distract.
+    // Syntax errors have been reported. A further message about a missing schema would distract.
     if (loader->fatal || (!source->root && loader->report.errors) || !read_schema(loader, source)) {
         free_source(source);
         return NULL;
@@ -103,7 +103,7 @@ static struct cn_profile_file *open_source(struct loader *loader, const char *pa
 static bool resolve_link(struct loader *loader, const struct cn_profile_file *from,
                          const struct cn_yaml_node *link, char path[CN_PATH_SIZE])
 {
-    const struct cn_schema_row *row = cn_schema_find("state"); // any path
+    const struct cn_schema_row *row = cn_schema_find("state"); // any row for a path would do
     struct cn_settings *scratch;
     size_t length;
     bool good;
@@ -165,8 +165,8 @@ static bool is_known(const struct cn_profile_file *const *chain, size_t count, c
     return false;
 }
 
-// Opens the file that top extends, the file which that extends, and so on. Adds all of them to the
-// profile, the lowest first. Takes top.
+// Opens the files that top extends, directly and indirectly. Adds all of them to the profile, the
+// lowest first. Takes top.
 static void add_chain(struct loader *loader, struct cn_profile_file *top)
 {
     struct cn_profile_file *chain[CN_SOURCES_MAX] = {top};
@@ -220,7 +220,8 @@ static void report_unknown(struct loader *loader, const struct section *section,
                              "%s%s: unknown key; expected a key of PROFILES.md", prefix, shown);
 }
 
-// Applies a job's request for less than the limit of board or site. 0 stands for no limit.
+// Applies a job's value only if it is lower than the limit of the board or site. 0 stands for no
+// limit.
 static bool check_wish(struct loader *loader, const char *key, const struct cn_schema_row *row,
                        const struct cn_yaml_node *node, uint64_t limit)
 {
@@ -264,7 +265,7 @@ static void apply_value(struct loader *loader, const struct section *section, co
     *origin = (struct cn_origin){section->source, node->mark, section->layer == CN_LAYER_JOB};
 }
 
-// Keys that the loader reads by itself. They are allowed at the top of a file only.
+// Reads the keys that the loader handles itself. They are allowed only at the top of a file.
 static void apply_link(struct loader *loader, const struct section *section, const char *path,
                        const struct cn_yaml_node *node)
 {
@@ -279,7 +280,7 @@ static void apply_link(struct loader *loader, const struct section *section, con
                              "%s: belongs at the top of a file; expected a key of a job", path);
 }
 
-// "loss: mse" is short for "loss: {kind: mse}".
+// Reads "loss: mse" as a short form of "loss: {kind: mse}".
 static bool apply_kind(struct loader *loader, const struct section *section, const char *path,
                        const struct cn_yaml_node *node)
 {
@@ -294,7 +295,7 @@ static bool apply_kind(struct loader *loader, const struct section *section, con
     return row;
 }
 
-// Depth is bounded by the YAML tree's.
+// The YAML tree bounds the depth of this recursion.
 static void apply_map(struct loader *loader, const struct section *section,
                       const struct cn_yaml_node *map) // NOLINT(misc-no-recursion)
 {
@@ -334,7 +335,7 @@ static void apply_source(struct loader *loader, const struct cn_profile_file *so
               source->root);
 }
 
-// Reads the job of the sites: the uppermost job file, and the job sections above it.
+// Reads the job: the uppermost job file, then the job sections of the site files above it.
 static void apply_job(struct loader *loader)
 {
     struct cn_profile *profile = loader->profile;
@@ -388,7 +389,7 @@ static cn_err init_profile(struct cn_profile **profile)
     return CN_OK;
 }
 
-// Loads the profile once the text of the first file is there.
+// Loads the profile after the text of its first file was read.
 static void load_text(struct loader *loader, const char *path, const char *text, size_t size)
 {
     struct cn_profile *profile = loader->profile;

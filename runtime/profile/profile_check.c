@@ -26,7 +26,7 @@ static bool is_set(const struct cn_profile *profile, const char *path)
     return cn_profile_origin(profile, path)->source != NULL;
 }
 
-// Those of one host.
+// Checks that members on the same host have different ports.
 static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
                         struct cn_diagnostics *report)
 {
@@ -50,7 +50,8 @@ static void check_ports(const struct cn_profile *profile, struct cn_mark mark,
         }
 }
 
-// The others look for this member where group.members says. With several GPUs each listens there.
+// Checks that group.listen matches this member's entry in group.members, where the others look for
+// it. With several GPUs each member listens at its own entry.
 static void check_listen(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
@@ -105,7 +106,7 @@ static void check_group(const struct cn_profile *profile, struct cn_diagnostics 
 
     if (!is_set(profile, "group.members"))
         return;
-    if (cn_gpus_list(settings, gpus) > 1) // each of them is looked for
+    if (cn_gpus_list(settings, gpus) > 1) // the others look for each of its GPUs
         found = true;
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         found |= strcmp(settings->group.members[i].name, settings->name) == 0;
@@ -134,7 +135,8 @@ static bool is_member(const struct cn_settings *settings, const char *name)
     return false;
 }
 
-// A list of whole numbers, none of them twice. Whether there are so many only the driver knows.
+// Checks that the list holds whole numbers, none of them twice. Only the driver knows whether GPUs
+// with these numbers exist.
 static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark mark,
                               struct cn_diagnostics *report)
 {
@@ -249,7 +251,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
-// A board's measurement is an unproven claim.
+// Refuses a run that a board's unproven measurement could end.
 static void check_trust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -265,7 +267,7 @@ static void check_trust(const struct cn_profile *profile, struct cn_diagnostics 
         key + 4);
 }
 
-// A job travels in one message.
+// Characters of all lists of a job together, which must fit one message.
 #define LISTS_MAX 200
 
 static void check_rules(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -316,7 +318,7 @@ static void refuse_entry(const struct cn_profile *profile, const char *key, cons
     cn_diagnostics_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
 }
 
-// All that local statistics differ by is in the residual.
+// Local statistics exist only in the residual, so they need one that keeps them exactly.
 static void check_residual(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -346,7 +348,7 @@ static void check_layers(const struct cn_profile *profile, struct cn_diagnostics
                          "NAME=FACTOR, a power of two from 0.015625 to 64", report);
 }
 
-// What the members choose is not said beside that, nor what is shared out where nothing is.
+// Refuses keys that "parallel: auto" would choose, and a stage where nothing is divided.
 static void check_parallel(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_parallel *parallel = &profile->settings.job.parallel;
@@ -364,7 +366,7 @@ static void check_parallel(const struct cn_profile *profile, struct cn_diagnosti
                              "parallel.stage: nothing is shared out; expected parallel.shard, too");
 }
 
-// Reports keys without effect if they are in the same file as the key that makes them so.
+// Warns about keys without effect if they are in the same file as the key that disables them.
 static void check_idle(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {
@@ -435,8 +437,8 @@ static bool has_server_squares(const struct cn_job *job)
     return has_server_betas(job) || job->server.optimizer == CN_SERVER_FEDADAGRAD;
 }
 
-// Keys that have an effect only together with another key. One file of a profile may set the
-// optimizer and another its momentum, so such a key is no mistake.
+// Keys that have an effect only together with another key. They are no mistake, because one file of
+// a profile may set the optimizer and another its momentum.
 static const struct {
     const char *path;
     bool (*has_meaning)(const struct cn_job *job);
@@ -525,7 +527,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
     }
 }
 
-// The set of the job must be among those of this machine.
+// Checks that the data set of the job is one of this machine's.
 static void require_set(const struct cn_profile *profile, const char *path, const char *set,
                         struct cn_diagnostics *report)
 {
@@ -536,7 +538,7 @@ static void require_set(const struct cn_profile *profile, const char *path, cons
                          path + 4, set);
 }
 
-// Such a request of a job does not travel to the boards.
+// Refuses a job's limits that cannot travel to the boards.
 static void refuse_wishes(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {

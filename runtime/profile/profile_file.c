@@ -1,4 +1,4 @@
-// The files behind a profile: how they are read and where types of boards are found.
+// Files of a profile: reading them, and finding the files of board types.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "runtime/profile/profile_private.h"
 
-// A device or a pipe could block or never end, so only regular files are opened.
+// Opens regular files only. A device or a pipe could block or never end.
 static const char *open_regular(const char *path, FILE **file)
 {
     struct stat status;

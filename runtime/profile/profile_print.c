@@ -1,4 +1,4 @@
-// Profiles as files: the effective one, and the template that a user starts from.
+// Profiles as files: the effective profile, and the template that a user starts from.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,10 +7,11 @@
 
 #define COMMENT_COLUMN 40
 
-// Writes one line of a file: its text is collected first, so that comments can be aligned.
+// Writes a file line by line. The text of a line is collected first, so that comments can be
+// aligned.
 struct writer {
     FILE *stream;
-    char *text; // of the line
+    char *text; // text of the current line
     size_t size;
     FILE *line;
 };
@@ -22,7 +23,7 @@ static cn_err begin_line(struct writer *writer)
     return writer->line ? CN_OK : CN_ENOMEM;
 }
 
-// comment may be empty.
+// Ends the line. comment may be "".
 static void end_line(struct writer *writer, const char *comment)
 {
     fclose(writer->line);
@@ -42,7 +43,7 @@ static size_t depth_of(const char *path)
     return depth;
 }
 
-// Returns the length of the sections that both paths are in, with the dot.
+// Returns the length of the sections that both paths share, including the last dot.
 static size_t shared_prefix(const char *a, const char *b)
 {
     size_t length = 0;
@@ -65,8 +66,8 @@ static const char *last_word(const char *path)
     return dot ? dot + 1 : path;
 }
 
-// Opens the sections of path that previous is not in. comments says which sections are comments; it
-// may be NULL.
+// Opens those sections of path that previous is not in. is_comment tells which sections are
+// commented out; it may be NULL.
 static void open_sections(FILE *stream, const char *previous, const char *path,
                           bool (*is_comment)(const void *context, const char *section),
                           const void *context)
@@ -153,7 +154,7 @@ static bool is_active(const struct template *template, const struct cn_schema_ro
     return given(template, row->path) || (row->required & (1u << template->use));
 }
 
-// A job in a file of its own leaves no place for its keys here.
+// Returns false for the job's keys when the job has a file of its own.
 static bool is_written(const struct template *template, const struct cn_schema_row *row)
 {
     const char *job = given(template, "job");

@@ -1,10 +1,10 @@
-// The values of a job that change what training gives, as lines.
+// Prints those values of a job that affect the result of training.
 #include <string.h>
 
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
 
-// The model is left out: its content counts, not its path.
+// The model's path is left out, because only its content affects the result.
 static bool is_of_results(const char *path, const struct cn_settings *settings)
 {
     static const char *const parts[] = {"job.name",  "job.seed",   "job.loss.",

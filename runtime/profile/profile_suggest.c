@@ -5,7 +5,8 @@
 
 #define WORD_MAX 32 // longer words get no suggestion
 
-// Returns the least number of letters to add, drop or change (Levenshtein), with two table rows.
+// Returns the edit distance: the least number of letters to add, drop or change (Levenshtein).
+// Keeps two rows of the table.
 static size_t distance(const char *a, const char *b)
 {
     size_t rows[2][WORD_MAX + 1], width = strlen(b), height = strlen(a);
@@ -30,7 +31,7 @@ static size_t distance(const char *a, const char *b)
     return rows[height % 2][width];
 }
 
-// Gets the word of path at the place of the key. Returns false when path is in another section.
+// Writes the word of path at the key's place. Returns false when path is in another section.
 static bool next_word(const char *path, const char *prefix, char word[WORD_MAX + 1])
 {
     size_t length = strlen(prefix);
@@ -49,7 +50,8 @@ static const char *written(const char *path, const char *prefix)
     return in_job && strncmp(path, "job.", 4) == 0 ? path + 4 : path;
 }
 
-// For the right key in the wrong section it suggests the section.
+// Suggests a known key near the unknown one. For a right key in the wrong section it suggests the
+// right section.
 static void suggest_path(const char *prefix, const char *key, unsigned layers,
                          char suggestion[CN_PATH_SIZE])
 {

@@ -1,4 +1,4 @@
-// The way back: values as text for files and for messages.
+// Prints values as text, for files and messages.
 #include <ctype.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,7 +235,7 @@ static void print_words(const char *words, const char *none, FILE *stream)
     fputc(']', stream);
 }
 
-// "name: rule; name: [board-1 board-2]" as a map.
+// Prints "name: rule; name: [board-1 board-2]" as a map.
 static void print_sets(const char *sets, FILE *stream)
 {
     fputc('{', stream);
@@ -258,7 +258,7 @@ static void print_sets(const char *sets, FILE *stream)
     fputc('}', stream);
 }
 
-// "name=1 name=8" as a map.
+// Prints "name=1 name=8" as a map.
 static void print_phases(const char *phases, FILE *stream)
 {
     fputc('{', stream);

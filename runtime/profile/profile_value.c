@@ -139,7 +139,7 @@ static bool read_addresses(const struct reading *reading, const struct cn_yaml_n
     return good;
 }
 
-// The name of an entry: a valid one, not read as a value.
+// Checks the name of an entry: it must be valid and not one that YAML readers take for a value.
 static bool check_entry_name(const struct reading *reading, const struct cn_yaml_node *entry)
 {
     char quoted[CN_QUOTE_SIZE];
@@ -152,7 +152,7 @@ static bool check_entry_name(const struct reading *reading, const struct cn_yaml
     return false;
 }
 
-// A map with 1 to limit entries.
+// Checks that node is a map of 1 to limit entries.
 static bool check_map(const struct reading *reading, const struct cn_yaml_node *node, size_t limit)
 {
     if (node->bad)
@@ -385,7 +385,8 @@ static bool read_numeric(const struct reading *reading, const struct cn_yaml_nod
                          struct cn_settings *settings)
 {
     enum cn_value_type type = reading->row->type;
-    double *to = (double *)((char *)settings + reading->row->offset); // if it is real
+    // Only used if the value is a number.
+    double *to = (double *)((char *)settings + reading->row->offset);
     bool real = type == CN_VALUE_NUMBER || type == CN_VALUE_SHARE;
 
     if (reading->row->zero && strcmp(node->text, reading->row->zero) == 0) {
@@ -416,7 +417,7 @@ static bool read_plain(const struct reading *reading, const struct cn_yaml_node 
     return read_numeric(reading, node, settings);
 }
 
-// One word or a list of words, kept as a text with blanks between them.
+// Reads one word or a list of words into a text with blanks between them.
 static bool read_words(const struct reading *reading, const struct cn_yaml_node *node, char *to)
 {
     const struct cn_yaml_node *item = node->type == CN_YAML_LIST ? node->first : node;
@@ -447,7 +448,7 @@ static bool read_words(const struct reading *reading, const struct cn_yaml_node 
     return true;
 }
 
-// Adds "name: rule" or "name: [boards]"; what it means is checked as it will be read.
+// Adds "name: rule" or "name: [boards]" to the text, and parses the text to check it.
 static bool read_set(const struct reading *reading, const struct cn_yaml_node *entry, char *to)
 {
     static struct cn_set_rules rules; // too large for a stack; one thread reads profiles

@@ -80,8 +80,8 @@ static bool is_letter(char c)
            strchr("._-/:", c);
 }
 
-// Moves on to the next word: a run of letters, a relation or a parenthesis. One that is too long is
-// cut, and then no fact or value.
+// Moves to the next word: a run of letters, a relation or a parenthesis. A word that is too long is
+// cut off and then matches no fact or value.
 static void advance(struct parser *parser)
 {
     size_t size = 0;
@@ -224,7 +224,7 @@ static cn_err parse_condition(struct parser *parser)
 
 static cn_err parse_or(struct parser *parser);
 
-// not X, (X), or a condition.
+// Parses "not X", "(X)" or a condition.
 static cn_err parse_unit(struct parser *parser) // NOLINT(misc-no-recursion): at most DEPTH_MAX
 {
     cn_err err;

@@ -10,7 +10,7 @@ static cn_err complain(char reason[CN_DIAG_LINE_SIZE], const char *name, const c
     return CN_EINVAL;
 }
 
-// "[board-1 board-2]"
+// Parses "[board-1 board-2]".
 static cn_err take_list(const char *text, char reason[CN_DIAG_LINE_SIZE], struct cn_set_rule *rule)
 {
     const char *at = text + 1;
@@ -34,7 +34,7 @@ static cn_err take_list(const char *text, char reason[CN_DIAG_LINE_SIZE], struct
     return CN_OK;
 }
 
-// "name: rule" or "name: [boards]", without blanks around it.
+// Parses "name: rule" or "name: [boards]", without blanks around it.
 static cn_err take_set(const char *text, char reason[CN_DIAG_LINE_SIZE], struct cn_set_rule *rule)
 {
     const char *colon = strstr(text, ": ");

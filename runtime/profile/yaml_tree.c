@@ -12,7 +12,7 @@ struct builder {
     struct cn_yaml_node *newest;
     struct cn_yaml_node *open[CN_YAML_DEPTH_MAX]; // maps and lists that have not ended
     size_t depth;
-    char *key; // waits for its value
+    char *key; // the key whose value comes next
     struct cn_mark key_mark;
     size_t documents;
     bool done; // nothing more can be read
@@ -58,7 +58,7 @@ const char *cn_quote(char quoted[CN_QUOTE_SIZE], const char *text)
     if (cut) {
         length = room;
         while (length &&
-               ((unsigned char)text[length] & 0xc0) == 0x80) // not within a UTF-8 character
+               ((unsigned char)text[length] & 0xc0) == 0x80) // do not cut inside a UTF-8 character
             length--;
     }
     snprintf(quoted, CN_QUOTE_SIZE, "'%.*s%s'", (int)length, text, cut ? "..." : "");
@@ -80,7 +80,7 @@ static void free_node(struct cn_yaml_node *node)
     free(node);
 }
 
-// Depth is bounded by CN_YAML_DEPTH_MAX.
+// CN_YAML_DEPTH_MAX bounds the depth of this recursion.
 void cn_yaml_free(struct cn_yaml_node *root) // NOLINT(misc-no-recursion)
 {
     if (!root)
@@ -102,7 +102,7 @@ const struct cn_yaml_node *cn_yaml_get(const struct cn_yaml_node *node, const ch
     return NULL;
 }
 
-// Puts node, with the waiting key, where it belongs. Takes node.
+// Adds node, with the pending key, to the open map or list. Takes node.
 static void attach(struct builder *builder, struct cn_yaml_node *node)
 {
     struct cn_yaml_node *parent = builder->depth ? builder->open[builder->depth - 1] : NULL;
@@ -127,7 +127,8 @@ static void attach(struct builder *builder, struct cn_yaml_node *node)
     }
 }
 
-// Also what YAML counts as a line break (U+0085, U+2028, U+2029) and the byte order mark.
+// Tells whether text has control characters, a byte order mark, or line breaks that YAML knows
+// beyond ASCII (U+0085, U+2028, U+2029).
 static bool has_control(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -146,7 +147,7 @@ static void check_plain_yaml(struct builder *builder, struct cn_mark mark, const
         cn_diagnostics_error(builder->report, mark, "a tag (!); expected the value alone");
 }
 
-// A key of the open map. A second one with the same text is reported, and kept for further checks.
+// Takes a key of the open map. A duplicate is reported, but its value is kept for further checks.
 static cn_err take_key(struct builder *builder, const char *text, struct cn_mark mark)
 {
     const struct cn_yaml_node *same = cn_yaml_get(builder->open[builder->depth - 1], text);
@@ -287,7 +288,7 @@ static cn_err report_syntax(struct builder *builder, const yaml_parser_t *parser
 
     if (parser->error == YAML_MEMORY_ERROR)
         return CN_ENOMEM;
-    if (parser->error == YAML_READER_ERROR) { // has an offset, but no mark
+    if (parser->error == YAML_READER_ERROR) { // this kind of error has an offset but no mark
         mark = (struct cn_mark){1, 1};
         for (size_t i = 0; i < parser->problem_offset && i < size; i++) {
             mark.line += text[i] == '\n';
@@ -298,12 +299,13 @@ static cn_err report_syntax(struct builder *builder, const yaml_parser_t *parser
                          parser->problem ? parser->problem : "unreadable",
                          parser->context ? " " : "", parser->context ? parser->context : "");
     if (builder->newest)
-        builder->newest->bad = true; // it may have swallowed what comes before the mistake
+        builder->newest->bad = true; // the node may have swallowed the text before the mistake
     builder->done = true;
     return CN_OK;
 }
 
-// Tabs before a line's first word make libyaml complain about something else, somewhere else.
+// Reports tabs before a line's first word. libyaml would complain about something else in another
+// place.
 static void check_tabs(const char *text, size_t size, struct cn_diagnostics *report)
 {
     struct cn_mark mark = {1, 1};
@@ -333,7 +335,8 @@ cn_err cn_yaml_parse(const char *text, size_t size, struct cn_diagnostics *repor
     cn_err err = CN_OK;
 
     *root = NULL;
-    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { // what some editors put first
+    // A byte order mark, which some editors write first.
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
         size -= 3;
     }

@@ -67,7 +67,12 @@ static cn_err set_priorities(struct cn_layout *layout, const char *entries, stru
 
 cn_err cn_tensor_rules_set(struct cn_layout *layout, const struct cn_job *job, struct cn_diag *diag)
 {
-    cn_err err = set_densities(layout, job->options.densities, diag);
+    cn_err err;
 
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        layout->tensors[i].density = 0;
+        layout->tensors[i].priority = 0;
+    }
+    err = set_densities(layout, job->options.densities, diag);
     return err ? err : set_priorities(layout, job->options.priorities, diag);
 }

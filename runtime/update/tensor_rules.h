@@ -7,9 +7,9 @@
 #include "runtime/engine/layout.h"
 #include "runtime/profile/job.h"
 
-// Sets density and priority of the tensors that the job names. Of several entries that match a
-// tensor the last one counts. Returns CN_ENOTFOUND, with a line in diag, for an entry that matches
-// no trained tensor of 1024 values or more, since it is meant for another model. Returns CN_EINVAL
-// for a malformed entry.
+// Sets density and priority of the tensors that the job names, and resets those of all others. Of
+// several entries that match a tensor the last one counts. Returns CN_ENOTFOUND, with a line in
+// diag, for an entry that matches no trained tensor of 1024 values or more, since it is meant for
+// another model. Returns CN_EINVAL for a malformed entry.
 cn_err cn_tensor_rules_set(struct cn_layout *layout, const struct cn_job *job,
                            struct cn_diag *diag);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ports/nccl/abort.h"
 #include "ports/nccl/collective_nccl.h"
 #include "ports/tcp/collective_tcp.h"
 #include "runtime/group/solo.h"
@@ -154,8 +155,10 @@ void group_run(struct fixture *fixture, void (*body)(struct rank *rank))
 {
     static const struct fake_nccl_plan healthy = {.newer_version_rank = -1};
 
-    if (wants("nccl"))
+    if (wants("nccl")) {
+        assert_true(nccl_await_ends(GROUP_TIMEOUT_MS));
         fake_nccl_reset(&healthy);
+    }
     for (uint32_t r = 0; r < fixture->size; r++) {
         fixture->ranks[r].body = body;
         assert_int_equal(

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ports/nccl/abort.h"
 #include "ports/nccl/collective_nccl.h"
 #include "ports/nccl/failures.h"
 #include "runtime/group/backend.h"
@@ -25,6 +26,7 @@ static const struct cn_set pair = {.id = 7, .size = 2, .ranks = {1, 3}};
 
 // What a test wants of every rank, and what came of it.
 static struct {
+    const struct nccl_library *library;
     bool lacks_library[RANKS];
     cn_err opened[RANKS];
 } trial;
@@ -37,7 +39,7 @@ static cn_err open_fake(const struct cn_collective_config *config,
     *lost = UINT32_MAX;
     fake_nccl_be((int)rank);
     trial.opened[rank] =
-        cn_nccl_open_with(trial.lacks_library[rank] ? NULL : &fake_nccl, config, collective);
+        cn_nccl_open_with(trial.lacks_library[rank] ? NULL : trial.library, config, collective);
     return trial.opened[rank];
 }
 
@@ -45,10 +47,19 @@ static const struct cn_collective_ops fake_ops = {.name = "nccl", .open = open_f
 
 static void group_of(struct fixture *fixture, const struct fake_nccl_plan *plan)
 {
+    assert_true(nccl_await_ends(GROUP_TIMEOUT_MS));
     memset(&trial, 0, sizeof(trial));
+    trial.library = &fake_nccl;
     fake_nccl_reset(plan);
     group_set_up(fixture, RANKS);
     group_use_sets(fixture, &pair, 1);
+}
+
+// What the library has counted once all communicators have ended.
+static struct fake_nccl_counts counts_at_end(void)
+{
+    assert_true(nccl_await_ends(GROUP_TIMEOUT_MS));
+    return fake_nccl_counts();
 }
 
 // No rank ends with an error.
@@ -153,10 +164,12 @@ static void large_sums_travel_over_nccl(void **state)
     (void)state;
     group_of(&fixture, &healthy);
     run_well(&fixture, open_and_reduce);
-    counts = fake_nccl_counts();
+    counts = counts_at_end();
     assert_int_equal(counts.ids, 1);
     assert_int_equal(counts.comms, RANKS + pair.size);
-    assert_int_equal(counts.aborts, counts.comms);
+    assert_int_equal(counts.warm_ups, counts.comms);
+    assert_int_equal(counts.destroys, counts.comms);
+    assert_int_equal(counts.aborts, 0);
     assert_false(counts.child_aborted_last);
     assert_false(counts.out_of_turn);
     for (uint32_t r = 0; r < RANKS; r++)
@@ -223,7 +236,7 @@ static void narrow_sums_travel_in_16_bits_and_have_the_bits_of_the_encrypted_one
     (void)state;
     group_of(&fixture, &healthy);
     run_well(&fixture, open_and_narrow);
-    counts = fake_nccl_counts();
+    counts = counts_at_end();
     assert_false(counts.out_of_turn);
     assert_true(counts.narrow > 0);
     assert_true(counts.wide == 0);
@@ -265,7 +278,7 @@ static void sums_larger_than_the_devices_memory_go_in_passes(void **state)
     (void)state;
     group_of(&fixture, &healthy);
     run_well(&fixture, open_and_sum_many);
-    assert_false(fake_nccl_counts().out_of_turn);
+    assert_false(counts_at_end().out_of_turn);
     group_tear_down(&fixture);
 }
 
@@ -285,7 +298,7 @@ static void one_member_without_it_keeps_all_from_it(void **state)
     group_of(&fixture, &healthy);
     trial.lacks_library[2] = true;
     expect_no_nccl(&fixture, CN_ENOTSUP);
-    assert_int_equal(fake_nccl_counts().ids, 0); // an unused id leaks
+    assert_int_equal(counts_at_end().ids, 0); // an unused id leaks
 }
 
 static void another_version_keeps_all_from_it(void **state)
@@ -296,7 +309,7 @@ static void another_version_keeps_all_from_it(void **state)
     (void)state;
     group_of(&fixture, &plan);
     expect_no_nccl(&fixture, CN_ENOTSUP);
-    assert_int_equal(fake_nccl_counts().ids, 0);
+    assert_int_equal(counts_at_end().ids, 0);
 }
 
 static void communicators_that_do_not_form_are_given_up(void **state)
@@ -308,7 +321,7 @@ static void communicators_that_do_not_form_are_given_up(void **state)
     (void)state;
     group_of(&fixture, &plan);
     expect_no_nccl(&fixture, CN_ENOTSUP);
-    counts = fake_nccl_counts();
+    counts = counts_at_end();
     assert_int_equal(counts.comms, RANKS);
     assert_int_equal(counts.aborts, RANKS);
 }
@@ -323,9 +336,9 @@ static void expect_without_nccl(const struct fake_nccl_plan *plan, const struct 
     group_of(&fixture, plan);
     group_use_sets(&fixture, sets, count);
     run_well(&fixture, open_and_reduce);
-    counts = fake_nccl_counts();
+    counts = counts_at_end();
     assert_true(counts.wide == 0);
-    assert_int_equal(counts.aborts, counts.comms);
+    assert_int_equal(counts.aborts + counts.destroys, counts.comms);
     assert_false(counts.child_aborted_last);
     group_tear_down(&fixture);
 }
@@ -363,7 +376,7 @@ static void sets_that_come_again_are_not_formed_again(void **state)
     group_of(&fixture, &healthy);
     group_use_sets(&fixture, again, 4);
     run_well(&fixture, open_and_reduce);
-    counts = fake_nccl_counts();
+    counts = counts_at_end();
     assert_int_equal(counts.comms, RANKS + pair.size);
     assert_true(counts.wide > 0);
     group_tear_down(&fixture);
@@ -392,8 +405,8 @@ static void a_remote_error_is_a_lost_peer(void **state)
     group_run(&fixture, open_and_reduce_once);
     for (uint32_t r = 0; r < RANKS; r++)
         assert_int_equal(fixture.ranks[r].err, CN_EPEER);
-    counts = fake_nccl_counts();
-    assert_int_equal(counts.aborts, counts.comms);
+    counts = counts_at_end();
+    assert_int_equal(counts.aborts + counts.destroys, counts.comms);
     assert_false(counts.child_aborted_last);
     group_tear_down(&fixture);
 }
@@ -423,6 +436,7 @@ static void a_member_that_is_gone_ends_the_sum(void **state)
         assert_int_equal(fixture.ranks[r].err, CN_EPEER);
         assert_true(fixture.ranks[r].took_ms < 3000);
     }
+    assert_true(counts_at_end().aborts >= 3); // who lost a member does not finalize
     group_tear_down(&fixture);
 }
 
@@ -459,8 +473,13 @@ static int count_entries(const char *path)
 
 static void open_many_times(struct rank *rank)
 {
-    for (int i = 0; i < 200 && !rank->err; i++)
-        with_nccl(rank, reduce_once);
+    for (int i = 0; i < 200 && !rank->err; i++) {
+        // open waits for this by itself, but on a busy machine not long enough.
+        if (!nccl_await_ends(GROUP_TIMEOUT_MS))
+            rank->err = CN_ETIMEOUT;
+        if (!rank->err)
+            with_nccl(rank, reduce_once);
+    }
 }
 
 // A thread is listed for a moment after it was joined.
@@ -482,33 +501,93 @@ static void two_hundred_epochs_leave_nothing_behind(void **state)
     descriptors = count_entries("/proc/self/fd");
     threads = count_entries("/proc/self/task");
     run_well(&fixture, open_many_times);
-    counts = fake_nccl_counts();
+    counts = counts_at_end();
     assert_int_equal(counts.ids, 200);
-    assert_int_equal(counts.aborts, counts.comms);
+    assert_int_equal(counts.aborts + counts.destroys, counts.comms);
     assert_int_equal(counts.streams + counts.events + counts.memories, 0);
     assert_true(shrinks_to("/proc/self/fd", descriptors));
     assert_true(shrinks_to("/proc/self/task", threads));
     group_tear_down(&fixture);
 }
 
+static bool all_end_with(struct fixture *fixture, cn_err wanted)
+{
+    bool all = true;
+
+    group_run(fixture, open_and_reduce_once);
+    for (uint32_t r = 0; r < RANKS; r++)
+        all = all && fixture->ranks[r].err == wanted;
+    return all;
+}
+
+// The abort goes on while the error is told and while the next epoch forms, which then goes without
+// NCCL. The one after that has it again.
+static void an_abort_that_takes_long_keeps_nobody_waiting(void **state)
+{
+    struct fake_nccl_plan plan = {.remote_error_at = 1, .newer_version_rank = -1};
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    fake_nccl_hold_aborts(true);
+    assert_true(all_end_with(&fixture, CN_EPEER));
+    assert_int_equal(fake_nccl_counts().aborts, 0);
+    assert_true(all_end_with(&fixture, CN_ENOTSUP));
+    assert_int_equal(fake_nccl_counts().aborts, 0);
+    assert_false(cn_nccl_wedged());
+    fake_nccl_hold_aborts(false);
+    group_tear_down(&fixture);
+    group_of(&fixture, &healthy);
+    run_well(&fixture, open_and_reduce);
+    assert_true(counts_at_end().wide > 0);
+    group_tear_down(&fixture);
+}
+
+static void communicators_that_cannot_be_finalized_are_aborted(void **state)
+{
+    struct fake_nccl_plan plan = {.finalize_hangs = true, .newer_version_rank = -1};
+    struct fake_nccl_counts counts;
+    struct fixture fixture;
+
+    (void)state;
+    group_of(&fixture, &plan);
+    run_well(&fixture, open_and_reduce);
+    counts = counts_at_end();
+    assert_int_equal(counts.aborts, counts.comms);
+    assert_false(counts.child_aborted_last);
+    assert_int_equal(counts.streams + counts.events + counts.memories, 0);
+    group_tear_down(&fixture);
+}
+
+// The aborts never end, and the library allows them less time.
+static bool wedges(void)
+{
+    struct fake_nccl_plan plan = {.remote_error_at = 1, .newer_version_rank = -1};
+    struct nccl_library hasty = fake_nccl;
+    struct fixture fixture;
+
+    hasty.abort_ms = 100;
+    group_of(&fixture, &plan);
+    trial.library = &hasty;
+    fake_nccl_hold_aborts(true);
+    if (cn_nccl_wedged() || !all_end_with(&fixture, CN_EPEER))
+        return false;
+    for (int i = 0; i < GROUP_TIMEOUT_MS / 10 && !cn_nccl_wedged(); i++)
+        cn_platform_sleep_ms(10);
+    return all_end_with(&fixture, CN_EWEDGED);
+}
+
 // In a process of its own, since it cannot go on afterwards.
 static void an_abort_that_hangs_is_told(void **state)
 {
-    struct fake_nccl_plan plan = {.remote_error_at = 1, .abort_ms = 2500, .newer_version_rank = -1};
     int status = 0;
-    pid_t pid = fork();
+    pid_t pid;
 
     (void)state;
-    if (!pid) {
-        struct fixture fixture;
-        bool told = cn_nccl_wedged() == false;
-
-        group_of(&fixture, &plan);
-        group_run(&fixture, open_and_reduce_once);
-        for (uint32_t r = 0; r < RANKS; r++)
-            told = told && fixture.ranks[r].err == CN_EWEDGED;
-        _exit(told && cn_nccl_wedged() ? 0 : 1);
-    }
+    assert_true(nccl_await_ends(GROUP_TIMEOUT_MS)); // their threads would not be in the child
+    pid = fork();
+    if (!pid)
+        _exit(wedges() ? 0 : 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
@@ -532,9 +611,11 @@ static void a_device_that_always_fails_is_given_up(void **state)
 {
     struct fake_nccl_plan plan = {.copies_fail = true, .newer_version_rank = -1};
     int status = 0;
-    pid_t pid = fork();
+    pid_t pid;
 
     (void)state;
+    assert_true(nccl_await_ends(GROUP_TIMEOUT_MS));
+    pid = fork();
     if (!pid) {
         bool right = true;
 
@@ -606,6 +687,8 @@ int main(void)
         cmocka_unit_test(a_member_that_is_gone_ends_the_sum),
         cmocka_unit_test(a_sum_that_stands_still_is_a_timeout),
         cmocka_unit_test(two_hundred_epochs_leave_nothing_behind),
+        cmocka_unit_test(an_abort_that_takes_long_keeps_nobody_waiting),
+        cmocka_unit_test(communicators_that_cannot_be_finalized_are_aborted),
         cmocka_unit_test(an_abort_that_hangs_is_told),
         cmocka_unit_test(a_device_that_always_fails_is_given_up),
         cmocka_unit_test(the_fast_one_is_used_when_all_want_it),

@@ -1,8 +1,11 @@
 """Bad input as a user would meet it: one clear line, a non-zero exit, no state changed."""
 
+import contextlib
 import os
 import random
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -330,25 +333,41 @@ def gateway_state(cluster):
     expect(cluster.command(*run, check=False), 1, "another cairn-aggregator runs here")
     cluster.wait_for_end(60)
     job = open(cluster.path("job.yaml")).read()
-    for old, new in (("learning_rate: 0.05", "learning_rate: 0.06"), ("learning_rate:", "optimizer: adam, learning_rate:"),
-                     ("digits-cnn", "digits-mlp")):
+    for old, new, *words in (
+            ("learning_rate: 0.05", "learning_rate: 0.06", "train.learning_rate: 0.05 in the ledger, 0.06 in the profile"),
+            ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the ledger, adam in the profile"),
+            ("digits-cnn", "digits-mlp", "another model than the profile", "digits-mlp.onnx")):
         cluster.write("job.yaml", job.replace(old, new))
-        expect(cluster.command(*run, check=False), 1, "another model or other job values")
-        expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
+        expect(cluster.command(*run, check=False), 1, *words, "state directory of its own")
+    expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
+    # An edited job says nothing about the versions that are there.
+    cluster.write("job.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.06").replace("mode: q8", "mode: raw32"))
+    expect(cluster.command(*run, check=False), 1, "train.learning_rate", "update.down.mode: q8", "may change in a run: ",
+           "rounds.count", "stop.patience")
+    assert cluster.replay()[-1].startswith("3 versions, 0 differ"), cluster.replay()
+    # Values that may change hold from the next round on.
+    cluster.write("job.yaml", job.replace("count: 2", "count: 3"))
+    cluster.start_all()
+    cluster.wait_for_end(60)
+    with contextlib.closing(sqlite3.connect(cluster.path("state/gateway/ledger.sqlite"))) as ledger:
+        rows = ledger.execute("SELECT from_round, job FROM setting ORDER BY from_round").fetchall()
+    counts = [(first, re.search("rounds.count: (.*)", text).group(1)) for first, text in rows]
+    assert counts == [(1, "2"), (3, "3")], counts
+    assert cluster.replay()[-1].startswith("4 versions, 0 differ"), cluster.replay()
     cluster.write("job.yaml", job)
     cluster.command(cluster.aggregator, "export", "gateway.yaml", "-o", "trained")  # the same graph
     cluster.write("job.yaml", job.replace(f"{DIGITS}/digits-cnn.onnx", cluster.path("trained.onnx")))
     expect(cluster.command(*run, check=False), 1, "another model", "trained.onnx has other weights")
     cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", "0", "-o", "first")  # what it began with
     cluster.write("job.yaml", job)
-    for version in ("3", "-1", "x", "18446744073709551617", ""):
+    for version in ("4", "-1", "x", "18446744073709551617", ""):
         expect(cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", "m",
                                check=False), 1, "there is none")
     for version in ("0", "last", "best"):
         cluster.command(cluster.aggregator, "export", "gateway.yaml", "--version", version, "-o", version)
         expect(cluster.command(cluster.node, "check", f"{version}.onnx"), 0, "values in")
     files = cluster.path("state/gateway/files")
-    update = sorted(name for name in os.listdir(files) if name.startswith("round-2-"))[0]
+    update = sorted(name for name in os.listdir(files) if name.startswith("round-3-"))[0]
     damaged = bytearray(open(os.path.join(files, update), "rb").read())
     damaged[50] ^= 1
     os.rename(os.path.join(files, update), cluster.path("kept"))

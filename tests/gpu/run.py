@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Everything that wants a GPU, in one command: tests, compute-sanitizer, benches. Leaves a folder of results.
 
-    run.py BUILD FOLDER [--part PART]... [--seconds N]
+    run.py BUILD FOLDER [--part PART]... [--seconds N] [--exported MODELS]
                                         on a machine with a GPU; BUILD is build/release, or a folder that --pack made
-    run.py BUILD --pack FILE.tar.gz     the tests with what they need, for a machine without compilers or cmocka
+    run.py BUILD --pack FILE.tar.gz [--exported MODELS]
+                                        the tests with what they need, for a machine without compilers or cmocka
 
 PART is tests, sanitizers or benches; all three without it. FOLDER gets summary.md, logs.tar.gz with the output of each
-test and sanitizer, and the tables of tests/peers/torch/gpu.py: five files at most. They are written anew after each
-step, so that a run which is cut off leaves what it had. With --seconds nothing runs longer than that in all; what did
+test and sanitizer, and bench.md, the tables of tests/peers/torch/gpu.py. They are written again after each step, the
+tables after each row, so that a run which is cut off leaves what it had. MODELS is what `gpu_worker.py export MODELS`
+left: the machine with the GPU then spends no time on exporting. With --seconds nothing runs longer than that in all; what did
 not begin in time is named. A test that is skipped counts as failed: here is a GPU. Those that want several (label
 gpus) are left out where there is one. Ends with 0 when all passed, 1 when something failed, 77 and a line that says
 why where nothing can be run. What is not installed (compute-sanitizer, PyTorch) is named in the summary and left out.
@@ -32,14 +34,17 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 LIST = "gpu-tests.json"  # of a pack: the tests as ctest has them
 CARRIED = ("tests/gpu", "tests/end_to_end", "tests/data/digits", "tests/peers", "boards")
+EXPORTED = "models"  # of a pack: the exported models of the benches
 SANITIZED = "port_compute"  # how the names begin of the tests that the sanitizers run
 # What a short run is to find out first. A test comes before another when its word stands earlier here.
-FIRST = ("precision", "pairs", "attention", "flat", "buckets", "mixed", "norm", "recurrent", "planes", "port_compute",
-         "moves", "maps", "stages", "layers")
+FIRST = ("precision", "pairs", "attention", "flat", "buckets", "mixed", "norm", "recurrent", "planes",
+         "port_compute_cuda", "moves", "maps", "stages", "layers")
 TEST_LIMIT_S = 90  # of one test, so that one that hangs leaves time for the others
-# The sanitizers, the most telling first, with the tests that each looks at. Only kernels of these use shared memory.
+SANITIZER_LIMIT_S = 110  # of one test under a sanitizer, for the same reason
+BENCH_END_S = 5  # what the benches leave of the time, to write the summary
+# The sanitizers, the most telling first, with the tests that each looks at. The kernels of these use shared memory.
 SHARED_MEMORY = ("attention", "norm", "recurrent", "port_compute_cuda")
-TOOLS = {"memcheck": (), "racecheck": SHARED_MEMORY, "initcheck": ()}  # no words: all tests
+TOOLS = {"racecheck": SHARED_MEMORY, "memcheck": (), "initcheck": ("port_compute_cuda",)}  # no words: all tests
 OWN_KERNELS = "cuda_kernel_"  # how the names of the port's own kernels begin; those of libraries are not looked at
 WANTED = ("cuBLASLt", "cuDNN")  # without these a run proves little
 EMULATED = "a GPU on the host"  # the name of the emulated device
@@ -101,7 +106,7 @@ def list_tests(build):
     return tests
 
 
-def pack(build, file):
+def pack(build, file, exported):
     """Programs under build/, the rest as in the repository, paths of the list counted from the top."""
     tests, programs = list_tests(build), {build / "bin" / name for name in ("cairn-node", "cairn-aggregator")}
     for test in tests:
@@ -123,6 +128,8 @@ def pack(build, file):
         for name in CARRIED:
             archive.add(SOURCE / name, f"cairn-gpu/{name}",
                         filter=lambda info: None if "__pycache__" in info.name else info)
+        if exported:
+            archive.add(exported, f"cairn-gpu/{EXPORTED}")
         for path in libraries_of(programs):
             archive.add(path, f"cairn-gpu/build/lib/{path.name}")
     print(f"{file}: {len(tests)} tests; there: tar xf {file.name}, then cairn-gpu/tests/gpu/run.py cairn-gpu FOLDER")
@@ -190,8 +197,9 @@ def find_libraries(build):
 class Run:
     """What a run has come to, and how long it may go on."""
 
-    def __init__(self, build, folder, logs, seconds):
+    def __init__(self, build, folder, logs, seconds, exported=None):
         self.build, self.folder, self.logs, self.rows = build, folder, logs, []
+        self.exported = exported or (build / EXPORTED if (build / EXPORTED).is_dir() else None)
         self.end = time.monotonic() + seconds if seconds else float("inf")
         self.gpu, self.gpus = find_gpu()
         self.libraries, self.warnings = find_libraries(build), []
@@ -204,12 +212,14 @@ class Run:
         print(f"{what}: {result}, {seconds:.0f} s", flush=True)
         self.write()
 
+    def left(self):
+        return self.end - time.monotonic()
+
     def execute(self, command, log, environment, timeout):
         """(exit code, seconds); 124 for what did not end in time, None for what did not begin."""
-        left = self.end - time.monotonic()
-        if left < 1:
+        if self.left() < 1:
             return None, 0.0
-        return execute(command, log, environment, min(timeout, left))
+        return execute(command, log, environment, min(timeout, self.left()))
 
     def write(self):
         write_summary(self)
@@ -265,7 +275,7 @@ def run_tests(run, tests):
         code, seconds = run.execute(test["command"], log, environment_of(run.build, test), limit)
         if log.exists():
             note_warnings(run, test, log)
-        alone = test.get("several") and code == 77
+        alone = code == 77 and "collective" in test["name"]
         run.add(test["name"], "left out: wants NCCL" if alone else verdict(code), seconds)
 
 
@@ -281,20 +291,27 @@ def run_sanitizers(run, tests):
             command = [program, "--tool", tool, "--kernel-name", f"kns={OWN_KERNELS}", "--error-exitcode", "99",
                        "--print-limit", "20", *test["command"]]
             code, seconds = run.execute(command, run.logs / f"{tool}-{test['name']}.log",
-                                        {**environment_of(run.build, test), "CAIRN_TRIAL": "once"}, 1800)
+                                        {**environment_of(run.build, test), "CAIRN_TRIAL": "once"},
+                                        SANITIZER_LIMIT_S)
             run.add(f"{tool} {test['name']}", verdict(code), seconds)
+
+
+def bench_command(run, node):
+    """gpu.py ends a little before the run does, and prints each row when it is done."""
+    top = SOURCE if (SOURCE / "tests/peers/torch/gpu.py").exists() else run.build
+    command = [sys.executable, str(top / "tests/peers/torch/gpu.py"), str(node)]
+    command += ["--exported", str(run.exported)] if run.exported else []
+    if run.end == float("inf"):
+        return [*command, "--rounds", "5", "--seconds", "2"]
+    return [*command, "--until", f"{max(run.left() - BENCH_END_S, 0):.0f}"]
 
 
 def run_benches(run, _tests):
     places = (run.build / "bin/cairn-node", run.build / "build/bin/cairn-node")
-    node = next((path for path in places if path.exists()), None)
-    top = SOURCE if (SOURCE / "tests/peers/torch/gpu.py").exists() else run.build
-    for precision in ("float32", "bfloat16", "float16"):
-        log = run.folder / f"bench-{precision}.md"
-        command = [sys.executable, str(top / "tests/peers/torch/gpu.py"), str(node), "--precision", precision]
-        code, seconds = run.execute(command, log, environment_of(run.build), 7200)
-        left_out = log.read_text().strip().splitlines()[-1:] if code == 77 else []
-        run.add(f"bench {precision}", f"left out: {left_out[0]}" if left_out else verdict(code), seconds)
+    node, log = next((path for path in places if path.exists()), None), run.folder / "bench.md"
+    code, seconds = run.execute(bench_command(run, node), log, environment_of(run.build), 7200)
+    last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+    run.add("benches", f"left out: {last[0] if last else 'no reason'}" if code == 77 else verdict(code), seconds)
 
 
 RUNNERS = {"tests": run_tests, "sanitizers": run_sanitizers, "benches": run_benches}
@@ -323,15 +340,17 @@ def main():
     parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar.gz")
     parser.add_argument("--part", choices=RUNNERS, action="append")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--exported", type=lambda path: pathlib.Path(path).resolve(), metavar="MODELS")
     options = parser.parse_args()
     build = options.build.resolve()
     if options.pack:
-        pack(build, options.pack)
+        pack(build, options.pack, options.exported)
         return 0
     if not options.folder:
         parser.error("FOLDER or --pack is needed")
     with tempfile.TemporaryDirectory() as logs:
-        run, tests = Run(build, options.folder.resolve(), pathlib.Path(logs), options.seconds), list_tests(build)
+        run = Run(build, options.folder.resolve(), pathlib.Path(logs), options.seconds, options.exported)
+        tests = list_tests(build)
         run.folder.mkdir(parents=True, exist_ok=True)
         for part in options.part or RUNNERS:
             RUNNERS[part](run, tests)

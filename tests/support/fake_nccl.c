@@ -70,6 +70,7 @@ struct world {
 struct nccl_comm {
     struct world *world;
     struct nccl_comm *parent;
+    bool finalized;
     int rank, children; // not aborted
     uint64_t number, made_ms;
     struct work told[QUEUE]; // not on the stream
@@ -78,6 +79,8 @@ struct nccl_comm {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t aborts_go = PTHREAD_COND_INITIALIZER;
+static bool aborts_held;
 static struct fake_nccl_plan plan;
 static struct fake_nccl_counts counts;
 static struct world worlds[1 + SPLITS];
@@ -209,6 +212,7 @@ static int comm_error(nccl_comm comm, int *result)
 {
     pthread_mutex_lock(&mutex);
     *result = plan.init_hangs || (plan.split_hangs && comm->parent) ||
+                      (plan.finalize_hangs && comm->finalized) ||
                       cn_platform_now_ms() < comm->made_ms + plan.form_ms
                   ? NCCL_IN_PROGRESS
                   : NCCL_SUCCESS;
@@ -223,18 +227,51 @@ static int comm_error(nccl_comm comm, int *result)
     return NCCL_SUCCESS;
 }
 
-static int comm_abort(nccl_comm comm)
+static int comm_finalize(nccl_comm comm)
 {
-    usleep(plan.abort_ms * 1000);
     pthread_mutex_lock(&mutex);
-    counts.aborts++;
+    comm->finalized = true;
+    pthread_mutex_unlock(&mutex);
+    return NCCL_IN_PROGRESS;
+}
+
+// With the mutex held.
+static void drop_comm(struct nccl_comm *comm)
+{
     if (comm->children)
         counts.child_aborted_last = true;
     if (comm->parent)
         comm->parent->children--;
-    pthread_mutex_unlock(&mutex);
     free(comm);
+}
+
+static int comm_destroy(nccl_comm comm)
+{
+    pthread_mutex_lock(&mutex);
+    counts.destroys++;
+    counts.out_of_turn |= !comm->finalized;
+    drop_comm(comm);
+    pthread_mutex_unlock(&mutex);
     return NCCL_SUCCESS;
+}
+
+static int comm_abort(nccl_comm comm)
+{
+    pthread_mutex_lock(&mutex);
+    while (aborts_held)
+        pthread_cond_wait(&aborts_go, &mutex);
+    counts.aborts++;
+    drop_comm(comm);
+    pthread_mutex_unlock(&mutex);
+    return NCCL_SUCCESS;
+}
+
+void fake_nccl_hold_aborts(bool hold)
+{
+    pthread_mutex_lock(&mutex);
+    aborts_held = hold;
+    pthread_cond_broadcast(&aborts_go);
+    pthread_mutex_unlock(&mutex);
 }
 
 static int enqueue(cuda_stream stream, struct work work)
@@ -264,7 +301,9 @@ static int tell(cuda_stream stream, struct work work)
     int result = NCCL_SUCCESS;
 
     pthread_mutex_lock(&mutex);
-    if (work.type == NCCL_FLOAT32 || work.type == NCCL_INT64)
+    if (work.size == 1)
+        counts.warm_ups++;
+    else if (work.type == NCCL_FLOAT32 || work.type == NCCL_INT64)
         counts.wide += work.size;
     else
         counts.narrow += work.size;
@@ -473,6 +512,8 @@ static bool advance(struct work *work)
         memcpy(work->to, work->from, work->size);
         return true;
     }
+    if (work->size == 1)
+        return message ? advance_message(work) : advance_collective(work);
     number = collectives[this_rank] + 1;
     if (plan.stands_still_at && number >= (uint64_t)plan.stands_still_at)
         return false;
@@ -595,11 +636,14 @@ static int copy_out(void *to, cuda_pointer from, size_t size, cuda_stream stream
 }
 
 const struct nccl_library fake_nccl = {
+    .abort_ms = 60000,
     .get_version = get_version,
     .get_unique_id = get_unique_id,
     .comm_init = comm_init,
     .comm_split = comm_split,
     .comm_error = comm_error,
+    .comm_finalize = comm_finalize,
+    .comm_destroy = comm_destroy,
     .comm_abort = comm_abort,
     .all_reduce = all_reduce,
     .reduce = reduce,

@@ -16,19 +16,25 @@ struct fake_nccl_plan {
     int remote_error_at;    // collective number that ends in a remote error on all; 0 for none
     int stands_still_at;    // collective number that never ends; 0 for none
     bool copies_fail;       // to the device
-    uint32_t abort_ms;      // how long an abort takes
+    bool finalize_hangs;    // communicators never get done with being finalized
     int newer_version_rank; // has another version; -1 for none
 };
 
+// A call of one element is a warm-up: collectives are numbered, and elements counted, without it.
 extern const struct nccl_library fake_nccl;
 
 void fake_nccl_reset(const struct fake_nccl_plan *plan);
+
+// Until false no abort goes on.
+void fake_nccl_hold_aborts(bool hold);
 
 // The thread that calls is this rank.
 void fake_nccl_be(int rank);
 
 struct fake_nccl_counts {
-    int ids, comms, aborts;        // made, made, ended
+    int ids, comms;                // made
+    int aborts, destroys;          // communicators that ended in either way
+    int warm_ups;                  // calls of one element
     int streams, events, memories; // alive
     bool child_aborted_last;       // a parent was aborted before one of its children
     bool out_of_turn;              // a stream was used, or NCCL called, before NCCL had put its

@@ -7,7 +7,8 @@
 // until then its state is "in progress". With CAIRN_NCCL_NO_SPLIT=1 in the environment none is
 // split. With CAIRN_NCCL_HOST=FILE in the environment each
 // communicator adds a line to the file when it ends: its rank, its size, and how many elements of
-// 32 and more bits, and of 16, its rank gave to calls.
+// 32 and more bits, and of 16, its rank gave to calls; calls of one element, the warm-ups, are left
+// out.
 #include <ftw.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -63,6 +64,8 @@ int comm_init(struct nccl_comm **made, int size, struct nccl_id id, int rank,
 int comm_split(struct nccl_comm *parent, int color, int key, struct nccl_comm **made,
                struct nccl_config *config) __asm__("ncclCommSplit");
 int comm_error(struct nccl_comm *comm, int *state) __asm__("ncclCommGetAsyncError");
+int comm_finalize(struct nccl_comm *comm) __asm__("ncclCommFinalize");
+int comm_destroy(struct nccl_comm *comm) __asm__("ncclCommDestroy");
 int comm_abort(struct nccl_comm *comm) __asm__("ncclCommAbort");
 int all_reduce(const void *from, void *to, size_t count, int type, int how, struct nccl_comm *comm,
                struct cuda_stream *stream) __asm__("ncclAllReduce");
@@ -387,6 +390,20 @@ int comm_abort(struct nccl_comm *comm)
     return NCCL_SUCCESS;
 }
 
+// All calls of a communicator that is finalized are done: their results were taken.
+int comm_finalize(struct nccl_comm *comm)
+{
+    int state;
+
+    (void)comm_error(comm, &state);
+    return state;
+}
+
+int comm_destroy(struct nccl_comm *comm)
+{
+    return comm_abort(comm);
+}
+
 // --- what a rank tells a communicator ---
 
 static int begin_work(struct nccl_comm *comm)
@@ -405,7 +422,9 @@ static int tell(struct nccl_comm *comm, struct call call)
     (void)comm_error(comm, &state);
     if (state != NCCL_SUCCESS || comm->count == CALLS)
         return INVALID;
-    if (cn_number_size(number_of(call.type)) > 2)
+    if (call.count == 1)
+        ;
+    else if (cn_number_size(number_of(call.type)) > 2)
         comm->wide += call.count;
     else
         comm->narrow += call.count;

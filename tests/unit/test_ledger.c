@@ -149,8 +149,10 @@ static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **s
     struct world *world = *state;
     struct cn_ledger_board found;
     assert_int_equal(world_enroll(world, "a", "g", 7), CN_OK);
-    assert_int_equal(
-        cn_ledger_sql_run(world->ledger, "DROP TABLE key_epoch; PRAGMA user_version=1"), CN_OK);
+    assert_int_equal(cn_ledger_sql_run(world->ledger,
+                                       "DROP TABLE key_epoch; DROP TABLE setting; ALTER TABLE "
+                                       "meta ADD COLUMN job BLOB; PRAGMA user_version=1"),
+                     CN_OK);
     struct cn_ledger_identity before = *cn_ledger_identity(world->ledger);
     for (int i = 0; i < 2; i++) { // once to bring it up, once as it is
         cn_ledger_close(world->ledger);
@@ -167,7 +169,7 @@ static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **s
 static void a_ledger_of_a_later_schema_is_refused(void **state)
 {
     struct world *world = *state;
-    assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=3"), CN_OK);
+    assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=4"), CN_OK);
     cn_ledger_close(world->ledger);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_EFORMAT);
 }
@@ -220,15 +222,22 @@ static void the_outcome_of_a_round_is_final_once_it_closes(void **state)
     assert_false(outcome.accepted);
 }
 
-static void a_run_is_bound_to_one_model_and_job(void **state)
+static void a_run_is_bound_to_one_model(void **state)
 {
     struct world *world = *state;
-    const uint8_t graph[CN_DIGEST_SIZE] = {1}, job[CN_DIGEST_SIZE] = {2},
-                  other[CN_DIGEST_SIZE] = {3};
-    assert_int_equal(cn_ledger_bind(world->ledger, graph, job), CN_OK);
-    assert_int_equal(cn_ledger_bind(world->ledger, graph, job), CN_OK);
-    assert_int_equal(cn_ledger_bind(world->ledger, graph, other), CN_ECONFLICT);
-    assert_int_equal(cn_ledger_bind(world->ledger, other, job), CN_ECONFLICT);
+    const uint8_t graph[CN_DIGEST_SIZE] = {1}, other[CN_DIGEST_SIZE] = {3};
+    const struct cn_ledger_setting setting = {.from_round = 1, .digest = {2}};
+    struct cn_ledger_setting found;
+    uint8_t bound[CN_DIGEST_SIZE];
+    assert_int_equal(cn_ledger_graph(world->ledger, bound), CN_ENOTFOUND);
+    assert_int_equal(cn_ledger_find_setting(world->ledger, 1, &found), CN_ENOTFOUND);
+    assert_int_equal(cn_ledger_bind(world->ledger, graph, &setting), CN_OK);
+    assert_int_equal(cn_ledger_bind(world->ledger, other, &setting), CN_EEXIST);
+    assert_int_equal(cn_ledger_graph(world->ledger, bound), CN_OK);
+    assert_memory_equal(bound, graph, CN_DIGEST_SIZE);
+    assert_int_equal(cn_ledger_find_setting(world->ledger, 1, &found), CN_OK);
+    assert_memory_equal(found.digest, setting.digest, CN_DIGEST_SIZE);
+    assert_null(found.job);
 }
 
 static void the_identity_survives_and_nobody_else_can_read_it(void **state)
@@ -280,8 +289,7 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(measures_of_a_version_are_means_over_the_samples,
                                         open_world, close_world),
-        cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model_and_job, open_world,
-                                        close_world),
+        cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model, open_world, close_world),
         cmocka_unit_test_setup_teardown(the_identity_survives_and_nobody_else_can_read_it,
                                         open_world, close_world),
         cmocka_unit_test_setup_teardown(a_ledger_that_is_not_there_is_not_made_by_looking,

@@ -309,7 +309,8 @@ cn_err cn_message_put_manifest(const struct cn_register_reply *message, uint8_t 
     return cn_message_put(&manifest_schema, message, bytes, size);
 }
 
-// Of its encoding, which is determined: boards of one release that know the same job agree.
+// Computes a job's digest from its encoding. The encoding is deterministic, so boards of one
+// release that have the same job compute the same digest.
 static cn_err digest_job(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
     uint8_t bytes[CN_MESSAGE_MAX];

@@ -52,7 +52,7 @@ static CborError put_field(CborEncoder *encoder, const struct cn_message_field *
         return cbor_encode_uint(encoder, number);
     case BOOL:
         return cbor_encode_boolean(encoder, *(const bool *)from);
-    case F64: // always 64 bits: a rule of this protocol (RFC 8949, 4.2.2)
+    case F64: // always 64 bits, a rule of this protocol (RFC 8949, 4.2.2)
         memcpy(&real, from, sizeof(real));
         return cbor_encode_double(encoder, real);
     case NAME:
@@ -74,7 +74,8 @@ static CborError put_field(CborEncoder *encoder, const struct cn_message_field *
     return CborErrorInternalError;
 }
 
-// Compares what would be written, so that unused bytes of a struct do not count.
+// Compares the fields that would be written, so that padding and unused bytes of a struct do not
+// count.
 bool cn_message_is_plain(const struct cn_message_schema *schema, const void *object)
 {
     static const union {
@@ -90,7 +91,7 @@ bool cn_message_is_plain(const struct cn_message_schema *schema, const void *obj
 
         cbor_encoder_init(&encoder[i], bytes[i], CN_MESSAGE_MAX, 0);
         if (put_map(&encoder[i], schema, from))
-            return false; // too long for any message, which put_map finds again
+            return false; // too long for any message; put_map reports it
     }
     return cbor_encoder_get_buffer_size(&encoder[0], bytes[0]) ==
                cbor_encoder_get_buffer_size(&encoder[1], bytes[1]) &&
@@ -220,7 +221,7 @@ static cn_err get_text(CborValue *value, const struct cn_message_field *field, c
     return cn_name_valid(to) ? CN_OK : CN_EFORMAT;
 }
 
-// An array of at most max numbers; *count is how many there are.
+// Reads an array of at most max numbers. Sets *count to their number.
 static cn_err get_numbers(CborValue *value, size_t max, uint32_t *numbers, size_t *count)
 {
     CborValue item;
@@ -248,7 +249,8 @@ static cn_err get_pair(CborValue *value, struct cn_version_range *range)
     return CN_OK;
 }
 
-// Ranges are not empty; unless any order is allowed they ascend and do not touch.
+// Reads ranges. They must not be empty. Unless any order is allowed, they must ascend and not
+// touch.
 static cn_err get_ranges(CborValue *value, const struct cn_message_field *field, uint8_t *object)
 {
     struct cn_chunk_range *ranges = (struct cn_chunk_range *)(void *)(object + field->offset);
@@ -328,7 +330,8 @@ static cn_err get_field(CborValue *value, const struct cn_message_field *field, 
     return CN_EFORMAT;
 }
 
-// Keys ascend, so none can come twice. Keys that are not in the schema are newer: they are skipped.
+// Reads a map. Keys must ascend, so none can occur twice. Keys that are not in the schema are
+// skipped, because newer versions may add some.
 static cn_err get_map(CborValue *value, const struct cn_message_schema *schema, uint8_t *object)
 {
     CborValue item;
@@ -349,7 +352,7 @@ static cn_err get_map(CborValue *value, const struct cn_message_schema *schema, 
                is_optional(&schema->fields[next]))
             next++;
         if (next < schema->count && schema->fields[next].key < key)
-            return CN_EFORMAT; // a field is missing
+            return CN_EFORMAT; // a required field is missing
         if (next < schema->count && schema->fields[next].key == key)
             err = get_field(&item, &schema->fields[next++], object);
         else

@@ -1,14 +1,14 @@
-// message_private.h - messages as tables; what message.c and message_codec.c share.
+// message_private.h - messages as tables, shared by message.c and message_codec.c.
 #pragma once
 
 #include "transport/message/message.h"
 
-#define CN_MESSAGE_ANY_ORDER 1 // min of RANGES that may come in any order, touch and repeat
+#define CN_MESSAGE_ANY_ORDER 1 // as min of RANGES: they may be in any order, touch and repeat
 
-// A message is described by a table: one row for each key, and what the struct's field is. The
-// order of the rows is that of the keys, which makes the encoding deterministic (RFC 8949, 4.2.1).
+// How a field of a struct is encoded. A table describes a message, with one row for each key. The
+// rows are in the order of the keys, which makes the encoding deterministic (RFC 8949, 4.2.1).
 enum cn_message_kind {
-    U32, // enums too
+    U32, // uint32_t or an enum
     U64,
     BOOL,
     F64,
@@ -17,13 +17,15 @@ enum cn_message_kind {
     TEXT,        // max: size of the array
     BYTES,       // max: size of the array
     PAIR,        // struct cn_version_range as [min, max]
-    MAP,         // of schema
-    RULES,       // the same; left out when it says what a struct of zeros says
-    U64_OR_ZERO, // left out when it is 0
-    RANGES,      // struct cn_chunk_range[] as [first, count, first, count...]; the count is at
-                 // count_offset
-    SIGNS,       // struct cn_member_sign[] as [id, seconds, id, seconds...], in any order; left out
-                 // when there are none; the count is at count_offset
+    MAP,         // struct described by schema
+    RULES,       // as MAP, but left out when cn_message_is_plain
+    U64_OR_ZERO, // uint64_t, left out when it is 0
+    // An array of struct cn_chunk_range as [first, count, first, count...]; its length is at
+    // count_offset.
+    RANGES,
+    // An array of struct cn_member_sign as [id, seconds, id, seconds...] in any order, left out
+    // when empty; its length is at count_offset.
+    SIGNS,
 };
 
 struct cn_message_field {
@@ -41,13 +43,13 @@ struct cn_message_schema {
     size_t count;
 };
 
-// bytes has room for CN_MESSAGE_MAX. CN_ERANGE when the message is longer.
+// Encodes object. bytes has room for CN_MESSAGE_MAX. Returns CN_ERANGE when the message is longer.
 cn_err cn_message_put(const struct cn_message_schema *schema, const void *object, uint8_t *bytes,
                       size_t *size);
 
-// What RULES leave out.
+// Returns whether object encodes like a struct of zeros, so that RULES leaves it out.
 bool cn_message_is_plain(const struct cn_message_schema *schema, const void *object);
 
-// Total. object is zero after an error.
+// Decodes any bytes into object. object is zero after an error.
 cn_err cn_message_get(const struct cn_message_schema *schema, const uint8_t *bytes, size_t size,
                       void *object, size_t object_size);

@@ -1,4 +1,5 @@
-// Attention. What q, k and v were parts of has one gradient, of which the call writes the parts.
+// Attention. q, k and v may be parts of one value. Then one gradient holds all of these parts, and
+// the call writes each part of it.
 #include "runtime/engine/graph/autodiff_private.h"
 
 #define PARTS 3 // q, k, v
@@ -29,7 +30,8 @@ static size_t words_of(const struct part *part)
     return part->count * part->rows * part->width;
 }
 
-// True when no element is in both: they lie one behind the other, or side by side in each row.
+// Returns whether no element belongs to both parts: one lies after the other, or they lie side by
+// side in each row.
 static bool are_apart(const struct part *a, const struct part *b)
 {
     const struct part *first = a->heads->offset <= b->heads->offset ? a : b;
@@ -44,7 +46,8 @@ static bool are_apart(const struct part *a, const struct part *b)
            distance + (second->count - 1) * second->heads->head + second->width <= row;
 }
 
-// The number of the part in whose gradient this one lies too; its own when it has one.
+// Returns the index of the part whose gradient also holds part i; i itself when it needs a gradient
+// of its own.
 static int holder_of(const struct part *parts, const int *holders, int i)
 {
     for (int j = 0; j < i; j++) {

@@ -20,7 +20,7 @@ cn_err cn_autodiff_maps(struct cn_autodiff *diff, const struct cn_node *forward,
     return cn_autodiff_emit_set(diff, &node, forward->in[0]);
 }
 
-// True when the gradient of an operand is that of the result itself.
+// Returns whether the gradient of an operand equals the gradient of the result.
 static bool passes_through(const struct cn_graph *graph, const struct cn_combine *op,
                            uint32_t target, uint32_t dc)
 {
@@ -69,7 +69,7 @@ cn_err cn_autodiff_combine(struct cn_autodiff *diff, const struct cn_node *forwa
     return err ? err : combine_side(diff, forward, dc, 1);
 }
 
-// A sum over dims (forward, it is the gradient of repetition): its gradient repeats.
+// The sum over dims is the gradient of repetition, so its own gradient is repetition.
 cn_err cn_autodiff_sum(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
 {
     const struct cn_combine *op = &forward->call.combine;

@@ -19,7 +19,8 @@ cn_err cn_autodiff_batch_norm(struct cn_autodiff *diff, const struct cn_node *fo
     return cn_autodiff_emit_all(diff, &node, targets, 4);
 }
 
-// The statistics of the batch travel with the gradients, in the words of the running ones.
+// Lets the statistics of the batch be written where the gradients of the running statistics would
+// be.
 cn_err cn_autodiff_statistics(struct cn_autodiff *diff)
 {
     struct cn_graph *graph = diff->graph;

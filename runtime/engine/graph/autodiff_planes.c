@@ -1,8 +1,8 @@
 // Transposed convolutions, resized planes and extremes.
 #include "runtime/engine/graph/autodiff_private.h"
 
-// y = the gradient of a convolution of w for its input, at x. So dx is that convolution of dy, and
-// dw its gradient for w, with x and dy in each other's place.
+// A transposed convolution y of x by w is the input gradient of a convolution by w. So dx is that
+// convolution of dy. dw is its weight gradient with x and dy exchanged.
 cn_err cn_autodiff_conv_transpose(struct cn_autodiff *diff, const struct cn_node *forward,
                                   uint32_t dy)
 {

@@ -1,8 +1,9 @@
-// Recurrent layers. What reached the gates is the gradient of their inputs; the recurrent weight's
-// is a product of it with the hidden state one step before.
+// Recurrent layers. The gradient of the layer's inputs is the gradient at its gates. The gradient
+// of the recurrent weight is a product of the gates' gradient with the hidden state of the step
+// before.
 #include "runtime/engine/graph/autodiff_private.h"
 
-// Zeros, rows of that many words for each sample.
+// Adds an activation of zeros: `rows` rows of `words` words for each sample.
 static cn_err add_rows(struct cn_autodiff *diff, size_t rows, size_t words, uint32_t *out)
 {
     const struct cn_value each = {.kind = CN_VALUE_ACTIVATION,
@@ -16,14 +17,16 @@ static cn_err add_rows(struct cn_autodiff *diff, size_t rows, size_t words, uint
     return err ? err : cn_autodiff_clear(diff, *out, CN_WRITE_SET);
 }
 
-// A product with the recurrent weight sees rows of states; GRU's without reset_after has as many
-// again, of which its hidden gate's part sees the state after reset.
+// Returns whether the hidden gate's product sees the state after reset, as in GRU without
+// reset_after. The rows of states then come twice: h(t - 1) for the first gates, the state after
+// reset for the hidden gate.
 static bool sees_reset(const struct cn_recurrent *op)
 {
     return op->kind == CN_RECURRENT_GRU && !op->reset_after;
 }
 
-// Takes count elements of each step's row; the rows lie a given number of words apart.
+// Returns a copy of count elements of each step's row. The rows lie from_row and to_row words
+// apart.
 static struct cn_copy columns(size_t steps, size_t count, size_t from_row, size_t to_row)
 {
     return (struct cn_copy){.rank = 2,
@@ -43,8 +46,8 @@ static cn_err emit_copy(struct cn_autodiff *diff, uint32_t from, uint32_t to, st
     return cn_graph_add_node(diff->graph, &node);
 }
 
-// The hidden states as the products saw them: y one step later, the first state before it; then
-// those after reset.
+// Adds the hidden states that the products saw: the first state, then y up to the last step but
+// one. With sees_reset, the states after reset follow.
 static cn_err emit_states_before(struct cn_autodiff *diff, const struct cn_node *forward,
                                  uint32_t *states)
 {
@@ -70,8 +73,8 @@ static cn_err emit_states_before(struct cn_autodiff *diff, const struct cn_node 
     return emit_copy(diff, forward->out[0], *states, copy);
 }
 
-// The gates' gradients beside the states that they saw: [dz dr 0] by h(t - 1), [0 0 dn] by what was
-// left of it.
+// Pairs the gates' gradients with the states that their products saw: rows [dz dr 0] for h(t - 1),
+// then rows [0 0 dn] for the states after reset.
 static cn_err spread_gates(struct cn_autodiff *diff, const struct cn_recurrent *op, uint32_t *seen)
 {
     size_t hidden = op->hidden, width = 3 * hidden;
@@ -90,7 +93,7 @@ static cn_err spread_gates(struct cn_autodiff *diff, const struct cn_recurrent *
     return err;
 }
 
-// seen: the gradient of the product with the recurrent weight.
+// Adds the gradient of the recurrent weight. seen is the gradient of the product with that weight.
 static cn_err emit_weight(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t seen)
 {
     const struct cn_recurrent *op = &forward->call.recurrent;
@@ -110,7 +113,8 @@ static cn_err emit_weight(struct cn_autodiff *diff, const struct cn_node *forwar
     return err ? err : cn_autodiff_emit(diff, &product, forward->in[1]);
 }
 
-// The gradient of a state before the first step: one for each sample, added up where they share it.
+// Adds the gradient of a state before the first step, one for each sample. take_first sums it when
+// the samples share the state.
 static cn_err add_first(struct cn_autodiff *diff, uint32_t first, size_t hidden, uint32_t *out)
 {
     const struct cn_value each = {.kind = CN_VALUE_ACTIVATION,
@@ -136,7 +140,7 @@ static cn_err take_first(struct cn_autodiff *diff, uint32_t first, size_t hidden
     return cn_autodiff_bias(diff, sum, made, first);
 }
 
-// The gradient of the cell after the last step, where something reads it.
+// Returns the gradient of the cell after the last step; CN_GRAPH_NONE when nothing reads that cell.
 static uint32_t last_cell_gradient(const struct cn_autodiff *diff, const struct cn_node *forward)
 {
     return forward->out[2] == CN_GRAPH_NONE

@@ -22,7 +22,7 @@ void cn_graph_deinit(struct cn_graph *graph)
     cn_graph_init(graph);
 }
 
-// A copy of an array of count elements in *array, where the original was.
+// Replaces *array, which belongs to the original, by a copy of its count elements.
 static cn_err copy_array(void **array, size_t count, size_t size)
 {
     const void *from = *array;
@@ -55,7 +55,8 @@ cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy)
     return failed ? CN_ENOMEM : CN_OK;
 }
 
-// Makes room for count more elements of an array, which exists afterwards even when it is empty.
+// Makes room for count more elements of an array. The array exists afterwards even when it is
+// empty.
 static cn_err grow(void **array, size_t *capacity, size_t used, size_t count, size_t size)
 {
     size_t wanted, bytes;
@@ -94,7 +95,7 @@ static cn_err count_words(const struct cn_graph *graph, struct cn_value *value)
     for (uint32_t d = 0; d < value->rank; d++)
         if (cn_size_multiply(words, dims[d], &words))
             return CN_ERANGE;
-    // Far below the overflow of any later sum, far above any memory.
+    // This limit is far above any memory and keeps later sums from overflowing.
     if (words > SIZE_MAX >> 16)
         return CN_ERANGE;
     value->words = words;
@@ -213,7 +214,8 @@ cn_err cn_graph_drop_constants(struct cn_graph *graph)
     for (size_t i = 0; i < graph->node_count; i++)
         for (int j = 0; j < CN_CALL_INPUTS; j++)
             keep_constant(graph, graph->nodes[i].in[j], pool, &count, kept);
-    if (graph->head == CN_HEAD_ENTROPY) // the loss, which reads them, is added later
+    // cn_loss_add adds the loss node, which reads the weights, only later.
+    if (graph->head == CN_HEAD_ENTROPY)
         keep_constant(graph, graph->head_weights, pool, &count, kept);
     free(kept);
     free(graph->constants);

@@ -13,7 +13,7 @@ static const enum cn_op ops[] = {
     [CN_LOSS_OUTPUT] = CN_OP_MEAN_LOSS,
 };
 
-// The weights of the classes, as a constant.
+// Adds the weights of the classes as a constant.
 static cn_err add_weights(struct cn_graph *graph, const char *words, size_t outputs,
                           struct cn_diag *diag, uint32_t *index)
 {
@@ -40,7 +40,8 @@ static cn_err add_weights(struct cn_graph *graph, const char *words, size_t outp
     return err ? err : cn_graph_add_value(graph, &value, index);
 }
 
-// [batch, classes], [batch, ..., classes], or with classes_first [batch, classes, ...].
+// Fills in the shape of the loss. The output is [batch, classes] or [batch, ..., classes]; with
+// classes_first it is [batch, classes, ...].
 static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
                           struct cn_diag *diag, struct cn_node *node, struct cn_value *labels)
 {
@@ -75,7 +76,7 @@ static cn_err add_entropy(struct cn_graph *graph, const struct cn_rules *rules,
     return add_weights(graph, rules->weights, outputs, diag, &node->in[2]);
 }
 
-// As the file's SoftmaxCrossEntropyLoss: classes come first.
+// Adds the loss in place of the file's SoftmaxCrossEntropyLoss, whose classes are in dimension 1.
 static cn_err add_head_entropy(struct cn_graph *graph, const struct cn_rules *rules,
                                struct cn_diag *diag, struct cn_node *node)
 {

@@ -33,7 +33,7 @@ static void drop_unused(struct cn_graph *graph, uint32_t *uses)
     size_t kept = graph->node_count;
 
     count_uses(graph, uses);
-    // From the end, so that a node is dropped after its last reader was.
+    // Runs backwards, so that a node is dropped after the last node that reads it.
     for (size_t i = graph->node_count; i-- > 0;) {
         struct cn_node *node = &graph->nodes[i];
 
@@ -117,7 +117,7 @@ static bool is_add(const struct cn_node *node)
     return node->call.op == CN_OP_COMBINE && node->call.combine.kind == CN_COMBINE_ADD;
 }
 
-// Product + row of weights.
+// Merges a product with the row of biases added to it.
 static void fuse_bias(struct passes *passes, size_t index)
 {
     struct cn_graph *graph = passes->graph;
@@ -203,7 +203,7 @@ static void fuse_relu(struct passes *passes, size_t index)
     cn_passes_take_over(passes, maker, node);
 }
 
-// --- GELU, as exporters write it: x / 2 * (1 + f) with f of x ---
+// --- GELU as exporters write it: x / 2 * (1 + f(x)) ---
 
 // Returns the sole maker of value if it is this map with about these numbers, else NULL.
 static struct cn_node *map_of(const struct passes *passes, uint32_t value, enum cn_map_kind kind,
@@ -242,7 +242,7 @@ static struct cn_node *pair_of(const struct passes *passes, uint32_t value,
 
 #define GELU_NODES 9
 
-// The nodes of a GELU, which are merged.
+// The nodes of a GELU that are merged into one.
 struct gelu {
     struct cn_node *nodes[GELU_NODES];
     size_t count;
@@ -260,7 +260,7 @@ static bool keep(struct gelu *gelu, struct cn_node *node)
 
 #define LAST(gelu) ((gelu)->nodes[(gelu)->count - 1])
 
-// x ^ 3, by a power or by products.
+// Returns whether value is x ^ 3, made by a power or by products.
 static bool is_cube(const struct passes *passes, uint32_t value, uint32_t x, struct gelu *gelu)
 {
     struct cn_node *power = map_of(passes, value, CN_MAP_POWER, 3, 0);
@@ -272,7 +272,7 @@ static bool is_cube(const struct passes *passes, uint32_t value, uint32_t x, str
            keep(gelu, pair_of(passes, square, CN_COMBINE_MUL, x, &again)) && same(passes, again, x);
 }
 
-// f: erf(x / sqrt(2)), or tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
+// Returns whether value is f: erf(x / sqrt(2)) or tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
 static bool is_bend(const struct passes *passes, uint32_t value, uint32_t x, struct gelu *gelu)
 {
     struct cn_node *erf = map_of(passes, value, CN_MAP_ERF, 0, 0);
@@ -291,14 +291,14 @@ static bool is_bend(const struct passes *passes, uint32_t value, uint32_t x, str
            is_cube(passes, LAST(gelu)->in[0], x, gelu);
 }
 
-// 1 + f.
+// Returns whether value is 1 + f.
 static bool is_gate(const struct passes *passes, uint32_t value, uint32_t x, struct gelu *gelu)
 {
     return keep(gelu, map_of(passes, value, CN_MAP_SCALE, 1, 1)) &&
            is_bend(passes, LAST(gelu)->in[0], x, gelu);
 }
 
-// Exporters halve the product, or its factor x.
+// Returns whether node ends a GELU of x. Exporters halve the product or its factor x.
 static bool is_gelu(const struct passes *passes, const struct cn_node *node, uint32_t *x,
                     struct gelu *gelu)
 {

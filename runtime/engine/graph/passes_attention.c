@@ -1,21 +1,23 @@
-// Attention, as exporters write it: softmax(scale * q k' + mask) v becomes one call, which reads q,
-// k and v where a projection left them and writes where the next one reads. Dropout between the
-// softmax and the product, scores that are an output as well, and masks that depend on the samples
-// are left as they are.
+// Merges the nodes that exporters write for attention, softmax(scale * q k' + mask) v, into one
+// call. It reads q, k and v where a projection left them, and writes its result where the next
+// projection reads it.
+//
+// The nodes stay as they are when dropout comes between the softmax and the product, when the
+// scores are an output too, and when the mask depends on the samples.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "runtime/engine/graph/passes_private.h"
 
-// Each sample has numbers of its own.
+// Returns whether each sample has its own floats in this value.
 static bool is_samples(const struct cn_graph *graph, uint32_t value)
 {
     return graph->values[value].batched && !graph->values[value].shared &&
            !graph->values[value].integers;
 }
 
-enum axis { // of an operand: element (head, row, column)
+enum axis { // axes of an operand, whose elements are (head, row, column)
     HEAD,
     ROW,
     COLUMN,
@@ -29,14 +31,14 @@ struct place {
     size_t stride[AXES], extent[AXES];
 };
 
-// Dims of a copy as one of its sides sees them.
+// One dim of a copy, as seen from the side where a walk through the graph comes from.
 struct dim {
     size_t count;
-    size_t from, to; // strides on the side that is left and on the other
+    size_t from, to; // stride on the side the walk comes from; stride on the other side
 };
 
-// The dims of a copy that reads or writes the whole of the side that is left: y on the way to x,
-// else x. False for other copies.
+// Fills in the dims of a copy that covers the whole value on the side where the walk comes from.
+// That side is y when walking to x (to_x), else x. Returns false for other copies.
 static bool dims_of(const struct cn_graph *graph, const struct cn_node *node, bool to_x,
                     struct dim *dims)
 {
@@ -54,7 +56,7 @@ static bool dims_of(const struct cn_graph *graph, const struct cn_node *node, bo
         dims[d] = (struct dim){copy->dims[d], (size_t)(to_x ? copy->y[d] : copy->x[d]),
                                (size_t)(to_x ? copy->x[d] : copy->y[d])};
     }
-    // The side that is left is dense when its dims, in the order of their strides, run on.
+    // That side is dense if its dims, sorted by stride, continue one another.
     do {
         for (d = 0; d < copy->rank && (dims[d].from != covered || dims[d].count == 1);)
             d++;
@@ -63,7 +65,8 @@ static bool dims_of(const struct cn_graph *graph, const struct cn_node *node, bo
     return covered == graph->values[left].words;
 }
 
-// The same place on the other side of a copy; false when an axis of it does not stay one.
+// Moves place to the other side of a copy. Returns false when an axis of it does not stay one dim
+// there.
 static bool move(const struct dim *dims, uint32_t rank, struct place *place)
 {
     size_t last[CN_COMBINE_RANK_MAX], offset = 0; // last: the largest index along a dim
@@ -93,7 +96,7 @@ static bool move(const struct dim *dims, uint32_t rank, struct place *place)
     return true;
 }
 
-// The nodes of an attention that become one.
+// The nodes of an attention that are merged into one.
 #define NODES_MAX 16
 
 struct attention {
@@ -101,7 +104,7 @@ struct attention {
     struct place q, k, v;
     struct cn_node *nodes[NODES_MAX];
     size_t count;
-    float scale;          // of the scores, from where the walk has come to
+    float scale;          // product of the factors passed so far, which scale the scores
     struct cn_node *mask; // NULL for none
     float mask_scale;
 };
@@ -120,7 +123,8 @@ static bool is_scale(const struct cn_node *node)
            node->call.map.beta == 0;
 }
 
-// Follows copies, and for q and k factors, back to where an operand was made.
+// Walks back through copies to where an operand was made. With scores it also walks through
+// factors.
 static void trace(const struct passes *passes, struct attention *attention, struct place *place,
                   bool scores)
 {
@@ -143,7 +147,7 @@ static void trace(const struct passes *passes, struct attention *attention, stru
     }
 }
 
-// The operand of a product, its rows and columns exchanged when it is the second.
+// Returns where an operand of a product lies.
 static struct place place_of(const struct cn_node *product, int side)
 {
     const struct cn_products *op = &product->call.products;
@@ -168,7 +172,7 @@ static struct place exchanged(struct place place)
     return place;
 }
 
-// A product of each sample's matrices, whose result is dense.
+// Returns whether node multiplies matrices of each sample and writes a dense result.
 static bool is_product(const struct passes *passes, const struct cn_node *node)
 {
     const struct cn_products *op = &node->call.products;
@@ -178,7 +182,7 @@ static bool is_product(const struct passes *passes, const struct cn_node *node)
            op->leading_c == op->cols && (op->count == 1 || op->stride_c == op->rows * op->cols);
 }
 
-// The mask of WHERE or ADD: which input the scores are.
+// Returns which input of a masking WHERE or ADD holds the scores; -1 when node is no mask.
 static int scores_of(const struct passes *passes, const struct cn_node *node)
 {
     const struct cn_value *values = passes->graph->values;
@@ -196,7 +200,7 @@ static int scores_of(const struct passes *passes, const struct cn_node *node)
     return -1;
 }
 
-// From the softmax back to the product that made the scores.
+// Walks from the softmax back to the product that made the scores. Returns NULL when there is none.
 static struct cn_node *find_scores(const struct passes *passes, struct attention *attention,
                                    uint32_t value)
 {
@@ -221,7 +225,7 @@ static struct cn_node *find_scores(const struct passes *passes, struct attention
 
 // --- The mask ---
 
-// What element e of the scores reads of an operand with these strides.
+// Returns the word that element e of the scores reads in an operand with these strides.
 static size_t word_of(const struct cn_combine *op, const size_t *strides, size_t e)
 {
     size_t word = 0;
@@ -231,7 +235,7 @@ static size_t word_of(const struct cn_combine *op, const size_t *strides, size_t
     return word;
 }
 
-// True when the operand repeats for every head.
+// Returns whether the operand is the same for every head.
 static bool repeats(const struct cn_combine *op, const size_t *strides, size_t words)
 {
     size_t inside = 1;
@@ -245,8 +249,8 @@ static bool repeats(const struct cn_combine *op, const size_t *strides, size_t w
 struct mask {
     const struct cn_combine *op;
     const size_t *filled_strides, *chosen_strides;
-    const float *filled, *chosen; // chosen: the condition; NULL for ADD
-    bool where_true;              // the filling is where the condition holds
+    const float *filled, *chosen; // numbers of the mask; its condition, NULL for ADD
+    bool where_true;              // the mask's numbers apply where the condition holds
 };
 
 static struct mask mask_of(const struct cn_graph *graph, const struct cn_node *node, int side)
@@ -263,9 +267,10 @@ static struct mask mask_of(const struct cn_graph *graph, const struct cn_node *n
     return mask;
 }
 
-#define NEVER (-1e30f) // what exporters fill with in place of -inf is below
+#define NEVER (-1e30f) // exporters that avoid -inf fill masks with numbers below this
 
-// What is added to score e; false when its place is not a mask's.
+// Sets *added to the number that the mask adds to score e. Returns false when the operand is not a
+// mask.
 static bool mask_at(const struct mask *mask, size_t e, float *added)
 {
     *added = mask->filled[word_of(mask->op, mask->filled_strides, e)];
@@ -280,7 +285,8 @@ static bool mask_at(const struct mask *mask, size_t e, float *added)
     return true;
 }
 
-// Fills in a mask of rows x columns; false when it is none. Every row must have a column left.
+// Writes a mask of rows x cols and sets *causal. Returns false when it is not a mask or leaves some
+// row no column.
 static bool fill_mask(const struct mask *mask, float scale, size_t rows, size_t cols, float *to,
                       bool *causal)
 {
@@ -306,7 +312,8 @@ static bool fill_mask(const struct mask *mask, float scale, size_t rows, size_t 
     return true;
 }
 
-// Makes the mask a constant, or says that it is causal; false when it is no mask.
+// Turns the mask into a constant or marks the attention as causal. Returns false when it is not a
+// mask.
 static bool take_mask(struct passes *passes, struct attention *attention, uint32_t *value)
 {
     struct cn_graph *graph = passes->graph;
@@ -421,7 +428,7 @@ void cn_passes_attention(struct passes *passes, size_t index)
     *node = fused;
 }
 
-// Heads are brought together again by a copy: the call writes that by itself.
+// Removes the copy that joins the heads: the call writes its result in that order itself.
 void cn_passes_attention_result(struct passes *passes, size_t index)
 {
     struct cn_node *node = &passes->graph->nodes[index], *maker;

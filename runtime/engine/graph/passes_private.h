@@ -3,8 +3,8 @@
 
 #include "runtime/engine/graph/graph.h"
 
-// Makers and readers. They are found again after nodes were dropped. The arrays have room for the
-// values that fusions add, two for each node.
+// The makers and readers of values, found again after nodes were dropped. The arrays have room for
+// the values that fusions add, two for each node.
 struct passes {
     struct cn_graph *graph;
     uint32_t *uses;  // by root: number of reads

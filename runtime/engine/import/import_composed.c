@@ -1,4 +1,4 @@
-// Ops that are made of others.
+// Ops that are composed of other ops.
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ cn_err cn_import_is_nan(struct cn_import_node *node)
     return err ? err : cn_import_emit_map(node, not, node->out, &node->out);
 }
 
-// Xor of booleans.
+// Computes xor of booleans.
 cn_err cn_import_xor(struct cn_import_node *node)
 {
     const struct cn_map not = {.kind = CN_MAP_NOT};
@@ -42,7 +42,7 @@ static cn_err add_number(struct cn_import_node *node, float number, uint32_t *ou
     return cn_import_add_known(node, &like, NULL, &number, out);
 }
 
-// Adds 0 to count - 1 along one dimension; a given number of dimensions of 1 follow it.
+// Adds the numbers 0 to count - 1 along one dimension, followed by `behind` dimensions of 1.
 static cn_err add_numbers(struct cn_import_node *node, uint64_t count, uint32_t behind,
                           uint32_t *out)
 {
@@ -57,7 +57,7 @@ static cn_err add_numbers(struct cn_import_node *node, uint64_t count, uint32_t 
     return err ? err : cn_graph_add_value(node->graph, &known, out);
 }
 
-// Indices below 0 count from the end; those that are still below 0 then are none.
+// Adds count to indices below 0. Indices that are still below 0 then match no place.
 static cn_err count_from_end(struct cn_import_node *node, int64_t count, uint32_t *indices)
 {
     const struct cn_value like = {0};
@@ -74,7 +74,8 @@ static cn_err count_from_end(struct cn_import_node *node, int64_t count, uint32_
     return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, *indices, below, indices);
 }
 
-// Inputs: indices, how many places there are, the numbers for the others and for the one.
+// Inputs: the indices, the number of places, and the pair [number for the other places, number for
+// the chosen one].
 cn_err cn_import_one_hot(struct cn_import_node *node)
 {
     const struct cn_value *depth = cn_import_value(node, 1), *values = cn_import_value(node, 2);
@@ -105,7 +106,7 @@ cn_err cn_import_one_hot(struct cn_import_node *node)
     return err ? err : cn_import_emit_map(node, map, node->out, &node->out);
 }
 
-// The matrix by which a row is multiplied to become its running sums.
+// Adds the matrix that turns a row into its running sums.
 static cn_err add_triangle(struct cn_import_node *node, uint64_t size, bool exclusive, bool reverse,
                            uint32_t *out)
 {
@@ -133,7 +134,7 @@ static cn_err sum_known(struct cn_import_node *node, const struct cn_value *x, u
 
     if (err)
         return err;
-    cn_graph_sample_dims(node->graph, x, dims); // what room is made for counts as work
+    cn_graph_sample_dims(node->graph, x, dims); // the room that is made counts as work
     for (uint32_t d = axis + 1; d < x->rank; d++)
         inner *= dims[d];
     size = dims[axis];
@@ -187,7 +188,7 @@ cn_err cn_import_cumulative_sum(struct cn_import_node *node)
     return err;
 }
 
-// The largest elements, with or without the dimensions that they were looked for in.
+// Adds the largest elements. keep: the dimensions they were searched along stay, with size 1.
 static cn_err largest(const struct cn_import_node *node, bool keep, uint32_t *out)
 {
     struct cn_onnx_attribute attributes[4];
@@ -203,7 +204,8 @@ static cn_err largest(const struct cn_import_node *node, bool keep, uint32_t *ou
 
         if (source.attribute_count == 4)
             return cn_import_refuse(node, "it has more attributes than the op has");
-        if (!keep || !cn_text_equal(attribute->name, "keepdims")) // 1 without
+        // Without the attribute, keepdims is 1.
+        if (!keep || !cn_text_equal(attribute->name, "keepdims"))
             attributes[source.attribute_count++] = *attribute;
     }
     part.node = &source;
@@ -228,7 +230,7 @@ static cn_err make_finite(struct cn_import_node *node, uint32_t *value)
     return err ? err : cn_import_emit_where(node, far, zero, *value, value);
 }
 
-// log(sum) + top; minus infinity, with a gradient of 0, where the sum is 0.
+// Adds log(sum) + top. Where the sum is 0 the result is minus infinity with a gradient of 0.
 static cn_err emit_log(struct cn_import_node *node, uint32_t sum, uint32_t top, uint32_t *out)
 {
     const struct cn_map log = {.kind = CN_MAP_LOG};
@@ -250,8 +252,8 @@ static cn_err emit_log(struct cn_import_node *node, uint32_t sum, uint32_t top, 
     return err ? err : cn_import_emit_where(node, empty, lowest, result, out);
 }
 
-// log(sum(exp(x - m))) + m, where m is the largest element: no exponential is above 1. Where that
-// is infinite, m is 0: a row of minus infinity has an empty sum.
+// log(sum(exp(x - m))) + m, where m is the largest element, so that no exponential is above 1.
+// Where the largest is infinite, m is 0: a row of minus infinity then has an empty sum.
 cn_err cn_import_log_sum_exp(struct cn_import_node *node)
 {
     const struct cn_map exp = {.kind = CN_MAP_EXP};

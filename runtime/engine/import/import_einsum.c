@@ -1,6 +1,6 @@
 // Einsum as products of pairs: the first operand by the second, their result by the third, and so
-// on. Each step first sums over the labels that are not read later. Then it is a product of
-// matrices, or of elements where nothing is summed.
+// on. Each step first sums over the labels that are not read later. The product is one of matrices;
+// where nothing is summed, it is one of elements.
 #include <ctype.h>
 #include <string.h>
 
@@ -108,8 +108,8 @@ static cn_err read_operand(struct cn_import_node *node, size_t i, struct cn_text
     return CN_OK;
 }
 
-// The result without "->": the dimensions of "...", then the letters that occur once,
-// alphabetically.
+// Finds the labels of the result when the equation has no "->": the dimensions of "...", then the
+// letters that occur once, in alphabetical order.
 static cn_err imply_result(const struct cn_import_node *node, uint32_t ellipsis,
                            struct equation *equation)
 {
@@ -248,8 +248,8 @@ static cn_err view_as(struct cn_import_node *node, uint32_t rank, const uint64_t
     return err;
 }
 
-// The dimensions of a product of two terms: those that both keep, a's own, b's own, and the inner
-// ones, which are summed.
+// The dimensions of a product of two terms: those that both terms keep, those of a alone, those
+// of b alone, and the inner ones, which are summed.
 struct product {
     uint8_t both[CN_GRAPH_RANK_MAX], rows[CN_GRAPH_RANK_MAX], cols[CN_GRAPH_RANK_MAX];
     uint8_t inner[CN_GRAPH_RANK_MAX];
@@ -263,8 +263,8 @@ static bool is_batch(const struct cn_import_node *node, const struct term *term,
     return value->batched && value->batch_axis == d;
 }
 
-// A matrix for each sample has the batch among what both keep, also where only a has samples; a
-// product by one weight has it in the rows.
+// Sorts the labels of two terms. In a product of a matrix for each sample the batch is a dimension
+// of both, even if only a has samples. In a product by one weight the batch is in the rows.
 static struct product sort_labels(const struct cn_import_node *node, const struct term *a,
                                   const struct term *b, const bool *needed)
 {
@@ -310,7 +310,7 @@ static cn_err as_matrices(struct cn_import_node *node, const struct equation *eq
         return err;
     memcpy(dims, node->graph->values[term->value].dims, both * sizeof(*dims));
     dims[both] = dims[both + 1] = 1;
-    for (uint32_t d = both; d < count; d++) // each fits: the value has as many elements
+    for (uint32_t d = both; d < count; d++) // no overflow: the value has as many elements
         dims[d < both + first_count ? both : both + 1] *= equation->sizes[order[d]];
     return view_as(node, both + 2, dims, &term->value);
 }

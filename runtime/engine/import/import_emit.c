@@ -33,7 +33,7 @@ cn_err cn_import_countable(const struct cn_import_node *node, uint32_t rank, con
 {
     ptrdiff_t count = 1;
 
-    for (uint32_t d = rank; d-- > 0;) // as strides are made
+    for (uint32_t d = rank; d-- > 0;) // the innermost dim first, as strides are computed
         if (__builtin_mul_overflow(count, dims[d], &count))
             return cn_import_refuse(node, "the result is too large");
     return CN_OK;
@@ -82,7 +82,7 @@ cn_err cn_import_as_indices(struct cn_import_node *node, uint32_t value, uint32_
     return err ? err : cn_graph_add_value(node->graph, &copy, indices);
 }
 
-// Whether all of these values are known; whether all are integers; whether all samples share them.
+// Sets whether all of these values are known, all are integers, and all are shared by the samples.
 static void look_at(const struct cn_graph *graph, const uint32_t *in, size_t count, bool *known,
                     bool *integers, bool *shared)
 {
@@ -190,7 +190,7 @@ cn_err cn_import_repeat_samples(struct cn_import_node *node)
 
     if (!x.batched || !x.shared)
         return CN_OK;
-    // A sum, because its gradient is added up over the samples.
+    // Adds 0 instead of copying: the gradient of a sum adds up over the samples.
     call.call.combine = (struct cn_combine){
         .kind = CN_COMBINE_ADD, .rank = 1, .dims = {x.words}, .a = {1}, .scale = 1};
     x.shared = x.integers = false;
@@ -247,7 +247,7 @@ cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t
     return cn_graph_add_value(graph, &shared, value);
 }
 
-// Shares repeated rows of the operands of an elementwise call.
+// Turns repeated rows in the operands of an elementwise call into shared ones.
 static cn_err share_operands(struct cn_import_node *node, uint32_t *in, size_t count)
 {
     const struct cn_graph *graph = node->graph;
@@ -315,7 +315,7 @@ cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size
             result->dims[d] = size != 1 ? size : result->dims[d];
         }
     }
-    // A batch of 1 in the file, or operands that agree on more than the batch.
+    // The batch may be 1 in the file, or the operands may agree on more than the batch.
     for (size_t i = 0; i < count; i++) {
         const struct cn_value *value = &graph->values[in[i]];
 
@@ -341,7 +341,7 @@ void cn_import_broadcast_strides(const struct cn_graph *graph, const struct cn_v
     }
 }
 
-// Merges neighbouring dims along which all operands run on, and drops dims of 1.
+// Merges neighbouring dims that are contiguous in all operands, and drops dims of 1.
 static void fold_dims(struct cn_combine *op, uint32_t rank, const uint64_t *dims,
                       size_t strides[3][CN_GRAPH_RANK_MAX])
 {
@@ -366,7 +366,7 @@ static void fold_dims(struct cn_combine *op, uint32_t rank, const uint64_t *dims
     }
 }
 
-// in: a, b and, with where, the condition.
+// Adds an elementwise call. in is a, b and, with where, the condition.
 static cn_err emit_elementwise(struct cn_import_node *node, enum cn_combine_kind kind, bool where,
                                uint32_t in[3], uint32_t *out)
 {
@@ -397,7 +397,7 @@ static cn_err emit_elementwise(struct cn_import_node *node, enum cn_combine_kind
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// True when the operand is one known number that does not change the result's shape.
+// Returns whether the operand is one known number that does not change the result's shape.
 static bool is_number(const struct cn_graph *graph, uint32_t operand, uint32_t other, float *number)
 {
     const struct cn_value *value = &graph->values[operand];
@@ -409,7 +409,7 @@ static bool is_number(const struct cn_graph *graph, uint32_t operand, uint32_t o
     return true;
 }
 
-// Arithmetic with one known number is a map.
+// Expresses arithmetic with one known number as a map. Returns false when there is no such map.
 static bool as_map(const struct cn_graph *graph, enum cn_combine_kind kind, uint32_t a, uint32_t b,
                    struct cn_map *map, uint32_t *in)
 {
@@ -443,7 +443,8 @@ static bool as_map(const struct cn_graph *graph, enum cn_combine_kind kind, uint
     }
 }
 
-// Products of sums, and their multiples by what is known, are 0 with a slope of 0, as sums are.
+// Returns whether the result is a sum for the purpose of square roots: products of sums, and their
+// multiples by known values, are 0 with a slope of 0 where the sums are 0.
 static bool stays_sum(const struct cn_graph *graph, enum cn_combine_kind kind, uint32_t a,
                       uint32_t b)
 {
@@ -487,7 +488,8 @@ cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uin
     return emit_elementwise(node, CN_COMBINE_ADD, true, in, out);
 }
 
-// The dimension that can hold the batch, repeats times over or, if 0, any number of times.
+// Finds a dimension that can hold the batch, `repeats` times or, if that is 0, any number of times.
+// `before` is the product of the dims before it.
 static bool find_batch(uint64_t batch, uint64_t before, uint64_t repeats, struct cn_value *x)
 {
     uint64_t outer = 1;

@@ -1,9 +1,9 @@
-// import_emit.h - functions with which the import_*.c files make results.
+// import_emit.h - functions that the import_*.c files use to make results.
 //
-// Each of them computes a known result at once, and adds calls to the graph for others. Known are
-// integers, and floats that depend neither on the samples nor on a weight. Operands are values;
-// dims follow NumPy's broadcasting. The batch may be in any dimension on which all batched operands
-// agree.
+// Each function computes a known result at once and adds calls to the graph for any other. Integers
+// are known, and so are floats that depend neither on the samples nor on a weight. Operands are
+// values; dims follow NumPy's broadcasting. The batch may be in any dimension on which all batched
+// operands agree.
 #pragma once
 
 #include "runtime/engine/import/import.h"
@@ -49,7 +49,7 @@ cn_err cn_import_assemble(struct cn_import_node *node, const struct cn_value *li
                           const float *fill, const struct cn_import_piece *pieces, size_t count,
                           uint32_t *out);
 
-// Add elementwise results: a map of one operand, a combination of two, or condition ? a : b.
+// Adds an elementwise result: a map of one operand, a combination of two, or condition ? a : b.
 cn_err cn_import_emit_map(struct cn_import_node *node, struct cn_map map, uint32_t in,
                           uint32_t *out);
 cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind kind, uint32_t a,
@@ -57,8 +57,9 @@ cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind 
 cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,
                             uint32_t *out);
 
-// Applies another ONNX op to the values in, and returns its first result. Its attribute keepdims is
-// 0. attribute, unless NULL, names one attribute with the numbers, or the first of them.
+// Applies another ONNX op to the values in and returns its first result. The op's attribute
+// keepdims is 0. attribute names one more attribute, whose value is the numbers or their first;
+// NULL: none.
 cn_err cn_import_apply(const struct cn_import_node *node, const char *op, const char *attribute,
                        const int64_t *numbers, size_t count, const uint32_t *in, size_t in_count,
                        uint32_t *out);

@@ -25,8 +25,8 @@ static const struct cn_onnx_node *maker_of(const struct cn_onnx *onnx, struct cn
     return maker;
 }
 
-// Cross-entropy of logarithms of probabilities is that of logits: the softmax of a LogSoftmax is
-// that of its input, and so is the gradient.
+// Cross-entropy of log-probabilities equals cross-entropy of logits, with the same gradient,
+// because softmax(LogSoftmax(x)) = softmax(x).
 static cn_err check_entropy(const struct cn_import_node *node)
 {
     const struct cn_value *x = cn_import_value(node, 0), *labels = cn_import_value(node, 1);
@@ -125,8 +125,8 @@ static cn_err leave_out_ignored(struct cn_import_node *node, struct term *term)
                                         &term->labels);
 }
 
-// For labels that the model computes all must count. Labels below 0 are made too large to be a
-// class: an index below 0 would count from the end.
+// All labels that the model computes must count. Labels below 0 are made larger than any class: as
+// an index, a label below 0 would count from the end.
 static cn_err forbid_negative(struct cn_import_node *node, struct term *term)
 {
     const struct cn_map far = {.kind = CN_MAP_SCALE, .alpha = 0x1p30f};
@@ -167,7 +167,7 @@ static cn_err read_term(struct cn_import_node *node, bool mean, struct term *ter
     return err || !cn_import_has(node, 2) ? err : take_weights(node, &term->weights);
 }
 
-// Adds the factor of each label's loss, [batch, 1, ...]; CN_GRAPH_NONE when there is none.
+// Adds the factor of each label's loss, [batch, 1, ...]; CN_GRAPH_NONE when all factors are 1.
 static cn_err weigh_labels(struct cn_import_node *node, const struct term *term, uint32_t *weight)
 {
     const int64_t axis = 1, first = 0;
@@ -209,8 +209,8 @@ static cn_err emit_losses(struct cn_import_node *node, const struct term *term, 
     return cn_import_emit_combine(node, CN_COMBINE_MUL, *out, weight, out);
 }
 
-// The weights of all labels of the batch over the number of labels; 1 where that is 0, so that a
-// batch of which no label counts has no loss.
+// Adds the labels' total weight in the batch divided by the number of labels. It is 1 where that is
+// 0, so that a batch without counting labels has a loss of 0.
 static cn_err emit_share(struct cn_import_node *node, struct term *term, uint32_t *out)
 {
     const int64_t axis = 1;
@@ -230,7 +230,7 @@ static cn_err emit_share(struct cn_import_node *node, struct term *term, uint32_
     return err ? err : cn_import_emit_combine(node, CN_COMBINE_ADD, *out, empty, out);
 }
 
-// The mean over the labels of the batch that count, each with the weight of its class.
+// Adds the mean over the batch's labels that count, each weighted by its class.
 static cn_err emit_mean(struct cn_import_node *node, struct term *term, uint32_t losses)
 {
     uint32_t factor;

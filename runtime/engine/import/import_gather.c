@@ -59,7 +59,7 @@ static cn_err check_indices(const struct cn_import_node *node, const struct cn_v
     return err;
 }
 
-// Rows of computed values at a few known places, as strided copies.
+// Gathers rows of computed values at a few known places by strided copies.
 static cn_err gather_pieces(struct cn_import_node *node, const struct cn_value *index,
                             const struct cn_gather *gather, const struct cn_value *result)
 {
@@ -178,7 +178,8 @@ cn_err cn_import_gather_elements(struct cn_import_node *node)
     return err ? err : emit_gather(node, gather, &result);
 }
 
-// Turns places along the first dimensions, one row of index each, into numbers along all of them.
+// Turns indices along the first `count` dimensions, one row of index each, into single indices
+// along all of these dimensions joined.
 static cn_err flatten_places(struct cn_import_node *node, const struct cn_value *x, uint32_t count,
                              const struct cn_value *index, uint32_t *out)
 {
@@ -234,7 +235,7 @@ cn_err cn_import_gather_nd(struct cn_import_node *node)
     return err ? err : cn_import_gather(node);
 }
 
-// The places of each sample as one number, and its rows behind those of the others.
+// Joins the indices within each sample into one, and gathers from the rows of that sample.
 cn_err cn_import_gather_places(struct cn_import_node *node)
 {
     const struct cn_value x = *cn_import_value(node, 0), index = *cn_import_value(node, 1);
@@ -273,7 +274,7 @@ cn_err cn_import_gather_places(struct cn_import_node *node)
     return err ? err : cn_import_gather_rows(node, rows);
 }
 
-// The first element of the slice that a row of indices names, or a refusal.
+// Finds the first element of the slice that a row of indices names. Refuses indices outside data.
 static cn_err find_slice(const struct cn_import_node *node, const struct cn_value *data,
                          const struct cn_value *indices, size_t row, uint64_t depth, size_t *first)
 {
@@ -292,7 +293,7 @@ static cn_err find_slice(const struct cn_import_node *node, const struct cn_valu
     return CN_OK;
 }
 
-// ScatterND into a known value, as for masks that a model writes piece by piece.
+// ScatterND into a known value, as in masks that a model writes piece by piece.
 static cn_err scatter_known(struct cn_import_node *node, const size_t *first, size_t slices,
                             size_t size)
 {
@@ -313,7 +314,7 @@ static cn_err scatter_known(struct cn_import_node *node, const size_t *first, si
     return cn_graph_add_value(node->graph, &result, &node->out);
 }
 
-// ScatterND into a weight: joins the slices of both, and gathers those that remain.
+// ScatterND into a weight: joins the slices of data and updates, and gathers the ones that remain.
 static cn_err scatter_slices(struct cn_import_node *node, const size_t *first, size_t slices,
                              size_t size)
 {

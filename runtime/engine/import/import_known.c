@@ -1,12 +1,13 @@
-// Arithmetic on what is known when the model is read.
+// Arithmetic on values that are known when the model is read.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_known.h"
 
-#define KNOWN_MAX ((size_t)1 << 25) // most elements of all known values of a model
-#define FUNCTION_WORK 16            // work of an exponential or similar, in elements
+// Most elements that all known values of a model may have together.
+#define KNOWN_MAX ((size_t)1 << 25)
+#define FUNCTION_WORK 16 // work of an exponential or similar function, in elements
 
 int64_t cn_import_known_int(const struct cn_graph *graph, const struct cn_value *value, size_t i)
 {
@@ -192,7 +193,7 @@ static double map_float(const struct cn_map *op, double x)
     case CN_MAP_SIN: return sin(x);
     case CN_MAP_COS: return cos(x);
     case CN_MAP_FROM_INT:
-    case CN_MAP_TO_INT: break; // how the result is stored
+    case CN_MAP_TO_INT: break; // only the storage of the result differs
     }
     // clang-format on
     return x;
@@ -210,7 +211,7 @@ static bool map_int(const struct cn_map *op, int64_t x, int64_t *result)
     case CN_MAP_SIGN:
         *result = (x > 0) - (x < 0);
         return true;
-    case CN_MAP_SCALE: // negation
+    case CN_MAP_SCALE: // negation is a scale of -1
         return op->alpha == -1 && !__builtin_sub_overflow((int64_t)0, x, result);
     case CN_MAP_TO_INT:
         *result = x;

@@ -1,4 +1,4 @@
-// Sums, products and extremes of what is known when the model is read.
+// Sums, products and extremes of values that are known when the model is read.
 #include <math.h>
 
 #include "runtime/engine/import/import_known.h"
@@ -11,7 +11,7 @@ enum kind {
     SMALLEST,
 };
 
-// Other reductions, such as norms, are made of sums.
+// Returns the basic reduction of a node. Other reductions, such as norms, are built from sums.
 static enum kind kind_of(const struct cn_onnx_node *node)
 {
     static const char *const names[] = {[MEAN] = "ReduceMean",
@@ -57,7 +57,7 @@ static bool join_ints(enum kind kind, int64_t *a, int64_t b)
     }
 }
 
-// Joins element i of x to its place; the first that comes there is the start.
+// Joins element i of x into its place in y. The first element of a place initialises it.
 static bool join(const struct cn_graph *graph, enum kind kind, const struct cn_value *x, size_t i,
                  const struct cn_value *y, size_t place, bool first)
 {
@@ -78,8 +78,8 @@ static bool join(const struct cn_graph *graph, enum kind kind, const struct cn_v
     return true;
 }
 
-// Joins all of x to y. The first element of a place has index 0 along all marked dims, so the sum
-// of these is 0.
+// Joins all of x into y. The first element of a place has index 0 along all marked dims, so the sum
+// of these indices is 0.
 static cn_err join_all(struct cn_import_node *node, enum kind kind, const struct cn_value *x,
                        const bool *marked, const struct cn_value *y)
 {
@@ -129,7 +129,7 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
     return err ? err : cn_graph_add_value(node->graph, &y, &node->out);
 }
 
-// Only known values: PyTorch multiplies sizes this way.
+// Only known values can be multiplied: PyTorch multiplies sizes this way.
 cn_err cn_import_product(struct cn_import_node *node)
 {
     if (!cn_import_is_known(cn_import_value(node, 0)) || cn_import_value(node, 0)->integers)

@@ -24,8 +24,8 @@ static bool from_samples(const struct cn_value *value)
     return (value->kind == CN_VALUE_ACTIVATION || value->kind == CN_VALUE_INPUT) && value->batched;
 }
 
-// Reads one attribute of a window with an element for each of the axes; index 0 of a 1-D window
-// keeps what it has.
+// Reads one attribute of a window: an element for each axis. A 1-D window keeps the default at
+// index 0.
 static cn_err read_extent(const struct cn_import_node *node, const char *name, uint32_t axes,
                           uint32_t extent[2])
 {
@@ -43,7 +43,8 @@ static cn_err read_extent(const struct cn_import_node *node, const char *name, u
     return CN_OK;
 }
 
-// SAME_UPPER and SAME_LOWER: out = ceil(in / stride), the odd word of padding at the end or start.
+// SAME_UPPER and SAME_LOWER: out = ceil(in / stride). An odd word of padding goes to the end or the
+// start.
 static void same_pads(const struct cn_window *w, bool upper, int axis, uint64_t *before,
                       uint64_t *after)
 {
@@ -174,7 +175,8 @@ static cn_err window_output(struct cn_import_node *node, const struct cn_window 
     return cn_import_output(node, x->rank, dims);
 }
 
-// The filter of a convolution, or of a transposed one; without a second extent it is 1 high.
+// Takes the filter of a convolution or a transposed convolution. A filter of one axis gets a height
+// of 1.
 static cn_err take_kernel(struct cn_import_node *node, struct cn_node *conv)
 {
     uint32_t rank = cn_import_value(node, 0)->rank;
@@ -227,8 +229,8 @@ cn_err cn_import_conv(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &conv);
 }
 
-// The convolution whose gradient for its input a transposed convolution is: from the planes of the
-// result, w->in, to those of input 0, w->out.
+// Fills in the convolution whose input gradient is this transposed convolution. It goes from the
+// result's planes, w->in, to those of input 0, w->out.
 static cn_err transposed_window(const struct cn_import_node *node, struct cn_window *w)
 {
     const struct cn_value *x = cn_import_value(node, 0);
@@ -330,7 +332,7 @@ static cn_err emit_pool(struct cn_import_node *node, struct cn_node *pool)
     return cn_graph_add_node(node->graph, pool);
 }
 
-// True when every window holds at least one element of the input.
+// Returns whether every window covers at least one element of the input.
 static bool windows_touch_input(const struct cn_window *w)
 {
     for (int i = 0; i < 2; i++) {
@@ -343,7 +345,7 @@ static bool windows_touch_input(const struct cn_window *w)
     return true;
 }
 
-// True when the node has padding of its own.
+// Returns whether the node has padding of its own.
 static bool has_pads(const struct cn_import_node *node)
 {
     const struct cn_onnx_attribute *pads = cn_onnx_attribute_find(node->node, "pads");
@@ -376,7 +378,7 @@ cn_err cn_import_pool(struct cn_import_node *node)
         cn_import_value(node, 0)->padded || cn_import_int(node, "count_include_pad", 0) != 0;
     if (!windows_touch_input(w))
         return cn_import_refuse(node, "a window lies outside the input");
-    // What lies behind the padding of a last, partial window never counts.
+    // Elements after the padding, in a last partial window, never count.
     w->count_pads = w->count_pads && (cn_import_value(node, 0)->padded || has_pads(node));
     if (w->count_pads && cn_import_int(node, "ceil_mode", 0))
         return cn_import_refuse(node, "ceil_mode with count_include_pad is not supported");
@@ -403,7 +405,7 @@ static cn_err emit_plane_average(struct cn_import_node *node)
     return emit_pool(node, &pool);
 }
 
-// The planes of a volume are put side by side.
+// Averages each channel to one number. The planes of a volume are joined into one plane first.
 cn_err cn_import_global_average_pool(struct cn_import_node *node)
 {
     struct cn_value x = *cn_import_value(node, 0);

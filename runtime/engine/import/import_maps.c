@@ -157,7 +157,8 @@ static bool is_integer_type(int64_t type)
     return type == CN_ONNX_INT64 || type == CN_ONNX_INT32 || type == CN_ONNX_UINT8;
 }
 
-// Booleans are floats at run time, integers when they are known.
+// Casts input 0 to another element type. Booleans are floats at run time and integers when they are
+// known.
 static cn_err cast_to(struct cn_import_node *node, int64_t to)
 {
     const struct cn_map to_int = {.kind = CN_MAP_TO_INT}, not = {.kind = CN_MAP_NOT};
@@ -203,8 +204,8 @@ static bool is_boolean(const struct cn_onnx *onnx, struct cn_text name)
     return false;
 }
 
-// A Cast to the element type of another value. Of booleans nothing is kept but that they are
-// numbers.
+// Casts to the element type of another value. Values do not record whether they are booleans, so a
+// cast to the type of booleans is refused.
 cn_err cn_import_cast_like(struct cn_import_node *node)
 {
     const struct cn_value *like = cn_import_value(node, 1);

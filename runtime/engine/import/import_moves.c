@@ -1,10 +1,11 @@
-// Ops that move elements: results are put together from strided pieces of the inputs.
+// Ops that move elements: results are assembled from strided pieces of the inputs.
 #include <assert.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
 
-// Fills in the strides of dense dims, innermost last. Dims whose strides overflow make no result.
+// Fills in the strides of dense dims; the last dim is the innermost. Dims whose strides overflow
+// are refused elsewhere.
 static void dense_strides(uint32_t rank, const uint64_t *dims, ptrdiff_t *strides)
 {
     ptrdiff_t stride = 1;
@@ -21,7 +22,7 @@ static bool runs_on(ptrdiff_t stride, ptrdiff_t next, ptrdiff_t size)
     return !__builtin_mul_overflow(next, size, &next) && stride == next;
 }
 
-// Drops dims of 1 and merges neighbours along which both sides run on.
+// Drops dims of 1 and merges neighbours that are contiguous on both sides.
 static void fold_copy(struct cn_copy *copy)
 {
     uint32_t rank = 0;
@@ -51,8 +52,8 @@ static void fold_copy(struct cn_copy *copy)
     copy->rank = rank;
 }
 
-// A result of one piece that fills it: element (i, j, ...) of a sample comes from
-// x_offset + i * x[0] + j * x[1] + ... .
+// Adds a result that one piece fills. Element (i, j, ...) of a sample comes from x_offset + i *
+// x[0] + j * x[1] + ... .
 static cn_err emit_one(struct cn_import_node *node, struct cn_value *result, const ptrdiff_t *x,
                        size_t x_offset, uint32_t *out)
 {
@@ -90,7 +91,7 @@ static cn_err read_permutation(const struct cn_import_node *node, uint32_t rank,
     return CN_OK;
 }
 
-// True when the elements of a sample stay where they are.
+// Returns whether the elements of a sample stay in place.
 static bool keeps_order(const uint64_t *dims, const uint32_t *from, uint32_t rank)
 {
     uint32_t last = 0;
@@ -132,7 +133,7 @@ cn_err cn_import_transpose(struct cn_import_node *node)
     if (x.rank == 2 && x.kind == CN_VALUE_PARAM && !x.batched && from[0] == 1)
         return cn_import_exchange(node);
     if (x.transposed)
-        return cn_import_identity(node); // of rank 2: the permutation that changes nothing
+        return cn_import_identity(node); // for rank 2, the permutation that changes nothing
     cn_graph_sample_dims(node->graph, &x, dims);
     dense_strides(x.rank, dims, strides);
     for (uint32_t d = 0; d < x.rank; d++) {
@@ -306,7 +307,7 @@ cn_err cn_import_split(struct cn_import_node *node)
     return err;
 }
 
-// Dims of a result of Concat; operands that are not batched repeat for all samples.
+// Computes the dims of a result of Concat. Operands that are not batched repeat for all samples.
 static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_value *result)
 {
     uint64_t total = 0;
@@ -384,8 +385,8 @@ cn_err cn_import_concat(struct cn_import_node *node)
     return cn_import_assemble(node, &result, NULL, pieces, count, &node->out);
 }
 
-// Repeats: to dims where x has 1. The batch may be among what an unbatched x is expanded to; then
-// all samples share its memory.
+// Repeats x along the dims where it has size 1. If x is not batched, the new dims may include the
+// batch; all samples then share its memory.
 cn_err cn_import_expand_to(struct cn_import_node *node, struct cn_value *result)
 {
     struct cn_value x = *cn_import_value(node, 0);
@@ -438,7 +439,7 @@ cn_err cn_import_expand(struct cn_import_node *node)
             return cn_import_refuse(node, "%llu elements cannot be expanded to %lld",
                                     (unsigned long long)size, (long long)wanted);
         result.dims[d] = size != 1 ? size : (uint64_t)wanted;
-        // The first dimension that becomes the batch is it, unless x has one.
+        // The first dimension that becomes as large as the batch is the batch, unless x has one.
         if (!result.batched && batch > 1 && size == 1 && result.dims[d] == batch) {
             result.batched = true;
             result.batch_axis = d;

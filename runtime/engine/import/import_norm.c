@@ -3,8 +3,9 @@
 
 #include "runtime/engine/import/import_emit.h"
 
-// The job decides or else the file. From opset 14 on an attribute says that the statistics of the
-// batch are used, before that the outputs that training has.
+// Returns whether the statistics of the batch are used. The job's choice comes before the file's.
+// From opset 14 on the file has an attribute for it; before, it has the outputs that exist in
+// training only.
 static bool is_training(const struct cn_import_node *node)
 {
     if (node->graph->batch_norm != CN_BATCH_NORM_MODEL)
@@ -34,8 +35,8 @@ static cn_err check_batch_norm(const struct cn_import_node *node, bool training)
     return CN_OK;
 }
 
-// Marks the running statistics as moved by this node. ONNX counts momentum as the share that stays,
-// PyTorch as the share that is new.
+// Marks the running statistics as updated by this node. ONNX's momentum is the share of the old
+// value, PyTorch's that of the new one.
 static cn_err claim_statistics(const struct cn_import_node *node)
 {
     float momentum = 1 - cn_import_float(node, "momentum", 0.9f);
@@ -45,7 +46,7 @@ static cn_err claim_statistics(const struct cn_import_node *node)
     for (size_t i = 3; i < 5; i++) {
         struct cn_value *statistic = &node->graph->values[cn_graph_root(node->graph, node->in[i])];
 
-        // Each node would have to see what the other did.
+        // Two nodes cannot share statistics: each would have to see the other's update.
         if (statistic->momentum > 0)
             return cn_import_refuse(node,
                                     "two nodes in training mode share a running statistic; "
@@ -87,7 +88,8 @@ cn_err cn_import_batch_norm(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &norm);
 }
 
-// From opset 12 on ratio and mode are inputs, before that the ratio is an attribute.
+// Reads Dropout's ratio and mode. Both are inputs from opset 12 on; before, the ratio is an
+// attribute.
 static cn_err read_dropout(const struct cn_import_node *node, float *ratio, bool *training)
 {
     *ratio = cn_import_float(node, "ratio", 0.5f);
@@ -129,7 +131,7 @@ cn_err cn_import_dropout(struct cn_import_node *node)
         node->out = node->in[0];
         return CN_OK;
     }
-    // Its place among the nodes: the same in every run of this model.
+    // The node's index is the same in every run of this model.
     op->node = (uint32_t)node->graph->node_count;
     op->count = x->words;
     err = cn_import_add(node, cn_import_value(node, 0), &node->out);

@@ -1,10 +1,10 @@
-// Numbered values: 0, 1, 2 ... along the batch. A model uses them to pick something out of each
+// Numbered values: 0, 1, 2 ... along the batch. A model uses them to select something in each
 // sample, as x[torch.arange(len(x)), i] does.
 //
-// A numbered value is base + step * number of the sample. Ops that move elements work on the base;
-// only sums, differences and products with one known number change the step. A Gather from the rows
-// of all samples becomes a Gather within each sample if the step is the rows of a sample. A
-// GatherND by the sample's number and places in it becomes one within each sample too.
+// A numbered value is base + step * number of the sample. Ops that move elements work on the base.
+// Only sums, differences and products with one known number change the step. A Gather from the rows
+// of all samples becomes a Gather within each sample if the step equals the rows of a sample. A
+// GatherND by the sample's number and places within the sample also becomes one within each sample.
 #include "runtime/engine/import/import_emit.h"
 
 // Special values of a step.
@@ -37,7 +37,7 @@ static cn_err number(struct cn_import_node *node, uint32_t base, int64_t step)
     return cn_graph_add_value(node->graph, &value, &node->out);
 }
 
-// Makes the result of the op on the base the new base.
+// Applies the op to the base; its result is the new base.
 static cn_err move_on(struct cn_import_node *node, int64_t step)
 {
     cn_err err = cn_import_op_find(node->node)->import(node);
@@ -118,7 +118,8 @@ static bool keeps_step(const struct cn_import_node *node)
     return cn_text_equal(node->node->op, "Cast") && (to == CN_ONNX_INT64 || to == CN_ONNX_INT32);
 }
 
-// Imports an op that reads numbered values in its first two inputs, where their bases are now.
+// Imports an op that reads numbered values in its first two inputs. The inputs have been replaced
+// by their bases.
 static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
 {
     const struct cn_text op = node->node->op;
@@ -132,7 +133,8 @@ static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
         return cn_import_gather_rows(node, steps[1]);
     if (cn_text_equal(op, "GatherND") && !steps[0] && steps[1] == PLACES)
         return cn_import_gather_places(node);
-    if (cn_text_equal(op, "Max")) // the newer exporter's way to the dims of several operands
+    // The newer exporter computes the dims of several operands with Max.
+    if (cn_text_equal(op, "Max"))
         return move_on(node, SHAPE_ONLY);
     if (keeps_step(node) && !steps[1])
         return move_on(node, steps[0]);

@@ -1,10 +1,11 @@
-// Pad: zeros or another number, the border repeated, the inside reflected or the other end.
+// Pad: with a number, with the repeated border, with the reflected inside, or with the opposite
+// end.
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
 
-#define EXTENT_MAX (1 << 24) // of a pad
-#define AXES_MAX 4           // that are padded by more than a number
+#define EXTENT_MAX (1 << 24) // largest pad
+#define AXES_MAX 4           // most axes that may be padded other than by a number
 
 // A stretch of an axis of the result: elements at x, x + step, ... of the input.
 struct stretch {
@@ -24,7 +25,7 @@ struct padding {
     float fill;
     uint32_t rank;
     int64_t before[CN_GRAPH_RANK_MAX], after[CN_GRAPH_RANK_MAX];
-    size_t count[CN_GRAPH_RANK_MAX]; // of stretches, 1 to 3
+    size_t count[CN_GRAPH_RANK_MAX]; // number of stretches of an axis, 1 to 3
     struct stretch stretch[CN_GRAPH_RANK_MAX][3];
 };
 
@@ -90,7 +91,7 @@ static struct stretch stretch_beside(const struct padding *padding, int64_t size
     return stretch;
 }
 
-// Cuts an axis of the result into stretches; negative pads cut the input off.
+// Cuts an axis of the result into stretches. Negative pads remove elements of the input.
 static cn_err cut_axis(const struct cn_import_node *node, struct padding *padding, uint32_t d,
                        int64_t size)
 {
@@ -116,7 +117,7 @@ static cn_err cut_axis(const struct cn_import_node *node, struct padding *paddin
     return CN_OK;
 }
 
-// Makes one piece for each way to choose a stretch of every axis.
+// Makes one piece for each combination of stretches, one of every axis.
 static size_t make_pieces(const struct padding *padding, uint32_t from, const uint64_t *dims,
                           const uint64_t *whole, struct cn_import_piece *pieces)
 {
@@ -184,7 +185,8 @@ static cn_err emit_padding(struct cn_import_node *node, struct padding *padding,
                               pieces, count, out);
 }
 
-// Zeros around the planes of images are not made: the window that follows counts them as its own.
+// Returns whether the zeros need no memory: the window that follows treats zeros around planes of
+// images as its own padding.
 static bool can_wait(const struct cn_value *x, const struct padding *padding)
 {
     if (padding->source != FILL || padding->fill != 0 || x->rank < 3 || x->rank > 4 ||

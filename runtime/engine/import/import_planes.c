@@ -3,7 +3,7 @@
 
 #include "runtime/engine/import/import_known.h"
 
-#define EXTENT_MAX (1 << 24) // of a dimension of an image
+#define EXTENT_MAX (1 << 24) // largest dimension of an image
 
 struct place_name {
     const char *name;
@@ -104,7 +104,7 @@ cn_err cn_import_resize(struct cn_import_node *node)
 
         op->in[i] = flat ? 1 : (uint32_t)x->dims[d];
         op->out[i] = flat ? 1 : (uint32_t)dims[d];
-        // PyTorch takes the first element where there is one result; a scale of 1 does.
+        // PyTorch takes the first element where there is one result. A scale of 1 gives the same.
         op->scale[i] =
             flat || (op->out[i] == 1 && mode && cn_text_equal(mode->s, "pytorch_half_pixel"))
                 ? 1
@@ -251,7 +251,8 @@ cn_err cn_import_group_norm(struct cn_import_node *node)
     return emit_norm(node, &op, by_group ? op.rows : x->dims[1]);
 }
 
-// Channels become places: [C, r, r] of each place, or with mode DCR [r, r, C], become r x r places.
+// Moves channels to places: the channels [C, r, r] of each place (with mode DCR [r, r, C]) become
+// r x r places of C channels.
 cn_err cn_import_depth_to_space(struct cn_import_node *node)
 {
     const struct cn_onnx_attribute *mode = cn_onnx_attribute_find(node->node, "mode");
@@ -271,7 +272,7 @@ cn_err cn_import_depth_to_space(struct cn_import_node *node)
     like.dims[3] = x.dims[3] * r;
     plane = (ptrdiff_t)(x.dims[2] * x.dims[3]);
     row = (ptrdiff_t)like.dims[3];
-    // Channel, row, row within the block, column, column within the block.
+    // The dims are channel, row, row within the block, column, column within the block.
     copy->dims[0] = (size_t)like.dims[1];
     copy->dims[1] = (size_t)x.dims[2];
     copy->dims[2] = copy->dims[4] = (size_t)r;

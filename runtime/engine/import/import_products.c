@@ -1,4 +1,4 @@
-// Products of matrices: by a weight for all samples at once, or of each sample's own matrices.
+// Products of matrices: all samples times one weight, or each sample's own matrices.
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -57,19 +57,19 @@ static cn_err emit_matmul(struct cn_import_node *node, struct cn_matmul op)
     return !err && bias && !row ? add_bias(node, op.bias_scale) : err;
 }
 
-// True for a matrix that a plain product can take as its second operand.
+// Returns whether a plain product can take the matrix as its second operand.
 static bool is_shared_matrix(const struct cn_value *value)
 {
     return value->rank == 2 && !value->batched;
 }
 
-// True when the columns of a hold no samples.
+// Returns whether the batch is not in the columns of a.
 static bool has_plain_columns(const struct cn_value *value)
 {
     return value->rank >= 2 && (!value->batched || value->batch_axis + 1 < value->rank);
 }
 
-// Exchanges rows and columns of an operand of rank 2.
+// Exchanges the rows and columns of an operand of rank 2.
 static cn_err exchange(struct cn_import_node *node, size_t input)
 {
     struct cn_import_node transpose = *node;
@@ -135,7 +135,8 @@ static cn_err products_dims(struct cn_import_node *node, struct cn_value in[2],
     return CN_OK;
 }
 
-// Folds the leading dims of a sample into one; false when an operand repeats along some only.
+// Joins the leading dims of a sample into one. Returns false when an operand repeats along only
+// some of them.
 static bool fold_matrices(const struct cn_graph *graph, const struct cn_value in[2],
                           const struct cn_value *result, struct cn_products *op)
 {
@@ -160,7 +161,7 @@ static bool fold_matrices(const struct cn_graph *graph, const struct cn_value in
     return true;
 }
 
-// Repeats an operand in memory, so that there is one matrix for each of the result.
+// Repeats an operand in memory, so that it has one matrix for each matrix of the result.
 static cn_err repeat_operand(struct cn_import_node *node, int input, const struct cn_value *result)
 {
     struct cn_import_node expand = *node;
@@ -213,7 +214,7 @@ static cn_err emit_products(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// A vector counts as a matrix of one row (a) or one column (b), which the result then lacks.
+// Treats a vector as a matrix of one row (a) or one column (b). The result lacks that dimension.
 static cn_err as_matrix(struct cn_import_node *node, size_t input)
 {
     struct cn_value value = *cn_import_value(node, input);

@@ -59,7 +59,7 @@ cn_err cn_import_random_uniform(struct cn_import_node *node)
     return err;
 }
 
-// Adds a choice: 1 with this probability, else 0.
+// Adds a random choice: 1 with this probability, else 0.
 static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, double probability)
 {
     struct cn_value like = *dims;
@@ -89,7 +89,7 @@ static cn_err choose(struct cn_import_node *node, const struct cn_value *dims, d
     dropout.in[0] = node->in[0];
     dropout.out[0] = kept;
     err = cn_graph_add_node(node->graph, &dropout);
-    if (!err) // dropout has divided the kept ones by the probability
+    if (!err) // undoes the division by the probability that dropout applies to kept ones
         err = cn_import_emit_map(node,
                                  (struct cn_map){.kind = CN_MAP_SCALE, .alpha = (float)probability},
                                  kept, &node->out);

@@ -11,17 +11,18 @@ enum { X, W, R, B, LENGTHS, FIRST, FIRST_CELL, PEEPHOLES };
 
 struct layer {
     struct cn_recurrent op;
-    size_t gates, width; // number of gates; elements of all gates
+    size_t gates, width; // number of gates; elements of all gates together
     size_t inputs;       // elements of a step
     size_t directions;
     bool reverse;    // the only direction runs from the last step to the first
     bool wants_cell; // something reads the cell after the last step
-    // By direction; CN_GRAPH_NONE for what is left out.
+    // States by direction; CN_GRAPH_NONE where there is none.
     uint32_t first[DIRECTIONS_MAX], first_cell[DIRECTIONS_MAX];
     uint32_t y[DIRECTIONS_MAX], last_cell[DIRECTIONS_MAX];
 };
 
-// What PyTorch's exporter writes, and what is the default: sigmoid and tanh, for RNN also ReLU.
+// Reads the activation functions. Only the defaults, which PyTorch's exporter writes, are allowed:
+// sigmoid and tanh, for RNN also ReLU.
 static cn_err read_activations(const struct cn_import_node *node, struct layer *layer)
 {
     static const char *const usual[3][3] = {
@@ -109,7 +110,7 @@ static cn_err read_shapes(const struct cn_import_node *node, struct layer *layer
     return CN_OK;
 }
 
-// A dense part of an input as a value of its own: count words from at on, under the dims given.
+// Makes a dense part of an input a value of its own: rows * cols words from `at` on.
 static cn_err take_part(struct cn_import_node *node, uint32_t from, size_t at, uint32_t rank,
                         size_t rows, size_t cols, uint32_t *part)
 {
@@ -128,7 +129,7 @@ static cn_err take_part(struct cn_import_node *node, uint32_t from, size_t at, u
     return cn_graph_add_value(node->graph, &whole, part);
 }
 
-// Takes a direction's part of a state, of which each sample has one.
+// Takes one direction's part of a state that differs between samples.
 static cn_err take_state(struct cn_import_node *node, size_t input, size_t direction, size_t hidden,
                          uint32_t *state)
 {
@@ -145,7 +146,8 @@ static cn_err take_state(struct cn_import_node *node, size_t input, size_t direc
     return cn_import_assemble(node, &like, NULL, &piece, 1, state);
 }
 
-// A state before the first step, for each direction; none when it is known to be zeros.
+// Reads a state before the first step for each direction; CN_GRAPH_NONE when it is known to be
+// zeros.
 static cn_err read_first(struct cn_import_node *node, const struct layer *layer, size_t input,
                          uint32_t *first)
 {
@@ -182,7 +184,8 @@ static cn_err split_bias(struct cn_import_node *node, const struct layer *layer,
 {
     bool apart = layer->op.reset_after;
     size_t at = direction * 2 * layer->width, hidden = layer->op.hidden;
-    size_t added = apart ? 2 * hidden : layer->width; // elements of the recurrent half that add up
+    // Elements of the recurrent half that are added to the input's half.
+    size_t added = apart ? 2 * hidden : layer->width;
     struct cn_value like = {.rank = 1, .dims = {layer->width}};
     struct cn_import_piece piece = {.from = node->in[B],
                                     .copy = {.rank = 1,
@@ -308,7 +311,8 @@ static cn_err define_all_steps(struct cn_import_node *node, const struct layer *
     return cn_import_assemble(node, &like, NULL, pieces, layer->directions, &node->out);
 }
 
-// A state of each direction, hidden words of its value from at on, as [directions, batch, hidden].
+// Joins one state of each direction to [directions, batch, hidden]. Each takes `hidden` words of
+// its value in from, starting at at[].
 static cn_err join_states(struct cn_import_node *node, const struct layer *layer,
                           const uint32_t *from, const size_t *at, uint32_t *out)
 {
@@ -370,7 +374,8 @@ cn_err cn_import_recurrent(struct cn_import_node *node)
         err = read_first(node, &layer, FIRST_CELL, layer.first_cell);
     if (err)
         return err;
-    // Every exporter writes the last cell, so it is made only where something reads it.
+    // Every exporter writes the last cell as an output, so it is made only where something reads
+    // it.
     layer.wants_cell = source->output_count > 2 && source->outputs[2].size &&
                        cn_onnx_is_read(node->onnx, source->outputs[2]);
     for (size_t d = 0; !err && d < layer.directions; d++)

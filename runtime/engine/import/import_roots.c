@@ -1,4 +1,4 @@
-// Square roots, and the norms that are made of them.
+// Square roots, and norms, which are computed from them.
 #include "runtime/engine/import/import_emit.h"
 
 static const struct cn_map square_root = {.kind = CN_MAP_SQRT};
@@ -22,8 +22,9 @@ static cn_err emit_norm(struct cn_import_node *node, struct cn_map root, uint32_
     return err ? err : cn_import_emit_where(node, empty, zero, result, out);
 }
 
-// Of a sum the gradient is 0 where the root is: so it is with norm and std in PyTorch, which
-// exporters write as such a sum. Elsewhere it is infinite there, as in PyTorch.
+// The root of a sum gets a gradient of 0 where it is 0. Exporters write PyTorch's norm and std as
+// such a sum, and their gradient is 0 there. For other operands it is infinite there, as in
+// PyTorch.
 cn_err cn_import_sqrt(struct cn_import_node *node)
 {
     return cn_import_value(node, 0)->is_sum
@@ -31,7 +32,7 @@ cn_err cn_import_sqrt(struct cn_import_node *node)
                : cn_import_emit_map(node, square_root, node->in[0], &node->out);
 }
 
-// A power between 0 and 1 is a root too.
+// A power between 0 and 1 is treated as a root.
 cn_err cn_import_pow(struct cn_import_node *node)
 {
     const struct cn_value *x = cn_import_value(node, 0), *power = cn_import_value(node, 1);

@@ -43,7 +43,7 @@ static cn_err read_affine(struct cn_import_node *node, size_t input, size_t cols
     return cn_import_as_floats(node, node->in[input], out);
 }
 
-// Two numbers for each row are kept for the gradient.
+// Adds the two numbers for each row that the gradient needs.
 static cn_err add_saved(struct cn_import_node *node, const struct cn_value *x, size_t rows,
                         uint32_t *out)
 {
@@ -88,7 +88,8 @@ cn_err cn_import_layer_norm(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// The sum over the marked dims, times scale: the gradient of an operand that repeats along them.
+// Adds the sum over the marked dims, times scale. The op is the gradient of an operand that repeats
+// along these dims.
 static cn_err emit_sum(struct cn_import_node *node, const bool *marked, float scale,
                        struct cn_value *result)
 {
@@ -113,7 +114,7 @@ static cn_err emit_sum(struct cn_import_node *node, const bool *marked, float sc
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// Returns whether one average over planes does it, as exporters write global pooling.
+// Returns whether the mean is a plain average over planes, as exporters write global pooling.
 static bool is_over_planes(const struct cn_value *x, const bool *marked)
 {
     if (x->rank < 3 || x->rank > 4 || !x->batched || x->shared || x->batch_axis || marked[0] ||

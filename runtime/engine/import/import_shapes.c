@@ -75,7 +75,7 @@ cn_err cn_import_size_of(struct cn_import_node *node)
     return cn_import_shape(node, &size, 1, 0);
 }
 
-// A dimension that is a multiple of an open batch makes the result one for each sample.
+// If a dimension is a multiple of an open batch, the result has one part for each sample.
 cn_err cn_import_constant_of_shape(struct cn_import_node *node)
 {
     const struct cn_onnx_attribute *filler = cn_onnx_attribute_find(node->node, "value");
@@ -151,7 +151,7 @@ cn_err cn_import_range(struct cn_import_node *node)
     return err ? err : cn_graph_add_value(node->graph, &known, &node->out);
 }
 
-// Of integers, as arithmetic on shapes has it: the result has the divisor's sign.
+// Computes the modulus of integers. As in arithmetic on shapes, the result has the divisor's sign.
 cn_err cn_import_mod(struct cn_import_node *node)
 {
     const struct cn_value a = *cn_import_value(node, 0), b = *cn_import_value(node, 1);

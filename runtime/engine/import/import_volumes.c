@@ -1,11 +1,12 @@
-// Convolution and pooling of volumes, [batch, channels, depth, height, width], as those of planes.
+// Convolution and pooling of volumes, [batch, channels, depth, height, width], expressed by those
+// of planes.
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
 
-#define EXTENT_MAX (1 << 24) // of a dimension
-#define TAPS_MAX 4096        // of a filter, along depth and height
+#define EXTENT_MAX (1 << 24) // largest dimension
+#define TAPS_MAX 4096        // most taps of a filter along depth and height together
 #define ATTRIBUTES_MAX 8
 
 enum axis {
@@ -15,7 +16,7 @@ enum axis {
     AXES,
 };
 
-// What one axis of a window has.
+// The geometry of one axis of a window.
 struct extent {
     int64_t in, out, kernel, stride, dilation, before, after;
 };
@@ -72,7 +73,7 @@ static cn_err read_window(const struct cn_import_node *node, struct extent *wind
     return CN_OK;
 }
 
-// Finds the windows that read an element of the input at this tap: first to end.
+// Finds the windows [first, end) whose element at this tap lies inside the input.
 static void windows_at(const struct extent *e, int64_t tap, int64_t *first, int64_t *end)
 {
     int64_t shift = e->before - tap * e->dilation; // window i reads element i * stride - shift
@@ -82,7 +83,8 @@ static void windows_at(const struct extent *e, int64_t tap, int64_t *first, int6
     *end = *end < e->out ? *end : e->out;
 }
 
-// One tap of depth and height: a channel of the rows that the convolution reads.
+// Makes the copy for one tap of depth and height: a channel of the planes that the convolution
+// reads.
 static bool make_piece(const struct extent *window, int64_t channels, int64_t depth_tap,
                        int64_t height_tap, struct cn_copy *copy)
 {
@@ -116,8 +118,8 @@ static bool make_piece(const struct extent *window, int64_t channels, int64_t de
     return true;
 }
 
-// Input 0 as planes: a row for each window along depth and height, a channel for each of the
-// elements that it reads there.
+// Adds input 0 as planes: one row for each window along depth and height, and one channel for each
+// element that the window reads there.
 static cn_err emit_rows(struct cn_import_node *node, const struct extent *window, uint32_t *out)
 {
     const struct cn_value x = *cn_import_value(node, 0);
@@ -207,7 +209,8 @@ cn_err cn_import_conv_volume(struct cn_import_node *node)
     return err;
 }
 
-// The attributes of a window over two of the three axes; AXES stands for one that is passed over.
+// The attributes of a window over two of the three axes. In a list of axes, AXES stands for one
+// that is skipped.
 struct flat_attributes {
     struct cn_onnx_attribute list[ATTRIBUTES_MAX];
     int64_t numbers[ATTRIBUTES_MAX][4];

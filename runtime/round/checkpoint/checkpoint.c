@@ -34,7 +34,7 @@ static bool has_halves(const struct cn_checkpoint *checkpoint)
     return checkpoint->residual.half || checkpoint->next_residual.half || checkpoint->change.half;
 }
 
-// The power of 2, counted from 1, and the steps. 0: no scale.
+// Encodes the scale's power of 2, counted from 1, and its steps. 0 stands for no scale.
 static uint32_t encode_scale(struct cn_loss_scale scale)
 {
     int exponent;
@@ -65,7 +65,7 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
     *checkpoint = (struct cn_checkpoint){0};
 }
 
-// The arrays to write: those there are, of those the phase has.
+// Returns the arrays to write: those that exist and that the phase allows.
 static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
 {
     const void *arrays[ARRAY_COUNT];
@@ -140,14 +140,14 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     memcpy(header + 352, checkpoint->counted.digest, CN_DIGEST_SIZE);
 }
 
-// Where encoded bytes go: a buffer, or a file of a store.
+// The destination of encoded bytes: a buffer or a file of a store.
 struct sink {
     struct cn_buffer *buffer;
     struct cn_store *store;
     struct cn_store_file *file;
     uint64_t offset;
     struct cn_sha256 sha;
-    cn_err err; // after the first one nothing more is put
+    cn_err err; // the first error; nothing is written after it
 };
 
 static void sink_put(struct sink *sink, const void *data, size_t size)

@@ -1,10 +1,10 @@
-// checkpoint.h - everything a board must not lose, in two slots.
+// checkpoint.h - the state that a board must not lose, saved in two slots.
 //
-// A save replaces the older slot; a load takes the newest slot that is whole, says when one was
-// not, and so survives a kill or power cut at any byte and a flipped bit anywhere. The same bytes
-// heal a member of the group: the one with the newest state broadcasts its encoded checkpoint. The
-// format is runtime/round/CHECKPOINT.md. Threading: none; the caller serialises access to the
-// store.
+// A save replaces the older slot. A load takes the newest whole slot and reports a damaged one. So
+// the state survives a kill or power cut at any byte, and a flipped bit anywhere. The same bytes
+// heal a member of the group: the member with the newest state broadcasts its encoded checkpoint.
+// runtime/round/CHECKPOINT.md describes the format. Threading: none; the caller serialises access
+// to the store.
 #pragma once
 
 #include <stdbool.h>
@@ -20,20 +20,21 @@
 #define CN_CHECKPOINT_VERSION 4
 
 enum cn_phase {
-    CN_PHASE_EMPTY, // nothing but the run is known; no arrays
-    CN_PHASE_BASE,  // base is installed, waiting for a round
-    CN_PHASE_TRAIN, // in a round, step steps are done
-    CN_PHASE_SEND,  // the round's frame is in the outbox; its outcome is not known
+    CN_PHASE_EMPTY, // only the run is known; no arrays
+    CN_PHASE_BASE,  // the base is installed; the board waits for a round
+    CN_PHASE_TRAIN, // in a round, with `step` steps done
+    CN_PHASE_SEND,  // the round's frame is in the outbox; its outcome is unknown
 };
 
 // The newest update of the group that the aggregator is known to have counted.
 struct cn_counted {
-    uint32_t round; // 0: none
-    bool own;       // it was made of this state; else of another one, as after a split of the LAN
+    uint32_t round; // 0: no update
+    // The update was made from this state; false: from another, as after a split of the LAN.
+    bool own;
     uint8_t digest[CN_DIGEST_SIZE];
 };
 
-// Of an encoded state, in their order.
+// The parts of an encoded state, in this order.
 enum cn_checkpoint_part {
     CN_PART_BASE,
     CN_PART_WEIGHTS,
@@ -47,106 +48,113 @@ enum cn_checkpoint_part {
 };
 
 struct cn_checkpoint {
-    // Set by save and load: the newest whole state in this board's store; the larger of two slots
-    // is newer. 0 when not known (a new state, or one taken from another board): save looks it up.
+    // Set by save and load: counter of the newest whole state in this board's store. Of two slots,
+    // the one with the larger counter is newer. 0: not known, for a new state or one taken from
+    // another board; save then looks it up.
     uint64_t counter;
     uint64_t run;
     uint32_t lineage;
     enum cn_phase phase;
-    uint32_t round;   // being trained or sent
-    uint32_t step;    // local steps done in it
-    uint64_t updates; // that the second moment has seen; 0 without one
+    uint32_t round;   // the round that is being trained or sent
+    uint32_t step;    // local steps done in the round
+    uint64_t updates; // updates that the second moment has seen; 0 without a second moment
     struct cn_loss_scale loss_scale;
-    uint64_t epoch;   // of the group, the highest seen
-    uint32_t version; // number of the base
+    uint64_t epoch;   // highest epoch of the group seen so far
+    uint32_t version; // version number of the base
     uint8_t graph[CN_DIGEST_SIZE];
     uint8_t base_digest[CN_DIGEST_SIZE];
     uint8_t base_parent[CN_DIGEST_SIZE];
-    uint16_t micro[CN_GROUP_MAX]; // of the next step, by seat; zeros where all do as many
-    uint64_t cursor; // micro-batches that the group has drawn in the run, of samples it shares
+    // Micro-batches of the next step by seat; zeros: all do the same number.
+    uint16_t micro[CN_GROUP_MAX];
+    uint64_t cursor; // micro-batches of shared samples that the group has drawn in the run
     // Sums over the group since the round began.
     uint64_t samples;
     double train_loss;
     // Held-out measurement of the base, summed over the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
-    uint64_t resets; // residuals lost and set to zero, for status
+    uint64_t resets; // residuals that were lost and set to zero, for status
 
-    // Of the round: how its update will be written, and its steps.
+    // The round's rule for its update and its number of steps.
     struct cn_update_rule rule;
     uint32_t steps;
     struct cn_rate_guard guard;
-    uint32_t residual_version; // base of the last round that the residual is of
+    // Version of the base in the last round that contributed to the residual.
+    uint32_t residual_version;
     struct cn_counted counted;
 
     size_t total;
-    // Arrays of total floats, owned. NULL where the phase has none.
+    // Arrays of `total` floats, owned. NULL where the phase has none.
     float *base;
-    float *weights;   // TRAIN
-    float *optimizer; // TRAIN, or kept across rounds
-    float *second;    // the same, of optimizers with a second moment
-    // All three in float32 or all in bfloat16.
-    struct cn_row residual;      // of the last decided round
-    struct cn_row next_residual; // SEND: counts if the frame is accepted
-    struct cn_row change;        // SEND: w - base of the round, for the residual if it is not
+    float *weights;   // in CN_PHASE_TRAIN
+    float *optimizer; // in CN_PHASE_TRAIN, or kept across rounds
+    float *second;    // likewise, for optimizers with a second moment
+    // These three are all in float32 or all in bfloat16.
+    struct cn_row residual;      // residual after the last decided round
+    struct cn_row next_residual; // CN_PHASE_SEND: replaces the residual if the frame is accepted
+    // CN_PHASE_SEND: weights - base of the round; goes into the residual if it is not accepted.
+    struct cn_row change;
 
-    uint8_t *frame; // SEND: the outbox, owned
+    uint8_t *frame; // CN_PHASE_SEND: the outbox, owned
     size_t frame_size;
     uint8_t frame_digest[CN_DIGEST_SIZE];
 };
 
 void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint);
 
-// Appends the encoded state to out: the arrays and the frame that its phase has. CN_EINVAL when one
-// that it cannot do without is missing, with nothing appended; so also for save.
+// Appends the encoded state to out, with the arrays and the frame of its phase. Returns CN_EINVAL
+// and appends nothing when a required array is missing. The same holds for save.
 cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out);
 
-// Total: any bytes give a whole state or an error and a line in diag. limit bounds what is
-// allocated: elements of an array, and bytes of the frame. The counter is the sender's: set it to
-// this board's own, or 0, before saving.
+// Decodes any bytes: gives a whole state, or an error and a line in diag. The limits bound what is
+// allocated: elements of an array, and bytes of the frame. The counter is the sender's. Set it to
+// this board's own, or to 0, before saving.
 cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limit,
                             size_t frame_limit, struct cn_diag *diag,
                             struct cn_checkpoint *checkpoint);
 
-// Saves to the slot that does not hold the newest whole state. On any error that state is intact.
+// Saves to the slot that does not hold the newest whole state. After any error that state is
+// intact.
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
-// Who brings arrays that a state is saved without having them, one after the other in the order of
-// their parts; not the residual and its successors. bring hands all values of one to put, in pieces
-// of any size. As the members of a group bring them together, each is asked for also when the disk
-// has failed. An error of bring ends the save.
+// Supplies arrays that are not in memory while a state is saved, in the order of enum
+// cn_checkpoint_part. The residuals and the change cannot be supplied this way.
+//
+// bring passes all values of one array to put, in pieces of any size. It is called for each array
+// even after the disk has failed, because the members of a group bring the arrays together. An
+// error of bring ends the save.
 typedef void cn_checkpoint_put(void *to, const float *values, size_t count);
 struct cn_checkpoint_source {
-    uint32_t arrays; // bits
+    uint32_t arrays; // bits by enum cn_checkpoint_part
     cn_err (*bring)(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to);
     void *context;
 };
 cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *checkpoint,
                                const struct cn_checkpoint_source *source);
 
-// The newest whole state, in memory of its own. CN_ENOTFOUND when there is none at all; when a slot
-// is damaged, diag says which and what was used instead. With no whole state but a damaged slot:
-// CN_EFORMAT, CN_ERANGE (beyond a limit) or CN_EIO (not readable).
+// Loads the newest whole state into memory of its own. Returns CN_ENOTFOUND when there is no state
+// at all. When a slot is damaged, diag says which, and which state was used instead. If no slot is
+// whole: CN_EFORMAT, CN_ERANGE (beyond a limit) or CN_EIO (not readable).
 cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint *checkpoint);
 
 struct cn_checkpoint_file;
 
-// The same state left on the disk: numbers gets what is no part. It stays what it is while others
-// are saved.
+// Opens the newest whole state and leaves its parts on the disk. Fills in the fields of numbers
+// that are not parts. The open state does not change while others are saved.
 cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint_file **file,
                           struct cn_checkpoint *numbers);
 bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint_part part);
 
-// Reads parts to their places, straight from the disk; NULL leaves one out, as does one that the
-// state does not have. CN_EDIGEST when the disk has other bytes now: the places are then undefined.
+// Reads parts from the disk into places. A NULL place is skipped, and so is a part that the state
+// lacks. Returns CN_EDIGEST when the disk has other bytes by now; the places are then undefined.
 cn_err cn_checkpoint_read(const struct cn_checkpoint_file *file, void *const places[CN_PART_COUNT]);
 
-// The same for who takes arrays in pieces, from the first value to the last; again from the first
-// after a disk has failed once. Not the residual and its successors.
+// Receives arrays in pieces, from the first value to the last. When a disk read fails once, it
+// starts again from the first value. The residuals and the change cannot be received this way.
 struct cn_checkpoint_target {
-    uint32_t arrays; // bits
+    uint32_t arrays; // bits by enum cn_checkpoint_part
     void (*take)(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
                  const float *values);
     void *context;

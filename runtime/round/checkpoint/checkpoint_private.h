@@ -1,10 +1,10 @@
-// checkpoint_private.h - what checkpoint.c, which writes, and checkpoint_read.c share.
+// checkpoint_private.h - what checkpoint.c, the writer, and checkpoint_read.c share.
 #pragma once
 
 #include "runtime/round/checkpoint/checkpoint.h"
 
 #define HEADER_SIZE 384
-#define HEADER_SIZE_3 344 // of version 3, which knows nothing of counted updates
+#define HEADER_SIZE_3 344 // in version 3, which has no counted updates
 #define ARRAY_COUNT 7     // parts before the frame
 #define HALVES 0x38u      // arrays that may be in bfloat16: the residual and its successors
 
@@ -14,7 +14,7 @@ extern const uint8_t cn_checkpoint_magic[8];
 // A state is saved as counter n in slot n % 2, so the next one goes to the other slot.
 extern const char *const cn_checkpoint_slots[2];
 
-// Which arrays a phase has, as bits in the order of their parts. CHECKPOINT.md has the same table.
+// The arrays of a phase, as bits by enum cn_checkpoint_part. CHECKPOINT.md has the same table.
 struct cn_checkpoint_phase {
     uint32_t required, allowed;
     bool has_frame;
@@ -22,12 +22,12 @@ struct cn_checkpoint_phase {
 
 extern const struct cn_checkpoint_phase cn_checkpoint_phases[CN_PHASE_SEND + 1];
 
-// Bytes of an array.
+// Returns the bytes of an array.
 size_t cn_checkpoint_array_size(uint32_t index, size_t total, bool halves);
 
-// The encoded size behind the header. CN_ERANGE when it does not fit.
+// Computes the encoded size after the header. Returns CN_ERANGE when it overflows.
 cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
                                size_t *size);
 
-// Continues the count of a store that a state was not loaded from.
+// Sets *counter to that of the newest state in the store, for a state that was not loaded from it.
 cn_err cn_checkpoint_count_on(struct cn_store *store, uint64_t *counter);

@@ -1,4 +1,4 @@
-// checkpoint_read.c - states from bytes, and from the slots of a store.
+// checkpoint_read.c - decodes states from memory and from the slots of a store.
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -8,11 +8,11 @@
 #include "runtime/port/crypto.h"
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
-#define SCALE_MAX 64 // 1 more than the exponent of a loss's scale, at most
-#define PIECE 16384  // bytes that are looked at together
+#define SCALE_MAX 64 // one more than the largest exponent of a loss scale
+#define PIECE 16384  // bytes that are hashed together
 #define VALUES (PIECE / sizeof(float))
 
-// Encoded bytes: in memory, or a file that is read as far as it is needed.
+// Encoded bytes: in memory, or in a file that is read as needed.
 struct source {
     const uint8_t *bytes;
     struct cn_store *store;
@@ -59,7 +59,7 @@ static struct cn_loss_scale decode_scale(const uint8_t bytes[4])
     return (struct cn_loss_scale){ldexpf(1, bytes[1] - 1), (uint32_t)(bytes[2] | bytes[3] << 8)};
 }
 
-// 0 for another version.
+// Returns 0 for an unknown version.
 static size_t header_size(const uint8_t *bytes)
 {
     if (memcmp(bytes, cn_checkpoint_magic, sizeof(cn_checkpoint_magic) - 1) != 0)
@@ -108,7 +108,8 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
     memcpy(checkpoint->counted.digest, header + 352, CN_DIGEST_SIZE);
 }
 
-// Phase, arrays, and sizes that are within the limits and make up exactly size bytes.
+// Checks the phase, the arrays and the sizes, which must be within the limits and add up to `size`
+// bytes.
 static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limit,
                           size_t frame_limit, struct cn_diag *diag)
 {
@@ -153,7 +154,7 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
     return CN_OK;
 }
 
-// CN_EDIGEST, with a line in diag, when the bytes have another digest.
+// Compares a digest. Returns CN_EDIGEST, with a line in diag, when it differs.
 static cn_err check_digest(const struct source *source, uint64_t from, uint64_t size,
                            const uint8_t wanted[CN_DIGEST_SIZE], const char *whose,
                            struct cn_diag *diag)
@@ -171,7 +172,7 @@ static cn_err check_digest(const struct source *source, uint64_t from, uint64_t 
     return CN_EDIGEST;
 }
 
-// Checks all bytes without keeping any but the header; what it does not have is zeros.
+// Checks all bytes but keeps only the header. Fields that an older header lacks become zeros.
 static cn_err check(const struct source *source, size_t total_limit, size_t frame_limit,
                     struct cn_diag *diag, uint8_t header[HEADER_SIZE])
 {
@@ -219,7 +220,7 @@ static size_t part_size(const uint8_t *header, enum cn_checkpoint_part part)
     return cn_checkpoint_array_size(part, (size_t)cn_get_u64(header + 216), header[300] != 0);
 }
 
-// A row in parts, to who holds it.
+// Passes an array to taker in pieces.
 static cn_err read_row(const struct source *source, uint64_t at, size_t count,
                        enum cn_checkpoint_part part, const struct cn_checkpoint_target *taker,
                        struct cn_sha256 *sha)
@@ -238,9 +239,9 @@ static cn_err read_row(const struct source *source, uint64_t at, size_t count,
     return err;
 }
 
-// Where the parts of a state go.
+// The destinations of the parts of a state.
 struct target {
-    void *places[CN_PART_COUNT]; // NULL: nowhere
+    void *places[CN_PART_COUNT]; // NULL: the part is not kept
     const struct cn_checkpoint_target *taker;
 };
 
@@ -260,7 +261,8 @@ static cn_err read_part(const struct source *source, uint64_t at, size_t size,
     return err;
 }
 
-// Of a source that check accepted. It is read to its end, as a file may have other bytes now.
+// Reads the parts of a source that check has accepted. Reads to its end and compares the digest,
+// because a file may have changed since.
 static cn_err read_once(const struct source *source, const uint8_t *header,
                         const struct target *target)
 {
@@ -286,7 +288,7 @@ static cn_err read_once(const struct source *source, const uint8_t *header,
     return err;
 }
 
-// A disk may fail once.
+// Reads the parts, and once more after an error: a disk may fail once.
 static cn_err read_parts(const struct source *source, const uint8_t *header,
                          const struct target *target)
 {
@@ -308,7 +310,7 @@ static void give_parts(struct cn_checkpoint *checkpoint, void *const parts[CN_PA
     checkpoint->frame = parts[CN_PART_FRAME];
 }
 
-// The whole state, in memory of its own.
+// Reads the whole state into memory of its own.
 static cn_err take_all(const struct source *source, const uint8_t *header,
                        struct cn_checkpoint *checkpoint)
 {
@@ -347,7 +349,7 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 
 // --- the slots ---
 
-// Largest size of a file within the limits; SIZE_MAX when there is none.
+// Returns the largest size of a file within the limits; SIZE_MAX without limits.
 static uint64_t file_limit(size_t total_limit, size_t frame_limit)
 {
     size_t size;
@@ -382,29 +384,29 @@ static cn_err inspect_once(struct cn_store *store, int slot, size_t total_limit,
     return err;
 }
 
-// Opens what is in the slot and checks it. CN_ENOTFOUND for no file, CN_ENOMEM, CN_EIO when it
-// cannot be read, CN_ERANGE when it is whole but beyond a limit, CN_EFORMAT when it is damaged.
+// Opens the file in a slot and checks it. Returns CN_ENOTFOUND for no file, CN_ENOMEM, CN_EIO when
+// it cannot be read, CN_ERANGE when it is whole but beyond a limit, and CN_EFORMAT when it is
+// damaged.
 static cn_err inspect_slot(struct cn_store *store, int slot, size_t total_limit, size_t frame_limit,
                            struct cn_diag *diag, struct cn_checkpoint_file *found)
 {
     cn_err err = inspect_once(store, slot, total_limit, frame_limit, diag, found);
     uint64_t counter;
 
-    // A disk may fail once and then read the same file well, so that is tried before a slot is
-    // given up.
+    // A disk may fail once and then read the same file well, so the slot gets a second try.
     if (err == CN_EIO)
         err = inspect_once(store, slot, total_limit, frame_limit, diag, found);
     if (err)
         return err == CN_EDIGEST ? CN_EFORMAT : err;
     counter = cn_get_u64(found->header + 16);
-    // Saves rely on it; a file that was copied to the other name is not one of ours.
+    // Saves rely on this: a file that was copied to the other slot's name does not count.
     if (counter && counter % 2 == (uint64_t)slot)
         return CN_OK;
     end_reading(&found->source);
     return CN_EFORMAT;
 }
 
-// Keeps the newer of two open files, or the one that is open.
+// Keeps the newer of two open files, or the only open one.
 static void keep_newer(struct cn_checkpoint_file *newest, struct cn_checkpoint_file *found)
 {
     struct cn_checkpoint_file older = *found;
@@ -416,8 +418,8 @@ static void keep_newer(struct cn_checkpoint_file *newest, struct cn_checkpoint_f
     end_reading(&older.source);
 }
 
-// The newest whole state, open. CN_ENOTFOUND when both slots are empty; else the error of a slot
-// that cannot be used.
+// Opens the newest whole state. Returns CN_ENOTFOUND when both slots are empty, else the error of
+// an unusable slot.
 static cn_err find_newest(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint_file *newest)
 {

@@ -106,7 +106,7 @@ void cn_hooks_tell(struct cn_hooks *hooks, enum cn_hook_kind kind,
     cn_hooks_poll(hooks);
 }
 
-// False while it runs.
+// Returns false while the hook runs; logs a failure when it has ended.
 static bool has_ended(const struct cn_hooks *hooks, enum cn_hook_kind kind)
 {
     int code = 0;

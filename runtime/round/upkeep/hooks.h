@@ -1,9 +1,9 @@
-// hooks.h - programs of the site's that are told of rounds, versions and pauses.
+// hooks.h - runs the site's programs when a round, a version or a pause begins or ends.
 //
-// A hook gets the facts in its environment (PROFILES.md lists them) and hooks.limit seconds. Of
-// each kind one runs at a time: what happens meanwhile waits, and only the newest of it is told, so
-// a slow hook cannot pile up. Nothing waits for a hook and nothing depends on it; the log says when
-// one failed or was ended. Threading: one thread for each object.
+// A hook gets the facts in its environment (PROFILES.md lists them) and may run for hooks.limit.
+// Only one hook of each kind runs at a time. While it runs, newer events of its kind replace older
+// ones, so a slow hook cannot build up a queue. Training neither waits for hooks nor depends on
+// them. The log reports hooks that failed or were ended. Threading: one thread for each object.
 #pragma once
 
 #include "runtime/profile/profile.h"
@@ -19,7 +19,8 @@ enum cn_hook_kind {
 #define CN_HOOK_FACTS 24
 #define CN_HOOK_FACT_SIZE (CN_PATH_SIZE + 64)
 
-struct cn_hook_facts { // "NAME=value"
+// The environment of a hook: lines "NAME=value".
+struct cn_hook_facts {
     char lines[CN_HOOK_FACTS][CN_HOOK_FACT_SIZE];
     size_t count;
 };
@@ -29,28 +30,30 @@ struct cn_hooks {
     struct cn_hook_slot {
         bool running, waiting;
         int64_t process;
-        struct cn_hook_facts next; // of what waits
+        struct cn_hook_facts next; // facts of the event that waits
     } slots[CN_HOOK_KINDS];
 };
 
-// settings is borrowed.
+// Initialises hooks; settings is borrowed.
 void cn_hooks_init(struct cn_hooks *hooks, const struct cn_settings *settings);
 
-// Starts what still waits, so that the last version is told; hooks that run are left alone, their
-// time limit holds without us.
+// Starts the events that still wait, so that the last version is reported. Running hooks go on;
+// their time limit is enforced without this process.
 void cn_hooks_deinit(struct cn_hooks *hooks);
 
-// What every hook is told. event: "round", "version", "pause" or "resume".
+// Fills in the facts that every hook gets. event is "round", "version", "pause" or "resume".
 void cn_hook_facts_init(struct cn_hook_facts *facts, const struct cn_settings *settings,
                         const char *event, const struct cn_progress *progress);
 void cn_hook_facts_add(struct cn_hook_facts *facts, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Whether the profile has a hook of this kind.
+// Returns whether the profile has a hook of this kind.
 bool cn_hooks_wanted(const struct cn_hooks *hooks, enum cn_hook_kind kind);
 
+// Runs the hook of this kind with these facts, or lets them wait while one runs. Copies facts. Does
+// nothing without a hook.
 void cn_hooks_tell(struct cn_hooks *hooks, enum cn_hook_kind kind,
                    const struct cn_hook_facts *facts);
 
-// Says how hooks ended and starts those that waited. Call it now and then.
+// Logs how hooks ended, and starts those that wait. Call it now and then.
 void cn_hooks_poll(struct cn_hooks *hooks);

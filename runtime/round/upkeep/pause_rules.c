@@ -1,12 +1,12 @@
 #include "runtime/round/upkeep/pause_rules.h"
 
-#define OVER_MS 10000             // above a limit for so long before it counts
-#define REST_MS 60000             // a pause for power or load lasts at least so long
-#define VANISHED_MS 600000        // a sensor that is away so long stops nothing any more
-#define STUCK_MS 1800000          // nor one that reads the same to the last digit so long
+#define OVER_MS 10000      // a value must stay above its limit this long before it counts
+#define REST_MS 60000      // shortest pause for power or load
+#define VANISHED_MS 600000 // a temperature that is missing this long no longer pauses
+#define STUCK_MS 1800000 // a temperature that does not change at all for this long no longer pauses
 #define DAY_MS UINT64_C(86400000) // 24 h
 
-// Hot from the upper limit on until the lower one.
+// Returns whether the board is hot: from the upper limit on until it falls to the lower one.
 static bool is_hot(struct cn_pause_state *care, const struct cn_pause_rules *rules,
                    const struct cn_reading *reading, uint64_t now_ms)
 {
@@ -30,7 +30,8 @@ static bool is_hot(struct cn_pause_state *care, const struct cn_pause_rules *rul
     return care->hot;
 }
 
-// Above the limit for OVER_MS: a rest of REST_MS, and longer while it stays above.
+// Returns whether a pause is needed: after OVER_MS above the limit, until REST_MS after the value
+// fell below.
 static bool needs_rest(bool over, uint64_t now_ms, uint64_t *over_ms, uint64_t *until_ms)
 {
     if (!over)
@@ -66,7 +67,8 @@ static bool is_worn(struct cn_pause_state *care, const struct cn_pause_rules *ru
     return cn_pause_worn(care, reading) > rules->wear_bytes;
 }
 
-// Differences of counters are right modulo 2^64, also where a day began before this process did.
+// Differences of counters are correct modulo 2^64, even where the day began before this process
+// did.
 void cn_pause_resume_day(struct cn_pause_state *care, const struct cn_reading *reading,
                          uint64_t now_ms, uint64_t elapsed_ms, uint64_t bytes)
 {
@@ -87,7 +89,7 @@ enum cn_pause cn_pause_decide(struct cn_pause_state *care, const struct cn_pause
         rules->budget_mw && reading->has_power && reading->power_mw > rules->budget_mw;
     bool over_load =
         rules->others_max > 0 && reading->has_others && reading->others > rules->others_max;
-    // Each rule sees each reading, whichever is the reason.
+    // Every rule sees every reading, whichever gives the reason.
     bool hot = is_hot(care, rules, reading, now_ms);
     bool power = needs_rest(over_power, now_ms, &care->power_over_ms, &care->power_until_ms);
     bool busy = needs_rest(over_load, now_ms, &care->busy_over_ms, &care->busy_until_ms);

@@ -3,8 +3,9 @@
 #include <stdio.h>
 
 #define NUMBERS 1024u
-#define LOAD_LEAST 0.15 // of all processors; below it is not worth a word
-#define CLOCK_MOST 0.95 // of the full clock
+// Share of all processors below which the load of other programs is not reported.
+#define LOAD_LEAST 0.15
+#define CLOCK_MOST 0.95 // share of the full clock above which the clock is not reported
 
 static struct cn_slow reason(enum cn_slow_reason reason, double number)
 {

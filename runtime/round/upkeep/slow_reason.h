@@ -1,7 +1,7 @@
-// slow_reason.h - why a board may compute slower than it could, as its sensors see it.
+// slow_reason.h - why a board may compute slower than it could, judged by its sensors.
 //
-// Members tell it with each step's vote, so that any of them can say who is slow and why. Nothing
-// is decided by it. Threading: none; pure.
+// Members send the reason with each step's vote, so that any of them can report who is slow and
+// why. No decision depends on it. Threading: none; pure.
 #pragma once
 
 #include <stddef.h>
@@ -10,10 +10,10 @@
 
 enum cn_slow_reason {
     CN_SLOW_UNKNOWN,   // no sensor explains it
-    CN_SLOW_THROTTLED, // by the system, for heat or power; number: degrees Celsius, 0: not known
-    CN_SLOW_CLOCK,     // its power mode or governor; number: percent of the full clock
-    CN_SLOW_BATTERY,   // number: percent that are left
-    CN_SLOW_LOAD,      // of other programs; number: percent of the processors
+    CN_SLOW_THROTTLED, // throttled for heat or power; number: degrees Celsius, 0: not known
+    CN_SLOW_CLOCK,     // slowed by its power mode or governor; number: percent of the full clock
+    CN_SLOW_BATTERY,   // runs on battery; number: percent of charge left
+    CN_SLOW_LOAD,      // other programs use the CPU; number: percent of all processors
     CN_SLOW_REASONS
 };
 
@@ -22,12 +22,13 @@ struct cn_slow {
     uint32_t number; // below 1024
 };
 
-// The first of these that holds.
+// Returns the first reason of the enum, after CN_SLOW_UNKNOWN, that holds.
 struct cn_slow cn_slow_reason_judge(const struct cn_reading *reading);
 
-// As one number that a float32 holds exactly, and back. Of a number that is none: unknown.
+// Packs a reason into a float32 without loss, and unpacks it. Unpacking any other number gives
+// CN_SLOW_UNKNOWN.
 float cn_slow_reason_pack(struct cn_slow slow);
 struct cn_slow cn_slow_reason_unpack(float packed);
 
-// "throttled at 85 C", "other programs use 60 % of its processors", ...
+// Writes the reason as text: "throttled at 85 C", "other programs use 60 % of its processors", ...
 void cn_slow_reason_text(struct cn_slow slow, char *text, size_t size);

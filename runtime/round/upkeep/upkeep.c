@@ -8,12 +8,12 @@
 #include "runtime/base/words.h"
 
 #define READ_MS 1000
-#define WARN_MS 10000         // a sensor that is not there by then is said to be missing
-#define CLOCK_SET 1704067200L // 2024: before it the clock was never set
+#define WARN_MS 10000         // a sensor that is still missing then is reported
+#define CLOCK_SET 1704067200L // 2024-01-01; an earlier date means that the clock was never set
 #define DAY_MS UINT64_C(86400000)
-#define WEAR_PARTS 256 // the count of wear is stored each time this part of the budget is used up
+#define WEAR_PARTS 256 // the count of wear is stored whenever this part of the budget was used
 
-// The date in seconds, or 0.
+// Returns the date in seconds, or 0.
 uint64_t cn_upkeep_clock_s(void)
 {
     time_t now = time(NULL);
@@ -56,7 +56,7 @@ static void say_mode(const struct cn_power_modes *modes, const char *wanted, cn_
            known);
 }
 
-// The first of the profile's modes that the board has.
+// Returns the first of the profile's modes that the board has.
 static const struct cn_power_mode *choose_mode(const struct cn_power_modes *modes,
                                                const char *wanted)
 {
@@ -126,7 +126,7 @@ cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings
     return cn_sensors_open(sysroot, from->zones, from->power_sensors, &care->sensors);
 }
 
-// Stores how much was written and told.
+// Stores the bytes written and the last events told to hooks.
 static void save(struct cn_upkeep *care, uint64_t now_ms)
 {
     struct cn_pause_memory *memory = &care->memory;
@@ -155,10 +155,11 @@ void cn_upkeep_deinit(struct cn_upkeep *care)
     care->sensors = NULL;
 }
 
-// Wear.
+// --- Wear ---
 
-// The time off counts where the date was known before and after; else the day takes up where it
-// was, which pauses rather too long than too short.
+// Continues the stored day of wear. Time that the board was off counts only if the date was known
+// before and after. Otherwise the day continues where it was, which pauses too long rather than too
+// short.
 static void resume_day(struct cn_upkeep *care, uint64_t now_ms)
 {
     const struct cn_pause_memory *memory = &care->memory;
@@ -172,7 +173,8 @@ static void resume_day(struct cn_upkeep *care, uint64_t now_ms)
         cn_pause_resume_day(&care->care, &care->reading, now_ms, elapsed_ms, memory->worn);
 }
 
-// A kill or a power cut forgets less than one part of the budget.
+// Stores the count of wear from time to time. A kill or a power cut loses less than one part of the
+// budget.
 static void keep_wear(struct cn_upkeep *care, uint64_t now_ms)
 {
     uint64_t worn = cn_pause_worn(&care->care, &care->reading);
@@ -183,7 +185,7 @@ static void keep_wear(struct cn_upkeep *care, uint64_t now_ms)
         save(care, now_ms);
 }
 
-// Hooks.
+// --- Hooks ---
 
 static void add_facts(const struct cn_upkeep *care, struct cn_hook_facts *facts)
 {
@@ -201,7 +203,7 @@ static void add_facts(const struct cn_upkeep *care, struct cn_hook_facts *facts)
 static void tell(struct cn_upkeep *care, enum cn_hook_kind kind, const char *event,
                  const struct cn_progress *progress)
 {
-    static _Thread_local struct cn_hook_facts facts; // large
+    static _Thread_local struct cn_hook_facts facts; // static because it is large
 
     if (!cn_hooks_wanted(&care->hooks, kind))
         return;
@@ -210,7 +212,7 @@ static void tell(struct cn_upkeep *care, enum cn_hook_kind kind, const char *eve
     cn_hooks_tell(&care->hooks, kind, &facts);
 }
 
-// What was told is remembered, so a restart in a round does not tell of it again.
+// Tells the hooks of a new round or version and remembers it, so that a restart does not repeat it.
 static void tell_progress(struct cn_upkeep *care, const struct cn_progress *progress)
 {
     bool round = progress->round && progress->round != care->memory.round;
@@ -234,7 +236,7 @@ static void tell_progress(struct cn_upkeep *care, const struct cn_progress *prog
     }
 }
 
-// Energy.
+// --- Energy ---
 
 static void count_energy(struct cn_upkeep *care, const struct cn_progress *progress,
                          uint64_t now_ms)
@@ -256,7 +258,7 @@ static void count_energy(struct cn_upkeep *care, const struct cn_progress *progr
     care->measured = false;
 }
 
-// The log.
+// --- The log ---
 
 static const char *missing_sensor(const struct cn_upkeep *care)
 {
@@ -329,9 +331,9 @@ bool cn_upkeep_poll(struct cn_upkeep *care, const struct cn_progress *progress, 
     enum cn_pause before = care->care.pause;
 
     cn_hooks_poll(&care->hooks);
-    count_energy(care, progress, now_ms); // with the power read last
+    count_energy(care, progress, now_ms); // uses the power of the last reading
     tell_progress(care, progress);
-    // Bytes are used up between two readings, and each that follows is too many.
+    // A link limit can be reached between two readings, and then each further byte is too many.
     if (care->read_ms && now_ms - care->read_ms < READ_MS && care->care.link == care->link_then)
         return false;
     care->link_then = care->care.link;

@@ -1,5 +1,6 @@
-// upkeep.h - the node's side of living on a board: sensors, pauses, energy, wear, power mode,
-// hooks; of "cairn-node run" and "cairn-node train" alike. Threading: one thread for each object.
+// upkeep.h - what a node does besides training: sensors, pauses, energy, wear, power mode and
+// hooks. Both "cairn-node run" and "cairn-node train" use it. Threading: one thread for each
+// object.
 #pragma once
 
 #include "runtime/port/power_mode.h"
@@ -16,29 +17,32 @@ struct cn_upkeep {
     struct cn_pause_rules rules;
     struct cn_pause_state care;
     struct cn_reading reading;
-    uint64_t first_ms, read_ms;    // sensors: read first and last
+    uint64_t first_ms, read_ms;    // times of the first and the last reading of the sensors
     enum cn_pause link_then;       // care.link at the last reading
-    uint64_t counted_ms;           // energy: counted up to here
-    struct cn_pause_memory memory; // what is stored
-    uint32_t round;                // that energy is counted for
-    double round_j, last_j; // energy of this round so far, and of the one before; with a sensor
-    bool measured;          // power was read since the round began
-    bool warned, doubted; // what the log said: a sensor of the profile is missing, or not believed
-    char power_mode[CN_NAME_SIZE]; // that holds, as far as it is known; ""
+    uint64_t counted_ms;           // time up to which energy is counted
+    struct cn_pause_memory memory; // copy of the stored file
+    uint32_t round;                // round that round_j belongs to
+    // Energy in joules of this round so far and of the round before; needs a power sensor.
+    double round_j, last_j;
+    bool measured; // power was read in this round
+    // Already logged: a sensor of the profile is missing; a temperature is ignored.
+    bool warned, doubted;
+    char power_mode[CN_NAME_SIZE]; // current power mode; "": not known
     struct cn_hooks hooks;
 };
 
-// Sets the power mode, if the profile names one and that may be done, and takes up the day of wear.
-// sysroot is "" on a board, else a folder with sys/, proc/, etc/ and var/ of another. settings and
-// store are borrowed.
+// Sets the power mode if the profile names one and this process may, and continues the day of wear.
+// sysroot is "" on a board, else a folder with the sys/, proc/, etc/ and var/ of another board.
+// settings and store are borrowed.
 cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings,
                       struct cn_store *store, const char *sysroot);
 void cn_upkeep_deinit(struct cn_upkeep *care);
 
-// Tells the hooks what is new, reads and decides once a second. True when a pause began, ended or
-// has another reason; the log and the hook were told.
+// Reports news to the hooks; once a second reads the sensors and decides. Returns true when a pause
+// began, ended or changed its reason, after logging it and telling the hook.
 bool cn_upkeep_poll(struct cn_upkeep *care, const struct cn_progress *progress, uint64_t now_ms);
 
-// Since 1970, and since local midnight; 0 and CN_PAUSE_NO_CLOCK while the clock was never set.
+// Return the seconds since 1970 and the milliseconds since local midnight. They return 0 and
+// CN_PAUSE_NO_CLOCK while the clock was never set.
 uint64_t cn_upkeep_clock_s(void);
 uint64_t cn_upkeep_day_ms(void);

@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
-"""Times training steps of the zoo on a GPU: Cairn, eager and compiled PyTorch, in turn. Prints a Markdown table.
+"""Times training steps of the zoo on a GPU: Cairn beside eager and compiled PyTorch. Prints Markdown tables.
 
-    gpu.py CAIRN_NODE [--rounds N] [--seconds S] [--models NAME,...] [--precision float32|bfloat16|float16]
-                      [--device cpu]
+    gpu.py CAIRN_NODE [--exported FOLDER] [--models NAME,...] [--precision P,...] [--rounds N] [--seconds S]
+                      [--until S] [--torch PYTHON] [--device cpu]
 
-CAIRN_NODE is build/release/bin/cairn-node. Every figure is from a process of its own and the median of N rounds,
-in each of which all three run every row once. PyTorch's steps are timed by events of the device, ten between two
-of them; Cairn's by `cairn-node bench`, from the copy of the batch to the end of the step. float32 is without TF32
-on both sides; in 16 bits PyTorch runs under autocast (float16 with its gradient scaler). Memory: what PyTorch
-allocated at most, what Cairn planned. Ends with 77 and a line that says what is missing where there is no GPU, no
-PyTorch for it, or a cairn-node that does not find it. --device cpu tries the script itself, by the clock.
+CAIRN_NODE is build/release/bin/cairn-node. FOLDER is what `gpu_worker.py export FOLDER` left, on any machine with
+PyTorch; without it the models are exported first. A row is a model in a precision. It is printed as soon as it is
+measured: first all rows with eager PyTorch, those that tell most at the beginning, then compiled PyTorch, which
+compiles for up to a minute each. After --until seconds nothing goes on: what was not measured is named.
+
+Cairn's steps are timed by `cairn-node bench`, in a process for each row, from the copy of the batch to the end of
+the step; PyTorch's as gpu_worker.py says, in one process for all rows, which is started again when it dies. A figure
+is the median of N rounds. Memory: what PyTorch allocated at most, what Cairn planned. PYTHON is the Python that has
+PyTorch; without PyTorch Cairn's figures stand alone. --device cpu tries the script itself.
+
+Ends with 0, with 1 where a row lacks Cairn's figure or was not begun in time, and with 77 and a line that says why
+where nothing could be measured. Standard library only.
 """
 import argparse
 import json
 import pathlib
+import select
 import statistics
 import subprocess
 import sys
@@ -21,9 +28,12 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "zoo")]
-SIDES = ("Cairn", "eager", "compiled")
-STEPS_BETWEEN = 10
+# What tells most. A row comes before another when a word of its name stands earlier here.
+FIRST = ("ResNet-50", "GPT", "ViT", "MobileNetV2", "LSTM", "MLP")
+PRECISIONS = ("float32", "bfloat16", "float16")
+ANSWER_S = 300  # longest wait for an answer of PyTorch, which may compile
+BENCH_S = 120  # longest run of `cairn-node bench`, which measures for 10 s
+LATE = "did not end in time"
 PROFILE = """schema: cairn/site/v1
 state: state
 device: {device}
@@ -43,171 +53,219 @@ def refuse(why):
     sys.exit(77)
 
 
-def need_torch(device):
+def last_line(text, otherwise):
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else otherwise
+
+
+class Clock:
+    """How long the comparison may still take."""
+
+    def __init__(self, seconds):
+        self.end = float("inf") if seconds is None else time.monotonic() + seconds
+
+    def left(self, most):
+        return min(most, self.end - time.monotonic())
+
+    def is_over(self):
+        return self.left(1) <= 0
+
+
+class Torch:
+    """PyTorch in a process of its own, started when it is first asked and again after it died."""
+
+    def __init__(self, python, errors):
+        self.command = [python, "-W", "ignore", str(HERE / "gpu_worker.py"), "serve"]
+        self.errors, self.process = errors, None
+
+    def ask(self, request, seconds):
+        """The answer, or an object that says why there is none."""
+        try:
+            if not self.process:
+                with open(self.errors, "wb") as errors:
+                    self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                    stderr=errors, bufsize=0)
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            self.stop()
+            return {"why": f"no answer: {error}"}
+        if not select.select([self.process.stdout], [], [], max(seconds, 0))[0]:
+            self.stop()
+            return {"why": LATE}
+        line = self.process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self.stop()
+        return {"why": last_line(self.errors.read_text(errors="replace"), "the process ended")}
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
+        self.process = None
+
+
+# One figure: (milliseconds, bytes), or a text that says why there is none.
+
+
+def measure_cairn(row, precision, options, folder, clock):
+    compute = f"compute: {{precision: {precision}}}\n" if precision != "float32" else ""
+    profile = folder / "bench.yaml"
+    profile.write_text(PROFILE.format(device=options.device, compute=compute, model=row["path"], loss=row["loss"],
+                                      batch=row["batch"]))
     try:
-        import torch
-    except ImportError as error:
-        refuse(f"no PyTorch: {error}")
-    if device == "cuda" and not torch.cuda.is_available():
-        refuse(f"PyTorch {torch.__version__} finds no GPU (built for CUDA {torch.version.cuda or 'none'})")
-    return torch
-
-
-# The PyTorch side, in a process of its own.
-
-
-def make_step(torch, family, batch, options):
-    """One training step as a function without arguments."""
-    from record import loss_of
-
-    model = family.build().train().to(options.device)
-    inputs, labels = family.inputs(batch).to(options.device), family.labels(batch).to(options.device)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-6, momentum=0.9)
-    scaler = torch.cuda.amp.GradScaler(enabled=options.precision == "float16")
-    kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(options.precision, torch.float32)
-    forward = torch.compile(model) if options.side == "compiled" else model
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(options.device, dtype=kind, enabled=kind != torch.float32):
-            loss = loss_of(family, forward(inputs), labels)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
-
-
-def time_by_events(torch, step):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(STEPS_BETWEEN):
-        step()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / STEPS_BETWEEN
-
-
-def time_by_clock(_torch, step):
-    begun = time.perf_counter()
-    step()
-    return 1e3 * (time.perf_counter() - begun)
-
-
-def work(options):
-    import torch
-    from compare import rows
-
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    family, batch = rows()[options.model]
-    step = make_step(torch, family, batch, options)
-    for _ in range(3):
-        step()  # compiles, chooses kernels
-    on_gpu = options.device == "cuda"
-    measure = time_by_events if on_gpu else time_by_clock
-    times, until = [], time.monotonic() + options.seconds
-    while time.monotonic() < until or len(times) < 3:
-        times.append(measure(torch, step))
-    memory = torch.cuda.max_memory_allocated() if on_gpu else 0
-    print(json.dumps({"ms": statistics.median(times), "bytes": memory}))
-
-
-# The comparison.
-
-
-def run(command, folder):
-    """The last line of a command, as an object; or why there is none."""
-    done = subprocess.run([str(word) for word in command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True)
+        done = subprocess.run([str(options.node), "bench", "--json", str(profile)], cwd=folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=max(clock.left(BENCH_S), 0), check=False)
+    except subprocess.TimeoutExpired:
+        return LATE
+    except OSError as error:
+        return str(error)
     if done.returncode:
-        lines = (done.stderr + done.stdout).strip().splitlines()
-        return None, lines[-1] if lines else f"exit code {done.returncode}"
-    return json.loads(done.stdout.strip().splitlines()[-1]), ""
+        return last_line(done.stderr + done.stdout, f"exit code {done.returncode}")
+    found = json.loads(last_line(done.stdout, "{}"))
+    return found["step_ms_median"], found["planned_bytes"]
 
 
-def write_profile(folder, model, family, batch, options):
-    compute = f"compute: {{precision: {options.precision}}}\n" if options.precision != "float32" else ""
-    loss = "mse" if family.loss == "mse" else "cross_entropy"
-    path = folder / f"{model.stem}.yaml"
-    path.write_text(PROFILE.format(device=options.device, compute=compute, model=model, loss=loss, batch=batch))
-    return path
+def measure_torch(torch, side, row, precision, options, clock):
+    found = torch.ask({"model": row["name"], "precision": precision, "side": side, "seconds": options.seconds,
+                       "device": options.device}, clock.left(ANSWER_S))
+    return (found["ms"], found["bytes"]) if "ms" in found else found["why"]
 
 
-def measure(side, name, profile, options, folder):
-    if side == "Cairn":
-        found, why = run([options.node, "bench", "--json", profile], folder)
-        return (found["step_ms_median"], found["planned_bytes"]) if found else why
-    found, why = run([sys.executable, "-W", "ignore", HERE / "gpu.py", "worker", "--side", side, "--model", name,
-                      "--seconds", options.seconds, "--precision", options.precision, "--device", options.device],
-                     folder)
-    return (found["ms"], found["bytes"]) if found else why
+def median_of(figures):
+    """Median milliseconds and the most bytes of some figures, or why there is none."""
+    good = [figure for figure in figures if isinstance(figure, tuple)]
+    return (statistics.median(ms for ms, _ in good), max(size for _, size in good)) if good else figures[0]
 
 
-def cell(results):
-    """Median milliseconds and largest memory of a side, or None."""
-    good = [result for result in results if isinstance(result, tuple)]
-    return (statistics.median(ms for ms, _ in good), max(size for _, size in good) / 2**20) if good else None
+# The tables
 
 
-def print_table(results, batches, torch, options):
-    where = torch.cuda.get_device_name() if options.device == "cuda" else "the CPU: a trial of the script"
-    print(f"{time.strftime('%Y-%m-%d', time.gmtime())}, {where}; PyTorch {torch.__version__}, CUDA "
-          f"{torch.version.cuda}; {options.precision}; {options.rounds} rounds of {options.seconds:g} s.\n")
-    print("| model, batch | Cairn ms | eager ms | compiled ms | eager / Cairn | compiled / Cairn | Cairn MiB | eager MiB |")
-    print("|---|---|---|---|---|---|---|---|")
-    notes = []
-    for name, sides in results.items():
-        ours, eager, compiled = (cell(sides[side]) for side in SIDES)
-        text = [f"{side[0]:.3f}" if side else "-" for side in (ours, eager, compiled)]
-        text += [f"{side[0] / ours[0]:.2f}" if side and ours else "-" for side in (eager, compiled)]
-        text += [f"{side[1]:.0f}" if side else "-" for side in (ours, eager)]
-        print(f"| {name}, {batches[name]} | {' | '.join(text)} |")
-        notes += [f"{name}, {side}: {why}" for side in SIDES for why in set(sides[side]) if isinstance(why, str)]
-    if notes:
-        print("\nNot measured:\n\n- " + "\n- ".join(sorted(notes)))
+def text_of(figure):
+    return f"{figure[0]:.3f}" if isinstance(figure, tuple) else "-"
+
+
+def ratio_of(theirs, ours):
+    return f"{theirs[0] / ours[0]:.2f}" if isinstance(theirs, tuple) and isinstance(ours, tuple) else "-"
+
+
+def size_of(figure):
+    return f"{figure[1] / 2**20:.0f}" if isinstance(figure, tuple) else "-"
+
+
+class Comparison:
+    def __init__(self, rows, torch, options, folder, clock):
+        self.rows, self.torch, self.options, self.folder, self.clock = rows, torch, options, folder, clock
+        self.ours, self.notes, self.late = {}, [], []
+
+    def note(self, row, precision, side, figure):
+        if not isinstance(figure, tuple):
+            self.notes.append(f"{row['name']}, {precision}, {side}: {figure}")
+
+    def each(self, side):
+        """The rows for a side, as long as there is time."""
+        for row in self.rows:
+            for precision in self.options.precisions:
+                if self.clock.is_over():
+                    self.late.append(f"{row['name']}, {precision}, {side}")
+                else:
+                    yield row, precision
+
+    def compare_eager(self):
+        print("| model, batch | precision | Cairn ms | eager ms | eager / Cairn | Cairn MiB | eager MiB |")
+        print("|---|---|---|---|---|---|---|", flush=True)
+        for row, precision in self.each("eager"):
+            ours, theirs = [], []
+            for _ in range(self.options.rounds):
+                ours.append(measure_cairn(row, precision, self.options, self.folder, self.clock))
+                theirs.append(measure_torch(self.torch, "eager", row, precision, self.options, self.clock)
+                              if self.torch else "no PyTorch")
+            ours, theirs = median_of(ours), median_of(theirs)
+            self.ours[row["name"], precision] = ours
+            self.note(row, precision, "Cairn", ours)
+            if self.torch:
+                self.note(row, precision, "eager", theirs)
+            print(f"| {row['name']}, {row['batch']} | {precision} | {text_of(ours)} | {text_of(theirs)} "
+                  f"| {ratio_of(theirs, ours)} | {size_of(ours)} | {size_of(theirs)} |", flush=True)
+
+    def compare_compiled(self):
+        print("\n| model, batch | precision | Cairn ms | compiled ms | compiled / Cairn |")
+        print("|---|---|---|---|---|", flush=True)
+        for row, precision in self.each("compiled"):
+            ours = self.ours.get((row["name"], precision), "-")
+            theirs = median_of([measure_torch(self.torch, "compiled", row, precision, self.options, self.clock)
+                                for _ in range(self.options.rounds)])
+            self.note(row, precision, "compiled", theirs)
+            print(f"| {row['name']}, {row['batch']} | {precision} | {text_of(ours)} | {text_of(theirs)} "
+                  f"| {ratio_of(theirs, ours)} |", flush=True)
+
+    def finish(self):
+        """Names what is missing. Returns the exit code."""
+        for title, lines in (("Not measured:", self.notes), ("Not begun in time:", self.late)):
+            if lines:
+                print(f"\n{title}\n\n- " + "\n- ".join(lines), flush=True)
+        measured = [figure for figure in self.ours.values() if isinstance(figure, tuple)]
+        if self.ours and not measured:
+            refuse(f"cairn-node trains no model on {self.options.device}: {next(iter(self.ours.values()))}")
+        return 1 if self.late or len(measured) < len(self.rows) * len(self.options.precisions) else 0
+
+
+def value_of(row):
+    return next((i for i, word in enumerate(FIRST) if word in row["name"]), len(FIRST))
+
+
+def read_rows(options, folder, clock):
+    if not options.exported:
+        done = subprocess.run([options.torch, "-W", "ignore", str(HERE / "gpu_worker.py"), "export", str(folder),
+                               options.models], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              timeout=clock.left(3600), check=False)
+        if done.returncode:
+            refuse(f"the models are not exported: {last_line(done.stderr, f'exit code {done.returncode}')}")
+        options.exported = folder
+    try:
+        rows = json.loads((options.exported / "rows.json").read_text())
+    except OSError as error:
+        refuse(f"no exported models: {error}")
+    for row in rows:
+        row["path"] = options.exported / row["file"]
+    return sorted((row for row in rows if any(part in row["name"] for part in options.models.split(","))), key=value_of)
 
 
 def compare(options):
-    torch = need_torch(options.device)
-    from compare import rows
-    from record import export
-
-    table = {name: row for name, row in rows().items()
-             if not options.models or any(part in name for part in options.models.split(","))}
-    results = {name: {side: [] for side in SIDES} for name in table}
+    clock = Clock(options.until)
     with tempfile.TemporaryDirectory(prefix="cairn-gpu-") as directory:
-        folder, profiles = pathlib.Path(directory), {}
-        for index, (name, (family, batch)) in enumerate(table.items()):
-            path = folder / f"{index}.onnx"
-            export(family.build(), family.inputs(2), path)
-            profiles[name] = write_profile(folder, path, family, batch, options)
-        first, why = run([options.node, "bench", "--json", next(iter(profiles.values()))], folder)
-        if not first:
-            refuse(f"cairn-node does not train on {options.device}: {why}")
-        for _ in range(options.rounds):
-            for name, sides in results.items():
-                for side in SIDES:
-                    sides[side].append(measure(side, name, profiles[name], options, folder))
-    print_table(results, {name: batch for name, (_, batch) in table.items()}, torch, options)
+        folder = pathlib.Path(directory)
+        rows, torch = read_rows(options, folder, clock), Torch(options.torch, folder / "torch.log")
+        told = torch.ask({"about": options.device}, clock.left(ANSWER_S))
+        print(f"{time.strftime('%Y-%m-%d', time.gmtime())}, {told.get('text') or 'no PyTorch: ' + told['why']}; "
+              f"{options.rounds} x {options.seconds:g} s for each figure.\n", flush=True)
+        comparison = Comparison(rows, torch if "text" in told else None, options, folder, clock)
+        comparison.compare_eager()
+        if comparison.torch:
+            comparison.compare_compiled()
+        torch.stop()
+        return comparison.finish()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("node", help="cairn-node, or 'worker'")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--models", help="only rows whose name contains one of these")
-    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("node", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--exported", type=lambda path: pathlib.Path(path).resolve(), metavar="FOLDER")
+    parser.add_argument("--models", default="", help="only rows whose name contains one of these")
+    parser.add_argument("--precision", default=",".join(PRECISIONS), help="some of " + ",".join(PRECISIONS))
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--until", type=float, help="seconds after which nothing goes on")
+    parser.add_argument("--torch", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--model", help=argparse.SUPPRESS)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.node == "worker":
-        work(options)
-    else:
-        options.node = pathlib.Path(options.node).resolve()
-        compare(options)
+    options.precisions = options.precision.split(",")
+    if not set(options.precisions) <= set(PRECISIONS):
+        parser.error(f"--precision {options.precision}: wanted some of {','.join(PRECISIONS)}")
+    return compare(options)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

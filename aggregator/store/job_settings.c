@@ -1,0 +1,188 @@
+#include "aggregator/store/job_settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/profile/job_text.h"
+#include "runtime/profile/rules_text.h"
+
+// Nothing for the defaults, so that runs of programs without these options go on.
+static int describe_options(const struct cn_update_options *options, char *text, size_t size)
+{
+    int length = 0;
+    if (options->densities[0] || options->priorities[0])
+        length += snprintf(text, size, " layers %s, %s", options->densities, options->priorities);
+    if (options->snapshot_every)
+        length +=
+            snprintf(text + length, size - (size_t)length, " snapshot %u", options->snapshot_every);
+    if (options->residual)
+        length +=
+            snprintf(text + length, size - (size_t)length, " residual %d", (int)options->residual);
+    return length;
+}
+
+static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
+{
+    char text[CN_RULES_TEXT_SIZE];
+
+    cn_rules_text(rules, text);
+    return text[0] ? snprintf(to, size, " rules %s", text) : 0;
+}
+
+// Only what the optimizer uses counts. Nothing for plain averaging, as in describe_options.
+static int describe_server(const struct cn_server *server, char *text, size_t size)
+{
+    double rate = server->learning_rate;
+    switch (server->optimizer) {
+    case CN_SERVER_FEDAVG:
+        return rate > 0 && (rate < 1 || rate > 1) ? snprintf(text, size, " server fedavg %a", rate)
+                                                  : 0;
+    case CN_SERVER_FEDAVGM:
+    case CN_SERVER_NESTEROV:
+        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
+                        server->momentum);
+    case CN_SERVER_FEDADAGRAD:
+        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
+                        server->epsilon);
+    case CN_SERVER_FEDADAM:
+    case CN_SERVER_FEDYOGI:
+        return snprintf(text, size, " server %d %a %a %a %a", (int)server->optimizer, rate,
+                        server->beta1, server->beta2, server->epsilon);
+    }
+    return 0;
+}
+
+// The text is the format: "%a" prints a double exactly.
+void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
+{
+    char text[1024 + CN_RULES_TEXT_SIZE];
+    int length = snprintf(
+        text, sizeof(text),
+        "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
+        " %a %" PRIu64,
+        job->name, job->seed, (int)job->loss, job->data_set, job->scale, job->mean, job->held_out,
+        job->batch, cn_job_accumulate(job), job->local_steps, job->learning_rate, job->momentum,
+        job->weight_decay, job->keep_optimizer, (int)job->up.mode, job->up.density,
+        job->up.value_bits, (int)job->down.mode, job->down.density, job->down.value_bits,
+        job->max_norm, job->max_weight);
+    length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
+    if (job->trust_groups)
+        length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
+    length += describe_server(&job->server, text + length, sizeof(text) - (size_t)length);
+    length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
+    cn_crypto_digest(text, (size_t)length, digest);
+}
+
+// The settings that a row has; NULL without memory or for a row that is damaged. The caller frees
+// them.
+static cn_err read_row(const struct cn_ledger_setting *row, struct cn_settings **settings)
+{
+    struct cn_diag diag;
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_diag_init(&diag);
+    *settings = calloc(1, sizeof(**settings));
+    if (!*settings)
+        return CN_ENOMEM;
+    cn_err err = cn_job_text_read(row->job, strlen(row->job), &diag, *settings);
+    if (!err) {
+        cn_job_settings_digest(&(*settings)->job, digest);
+        if (memcmp(digest, row->digest, CN_DIGEST_SIZE) != 0)
+            err = CN_EFORMAT;
+    }
+    if (!err)
+        return CN_OK;
+    free(*settings);
+    *settings = NULL;
+    cn_log(CN_LOG_ERROR, "ledger", "the settings of round %" PRIu32 " are damaged: %s",
+           row->from_round, diag.count ? cn_diag_first(&diag) : "they have another digest");
+    return err;
+}
+
+// The first round whose version is still to be made.
+static cn_err next_round(struct cn_ledger *ledger, uint32_t *round)
+{
+    struct cn_ledger_round newest;
+    cn_err err = cn_ledger_newest_round(ledger, &newest);
+    if (err)
+        return err == CN_ENOTFOUND ? (*round = 1, CN_OK) : err;
+    *round = newest.number + (newest.state == CN_LEDGER_OPEN ? 0 : 1);
+    return CN_OK;
+}
+
+static cn_err compare(struct cn_ledger *ledger, const struct cn_ledger_setting *held,
+                      struct cn_ledger_setting *wanted, const struct cn_settings *settings,
+                      struct cn_job_conflict *conflict)
+{
+    struct cn_settings *run;
+    if (!held->job) { // the digest says all there is to know
+        wanted->from_round = held->from_round;
+        conflict->unrecorded = memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
+        conflict->values = conflict->unrecorded;
+        return conflict->values || conflict->model ? CN_ECONFLICT
+                                                   : cn_ledger_put_setting(ledger, wanted);
+    }
+    cn_err err = read_row(held, &run);
+    if (err)
+        return err;
+    conflict->values = cn_job_text_compare(run, settings, &conflict->lines) > 0;
+    free(run);
+    if (conflict->values || conflict->model)
+        return CN_ECONFLICT;
+    if (strcmp(held->job, wanted->job) == 0)
+        return CN_OK;
+    err = next_round(ledger, &wanted->from_round);
+    return err ? err : cn_ledger_put_setting(ledger, wanted);
+}
+
+cn_err cn_job_settings_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                            const struct cn_settings *settings, struct cn_job_conflict *conflict)
+{
+    struct cn_ledger_setting held = {0}, wanted = {.from_round = 1};
+    uint8_t bound[CN_DIGEST_SIZE];
+    memset(conflict, 0, sizeof(*conflict));
+    cn_diag_init(&conflict->lines);
+    cn_job_settings_digest(&settings->job, wanted.digest);
+    cn_err err = cn_job_text_make(settings, &wanted.job);
+    if (err)
+        return err;
+    err = cn_ledger_graph(ledger, bound);
+    if (err == CN_ENOTFOUND) {
+        err = cn_ledger_bind(ledger, graph, &wanted);
+    } else if (!err) {
+        conflict->model = memcmp(bound, graph, CN_DIGEST_SIZE) != 0;
+        err = cn_ledger_find_setting(ledger, UINT32_MAX, &held);
+        if (!err)
+            err = compare(ledger, &held, &wanted, settings, conflict);
+        else if (err == CN_ENOTFOUND)
+            err = CN_EFORMAT;
+    }
+    cn_ledger_setting_deinit(&held);
+    cn_ledger_setting_deinit(&wanted);
+    return err;
+}
+
+cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const struct cn_job *profile,
+                            struct cn_job *job)
+{
+    struct cn_ledger_setting held;
+    struct cn_settings *run;
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err = cn_ledger_find_setting(ledger, round, &held);
+    if (err)
+        return err;
+    if (held.job) {
+        err = read_row(&held, &run);
+        if (!err)
+            *job = run->job;
+        free(run);
+    } else {
+        cn_job_settings_digest(profile, digest);
+        *job = *profile;
+        err = memcmp(digest, held.digest, CN_DIGEST_SIZE) == 0 ? CN_OK : CN_ECONFLICT;
+    }
+    cn_ledger_setting_deinit(&held);
+    return err;
+}

@@ -1,0 +1,240 @@
+// Which job holds in which round, and what a profile may change of it.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "aggregator/store/job_settings.h"
+#include "aggregator/store/ledger_sql.h"
+#include "runtime/profile/job_text.h"
+#include "runtime/profile/schema.h"
+#include "tests/unit/aggregator_world.h"
+
+static const uint8_t graph[CN_DIGEST_SIZE] = {1};
+
+static int open_world(void **state)
+{
+    struct world *world = malloc(sizeof(*world));
+    world_init(world);
+    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
+    *state = world;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+// A profile's settings with these lines of job_text.h.
+static struct cn_settings *job_of(const char *lines)
+{
+    struct cn_settings *settings = calloc(1, sizeof(*settings));
+    struct cn_diag diag;
+    char text[400];
+    cn_diag_init(&diag);
+    snprintf(text, sizeof(text), "name: job\ndata.set: digits\n%s", lines);
+    if (cn_job_text_read(text, strlen(text), &diag, settings))
+        fail_msg("%s", cn_diag_first(&diag));
+    return settings;
+}
+
+static cn_err bind_job(struct world *world, const char *lines, struct cn_job_conflict *conflict)
+{
+    struct cn_settings *settings = job_of(lines);
+    cn_err err = cn_job_settings_bind(world->ledger, graph, settings, conflict);
+    free(settings);
+    return err;
+}
+
+// The rounds of a job that holds in a round.
+static uint32_t rounds_in(struct world *world, uint32_t round)
+{
+    struct cn_job job, profile = {0};
+    assert_int_equal(cn_job_settings_load(world->ledger, round, &profile, &job), CN_OK);
+    return job.rounds;
+}
+
+static int64_t setting_count(struct world *world)
+{
+    sqlite3_stmt *statement;
+    assert_int_equal(
+        cn_ledger_sql_prepare(world->ledger, &statement, "SELECT count(*) FROM setting", ""),
+        CN_OK);
+    assert_int_equal(cn_ledger_sql_step(world->ledger, statement), CN_OK);
+    int64_t count = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return count;
+}
+
+// Gives the row's value another one, whatever it is.
+static void change(const struct cn_schema_row *row, struct cn_settings *settings)
+{
+    char *value = (char *)settings + row->offset;
+    switch (row->type) {
+    case CN_VALUE_NAME:
+    case CN_VALUE_WORDS:
+    case CN_VALUE_SETS:
+    case CN_VALUE_PHASES:
+        strcpy(value, strcmp(value, "x") == 0 ? "y" : "x");
+        break;
+    case CN_VALUE_BOOL:
+        *(bool *)value = !*(bool *)value;
+        break;
+    case CN_VALUE_NUMBER:
+    case CN_VALUE_SHARE:
+        *(double *)(void *)value += 0.125;
+        break;
+    case CN_VALUE_COUNT:
+    case CN_VALUE_CHOICE:
+        *(uint32_t *)(void *)value += 2;
+        break;
+    default:
+        *(uint64_t *)(void *)value += 2;
+    }
+}
+
+static void the_digest_is_over_the_values_that_must_not_change(void **state)
+{
+    uint8_t before[CN_DIGEST_SIZE], after[CN_DIGEST_SIZE];
+    (void)state;
+    for (size_t i = 0; i < cn_schema_count; i++) {
+        const struct cn_schema_row *row = &cn_schema[i];
+        if (strncmp(row->path, "job.", 4) != 0 || strcmp(row->path, "job.model") == 0)
+            continue;
+        struct cn_settings *settings = job_of("");
+        cn_job_settings_digest(&settings->job, before);
+        change(row, settings);
+        cn_job_settings_digest(&settings->job, after);
+        bool same = memcmp(before, after, CN_DIGEST_SIZE) == 0;
+        if (same != (cn_job_change_of(row->path + 4) == CN_CHANGE_START))
+            fail_msg("%s: the digest %s, job_changes.c says otherwise", row->path,
+                     same ? "stays" : "changes");
+        free(settings);
+    }
+}
+
+static void a_profile_with_the_same_values_goes_on(void **state)
+{
+    struct cn_job_conflict conflict;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(bind_job(*state, "rounds.count: 4\n", &conflict), CN_OK);
+    assert_int_equal(setting_count(*state), 1);
+    assert_int_equal(rounds_in(*state, 1), 4);
+}
+
+static void values_that_must_not_change_are_named_and_nothing_is_written(void **state)
+{
+    struct world *world = *state;
+    struct cn_job_conflict conflict;
+    struct cn_settings *other = job_of("");
+    const uint8_t other_graph[CN_DIGEST_SIZE] = {2};
+    assert_int_equal(bind_job(world, "", &conflict), CN_OK);
+    assert_int_equal(
+        bind_job(world, "train.learning_rate: 0.04\nrounds.count: 9\nseed: 2\n", &conflict),
+        CN_ECONFLICT);
+    assert_true(conflict.values && !conflict.model && !conflict.unrecorded);
+    assert_int_equal(conflict.lines.count, 2);
+    assert_string_equal(conflict.lines.lines[0], "seed: 1 in the ledger, 2 in the profile");
+    assert_int_equal(cn_job_settings_bind(world->ledger, other_graph, other, &conflict),
+                     CN_ECONFLICT);
+    assert_true(conflict.model && !conflict.values);
+    assert_int_equal(rounds_in(world, 5), 30);
+    assert_int_equal(setting_count(world), 1);
+    free(other);
+}
+
+static void a_value_that_may_change_holds_from_the_round_that_is_not_closed(void **state)
+{
+    struct world *world = *state;
+    struct cn_job_conflict conflict;
+    assert_int_equal(bind_job(world, "rounds.count: 3\n", &conflict), CN_OK);
+    assert_int_equal(bind_job(world, "rounds.count: 4\n", &conflict), CN_OK);
+    assert_int_equal(setting_count(world), 1); // no version was made with the first
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_close_round(world->ledger, 1), CN_OK);
+    assert_int_equal(bind_job(world, "rounds.count: 5\n", &conflict), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 2), CN_OK);
+    assert_int_equal(bind_job(world, "rounds.count: 6\n", &conflict), CN_OK);
+    assert_int_equal(setting_count(world), 2);
+    assert_int_equal(rounds_in(world, 1), 4);
+    assert_int_equal(rounds_in(world, 2), 6);
+    assert_int_equal(rounds_in(world, 1000), 6);
+}
+
+// What a program before schema 3 left: one digest for the whole run.
+static void make_older(struct world *world)
+{
+    static const char sql[] = "ALTER TABLE meta ADD COLUMN job BLOB;"
+                              "UPDATE meta SET job=(SELECT digest FROM setting);"
+                              "DROP TABLE setting; PRAGMA user_version=2";
+    assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
+    cn_ledger_close(world->ledger);
+    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
+}
+
+static void the_values_of_an_older_ledger_are_unknown_until_a_profile_has_their_digest(void **state)
+{
+    struct world *world = *state;
+    struct cn_job_conflict conflict;
+    struct cn_job job;
+    struct cn_settings *same = job_of("rounds.count: 8\n"), *other = job_of("train.batch: 64\n");
+    assert_int_equal(bind_job(world, "", &conflict), CN_OK);
+    make_older(world);
+    assert_int_equal(setting_count(world), 1);
+    assert_int_equal(cn_job_settings_load(world->ledger, 3, &same->job, &job), CN_OK);
+    assert_int_equal(job.rounds, 8);
+    assert_int_equal(cn_job_settings_load(world->ledger, 3, &other->job, &job), CN_ECONFLICT);
+    assert_int_equal(bind_job(world, "train.batch: 64\n", &conflict), CN_ECONFLICT);
+    assert_true(conflict.values && conflict.unrecorded);
+    assert_int_equal(conflict.lines.count, 0);
+    assert_int_equal(bind_job(world, "rounds.count: 8\n", &conflict), CN_OK);
+    assert_int_equal(bind_job(world, "train.batch: 64\n", &conflict), CN_ECONFLICT);
+    assert_false(conflict.unrecorded);
+    assert_string_equal(conflict.lines.lines[0],
+                        "train.batch: 32 in the ledger, 64 in the profile");
+    assert_int_equal(rounds_in(world, 1), 8);
+    free(same);
+    free(other);
+}
+
+static void a_ledger_that_was_never_run_stays_free_when_it_is_brought_up(void **state)
+{
+    struct cn_job_conflict conflict;
+    make_older(*state);
+    assert_int_equal(setting_count(*state), 0);
+    assert_int_equal(bind_job(*state, "", &conflict), CN_OK);
+}
+
+static void a_setting_that_does_not_have_its_digest_is_damaged(void **state)
+{
+    struct world *world = *state;
+    struct cn_job_conflict conflict;
+    struct cn_job job, profile = {0};
+    assert_int_equal(bind_job(world, "", &conflict), CN_OK);
+    assert_int_equal(cn_ledger_sql_run(world->ledger, "UPDATE setting SET job=replace(job,"
+                                                      "'train.batch: 32','train.batch: 33')"),
+                     CN_OK);
+    assert_int_equal(cn_job_settings_load(world->ledger, 1, &profile, &job), CN_EFORMAT);
+    assert_int_equal(bind_job(world, "", &conflict), CN_EFORMAT);
+}
+
+#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_digest_is_over_the_values_that_must_not_change),
+        WITH_WORLD(a_profile_with_the_same_values_goes_on),
+        WITH_WORLD(values_that_must_not_change_are_named_and_nothing_is_written),
+        WITH_WORLD(a_value_that_may_change_holds_from_the_round_that_is_not_closed),
+        WITH_WORLD(the_values_of_an_older_ledger_are_unknown_until_a_profile_has_their_digest),
+        WITH_WORLD(a_ledger_that_was_never_run_stays_free_when_it_is_brought_up),
+        WITH_WORLD(a_setting_that_does_not_have_its_digest_is_damaged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
