@@ -18,15 +18,6 @@
 #define LINE_MAX_SIZE (sizeof(MAGIC) + CN_NAME_SIZE + DIGITS + 2)
 #define FILE_MAX (64u << 20)
 
-// One line of the file.
-struct entry {
-    char name[CN_NAME_SIZE];
-    uint8_t fingerprint[CN_KEY_SIZE];
-};
-
-// False to end the walk.
-typedef bool visit(void *context, const struct entry *entry);
-
 cn_err cn_revocations_path(const char *state, char *path, size_t size)
 {
     size_t length = strlen(state);
@@ -36,7 +27,7 @@ cn_err cn_revocations_path(const char *state, char *path, size_t size)
     return used < 0 || (size_t)used >= size ? CN_EINVAL : CN_OK;
 }
 
-static bool parse(const char *line, size_t length, struct entry *entry)
+static bool parse(const char *line, size_t length, struct cn_revocation *entry)
 {
     char text[LINE_MAX_SIZE + 1];
     if (length >= sizeof(text) || length < strlen(MAGIC) ||
@@ -55,42 +46,49 @@ static bool parse(const char *line, size_t length, struct entry *entry)
     return cn_hex_parse(digits, entry->fingerprint, sizeof(entry->fingerprint)) == CN_OK;
 }
 
-// Visits the lines that can be read; malformed counts the others. A last line without its end was
-// being written when the power went, and is one of them.
-static cn_err walk(const char *path, visit *each, void *context, uint32_t *malformed)
+uint32_t cn_revocations_read(const uint8_t *data, size_t size, cn_revocations_visit *visit,
+                             void *context)
 {
-    struct cn_mapping mapping;
-    struct entry entry;
-    cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
-    *malformed = 0;
-    if (err)
-        return err;
-    const char *at = (const char *)mapping.data, *end = at + mapping.size;
+    const char *at = (const char *)data, *end = at + size;
+    struct cn_revocation entry;
+    uint32_t malformed = 0;
     bool more = true;
     while (more && at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop && parse(at, (size_t)(stop - at), &entry))
-            more = each(context, &entry);
+            more = visit(context, &entry);
         else
-            (*malformed)++;
+            malformed++;
         at = stop ? stop + 1 : end;
     }
+    return malformed;
+}
+
+static cn_err walk(const char *path, cn_revocations_visit *visit, void *context,
+                   uint32_t *malformed)
+{
+    struct cn_mapping mapping;
+    cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
+    *malformed = 0;
+    if (err)
+        return err;
+    *malformed = cn_revocations_read(mapping.data, mapping.size, visit, context);
     cn_platform_unmap(&mapping);
     return CN_OK;
 }
 
-static cn_err fingerprint_of(const struct cn_ledger_board *board, struct entry *entry)
+static cn_err fingerprint_of(const struct cn_ledger_board *board, struct cn_revocation *entry)
 {
     snprintf(entry->name, sizeof(entry->name), "%s", board->name);
     return cn_crypto_derive(board->secret, "cairn/1 fingerprint", entry->fingerprint);
 }
 
 struct search {
-    const struct entry *wanted;
+    const struct cn_revocation *wanted;
     bool found;
 };
 
-static bool compare(void *context, const struct entry *entry)
+static bool compare(void *context, const struct cn_revocation *entry)
 {
     struct search *search = context;
     search->found = strcmp(entry->name, search->wanted->name) == 0 &&
@@ -98,7 +96,7 @@ static bool compare(void *context, const struct entry *entry)
     return !search->found;
 }
 
-static cn_err find(const char *path, const struct entry *wanted, bool *found)
+static cn_err find(const char *path, const struct cn_revocation *wanted, bool *found)
 {
     struct search search = {.wanted = wanted};
     uint32_t malformed;
@@ -108,7 +106,7 @@ static cn_err find(const char *path, const struct entry *wanted, bool *found)
 }
 
 // A new line begins after the rest of one that a power cut left.
-static cn_err write_line(int fd, const struct entry *entry)
+static cn_err write_line(int fd, const struct cn_revocation *entry)
 {
     char line[LINE_MAX_SIZE + 1], digits[DIGITS + 1], last = '\n';
     off_t size = lseek(fd, 0, SEEK_END);
@@ -148,7 +146,7 @@ static int open_list(const char *path)
     return -1;
 }
 
-static cn_err append(const char *path, const struct entry *entry, bool *added)
+static cn_err append(const char *path, const struct cn_revocation *entry, bool *added)
 {
     bool there;
     cn_err err = find(path, entry, &there);
@@ -167,7 +165,7 @@ static cn_err append(const char *path, const struct entry *entry, bool *added)
 
 cn_err cn_revocations_add(const char *path, const struct cn_ledger_board *board)
 {
-    struct entry entry;
+    struct cn_revocation entry;
     bool added;
     cn_err err = fingerprint_of(board, &entry);
     return err ? err : append(path, &entry, &added);
@@ -182,11 +180,11 @@ struct meeting {
     cn_err err;
 };
 
-static bool revoke_listed(void *context, const struct entry *entry)
+static bool revoke_listed(void *context, const struct cn_revocation *entry)
 {
     struct meeting *meeting = context;
     struct cn_ledger_board board;
-    struct entry enrolled;
+    struct cn_revocation enrolled;
     cn_err err = cn_ledger_find_board(meeting->ledger, entry->name, &board);
     if (err == CN_ENOTFOUND)
         return true;
@@ -210,7 +208,7 @@ static bool revoke_listed(void *context, const struct entry *entry)
 static cn_err add_revoked(void *context, const struct cn_ledger_board *board)
 {
     struct meeting *meeting = context;
-    struct entry entry;
+    struct cn_revocation entry;
     bool added = false;
     if (!board->revoked)
         return CN_OK;
@@ -238,7 +236,7 @@ cn_err cn_revocations_apply(struct cn_ledger *ledger, const char *path,
     return err ? err : cn_ledger_boards(ledger, add_revoked, &meeting);
 }
 
-static bool add_listed(void *context, const struct entry *entry)
+static bool add_listed(void *context, const struct cn_revocation *entry)
 {
     struct meeting *meeting = context;
     bool added;

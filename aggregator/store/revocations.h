@@ -16,6 +16,21 @@ cn_err cn_revocations_path(const char *state, char *path, size_t size);
 // Adds the key of a board; durable on return. Nothing is written when it is there.
 cn_err cn_revocations_add(const char *path, const struct cn_ledger_board *board);
 
+// One line of the file.
+struct cn_revocation {
+    char name[CN_NAME_SIZE];
+    uint8_t fingerprint[CN_KEY_SIZE];
+};
+
+// Called for each line that can be read; false ends the walk.
+typedef bool cn_revocations_visit(void *context, const struct cn_revocation *entry);
+
+// Visits the lines of a file's content, whatever it is. Returns the number of lines that were
+// passed over; a last line without its end was being written when the power went, and is one of
+// them.
+uint32_t cn_revocations_read(const uint8_t *data, size_t size, cn_revocations_visit *visit,
+                             void *context);
+
 struct cn_revocations_report {
     uint32_t revoked;   // boards that were enrolled and are revoked now
     uint32_t added;     // lines, of boards that the ledger knows as revoked

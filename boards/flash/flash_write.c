@@ -45,7 +45,8 @@ static int refuse(const char *next, const char *path, const char *why)
     return CN_EXIT_UNSAFE;
 }
 
-// The kernel knows of uses that are not seen from here: mounts of a container, btrfs, ZFS.
+// Opens the device exclusively, because only the kernel knows some of its uses: mounts of a
+// container, btrfs, ZFS.
 static int check_exclusive(const struct options *options)
 {
     int device = open(options->path, O_RDONLY | O_EXCL | O_CLOEXEC);
@@ -125,11 +126,12 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
     cn_console_step("written", "%llu MiB of %llu MiB in %.1f s", (unsigned long long)done >> 20,
                     (unsigned long long)manifest->size >> 20,
                     (double)(cn_platform_now_ms() - begun_ms) / 1000);
-    ioctl(to, BLKFLSBUF, 0); // what is read back comes from the card
+    // So that the data read back comes from the card, not from the kernel's cache.
+    ioctl(to, BLKFLSBUF, 0);
     posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED);
     code = cn_manifest_file_verify(manifest, to, options->path, "read back");
     if (!code)
-        ioctl(to, BLKRRPART); // no trouble where the kernel has no partitions of it
+        ioctl(to, BLKRRPART); // an error does no harm: the kernel knows no partitions of the device
     close(to);
     if (code == CN_EXIT_INTERRUPTED)
         cn_console_error("'cairn-flash verify' reads it", "%s is written, but was not read back",

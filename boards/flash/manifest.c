@@ -320,9 +320,9 @@ static bool read_unused(const cJSON *list, struct cn_manifest_file *manifest)
     return true;
 }
 
-static bool parse(const char *text, size_t size, struct cn_manifest_file *manifest)
+bool cn_manifest_file_parse(const uint8_t *text, size_t size, struct cn_manifest_file *manifest)
 {
-    cJSON *root = cJSON_ParseWithLength(text, size);
+    cJSON *root = cJSON_ParseWithLength((const char *)text, size);
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(root, "name");
     bool before = cJSON_IsString(format) && strcmp(format->valuestring, FORMAT_BEFORE) == 0;
@@ -354,7 +354,7 @@ int cn_manifest_file_load(const char *image, struct cn_manifest_file *manifest)
                          "%s: %s", path, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    good = parse((const char *)file.data, file.size, manifest);
+    good = cn_manifest_file_parse(file.data, file.size, manifest);
     cn_platform_unmap(&file);
     if (good)
         return CN_EXIT_DONE;

@@ -40,7 +40,7 @@ struct cpu {
     struct cpu_pages pages;        // takes the pages of mapped arenas ahead
     struct lane_result *results;   // owned
     struct cn_compute_result flat; // results of flat calls
-    double *shown;                 // owned: what lanes show each other; two turns of it
+    double *shown;                 // owned; values that lanes show each other, in two turns
     size_t shown_stride;           // doubles from one lane's part to the next one's
 
     // The current run, which all lanes read.

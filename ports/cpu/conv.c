@@ -55,9 +55,9 @@ static bool is_winograd(const struct conv *conv, enum cn_op op)
            (op != CN_OP_CONV_GRAD_WEIGHT || conv->group_in * conv->group_out <= WINOGRAD_WEIGHTS);
 }
 
-// Returns the cost beside the 36 products of a tile, as above; it may be negative. Counts 16
-// products instead of 36, tiles that reach beyond the plane, and for each product its share of the
-// transforms of inputs and outputs.
+// Returns the cost in addition to the 36 products of a tile, as above; it may be negative. Counts
+// 16 products instead of 36, tiles that reach beyond the plane, and for each product its share of
+// the transforms of inputs and outputs.
 static float winograd_waste(const struct conv *conv, enum cn_op op)
 {
     // The sum is over tiles, so both sides are packed once more.

@@ -14,7 +14,7 @@ struct depthwise {
     const struct conv *conv;
     struct planes planes;
     size_t chunk;        // most samples at a time
-    int32_t *offsets;    // of each tap in the plane
+    int32_t *offsets;    // offset of each tap in the plane
     float *plane, *flat; // one channel of inputs; of outputs in flat rows
 };
 

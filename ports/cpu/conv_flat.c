@@ -17,7 +17,7 @@ struct flat {
     size_t group_in, group_out;
     size_t taps, row;           // taps of a group; words of a channel of strip
     bool mirrored;              // the gradient for the input
-    const int32_t *offsets;     // of each tap in the planes of the group
+    const int32_t *offsets;     // offset of each tap in the planes of the group
     const float *weight, *bias; // weights and biases of the group; bias NULL: none
     float *packed;              // TILE_ROWS x INNER weights
     float *strip;               // TILE_ROWS channels of flat outputs
@@ -188,7 +188,7 @@ struct weight_grad {
     struct planes planes;
     size_t flat; // words of a channel of dy in flat rows
     size_t taps;
-    const int32_t *offsets; // of each tap in the planes of the group
+    const int32_t *offsets; // offset of each tap in the planes of the group
 };
 
 // Adds to dw[i][j] the products over all samples of the chunk, for a block of `channels` x

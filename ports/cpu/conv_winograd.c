@@ -21,7 +21,7 @@
 // A convolution: forward or, with mirrored taps, the gradient for the input.
 struct winograd {
     size_t in, out;       // channels
-    size_t height, width; // of a plane, the same for inputs and outputs
+    size_t height, width; // size of a plane, the same for inputs and outputs
     size_t down, across;  // tiles of a plane: rows and columns of them
     size_t chunk;         // most samples at a time
     size_t room;          // tiles of a chunk, rounded up to whole stripes of TILE_COLS
@@ -296,7 +296,7 @@ static void write_planes(const struct winograd *w, const float *parts, float bia
 
 // --- Forward and the gradient for the input ---
 
-// Where the parts of the forward convolution lie in the workspace.
+// The places of the forward convolution's parts in the workspace.
 struct products {
     float *packed;  // TAPS x in x TILE_ROWS weights
     float *weights; // POINTS x in x TILE_ROWS transformed weights
@@ -389,7 +389,7 @@ static void grad_input(const struct conv *conv, const struct cpu_task *task)
 
 // --- The gradient for the weights: dg = G' (sum over tiles of (A dy A') o (B' d B)) G ---
 
-// Where the parts of the weight gradient lie in the workspace.
+// The places of the weight gradient's parts in the workspace.
 struct sums {
     float *tiles_out; // POINTS x out x room: transformed dy
     float *total;     // POINTS x out x pitch: sums over tiles

@@ -1,6 +1,7 @@
 // Dropout from a counter-based generator: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel
 // random numbers: as easy as 1, 2, 3" (SC 2011). Every lane and every port draws the same number
 // for an element, in whatever order.
+#include <math.h>
 #include <string.h>
 
 #include "ports/cpu/kernel.h"
@@ -50,7 +51,7 @@ static void draw(const struct cpu_task *task, uint64_t sample, size_t first, str
 static void drop_sample(const struct cpu_task *task, uint64_t sample, const float *x, float *y)
 {
     const struct cn_dropout *op = &task->call->dropout;
-    uint32_t threshold = (uint32_t)((double)op->rate * 4294967296.0);
+    uint32_t threshold = (uint32_t)ceil((double)op->rate * 4294967296.0); // fits: rate < 1
     float scale = 1 / (1 - op->rate);
     struct philox random;
 

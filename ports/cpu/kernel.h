@@ -13,14 +13,14 @@
 struct cpu_task {
     const struct cn_call *call;
     const struct cn_hyper *hyper;
-    size_t samples;                  // samples of this lane; may be 0
+    size_t samples;                  // number of samples of this lane; may be 0
     size_t first;                    // number in the batch of this lane's first sample
-    const float *in[CN_CALL_INPUTS]; // at the lane's first sample; NULL when left out
+    const float *in[CN_CALL_INPUTS]; // operands at the lane's first sample; NULL when left out
     float *out[CN_CALL_OUTPUTS];
-    float *workspace;                 // of this lane; as many words as workspace() said
-    bool add;                         // add to the outputs; the call's cn_write, resolved
-    struct cn_compute_result *result; // of this lane
-    cn_err *err; // of this lane; a kernel sets it to the error that wait returns
+    float *workspace; // this lane's workspace, with as many words as workspace() returned
+    bool add;         // add to the outputs; the call's cn_write, resolved
+    struct cn_compute_result *result; // result of this lane
+    cn_err *err; // error of this lane; a kernel sets it to the error that wait returns
 
     // What each lane shows to the others, for the few ops that need the whole batch. A lane writes
     // its own part and calls cpu_lanes_meet. From then until the end of the call it may read all

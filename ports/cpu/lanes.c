@@ -35,7 +35,7 @@ struct lane {
 struct cpu_lanes {
     uint32_t count;
     unsigned spins;
-    int processor; // of lane 0; -1: lanes are not pinned
+    int processor; // processor of lane 0; -1: lanes are not pinned
     struct gate start, done, meeting;
     atomic_uint left;    // lanes other than 0 that have not finished this run
     atomic_uint arrived; // lanes at the meeting

@@ -101,6 +101,12 @@ DEVICE float bits_float(uint32_t bits)
     return __uint_as_float(bits);
 }
 
+// Rounds towards zero. A NaN becomes 0, what is out of range the nearest int32.
+DEVICE int32_t float_to_int(float value)
+{
+    return __float2int_rz(value);
+}
+
 #else
 
 #include <string.h>
@@ -204,6 +210,15 @@ DEVICE float bits_float(uint32_t bits)
 
     memcpy(&value, &bits, sizeof(value));
     return value;
+}
+
+DEVICE int32_t float_to_int(float value)
+{
+    if (value != value)
+        return 0;
+    if (value >= 2147483648.0f)
+        return INT32_MAX;
+    return value < -2147483648.0f ? INT32_MIN : (int32_t)value;
 }
 
 #endif

@@ -56,6 +56,12 @@ DEVICE float map_of_x(const struct cn_map *op, float x)
     }
 }
 
+// Converts as CN_MAP_TO_INT says; the device's own conversion makes 0 of a NaN and limits the rest.
+DEVICE int32_t to_int(float x)
+{
+    return x >= -2147483648.0f && x < 2147483648.0f ? float_to_int(x) : INT32_MIN;
+}
+
 // Returns the value of a map. The comparisons are written so that a NaN stays a NaN.
 DEVICE float map_value(const struct cn_map *op, float x)
 {
@@ -97,7 +103,7 @@ DEVICE float map_value(const struct cn_map *op, float x)
     case CN_MAP_FROM_INT:
         return (float)(int32_t)float_bits(x);
     case CN_MAP_TO_INT:
-        return bits_float((uint32_t)(int32_t)x);
+        return bits_float((uint32_t)to_int(x));
     default:
         return map_of_x(op, x);
     }
@@ -543,7 +549,7 @@ KERNEL(extreme)
             }
             if (j == 0 ||
                 (op->kind == CN_EXTREME_MAX ? x[element] > x[best] : x[element] < x[best]) ||
-                x[element] != x[element])
+                (x[element] != x[element] && x[best] == x[best])) // the first NaN
                 best = element;
         }
         a.out[0][n * a.call.out[0].stride + place] = x[best];

@@ -363,6 +363,7 @@ static void configure(struct cn_tcp *tcp, const struct cn_collective_config *con
         .epoch = config->view.epoch,
         .handshake_ms = HANDSHAKE_MS,
         .silence_ms = config->progress_timeout_ms,
+        .lines = config->lines,
         .aes = cn_pair_has_aes(),
     };
 }

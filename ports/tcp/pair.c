@@ -19,7 +19,7 @@
 
 #include "ports/tcp/socket.h"
 #include "runtime/base/bytes.h"
-#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
@@ -259,10 +259,11 @@ static void note_broken(const struct cn_pair *pair, int result)
     const struct cn_member *peer = &pair->config->members[pair->member];
 
     if (result == MBEDTLS_ERR_SSL_INVALID_MAC)
-        cn_log(CN_LOG_WARN, "pair",
-               "%s (%s): a TLS record was forged, sent again or damaged: the "
-               "connection ends",
-               peer->name, peer->address);
+        cn_log_within(cn_log_quota_of(pair->config->lines, peer->name), cn_platform_now_ms(),
+                      CN_LOG_WARN, "pair",
+                      "%s (%s): a TLS record was forged, sent again or damaged: the "
+                      "connection ends",
+                      peer->name, peer->address);
 }
 
 // Maps a result of the TLS library. Before the other side has proved that it has the key, every
@@ -324,8 +325,10 @@ static cn_err check_hello(struct cn_pair *pair)
     if (cn_get_u32(hello) != HELLO_MAGIC)
         return CN_EFORMAT;
     if (cn_get_u16(hello + 4) != CN_PAIR_PROTOCOL) {
-        cn_log(CN_LOG_WARN, "pair", "%s speaks protocol %u, this board speaks %u",
-               config->members[pair->member].name, cn_get_u16(hello + 4), CN_PAIR_PROTOCOL);
+        cn_log_within(cn_log_quota_of(config->lines, config->members[pair->member].name),
+                      cn_platform_now_ms(), CN_LOG_WARN, "pair",
+                      "%s speaks protocol %u, this board speaks %u",
+                      config->members[pair->member].name, cn_get_u16(hello + 4), CN_PAIR_PROTOCOL);
         return CN_ENOTSUP;
     }
     if (cn_get_u16(hello + 6) != config->purpose ||

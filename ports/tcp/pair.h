@@ -34,10 +34,11 @@ struct cn_pair_config {
     uint32_t count, self;            // number of members; index of this board
     const char *listen;              // "host:port" to listen at; NULL: this member's address
     enum cn_pair_purpose purpose;
-    uint64_t epoch;        // both sides must agree
-    uint32_t handshake_ms; // limit from connect or accept to the end of the hellos
-    uint32_t silence_ms;   // after which the kernel drops a peer that acknowledges nothing
-    bool aes;              // whether to offer AES-128-GCM, before ChaCha20-Poly1305
+    uint64_t epoch;              // both sides must agree
+    uint32_t handshake_ms;       // limit from connect or accept to the end of the hellos
+    uint32_t silence_ms;         // after which the kernel drops a peer that acknowledges nothing
+    struct cn_log_quotas *lines; // limits the log lines about each member; NULL: no limit
+    bool aes;                    // whether to offer AES-128-GCM, before ChaCha20-Poly1305
 };
 
 struct cn_pair;

@@ -3,21 +3,50 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "runtime/base/log_line.h"
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
 static atomic_int threshold = CN_LOG_INFO;
-static char prefix[130]; // "NAME ", or empty
+static atomic_int form = CN_LOG_TEXT;
+static char process[128]; // the name that cn_log_set_name was given
 
 void cn_log_set_level(enum cn_log_level level)
 {
     atomic_store(&threshold, (int)level);
 }
 
+void cn_log_set_format(enum cn_log_format format)
+{
+    atomic_store(&form, (int)format);
+}
+
+enum cn_log_format cn_log_find_format(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    char own[64];
+    struct stat info;
+
+    if (!stream || fstat(STDERR_FILENO, &info))
+        return CN_LOG_TEXT;
+    snprintf(own, sizeof(own), "%llu:%llu", (unsigned long long)info.st_dev,
+             (unsigned long long)info.st_ino);
+    return strcmp(stream, own) == 0 ? CN_LOG_JOURNAL : CN_LOG_TEXT;
+}
+
 void cn_log_set_name(const char *name)
 {
-    snprintf(prefix, sizeof(prefix), "%.127s ", name);
+    snprintf(process, sizeof(process), "%s", name);
+}
+
+const char *cn_log_level_name(enum cn_log_level level)
+{
+    return names[level];
 }
 
 cn_err cn_log_parse_level(const char *text, enum cn_log_level *level)
@@ -31,21 +60,29 @@ cn_err cn_log_parse_level(const char *text, enum cn_log_level *level)
     return CN_EINVAL;
 }
 
+static int64_t read_ms(clockid_t clock)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
 {
-    char line[1024];
+    char message[CN_LOG_LINE_SIZE], line[CN_LOG_LINE_SIZE];
+    struct cn_log_event event = {.level = level, .name = process, .area = area, .message = message};
     va_list arguments;
-    int used;
     size_t length;
 
     if ((int)level > atomic_load(&threshold))
         return;
-    used = snprintf(line, sizeof(line), "%-5s %s%s: ", names[level], prefix, area);
     va_start(arguments, format);
-    vsnprintf(line + used, sizeof(line) - (size_t)used - 1, format, arguments);
+    vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
-    length = strlen(line);
-    line[length] = '\n';
-    if (write(STDERR_FILENO, line, length + 1) < 0)
+    event.unix_ms = read_ms(CLOCK_REALTIME);
+    event.boot_ms = (uint64_t)read_ms(CLOCK_BOOTTIME);
+    length = cn_log_write_line((enum cn_log_format)atomic_load(&form), &event, line);
+    if (write(STDERR_FILENO, line, length) < 0)
         return; // a failure to log cannot be reported anywhere
 }

@@ -1,7 +1,8 @@
 // log.h - one line for each event, on standard error.
 //
-// A line is "LEVEL area: message". Level and name are the only process-wide state of the
-// runtime; a main program sets them once at start. Secrets, weights and samples are never logged.
+// A line is "TIME LEVEL area: message"; docs/log.md has the formats. Level, format and name are the
+// only process-wide state of the runtime; a main program sets them once at start. Secrets, weights
+// and samples are never logged.
 // Threading: any thread; a line is written with one call.
 #pragma once
 
@@ -14,16 +15,28 @@ enum cn_log_level {
     CN_LOG_DEBUG,
 };
 
+enum cn_log_format {
+    CN_LOG_TEXT,    // with the time
+    CN_LOG_JOURNAL, // with a priority in place of the time, which journald knows itself
+};
+
 void cn_log_set_level(enum cn_log_level level);
+void cn_log_set_format(enum cn_log_format format);
+
+// Returns CN_LOG_JOURNAL when standard error leads to journald: JOURNAL_STREAM names its device and
+// inode (systemd.exec(5)). Otherwise CN_LOG_TEXT.
+enum cn_log_format cn_log_find_format(void);
 
 // Puts name in front of the area in each later line, for programs that share a log. Cuts it to 127
 // characters. Call it before any thread is started.
 void cn_log_set_name(const char *name);
 
+const char *cn_log_level_name(enum cn_log_level level);
+
 // Reads "error", "warn", "info" or "debug". Returns CN_EINVAL for any other text.
 cn_err cn_log_parse_level(const char *text, enum cn_log_level *level);
 
 // Writes one line if level is within the level that was set. area names the unit that logs, for
-// example "ledger". A line is cut to 1023 bytes.
+// example "ledger". A line is cut to 1024 bytes.
 void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

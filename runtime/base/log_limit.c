@@ -19,7 +19,7 @@ bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *cou
 
 struct cn_log_quota *cn_log_quota_of(struct cn_log_quotas *quotas, const char *peer)
 {
-    return &quotas->buckets[cn_name_hash(peer) % CN_LOG_QUOTA_BUCKETS];
+    return quotas ? &quotas->buckets[cn_name_hash(peer) % CN_LOG_QUOTA_BUCKETS] : NULL;
 }
 
 bool cn_log_quota_take(struct cn_log_quota *quota, uint64_t now_ms, uint64_t *left_out)
@@ -42,10 +42,10 @@ void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_leve
                    const char *area, const char *format, ...)
 {
     char line[LINE_SIZE];
-    uint64_t left_out;
+    uint64_t left_out = 0;
     va_list values;
 
-    if (!cn_log_quota_take(quota, now_ms, &left_out)) {
+    if (quota && !cn_log_quota_take(quota, now_ms, &left_out)) {
         if (quota->left_out == 1)
             cn_log(level, area, "more lines of this kind are left out for now");
         return;

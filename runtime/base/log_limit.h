@@ -36,14 +36,15 @@ struct cn_log_quotas { // all zero at first
     struct cn_log_quota buckets[CN_LOG_QUOTA_BUCKETS];
 };
 
-// Returns the bucket of the peer of this name.
+// Returns the bucket of the peer of this name; NULL when quotas is NULL.
 struct cn_log_quota *cn_log_quota_of(struct cn_log_quotas *quotas, const char *peer);
 
 // Takes a token. Returns false, and counts the line as left out, when there is none. On true,
 // *left_out is the number of lines left out since the last line that was written.
 bool cn_log_quota_take(struct cn_log_quota *quota, uint64_t now_ms, uint64_t *left_out);
 
-// As cn_log, within the quota. The first line that is left out is replaced by a line saying so. The
-// next line that is written follows one with the number of lines left out.
+// As cn_log, within the quota, or without a limit when quota is NULL. The first line that is left
+// out is replaced by a line saying so. The next line that is written follows one with the number of
+// lines left out.
 void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_level level,
                    const char *area, const char *format, ...) __attribute__((format(printf, 5, 6)));

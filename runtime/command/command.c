@@ -193,6 +193,9 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
     for (size_t i = 0; commands[i]; i++)
         fprintf(stream, "  %-*s  %s\n", width, commands[i]->name, commands[i]->summary);
     fprintf(stream,
+            "\nLog lines go to standard error: the time in UTC, or seconds since boot\n"
+            "(+42.017s) while the clock is not set; the level; the area; the text.\n"
+            "Under journald its priority stands in place of the time.\n"
             "\n'%s COMMAND --help' describes a command.\n"
             "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile",
             program);
@@ -275,6 +278,7 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
                         const struct cn_ports *ports, int argc, char **argv)
 {
     cn_platform_hide_memory();
+    cn_log_set_format(cn_log_find_format());
     if (take_log_level(&argc, argv))
         return CN_EXIT_USAGE;
     if (argc < 2) {

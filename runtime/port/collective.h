@@ -30,6 +30,7 @@ struct cn_view {
 
 struct cn_set;
 struct cn_collective;
+struct cn_log_quotas;
 
 struct cn_collective_config {
     const struct cn_member *members; // the profile's list; borrowed until close
@@ -42,7 +43,8 @@ struct cn_collective_config {
     // A collective that is open with the same view, borrowed until close. For ports that cannot
     // find their peers, or notice the loss of one, by themselves.
     struct cn_collective *control;
-    uint32_t device; // number of this member's GPU, for a port that reduces on one
+    uint32_t device;             // number of this member's GPU, for a port that reduces on one
+    struct cn_log_quotas *lines; // limits the log lines about each member; NULL: no limit
 };
 
 enum cn_reduce {

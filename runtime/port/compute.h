@@ -184,7 +184,7 @@ enum cn_map_kind {
     CN_MAP_CEIL,
     CN_MAP_ROUND,    // half to even
     CN_MAP_FROM_INT, // float of an int32
-    CN_MAP_TO_INT,   // int32 of a float, towards zero
+    CN_MAP_TO_INT,   // int32 of a float, towards zero; INT32_MIN for a NaN and what is out of range
 
     CN_MAP_NEEDS_X,               // the gradients of the kinds below need x
     CN_MAP_GELU = CN_MAP_NEEDS_X, // x / 2 * (1 + erf(x / sqrt(2)))
@@ -258,7 +258,7 @@ struct cn_fill {
 };
 
 enum cn_extreme_kind {
-    CN_EXTREME_MAX, // the first largest element; place is its index in x's sample
+    CN_EXTREME_MAX, // the first largest element, or the first NaN; place is its index in x's sample
     CN_EXTREME_MIN,
 };
 
@@ -301,6 +301,7 @@ struct cn_batch_norm {
 // y = x * (keep ? 1 / (1 - rate) : 0). Element e of a sample is kept when word e % 4 of
 // Philox4x32-10 (Salmon et al., SC 2011) is at least rate * 2^32; its key is cn_hyper.seed, its
 // counter e / 4, node, and the low and high half of cn_hyper.first_sample + the sample's index.
+// An element becomes 0 where its random word is below rate * 2^32, else it is divided by 1 - rate.
 struct cn_dropout {
     float rate; // [0, 1)
     uint32_t node;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Copies the part before the last '=' and returns the part behind it. NULL when there is no '='.
+// Copies the part before the last '=' and returns the part after it. Returns NULL when there is no
+// '='.
 static const char *cut(const char *entry, char name[CN_WORDS_SIZE])
 {
     const char *equals = strrchr(entry, '=');

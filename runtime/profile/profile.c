@@ -18,7 +18,7 @@ struct loader {
 struct section {
     const struct cn_profile_file *source;
     enum cn_layer layer;
-    const char *prefix; // with the dot, "" at the top
+    const char *prefix; // path of the section with its last dot, "" at the top
     size_t hidden;      // characters of the prefix that the file leaves out: "job."
 };
 

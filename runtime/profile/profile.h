@@ -77,10 +77,11 @@ struct cn_upkeep_settings {
 struct cn_gateway_settings {
     char listen[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE];
     uint32_t listen_count;
-    uint64_t keep_rounds;   // number of rounds whose updates are kept; 0: all
-    uint64_t keep_versions; // number of full versions kept beside the best and the first; 0: all
-    uint64_t spool_limit;   // bytes
-    uint64_t board_bps;     // bit/s of each board, both directions together; 0: no limit
+    uint64_t keep_rounds; // number of rounds whose updates are kept; 0: all
+    // Number of full versions kept in addition to the best and the first; 0: all.
+    uint64_t keep_versions;
+    uint64_t spool_limit; // bytes
+    uint64_t board_bps;   // bit/s of each board, both directions together; 0: no limit
 };
 
 struct cn_settings {
@@ -91,7 +92,7 @@ struct cn_settings {
     enum cn_precision precision;   // number format of factors in matrix products
     char gpus[CN_WORDS_SIZE];      // numbers of the GPUs that train (gpus.h); "": the first
     uint32_t gpu_place, gpu_count; // this member's place among the GPUs of its board; 0, 0: one GPU
-    uint32_t cpu_cores;            // of the board's type; 0: not set
+    uint32_t cpu_cores;            // processors of the board's type; 0: not set
     uint64_t memory_size;          // bytes of the board's memory; 0: not set
     uint64_t memory_limit;         // bytes for training; 0: no limit
     uint64_t power_mw;             // power budget, told to the aggregator; 0: not set

@@ -9,7 +9,7 @@
 #include "runtime/profile/quantity.h"
 
 #define WORD_SIZE CN_NAME_SIZE
-#define DEPTH_MAX 16 // of parentheses and nots
+#define DEPTH_MAX 16 // most parentheses and nots that nest
 
 enum kind {
     KIND_CONDITION,
@@ -380,7 +380,7 @@ static bool condition_holds(const struct cn_rule_part *part, const struct cn_rul
 
 bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts)
 {
-    bool stack[CN_RULE_PARTS + 1] = {true}; // a rule without parts
+    bool stack[CN_RULE_PARTS + 1] = {true}; // a rule without parts is true
     uint32_t top = 0;                       // values on the stack
 
     for (uint32_t i = 0; i < rule->count; i++) {

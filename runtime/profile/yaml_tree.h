@@ -17,13 +17,13 @@
 
 // Collects errors: each becomes a line "file:line:column: error: ..." and is counted.
 struct cn_diagnostics {
-    struct cn_diag *diag; // or NULL
+    struct cn_diag *diag; // collects the lines; may be NULL
     const char *file;
     size_t errors;
 };
 
 struct cn_mark {
-    size_t line, column; // from 1
+    size_t line, column; // both count from 1
 };
 
 void cn_diagnostics_error(struct cn_diagnostics *report, struct cn_mark mark, const char *format,

@@ -32,13 +32,16 @@ ssize_t write(int file, const void *data, size_t size)
 {
     static ssize_t (*real)(int, const void *, size_t);
     char line[256] = "";
+    const char *said;
     unsigned round, bytes;
 
     if (!real)
         real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
     if (file == STDERR_FILENO) {
         memcpy(line, data, size < sizeof(line) ? size : sizeof(line) - 1);
-        if (sscanf(line, "info epoch: round %u: update of %u bytes acc", &round, &bytes) == 2 &&
+        said = strstr(line, "info "); // behind the time, or the priority of journald
+        if (said &&
+            sscanf(said, "info epoch: round %u: update of %u bytes acc", &round, &bytes) == 2 &&
             strstr(line, "accepted"))
             witness(round);
     }

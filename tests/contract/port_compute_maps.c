@@ -157,6 +157,34 @@ static void integers_and_floats_are_converted(void **state)
     }
 }
 
+static void what_int32_cannot_hold_becomes_its_least_number(void **state)
+{
+    static const struct {
+        float real;
+        int32_t integer;
+    } pairs[] = {{NAN, INT32_MIN},
+                 {INFINITY, INT32_MIN},
+                 {-INFINITY, INT32_MIN},
+                 {2147483648.0f, INT32_MIN},
+                 {2147483520, 2147483520},
+                 {-2147483904.0f, INT32_MIN},
+                 {1.75f, 1},
+                 {-1.75f, -1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) { // the tolerance is relative
+        struct trial trial = {.call = {.op = CN_OP_MAP}, .samples = 1};
+
+        trial.call.map = (struct cn_map){.kind = CN_MAP_TO_INT, .count = 1};
+        trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){1, true};
+        trial_init(&trial);
+        trial.data[0][0] = pairs[i].real;
+        trial.wanted[CN_CALL_INPUTS][0] = (double)pairs[i].integer;
+        trial_check(&trial, "to integers");
+        trial_deinit(&trial);
+    }
+}
+
 static double combine_value(const struct cn_combine *op, double a, double b)
 {
     // clang-format off
@@ -360,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_and_their_gradients_are_right),
         cmocka_unit_test(integers_and_floats_are_converted),
+        cmocka_unit_test(what_int32_cannot_hold_becomes_its_least_number),
         cmocka_unit_test(arithmetic_repeats_operands_and_sums_their_gradients),
         cmocka_unit_test(a_condition_chooses_and_its_gradient_goes_where_it_chose),
     };

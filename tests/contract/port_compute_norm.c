@@ -281,6 +281,23 @@ static void dropout_draws_the_same_numbers_on_every_port_and_thread_count(void *
             check_dropout((struct cn_dropout){.rate = rates[j], .node = 7, .count = counts[i]}, 6);
 }
 
+// A rate below 2^-9 need not be a multiple of 2^-32. The word below it is dropped, too.
+static void a_rate_between_two_words_drops_the_lower_one(void **state)
+{
+    uint32_t key[2] = {0x89abcdefu, 0x01234567u}, word[4] = {UINT32_MAX}, draw = 0;
+
+    (void)state;
+    for (; word[0] >= 1u << 22; draw++) {
+        uint32_t counter[4] = {draw, 7, 0xfffffffeu, 0};
+
+        philox(key, counter, word);
+    }
+    check_dropout((struct cn_dropout){.rate = (float)(((double)word[0] + 0.5) / 4294967296.0),
+                                      .node = 7,
+                                      .count = (size_t)draw * 4},
+                  1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_mean_far_from_zero_does_not_spoil_the_variance),
         cmocka_unit_test(the_reference_generator_gives_the_published_numbers),
         cmocka_unit_test(dropout_draws_the_same_numbers_on_every_port_and_thread_count),
+        cmocka_unit_test(a_rate_between_two_words_drops_the_lower_one),
     };
 
     if (!kernels_present())

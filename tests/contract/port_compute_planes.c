@@ -89,8 +89,16 @@ static void planes_are_resized_by_every_rule(void **state)
                 }
 }
 
-// x has the dims 3 x 4 x 5; reduced says along which.
-static void check_extreme(enum cn_extreme_kind kind, unsigned reduced)
+// Returns whether value comes before best; a NaN does before any number.
+static bool precedes(enum cn_extreme_kind kind, float value, float best)
+{
+    if (isnan(value) || isnan(best))
+        return isnan(value) && !isnan(best);
+    return kind == CN_EXTREME_MAX ? value > best : value < best;
+}
+
+// x has the dims 3 x 4 x 5; reduced says along which. With nans some of its elements are NaN.
+static void check_extreme(enum cn_extreme_kind kind, unsigned reduced, bool nans)
 {
     static const size_t dims[] = {3, 4, 5};
     struct cn_extreme op = {.kind = kind, .rank = 3};
@@ -108,13 +116,15 @@ static void check_extreme(enum cn_extreme_kind kind, unsigned reduced)
     backward = (struct cn_call){.op = CN_OP_EXTREME_GRAD, .extreme = op};
     scene_init(&scene, 4);
     x = scene_add(&scene, CN_ARENA_BATCH, 60, true, false);
-    y = scene_add(&scene, CN_ARENA_BATCH, results, true, true);
+    y = scene_add(&scene, CN_ARENA_BATCH, results, true, !nans);
     place = scene_add(&scene, CN_ARENA_BATCH, results, true, true);
     dy = scene_add(&scene, CN_ARENA_BATCH, results, true, false);
     dx = scene_add(&scene, CN_ARENA_BATCH, 60, true, true);
     scene.operands[place].integers = true;
     for (size_t i = 0; i < 240; i += 7) // some are alike: the first counts
         scene.operands[x].data[i] = kind == CN_EXTREME_MAX ? 1 : -1;
+    for (size_t i = 3; nans && i < 240; i += 11)
+        scene.operands[x].data[i] = NAN;
     scene_call(&scene, &forward, &x, 1, (int[]){y, place}, 2);
     scene_call(&scene, &backward, (int[]){dy, place}, 2, &dx, 1);
     for (size_t n = 0; n < 4; n++)
@@ -125,13 +135,12 @@ static void check_extreme(enum cn_extreme_kind kind, unsigned reduced)
                 const float *values = scene.operands[x].data + n * 60;
                 size_t at = i / 20 * op.y[0] + i / 5 % 4 * op.y[1] + i % 5 * op.y[2];
 
-                if (at == r &&
-                    (best == SIZE_MAX || (kind == CN_EXTREME_MAX ? values[i] > values[best]
-                                                                 : values[i] < values[best])))
+                if (at == r && (best == SIZE_MAX || precedes(kind, values[i], values[best])))
                     best = i;
             }
-            scene.operands[y].wanted[n * results + r] =
-                (double)scene.operands[x].data[n * 60 + best];
+            if (!nans)
+                scene.operands[y].wanted[n * results + r] =
+                    (double)scene.operands[x].data[n * 60 + best];
             scene.operands[place].wanted[n * results + r] = (double)best;
             scene.operands[dx].wanted[n * 60 + best] +=
                 (double)scene.operands[dy].data[n * results + r];
@@ -144,8 +153,17 @@ static void the_first_extreme_along_dims_is_found_and_gets_the_gradient(void **s
 {
     (void)state;
     for (unsigned reduced = 1; reduced < 8; reduced++) {
-        check_extreme(CN_EXTREME_MAX, reduced);
-        check_extreme(CN_EXTREME_MIN, reduced);
+        check_extreme(CN_EXTREME_MAX, reduced, false);
+        check_extreme(CN_EXTREME_MIN, reduced, false);
+    }
+}
+
+static void the_first_nan_is_the_extreme(void **state)
+{
+    (void)state;
+    for (unsigned reduced = 1; reduced < 8; reduced++) {
+        check_extreme(CN_EXTREME_MAX, reduced, true);
+        check_extreme(CN_EXTREME_MIN, reduced, true);
     }
 }
 
@@ -154,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planes_are_resized_by_every_rule),
         cmocka_unit_test(the_first_extreme_along_dims_is_found_and_gets_the_gradient),
+        cmocka_unit_test(the_first_nan_is_the_extreme),
     };
 
     if (!kernels_present())

@@ -40,6 +40,7 @@ static struct stage_case {
     uint32_t idle; // passes of rank 0 without a sample
     bool adam, frozen;
     double clip;
+    bool asks; // share_clip is called, also without a limit
     enum cn_number wire;
 } trial;
 
@@ -261,7 +262,7 @@ static void step(struct worker *worker, uint32_t number)
                                                       &metrics, &exchange, i + 1 == trial.passes),
                          CN_OK);
     assert_int_equal(worker->begun, 0);
-    if (trial.stage >= 2 && trial.clip > 0)
+    if (trial.stage >= 2 && (trial.clip > 0 || trial.asks))
         clip(worker, all);
     assert_int_equal(cn_trainer_apply_weighted(worker->trainer, samples, all), CN_OK);
 }
@@ -427,6 +428,17 @@ static void the_norm_of_clipping_is_that_of_all_shares(void **state)
     }
 }
 
+static void a_share_without_a_limit_is_not_clipped(void **state)
+{
+    (void)state;
+    for (uint32_t stage = 2; on_cpu() && stage <= 3; stage++) { // no device has a part in it
+        const struct stage_case wanted = {
+            .shards = 2, .stage = stage, .threads = 1, .passes = 1, .asks = true};
+
+        assert_true(difference(2, wanted) <= 0);
+    }
+}
+
 static void frozen_tensors_stay_whole_and_as_they_are(void **state)
 {
     (void)state;
@@ -504,6 +516,7 @@ int main(void)
         cmocka_unit_test(replicas_of_shards_give_a_whole_reduction_within_a_millionth),
         cmocka_unit_test(micro_batches_are_added_up_in_the_share),
         cmocka_unit_test(the_norm_of_clipping_is_that_of_all_shares),
+        cmocka_unit_test(a_share_without_a_limit_is_not_clipped),
         cmocka_unit_test(frozen_tensors_stay_whole_and_as_they_are),
         cmocka_unit_test(a_narrow_wire_rounds_shares_as_it_rounds_a_whole_reduction),
         cmocka_unit_test(statistics_and_tied_weights_are_shared_out_like_others),

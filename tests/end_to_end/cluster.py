@@ -25,6 +25,7 @@ import time
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DIGITS = os.path.join(SOURCE, "tests", "data", "digits")
 ENDLESS = 1_000_000  # rounds, of a run that lasts until the test has done what it wants: Cluster.end_run
+LOG_TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|\+\d+\.\d{3}s) ", re.MULTILINE)  # docs/log.md
 GROUPS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3", "board-4"]}
 
 JOB = {
@@ -388,8 +389,9 @@ class Cluster:
         return self.command(self.aggregator, "replay", "gateway.yaml").stdout.splitlines()
 
     def log(self, name):
+        """What a process wrote, without the times of its lines."""
         with open(self.path("logs", f"{name}.log"), errors="replace") as file:
-            return file.read()
+            return LOG_TIME.sub("", file.read())
 
     def accuracy(self):
         for line in reversed(self.log("gateway").splitlines()):

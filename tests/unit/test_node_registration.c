@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "runtime/round/node/node_private.h"
+#include "tests/unit/log_capture.h"
 
 #define NOW 100000
 
@@ -51,10 +52,53 @@ static void a_second_raise_within_seconds_is_asked_for_too(void **state)
     free(node);
 }
 
+static cn_err open_nothing(const char *listen, const struct cn_member *members, uint32_t count,
+                           uint32_t self, struct cn_peer_link **link)
+{
+    (void)listen, (void)members, (void)count, (void)self, (void)link;
+    return CN_EIO;
+}
+
+// An aggregator that raises the epoch all the time: each raise ends where no socket can be opened.
+static void raises_of_the_key_epoch_fill_no_log_and_leave_no_key(void **state)
+{
+    static const uint8_t none[CN_KEY_SIZE];
+    const struct cn_ports ports = {.open_peer_link = open_nothing};
+    struct cn_node_owner *node = calloc(1, sizeof(*node));
+    struct cn_settings *settings = calloc(1, sizeof(*settings));
+    struct log_capture capture;
+    unsigned used;
+
+    (void)state;
+    assert_non_null(node);
+    assert_non_null(settings);
+    settings->group.member_count = 2;
+    node->config.settings = settings;
+    node->config.ports = &ports;
+    node->group.settings = &settings->group;
+    node->registered = true;
+    node->status.progress.phase = CN_PHASE_SEND;
+    log_capture_begin(&capture);
+    for (uint64_t epoch = 1; epoch <= 500; epoch++) {
+        node->keys.waits = true;
+        node->keys.manifest.key_epoch = epoch;
+        memset(node->keys.manifest.pair_keys[1], 7, CN_KEY_SIZE);
+        assert_int_equal(cn_node_poll_keys(node, NOW), CN_EIO);
+        assert_int_equal(node->manifest.key_epoch, epoch);
+        assert_int_equal(node->group.members[1].pair_key[0], 7);
+        assert_memory_equal(node->keys.manifest.pair_keys[1], none, CN_KEY_SIZE);
+    }
+    assert_in_range(log_capture_end(&capture, "are used", &used), 2, CN_LOG_QUOTA_BURST + 60);
+    assert_in_range(used, 1, CN_LOG_QUOTA_BURST);
+    free(settings);
+    free(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_raise_within_seconds_is_asked_for_too),
+        cmocka_unit_test(raises_of_the_key_epoch_fill_no_log_and_leave_no_key),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

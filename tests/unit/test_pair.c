@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "ports/tcp/pair.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
+#include "tests/unit/log_capture.h"
 
 #define STREAM_SIZE (1 << 20)
 
@@ -273,6 +275,47 @@ static void who_gives_up_is_told_from_who_is_cut_off(void **state)
     }
 }
 
+// Member 0 sends a record that nobody sealed; member 1 reads until its connection ends.
+static void send_forged_record(struct fixture *fixture)
+{
+    static const uint8_t forged[5 + 64] = {0x17, 3, 3, 0, 64};
+    uint8_t byte;
+    size_t received;
+    cn_err errs[2], err;
+
+    shake(fixture, errs);
+    assert_int_equal(errs[1], CN_OK);
+    assert_int_equal(write(cn_pair_descriptor(fixture->pairs[0]), forged, sizeof(forged)),
+                     sizeof(forged));
+    do {
+        err = cn_pair_receive(fixture->pairs[1], &byte, 1, &received);
+    } while (err == CN_EAGAIN);
+    assert_int_equal(err, CN_EPEER);
+    for (int i = 0; i < 2; i++)
+        cn_pair_close(fixture->pairs[i]);
+    memset(fixture->pairs, 0, sizeof(fixture->pairs));
+}
+
+static void a_member_fills_no_log_with_forged_records(void **state)
+{
+    struct log_capture capture;
+    struct cn_log_quotas lines = {0};
+    struct fixture fixture;
+    unsigned said;
+
+    (void)state;
+    set_up(&fixture);
+    fixture.configs[1].lines = &lines;
+    log_capture_begin(&capture);
+    send_forged_record(&fixture);
+    cn_log_quota_of(&lines, "board-0")->spent_ms = UINT64_MAX / 2; // no token for an age
+    for (int i = 0; i < 5; i++)
+        send_forged_record(&fixture);
+    assert_int_equal(log_capture_end(&capture, "was forged", &said), 2);
+    assert_int_equal(said, 1); // the other line says that more are left out
+    tear_down(&fixture);
+}
+
 static void malformed_addresses_are_refused(void **state)
 {
     const char *const bad[] = {"",       "host",       ":1",         "host:",  "host:0",
@@ -296,6 +339,7 @@ int main(void)
         cmocka_unit_test(another_purpose_is_refused),
         cmocka_unit_test(a_silent_peer_ends_the_handshake_at_its_time),
         cmocka_unit_test(who_gives_up_is_told_from_who_is_cut_off),
+        cmocka_unit_test(a_member_fills_no_log_with_forged_records),
         cmocka_unit_test(malformed_addresses_are_refused),
     };
 

@@ -7,7 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "transport/board/link_events.h"
@@ -60,6 +60,7 @@ struct link {
     struct cn_download *fetched; // finished; its data lives until the poll after FETCHED
 
     struct cn_link_events events;
+    struct cn_log_quota transfer_lines; // about what the gateway sends
 };
 
 static struct cn_link_event *push(struct link *link, enum cn_link_event_type type)
@@ -363,6 +364,7 @@ static struct cn_transfer transfer_of(struct link *link, enum kind kind)
         .chunk_size = chunk_size(link),
         .parcel_chunks = parcel_chunks(link),
         .seed = link->seed + link->generation,
+        .lines = &link->transfer_lines,
     };
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/crypto.h"
 #include "transport/board/registration_file.h"
 
 #define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
@@ -122,6 +123,7 @@ static void keep(const struct cn_registrar *registrar)
             CN_LOG_WARN, "link",
             "the registration is not stored, a start without the aggregator will wait for it: %s",
             cn_err_text(err));
+    cn_crypto_wipe(&reply, sizeof(reply)); // it has the keys of the pairs
 }
 
 static void tell_registered(struct cn_registrar *registrar)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 
 #define PAUSE_MIN_MS 250
@@ -153,7 +153,8 @@ static void hash_begin(struct cn_download *download)
 // What came is wrong: from the start again, a few times.
 static void start_over(struct cn_download *download, uint64_t now_us, const char *why)
 {
-    cn_log(CN_LOG_WARN, "link", "%.12s: %s", download->digest_text, why);
+    cn_log_within(download->transfer.lines, now_us / 1000, CN_LOG_WARN, "link", "%.12s: %s",
+                  download->digest_text, why);
     if (++download->mismatches == MISMATCHES_MAX) {
         download->state = CN_DOWNLOAD_GONE;
         return;

@@ -21,6 +21,8 @@
 #define CN_IN_FLIGHT_UNSURE UINT8_MAX // which transmission of a parcel arrived
 #define CN_TRANSFER_OVERHEAD 113 // bytes of IPv4, UDP, DTLS and CoAP around a parcel, on the wire
 
+struct cn_log_quota;
+
 // What an upload or a download shares with its link.
 struct cn_transfer {
     struct cn_exchange *exchange;
@@ -30,8 +32,9 @@ struct cn_transfer {
     uint8_t kind;        // first byte of its tags
     uint16_t generation; // tells the replies of a former transfer apart
     uint32_t chunk_size;
-    uint32_t parcel_chunks; // chunks a message carries, at most
-    uint64_t seed;          // of its jitter
+    uint32_t parcel_chunks;     // chunks a message carries, at most
+    uint64_t seed;              // of its jitter
+    struct cn_log_quota *lines; // limits the log lines about the other side; NULL: no limit
 };
 
 struct cn_in_flight_parcel {

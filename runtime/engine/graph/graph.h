@@ -42,7 +42,7 @@ enum cn_value_kind {
     CN_VALUE_GRADIENT,   // the gradient of a parameter
 };
 
-// What a value of the whole batch is in the file. The graph keeps it as one number for each sample,
+// Marks a value of the whole batch in the file. The graph keeps it as one number for each sample,
 // and the file's value is the mean or the sum of these.
 enum cn_over_batch {
     CN_OVER_BATCH_NONE, // an ordinary value
@@ -108,8 +108,9 @@ struct cn_fact {
 
 // How a model that computes its loss itself ends.
 enum cn_graph_head {
-    CN_HEAD_NONE,    // with one number for each sample; the loss is their mean
-    CN_HEAD_ENTROPY, // with cross-entropy of an input's labels; the file's loss node is left out
+    CN_HEAD_NONE, // the model ends with one number for each sample; the loss is their mean
+    // The model ends with cross-entropy of an input's labels; the file's loss node is left out.
+    CN_HEAD_ENTROPY,
 };
 
 struct cn_graph {

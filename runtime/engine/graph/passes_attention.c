@@ -24,7 +24,7 @@ enum axis { // axes of an operand, whose elements are (head, row, column)
     AXES,
 };
 
-// Where the elements of an operand lie in a value.
+// The place of an operand's elements in a value.
 struct place {
     uint32_t value;
     size_t offset;

@@ -22,7 +22,7 @@ void cn_passes_disconnect(struct cn_node *node, uint32_t unread);
 // Makes maker write the output of node, and disconnects node.
 void cn_passes_take_over(struct passes *passes, struct cn_node *maker, struct cn_node *node);
 
-// A fusion: looks at the node of this index, and merges it with its neighbours where it can.
+// A fusion: merges the node of this index with its neighbours where it can.
 typedef void cn_passes_fn(struct passes *passes, size_t index);
 
 // passes_attention.c: merges softmax(q k') v into one call; then lets it write through the copy

@@ -349,7 +349,7 @@ static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *
 
         node->in[i] = CN_GRAPH_NONE;
         if (!text.size && i >= op->inputs_min && op->inputs_max < CN_IMPORT_INPUTS)
-            continue; // of a list of operands none may be left out
+            continue; // an omitted input; a list of operands cannot omit any
         if (!cn_onnx_names_find(&node->importer->names, text, &node->in[i]))
             return cn_import_refuse(
                 node,

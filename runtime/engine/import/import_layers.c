@@ -4,7 +4,7 @@
 
 #include "runtime/engine/import/import_emit.h"
 
-#define EXTENT_MAX (1 << 24) // of a dimension of a window or image
+#define EXTENT_MAX (1 << 24) // largest dimension of a window or image
 
 // Checks a filter or bias: a weight, a value computed from weights only, or a known value.
 static cn_err read_weight(struct cn_import_node *node, size_t input, uint32_t rank, uint32_t *out)

@@ -1,8 +1,6 @@
-// Random choices that a model draws, as stochastic depth does: 1 with some probability, else 0.
-//
-// Uniform numbers are followed only to the node that makes a choice of them, a comparison or Floor.
-// The choice becomes a dropout of ones: it is drawn as every dropout is, and an evaluation uses its
-// mean.
+// Uniform numbers are followed only to the node that makes a choice from them, a comparison or
+// Floor. The choice becomes a dropout of ones: it is drawn as every dropout is, and an evaluation
+// uses its mean.
 #include <math.h>
 
 #include "runtime/engine/import/import_emit.h"

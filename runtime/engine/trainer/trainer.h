@@ -300,8 +300,8 @@ cn_err cn_trainer_share(struct cn_trainer *trainer, float **share, size_t *count
 
 // Clip the gradient in stages 2 and 3, where no member has all of it. share_squares returns the sum
 // of squares of gradient / weight over this share. share_clip takes the sum over all shares,
-// divides the share by weight and scales it to cn_rules.clip (formula: cn_hyper.clip); apply then
-// does not divide again. Call share_clip once in a step, and only when the rules clip.
+// divides the share by weight and scales it to cn_rules.clip (formula: cn_hyper.clip), where 0 is
+// no limit; apply then does not divide again. Call share_clip at most once in a step.
 cn_err cn_trainer_share_squares(struct cn_trainer *trainer, double weight, double *squares);
 cn_err cn_trainer_share_clip(struct cn_trainer *trainer, double weight, double squares);
 

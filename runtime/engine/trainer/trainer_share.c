@@ -309,7 +309,7 @@ cn_err cn_trainer_share_clip(struct cn_trainer *trainer, double weight, double s
     struct cn_range range;
     cn_err err = cn_trainer_share(trainer, &share, &count);
 
-    clip = clip < 1 ? clip : 1;
+    clip = trainer->hyper.clip > 0 && clip < 1 ? clip : 1;
     while (!err && next_part(trainer, &next, &range))
         for (size_t i = range.gradients; i < range.gradients + range.count; i++) {
             float g = share[i] * scale;

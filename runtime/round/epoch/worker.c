@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
@@ -24,20 +24,23 @@ static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_
 {
     const struct cn_member *member =
         left->lost < worker->config.member_count ? &worker->members[left->lost] : NULL;
+    struct cn_log_quota *quota = cn_log_quota_of(worker->config.lines, member ? member->name : "");
+    uint64_t now_ms = cn_platform_now_ms();
 
     if (err == CN_OK || err == CN_ECANCELED || cn_mailbox_progress(worker->config.box).ended)
         return;
     if (member && left->unopened)
-        cn_log(CN_LOG_WARN, "group", "no connection with %s at %s: %s", member->name,
-               member->address, cn_err_text(err));
+        cn_log_within(quota, now_ms, CN_LOG_WARN, "group", "no connection with %s at %s: %s",
+                      member->name, member->address, cn_err_text(err));
     else if (member)
-        cn_log(CN_LOG_WARN, "group", "%s is lost: %s", member->name, cn_err_text(err));
+        cn_log_within(quota, now_ms, CN_LOG_WARN, "group", "%s is lost: %s", member->name,
+                      cn_err_text(err));
     else if (left->unopened && err == CN_EEXIST)
         cn_log(CN_LOG_ERROR, "group",
                "group.listen %s: another program uses this TCP port, and no gradients arrive",
                worker->config.session.settings->group.listen);
     else if (err != CN_ESTALE)
-        cn_log(CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
+        cn_log_within(quota, now_ms, CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
 }
 
 // Some have moved since the profile was written.
@@ -64,6 +67,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .progress_timeout_ms = config->timeout_ms,
         .cancel_fd = cn_mailbox_abort_fd(config->box),
         .device = cn_gpus_first(session->config.settings),
+        .lines = config->lines,
     };
     struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
     cn_err err;

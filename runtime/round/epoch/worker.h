@@ -11,6 +11,7 @@ struct cn_worker_config {
     struct cn_backend_ports collectives; // for groups of more than one
     const struct cn_member *members;     // with pair keys; borrowed for the start
     uint32_t member_count;
+    struct cn_log_quotas *lines; // about each member; borrowed, used by the worker's thread only
     uint32_t timeout_ms; // without a byte of a member; membership finds the dead ones sooner
 };
 

@@ -69,8 +69,9 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
     err =
         open(settings->listen, group->members, settings->member_count, group->self, &group->peers);
     if (err)
-        cn_log(CN_LOG_ERROR, "node", "%s cannot use group.listen %s: %s",
-               group->members[group->self].name, settings->listen, cn_err_text(err));
+        cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
+                      "%s cannot use group.listen %s: %s", group->members[group->self].name,
+                      settings->listen, cn_err_text(err));
     return err;
 }
 

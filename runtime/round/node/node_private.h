@@ -39,7 +39,8 @@ struct cn_node_owner {
     bool down; // the aggregator is away, or refuses this board
     bool refused;
     uint64_t down_since_ms;
-    struct cn_log_quota link_lines; // about what the aggregator does
+    struct cn_log_quota link_lines;    // about what the aggregator does
+    struct cn_log_quotas member_lines; // the worker's, about connections with members
     uint64_t status_ms;
     struct cn_status_file status;
     cn_err result; // CN_EAGAIN while running

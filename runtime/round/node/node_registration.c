@@ -1,7 +1,7 @@
 // What the aggregator says of run, job and keys, and what the node makes of it.
 #include <string.h>
 
-#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
@@ -37,6 +37,7 @@ static bool is_same_job(const struct cn_node_owner *node, const struct cn_manife
     return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
 }
 
+// Wipes manifest where it is that of the keys that wait.
 static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manifest)
 {
     cn_err err;
@@ -98,15 +99,17 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 // The members without them are out from now on, until they have them.
 static cn_err use_new_keys(struct cn_node_owner *node, uint32_t behind)
 {
-    const struct cn_manifest manifest = node->keys.manifest;
+    const struct cn_manifest *manifest = &node->keys.manifest; // no copy: it has keys
+    uint64_t now_ms = cn_platform_now_ms();
 
     for (uint32_t i = 0; i < node->config.settings->group.member_count; i++)
         if (behind >> i & 1)
-            cn_log(CN_LOG_WARN, "group", "%s does not have the keys of epoch %llu: it is left out",
-                   node->group.members[i].name, (unsigned long long)manifest.key_epoch);
-    cn_log(CN_LOG_INFO, "group", "the keys of epoch %llu are used",
-           (unsigned long long)manifest.key_epoch);
-    return adopt(node, &manifest);
+            cn_log_within(&node->group.lines, now_ms, CN_LOG_WARN, "group",
+                          "%s does not have the keys of epoch %llu: it is left out",
+                          node->group.members[i].name, (unsigned long long)manifest->key_epoch);
+    cn_log_within(&node->group.lines, now_ms, CN_LOG_INFO, "group",
+                  "the keys of epoch %llu are used", (unsigned long long)manifest->key_epoch);
+    return adopt(node, manifest);
 }
 
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)

@@ -42,6 +42,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                                                                               : NULL},
         .members = node->group.members,
         .member_count = config->settings->group.member_count,
+        .lines = &node->member_lines,
         .timeout_ms = (uint32_t)config->settings->group.timeout_ms,
     };
     cn_err err;

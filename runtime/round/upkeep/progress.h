@@ -42,7 +42,7 @@ struct cn_progress {
     char layout[CN_LAYOUT_TEXT]; // the choice of "parallel: auto" and its reason; "" without it
     struct cn_scores scores;
     double step_ms;       // moving average of a local step; 0: not measured
-    double samples_per_s; // of this board
+    double samples_per_s; // samples of this board per second
     struct cn_step_split split;
     uint32_t slowest; // member that computes clearly longer than the others; UINT32_MAX: none
     double slowest_ms, usual_ms; // its time for a micro-batch, and the others' mean

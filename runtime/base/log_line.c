@@ -1,0 +1,112 @@
+#include "runtime/base/log_line.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define SET_MS 1767225600000   // 2026-01-01: a clock that shows an earlier time was never set
+#define END_MS 253402300800000 // the year 10000, which RFC 3339 cannot write
+#define TIME_SIZE 32
+#define UNIT_SIZE 8 // longest escape or character, with its zero
+
+static const int priorities[] = {3, 4, 6, 7}; // syslog's, as sd-daemon(3) has them
+
+static void write_time(const struct cn_log_event *event, char text[TIME_SIZE])
+{
+    time_t seconds = (time_t)(event->unix_ms / 1000);
+    struct tm utc;
+
+    if (event->unix_ms < SET_MS || event->unix_ms >= END_MS || !gmtime_r(&seconds, &utc)) {
+        snprintf(text, TIME_SIZE, "+%llu.%03us", (unsigned long long)(event->boot_ms / 1000),
+                 (unsigned)(event->boot_ms % 1000));
+        return;
+    }
+    strftime(text, TIME_SIZE, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text + strlen(text), TIME_SIZE - strlen(text), ".%03uZ",
+             (unsigned)(event->unix_ms % 1000));
+}
+
+// Returns the size of the character at text, and its code point; 0 where the bytes are not UTF-8
+// (RFC 3629, section 4).
+static size_t read_character(const char *text, uint32_t *code)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    unsigned first = (unsigned char)*text;
+    size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
+
+    *code = first;
+    if (more == 0)
+        return first < 0x80;
+    *code &= 0x3fu >> more;
+    for (size_t i = 1; i <= more; i++) {
+        if (((unsigned char)text[i] & 0xc0) != 0x80)
+            return 0;
+        *code = *code << 6 | ((unsigned char)text[i] & 0x3f);
+    }
+    if (first > 0xf4 || *code < least[more] || *code > 0x10ffff ||
+        (*code >= 0xd800 && *code < 0xe000))
+        return 0;
+    return more + 1;
+}
+
+// Whether a character would begin another line, command a terminal or turn the direction of text.
+static bool is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code < 0x202f) ||
+           (code >= 0x2066 && code < 0x206a);
+}
+
+// Writes the first character of text as the line shows it. Returns the bytes of text it stands for.
+static size_t write_character(const char *text, char unit[UNIT_SIZE])
+{
+    uint32_t code;
+    size_t size = read_character(text, &code);
+
+    if (size == 0)
+        snprintf(unit, UNIT_SIZE, "\\x%02x", (unsigned)(unsigned char)*text);
+    else if (is_control(code))
+        snprintf(unit, UNIT_SIZE, "\\u%04x", (unsigned)code);
+    else
+        snprintf(unit, UNIT_SIZE, "%.*s", (int)size, text);
+    return size ? size : 1;
+}
+
+// Appends message to the line of which used bytes are written, and leaves room for its end.
+static size_t append_message(const char *message, size_t end, char *line, size_t used)
+{
+    char unit[UNIT_SIZE];
+
+    while (*message) {
+        size_t size = write_character(message, unit), length = strlen(unit);
+
+        if (used + length + end > CN_LOG_LINE_SIZE)
+            break;
+        memcpy(line + used, unit, length);
+        used += length;
+        message += size;
+    }
+    return used;
+}
+
+size_t cn_log_write_line(enum cn_log_format format, const struct cn_log_event *event,
+                         char line[CN_LOG_LINE_SIZE])
+{
+    const char *level = cn_log_level_name(event->level);
+    const char *space = event->name[0] ? " " : "";
+    char time[TIME_SIZE];
+    size_t used;
+
+    if (format == CN_LOG_JOURNAL) {
+        used = (size_t)snprintf(line, CN_LOG_LINE_SIZE,
+                                "<%d>%-5s %.127s%s%.63s: ", priorities[event->level], level,
+                                event->name, space, event->area);
+    } else {
+        write_time(event, time);
+        used = (size_t)snprintf(line, CN_LOG_LINE_SIZE, "%s %-5s %.127s%s%.63s: ", time, level,
+                                event->name, space, event->area);
+    }
+    used = append_message(event->message, 1, line, used);
+    line[used] = '\n';
+    return used + 1;
+}

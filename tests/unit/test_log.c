@@ -1,0 +1,137 @@
+// The lines of the log: their time, their priority, and messages that hold hostile bytes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log_line.h"
+
+static void assert_line(enum cn_log_format format, const struct cn_log_event *event,
+                        const char *wanted)
+{
+    char line[CN_LOG_LINE_SIZE];
+    size_t length = cn_log_write_line(format, event, line);
+
+    assert_int_equal(length, strlen(wanted));
+    assert_memory_equal(line, wanted, length);
+}
+
+static struct cn_log_event event_at(int64_t unix_ms)
+{
+    return (struct cn_log_event){.level = CN_LOG_INFO,
+                                 .name = "",
+                                 .area = "run",
+                                 .message = "round 12",
+                                 .unix_ms = unix_ms,
+                                 .boot_ms = 42017};
+}
+
+static void a_line_begins_with_the_time_in_utc(void **state)
+{
+    const struct cn_log_event event = event_at(1795395723456);
+
+    (void)state;
+    assert_line(CN_LOG_TEXT, &event, "2026-11-23T01:02:03.456Z info  run: round 12\n");
+}
+
+static void a_clock_that_was_never_set_gives_the_time_since_boot(void **state)
+{
+    const int64_t never[] = {42017, -1, 0, 1767225599999, INT64_MAX, INT64_MIN};
+    const struct cn_log_event set = event_at(1767225600000);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++) {
+        const struct cn_log_event event = event_at(never[i]);
+
+        assert_line(CN_LOG_TEXT, &event, "+42.017s info  run: round 12\n");
+    }
+    assert_line(CN_LOG_TEXT, &set, "2026-01-01T00:00:00.000Z info  run: round 12\n");
+}
+
+static void journald_gets_the_priority_and_no_time(void **state)
+{
+    struct cn_log_event event = event_at(1795395723456);
+
+    (void)state;
+    assert_line(CN_LOG_JOURNAL, &event, "<6>info  run: round 12\n");
+    event.level = CN_LOG_ERROR;
+    assert_line(CN_LOG_JOURNAL, &event, "<3>error run: round 12\n");
+    event.level = CN_LOG_WARN;
+    assert_line(CN_LOG_JOURNAL, &event, "<4>warn  run: round 12\n");
+    event.level = CN_LOG_DEBUG;
+    assert_line(CN_LOG_JOURNAL, &event, "<7>debug run: round 12\n");
+}
+
+static void a_process_among_others_says_its_name(void **state)
+{
+    struct cn_log_event event = event_at(1795395723456);
+
+    (void)state;
+    event.name = "board-1.2";
+    assert_line(CN_LOG_TEXT, &event, "2026-11-23T01:02:03.456Z info  board-1.2 run: round 12\n");
+}
+
+static void no_message_begins_a_line_or_commands_a_terminal(void **state)
+{
+    struct cn_log_event event = event_at(1795395723456);
+
+    (void)state;
+    event.message = "a\n<3>error b\r\x1b[2J\x7f\xc2\x9b\xe2\x80\xae";
+    assert_line(CN_LOG_JOURNAL, &event,
+                "<6>info  run: a\\u000a<3>error b\\u000d\\u001b[2J\\u007f\\u009b\\u202e\n");
+    event.message = "\xc3\xa4 \xe6\x97\xa5 \xf0\x9f\x98\x80"; // UTF-8 of 2, 3 and 4 bytes
+    assert_line(CN_LOG_JOURNAL, &event, "<6>info  run: \xc3\xa4 \xe6\x97\xa5 \xf0\x9f\x98\x80\n");
+    event.message = "\xff \xc0\x80 \xed\xa0\x80 \xf8\x90\x80\x80 \xe6\x97"; // none is UTF-8
+    assert_line(CN_LOG_JOURNAL, &event,
+                "<6>info  run: \\xff \\xc0\\x80 \\xed\\xa0\\x80 \\xf8\\x90\\x80\\x80 \\xe6\\x97\n");
+}
+
+static void a_long_message_is_cut_between_characters(void **state)
+{
+    static char message[4000];
+    struct cn_log_event event = event_at(1795395723456);
+    char line[CN_LOG_LINE_SIZE];
+
+    (void)state;
+    event.message = message;
+    for (size_t size = 0; size < sizeof(message) - 3; size += 2) {
+        size_t length;
+
+        memcpy(message + size, size % 3 ? "\xc3\xa4" : "\n", 3);
+        if (!message[size + 1])
+            message[size + 1] = 'x';
+        length = cn_log_write_line(CN_LOG_TEXT, &event, line);
+        assert_in_range(length, 1, CN_LOG_LINE_SIZE);
+        assert_int_equal(line[length - 1], '\n');
+        assert_null(memchr(line, '\n', length - 1));
+        assert_int_not_equal((unsigned char)line[length - 2], 0xc3);
+    }
+}
+
+static void other_streams_than_journalds_get_text(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("JOURNAL_STREAM", "1:2", 1), 0);
+    assert_int_equal(cn_log_find_format(), CN_LOG_TEXT);
+    assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+    assert_int_equal(cn_log_find_format(), CN_LOG_TEXT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_begins_with_the_time_in_utc),
+        cmocka_unit_test(a_clock_that_was_never_set_gives_the_time_since_boot),
+        cmocka_unit_test(journald_gets_the_priority_and_no_time),
+        cmocka_unit_test(a_process_among_others_says_its_name),
+        cmocka_unit_test(no_message_begins_a_line_or_commands_a_terminal),
+        cmocka_unit_test(a_long_message_is_cut_between_characters),
+        cmocka_unit_test(other_streams_than_journalds_get_text),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
