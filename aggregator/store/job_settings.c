@@ -32,27 +32,18 @@ static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
     return text[0] ? snprintf(to, size, " rules %s", text) : 0;
 }
 
-// Only what the optimizer uses counts. Nothing for plain averaging, as in describe_options.
-static int describe_server(const struct cn_server *server, char *text, size_t size)
+// Nothing for the defaults of the schema, as in describe_options.
+static int describe_server(const struct cn_server *server, char *to, size_t size)
 {
-    double rate = server->learning_rate;
-    switch (server->optimizer) {
-    case CN_SERVER_FEDAVG:
-        return rate > 0 && (rate < 1 || rate > 1) ? snprintf(text, size, " server fedavg %a", rate)
-                                                  : 0;
-    case CN_SERVER_FEDAVGM:
-    case CN_SERVER_NESTEROV:
-        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
-                        server->momentum);
-    case CN_SERVER_FEDADAGRAD:
-        return snprintf(text, size, " server %d %a %a", (int)server->optimizer, rate,
-                        server->epsilon);
-    case CN_SERVER_FEDADAM:
-    case CN_SERVER_FEDYOGI:
-        return snprintf(text, size, " server %d %a %a %a %a", (int)server->optimizer, rate,
-                        server->beta1, server->beta2, server->epsilon);
-    }
-    return 0;
+    static const struct cn_server defaults = {
+        .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 0.001};
+    const struct cn_server *servers[] = {server, &defaults};
+    char texts[2][160];
+    for (size_t i = 0; i < 2; i++)
+        snprintf(texts[i], sizeof(texts[i]), " server %d %a %a %a %a %a",
+                 (int)servers[i]->optimizer, servers[i]->learning_rate, servers[i]->momentum,
+                 servers[i]->beta1, servers[i]->beta2, servers[i]->epsilon);
+    return strcmp(texts[0], texts[1]) ? snprintf(to, size, "%s", texts[0]) : 0;
 }
 
 // The text is the format: "%a" prints a double exactly.
