@@ -40,16 +40,19 @@ endif()
 # the program, a file named in COMMAND or one that the scripts read by themselves changes.
 function(cairn_document package name)
     set(out ${package_build}/${package}/${name}.gz)
-    set(inputs ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${package_source}/${package}.files ${ARGN})
+    set(inputs ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${package_source}/${package}.files
+        ${package_source}/${package}.examples ${ARGN})
     list(FILTER inputs INCLUDE REGEX "^/")
     foreach(input ${inputs})
         if(NOT EXISTS ${input})
             list(REMOVE_ITEM inputs ${input})
         endif()
     endforeach()
-    if(TARGET ${package})
-        list(APPEND inputs ${package})
-    endif()
+    foreach(target ${package} profile_manual)
+        if(TARGET ${target} AND "$<TARGET_FILE:${target}>" IN_LIST ARGN)
+            list(APPEND inputs ${target})
+        endif()
+    endforeach()
     add_custom_command(OUTPUT ${out}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${package_build}/${package}
         COMMAND ${ARGN} > ${package_build}/${package}/${name}
@@ -139,6 +142,10 @@ cairn_service(cairn-aggregator)
 cairn_package(cairn-flash "put Cairn on boards and wait until they have joined")
 
 cairn_package_documents(cairn-boards)
+cairn_document(cairn-boards cairn-profile.5 ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:profile_manual>
+               ${PROJECT_VERSION} ${cairn_day})
+install(FILES ${package_build}/cairn-boards/cairn-profile.5.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man5
+        COMPONENT cairn-boards)
 file(GLOB boards RELATIVE ${CMAKE_SOURCE_DIR}/boards CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/boards/*/board.yaml)
 foreach(board ${boards})
     get_filename_component(folder ${board} DIRECTORY)

@@ -4,6 +4,7 @@
 #include "runtime/command/command.h"
 
 extern const struct cn_command cn_aggregator_init;
+extern const struct cn_command cn_aggregator_check;
 extern const struct cn_command cn_aggregator_run;
 extern const struct cn_command cn_aggregator_enroll;
 extern const struct cn_command cn_aggregator_revoke;

@@ -1,5 +1,4 @@
 // cairn-aggregator export: a version of the model as ONNX and safetensors.
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -12,7 +11,6 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/server_optimizer.h"
-#include "aggregator/run/score.h"
 #include "aggregator/store/model_store.h"
 #include "runtime/engine/onnx/onnx_inference.h"
 
@@ -27,31 +25,6 @@ static const char help[] =
     "  --version V      a number, last (the default) or best: the best measured one\n"
     "  --training       PREFIX.onnx in the form that the job's model has, to train on\n"
     "  -o PREFIX        existing files are replaced\n";
-
-static cn_err choose(const struct cn_setup *setup, const char *text, uint32_t *number)
-{
-    struct cn_ledger_version newest;
-    struct cn_run_progress progress = {0};
-    char *end;
-    cn_err err = cn_ledger_newest_version(setup->ledger, &newest);
-    if (err)
-        return err;
-    *number = newest.number;
-    if (strcmp(text, "last") == 0)
-        return CN_OK;
-    if (strcmp(text, "best") == 0) {
-        err = cn_score_progress(setup->ledger, &setup->job, 0, &progress);
-        if (progress.best_score.known)
-            *number = progress.best;
-        return err;
-    }
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end || errno || value > newest.number)
-        return CN_ENOTFOUND;
-    *number = (uint32_t)value;
-    return CN_OK;
-}
 
 static bool write_all(int file, const uint8_t *data, size_t size)
 {
@@ -119,7 +92,7 @@ static int export_version(const struct cn_setup *setup, const char *version, con
 {
     struct cn_model model;
     uint32_t number;
-    cn_err err = choose(setup, version, &number);
+    cn_err err = cn_setup_choose_version(setup->ledger, &setup->job, version, &number);
     if (!err)
         err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
                             cn_server_rows(setup->job.server.optimizer), number, &model);

@@ -7,12 +7,25 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/init_after.h"
 
 static const char help[] =
     "Usage: cairn-aggregator init [FILE]\n"
+    "       cairn-aggregator init --after STATE [--version V] PROFILE\n"
     "\n"
     "Writes a commented profile to FILE (default: gateway.yaml), which must not exist. What must\n"
-    "be filled in stands there with an example, everything else as a comment with its default.\n";
+    "be filled in stands there with an example, everything else as a comment with its default.\n"
+    "\n"
+    "With --after, prepares the next run: in the state directory of PROFILE, which must be a new\n"
+    "one, it enrols the boards of STATE, the state directory of an earlier run, with the keys "
+    "that\n"
+    "they have, and makes a version of that run version 0. Nothing has to be changed on the\n"
+    "boards. The job may have other values; its model must have the same graph. STATE stays as it\n"
+    "is.\n"
+    "\n"
+    "  --after STATE    state directory of the earlier run\n"
+    "  --version V      a number, last (the default), best: the best measured one, or none: begin\n"
+    "                   with the weights of the job's model, which may be any\n";
 
 static int write_profile(const char *path)
 {
@@ -30,20 +43,31 @@ static int write_profile(const char *path)
         unlink(path);
         return CN_EXIT_FAILED;
     }
-    printf("%s is written; edit it, then try: cairn-aggregator run %s\n", path, path);
+    printf("%s is written; edit it, then try: cairn-aggregator check %s\n", path, path);
     return CN_EXIT_DONE;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{0}};
+    static const struct option known[] = {
+        {"after", required_argument, NULL, 'a'}, {"version", required_argument, NULL, 'v'}, {0}};
+    const char *after = NULL, *version = NULL;
+    int option;
     (void)ports;
-    if (getopt_long(argc, argv, "", known, NULL) != -1)
-        return CN_EXIT_USAGE;
-    if (optind + 1 < argc) {
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 'a')
+            after = optarg;
+        else if (option == 'v')
+            version = optarg;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (optind + 1 < argc || (after && optind == argc) || (version && !after)) {
         fputs(help, stderr);
         return CN_EXIT_USAGE;
     }
+    if (after)
+        return cn_init_after(after, version ? version : "last", argv[optind]);
     return write_profile(optind < argc ? argv[optind] : "gateway.yaml");
 }
 

@@ -17,16 +17,15 @@
 #include "runtime/base/log.h"
 
 #define STEP_MS 50
-#define ROSTER_MS 500      // between looks for revoked boards
-#define RETRY_MS 3000      // after an error that may pass
-#define STATUS_MS 1000     // between writes of status.json
-#define LIVE_MS 120000     // a group heard within this time is invited
-#define SETTLE_MS 3000     // for more groups than the quorum
-#define LINGER_MS 20000    // at the end, for boards to learn of it, at most
-#define QUIET_MS 3000      // at the end, without a word of any board
-#define OVER_FILE "over"   // empty: the boards had their time after the end
-#define EXPIRY_MS 600000   // of an upload without a chunk
-#define EVALUATE_MS 600000 // for one evaluation
+#define ROSTER_MS 500    // between looks for revoked boards
+#define RETRY_MS 3000    // after an error that may pass
+#define STATUS_MS 1000   // between writes of status.json
+#define LIVE_MS 120000   // a group heard within this time is invited
+#define SETTLE_MS 3000   // for more groups than the quorum
+#define LINGER_MS 20000  // at the end, for boards to learn of it, at most
+#define QUIET_MS 3000    // at the end, without a word of any board
+#define OVER_FILE "over" // empty: the boards had their time after the end
+#define EXPIRY_MS 600000 // of an upload without a chunk
 #define HANDSHAKES_MAX 128
 #define SESSIONS_MAX 4096
 #define REQUESTS_PER_S 500 // of a board, beside its updates and models
@@ -137,33 +136,10 @@ static cn_err open_parts(struct daemon *daemon)
     return err;
 }
 
-// The job's central set, if it has one.
 static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports)
 {
-    const struct cn_settings *settings = daemon->setup.settings;
-    struct cn_diag diag;
-    cn_diag_init(&diag);
-    if (settings->job.central_set[0] == '\0')
-        return CN_OK;
-    const struct cn_data_paths *paths = cn_profile_data(settings, settings->job.central_set);
-    if (!paths) {
-        fprintf(stderr, "error: the job's central set %s is not in the profile's data section\n",
-                settings->job.central_set);
-        return CN_EINVAL;
-    }
-    const struct cn_evaluator_config config = {
-        .onnx = daemon->setup.model.onnx,
-        .job = &settings->job,
-        .files = paths,
-        .computes = ports->computes,
-        .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
-        .timeout_ms = EVALUATE_MS,
-    };
-    cn_err err = cn_evaluator_open(&config, &diag, &daemon->evaluator);
-    if (err)
-        fprintf(stderr, "%s: %s\n", settings->job.central_set,
-                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
-    else
+    cn_err err = cn_setup_open_evaluator(&daemon->setup, ports, &daemon->evaluator);
+    if (!err && daemon->evaluator)
         cn_evaluator_measure(daemon->evaluator, &daemon->measure);
     return err;
 }
@@ -400,6 +376,10 @@ static void announce(struct daemon *daemon)
            settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
            daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
            settings->gateway.listen[0]);
+    struct cn_ledger_origin origin;
+    if (!cn_ledger_find_origin(daemon->setup.ledger, &origin))
+        printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", origin.version,
+               origin.run);
     if (groups < settings->job.quorum)
         cn_log(CN_LOG_WARN, "run",
                "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "

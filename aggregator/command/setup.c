@@ -1,17 +1,21 @@
 #include "aggregator/command/setup.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/run/score.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/read_store.h"
 #include "runtime/profile/job_changes.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
+
+#define EVALUATE_MS 600000 // for one evaluation
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
@@ -67,16 +71,21 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     return result;
 }
 
-// Whether the file has the weights of version 0, if the run has that already.
+// Whether the file has the weights of version 0, if the run has that already. In a run that follows
+// another one version 0 is trained, and of the file only the graph counts.
 static cn_err check_weights(const struct cn_setup *setup)
 {
     struct cn_ledger_version first;
+    struct cn_ledger_origin origin;
     const struct cn_layout *layout = &setup->model.layout;
     struct cn_version_header header = {.count = layout->total};
     uint8_t digest[CN_DIGEST_SIZE];
     cn_err err = cn_ledger_find_version(setup->ledger, 0, &first);
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
+    err = cn_ledger_find_origin(setup->ledger, &origin);
+    if (err != CN_ENOTFOUND)
+        return err;
     float *weights = calloc(layout->total + 1, sizeof(*weights));
     if (!weights)
         return CN_ENOMEM;
@@ -134,8 +143,11 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
         fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
     }
     if (err == CN_ECONFLICT || err == CN_EDIGEST)
-        fprintf(stderr, "Restore them in the profile, or give this job a state directory of its "
-                        "own.\n");
+        fprintf(stderr,
+                "Restore them in the profile. Or give the profile another state directory and "
+                "begin the next\nrun there, with the same boards and keys, from what was trained: "
+                "cairn-aggregator init --after %s PROFILE\n",
+                state);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -154,18 +166,27 @@ static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *confli
     return err;
 }
 
+int cn_setup_load_model(struct cn_setup *setup)
+{
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    setup->has_model = true;
+    cn_err err = cn_model_file_init(&setup->model, setup->settings->model, &diag);
+    if (err)
+        cn_command_print_about(setup->settings->model, err, &diag);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 int cn_setup_open_model(struct cn_setup *setup)
 {
     struct cn_diag diag;
     struct cn_job_conflict conflict = {0};
     cn_diag_init(&diag);
-    setup->has_model = true;
     setup->job = setup->settings->job;
-    cn_err err = cn_model_file_init(&setup->model, setup->settings->model, &diag);
-    if (err) {
-        cn_command_print_about(setup->settings->model, err, &diag);
-        return CN_EXIT_FAILED;
-    }
+    int result = cn_setup_load_model(setup);
+    if (result)
+        return result;
+    cn_err err = CN_OK;
     if (setup->access == CN_SETUP_LOOK)
         err = look_at_job(setup, &conflict);
     if (!err && cn_tensor_rules_set(&setup->model.layout, &setup->job, &diag) != CN_OK) {
@@ -177,9 +198,73 @@ int cn_setup_open_model(struct cn_setup *setup)
     return explain_binding(setup, err, &conflict);
 }
 
+int cn_setup_check_job(const struct cn_setup *setup)
+{
+    struct cn_job_conflict conflict;
+    cn_err err =
+        cn_job_settings_check(setup->ledger, setup->model.digest, setup->settings, &conflict);
+    return explain_binding(setup, err, &conflict);
+}
+
 int cn_setup_check_weights(const struct cn_setup *setup)
 {
     return explain_binding(setup, check_weights(setup), NULL);
+}
+
+cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_ports *ports,
+                               struct cn_evaluator **evaluator)
+{
+    const struct cn_settings *settings = setup->settings;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    *evaluator = NULL;
+    if (settings->job.central_set[0] == '\0')
+        return CN_OK;
+    const struct cn_data_paths *paths = cn_profile_data(settings, settings->job.central_set);
+    if (!paths) {
+        fprintf(stderr, "error: the job's central set %s is not in the profile's data section\n",
+                settings->job.central_set);
+        return CN_EINVAL;
+    }
+    const struct cn_evaluator_config config = {
+        .onnx = setup->model.onnx,
+        .job = &settings->job,
+        .files = paths,
+        .computes = ports->computes,
+        .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
+        .timeout_ms = EVALUATE_MS,
+    };
+    cn_err err = cn_evaluator_open(&config, &diag, evaluator);
+    if (err)
+        fprintf(stderr, "%s: %s\n", settings->job.central_set,
+                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+    return err;
+}
+
+cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
+                               uint32_t *number)
+{
+    struct cn_ledger_version newest;
+    struct cn_run_progress progress = {0};
+    char *end;
+    cn_err err = cn_ledger_newest_version(ledger, &newest);
+    if (err)
+        return err;
+    *number = newest.number;
+    if (strcmp(text, "last") == 0)
+        return CN_OK;
+    if (strcmp(text, "best") == 0) {
+        err = cn_score_progress(ledger, job, 0, &progress);
+        if (progress.best_score.known)
+            *number = progress.best;
+        return err;
+    }
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value > newest.number)
+        return CN_ENOTFOUND;
+    *number = (uint32_t)value;
+    return CN_OK;
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

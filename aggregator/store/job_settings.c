@@ -67,8 +67,8 @@ void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_S
     cn_crypto_digest(text, (size_t)length, digest);
 }
 
-// The settings that a row has; NULL without memory or for a row that is damaged. The caller frees
-// them.
+// Reads the settings of a row; NULL on an error, with a line in the log for a row that is damaged.
+// The caller frees them.
 static cn_err read_row(const struct cn_ledger_setting *row, struct cn_settings **settings)
 {
     struct cn_diag diag;
@@ -103,35 +103,52 @@ static cn_err next_round(struct cn_ledger *ledger, uint32_t *round)
     return CN_OK;
 }
 
-static cn_err compare(struct cn_ledger *ledger, const struct cn_ledger_setting *held,
-                      struct cn_ledger_setting *wanted, const struct cn_settings *settings,
-                      struct cn_job_conflict *conflict)
+// Whether the run's newest settings allow those of a profile. *changed: they are others.
+static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledger_setting *wanted,
+                      const struct cn_settings *settings, struct cn_job_conflict *conflict,
+                      bool *changed)
 {
     struct cn_settings *run;
-    if (!held->job) { // the digest says all there is to know
-        wanted->from_round = held->from_round;
+    if (held->job) {
+        cn_err err = read_row(held, &run);
+        if (err)
+            return err;
+        conflict->values = cn_job_text_compare(run, settings, &conflict->lines) > 0;
+        free(run);
+    } else { // the digest says all there is to know
         conflict->unrecorded = memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
         conflict->values = conflict->unrecorded;
-        return conflict->values || conflict->model ? CN_ECONFLICT
-                                                   : cn_ledger_put_setting(ledger, wanted);
     }
-    cn_err err = read_row(held, &run);
-    if (err)
-        return err;
-    conflict->values = cn_job_text_compare(run, settings, &conflict->lines) > 0;
-    free(run);
-    if (conflict->values || conflict->model)
-        return CN_ECONFLICT;
-    if (strcmp(held->job, wanted->job) == 0)
-        return CN_OK;
-    err = next_round(ledger, &wanted->from_round);
-    return err ? err : cn_ledger_put_setting(ledger, wanted);
+    *changed = !held->job || strcmp(held->job, wanted->job) != 0;
+    return conflict->values || conflict->model ? CN_ECONFLICT : CN_OK;
 }
 
-cn_err cn_job_settings_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
-                            const struct cn_settings *settings, struct cn_job_conflict *conflict)
+// Compares with a ledger that is tied to this graph already, and writes what changed.
+static cn_err go_on(struct cn_ledger *ledger, struct cn_ledger_setting *wanted,
+                    const struct cn_settings *settings, bool write,
+                    struct cn_job_conflict *conflict)
 {
-    struct cn_ledger_setting held = {0}, wanted = {.from_round = 1};
+    struct cn_ledger_setting held;
+    bool changed = false;
+    cn_err err = cn_ledger_find_setting(ledger, UINT32_MAX, &held);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_EFORMAT : err;
+    err = compare(&held, wanted, settings, conflict, &changed);
+    if (!err && changed && write) {
+        wanted->from_round = held.from_round; // recorded now, for what was not
+        if (held.job)
+            err = next_round(ledger, &wanted->from_round);
+        if (!err)
+            err = cn_ledger_put_setting(ledger, wanted);
+    }
+    cn_ledger_setting_deinit(&held);
+    return err;
+}
+
+static cn_err tie(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                  const struct cn_settings *settings, bool write, struct cn_job_conflict *conflict)
+{
+    struct cn_ledger_setting wanted = {.from_round = 1};
     uint8_t bound[CN_DIGEST_SIZE];
     memset(conflict, 0, sizeof(*conflict));
     cn_diag_init(&conflict->lines);
@@ -141,18 +158,25 @@ cn_err cn_job_settings_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIG
         return err;
     err = cn_ledger_graph(ledger, bound);
     if (err == CN_ENOTFOUND) {
-        err = cn_ledger_bind(ledger, graph, &wanted);
+        err = write ? cn_ledger_bind(ledger, graph, &wanted) : CN_OK;
     } else if (!err) {
         conflict->model = memcmp(bound, graph, CN_DIGEST_SIZE) != 0;
-        err = cn_ledger_find_setting(ledger, UINT32_MAX, &held);
-        if (!err)
-            err = compare(ledger, &held, &wanted, settings, conflict);
-        else if (err == CN_ENOTFOUND)
-            err = CN_EFORMAT;
+        err = go_on(ledger, &wanted, settings, write, conflict);
     }
-    cn_ledger_setting_deinit(&held);
     cn_ledger_setting_deinit(&wanted);
     return err;
+}
+
+cn_err cn_job_settings_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                            const struct cn_settings *settings, struct cn_job_conflict *conflict)
+{
+    return tie(ledger, graph, settings, true, conflict);
+}
+
+cn_err cn_job_settings_check(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                             const struct cn_settings *settings, struct cn_job_conflict *conflict)
+{
+    return tie(ledger, graph, settings, false, conflict);
 }
 
 cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const struct cn_job *profile,

@@ -26,6 +26,10 @@ struct cn_job_conflict {
 cn_err cn_job_settings_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
                             const struct cn_settings *settings, struct cn_job_conflict *conflict);
 
+// The same without writing anything. CN_OK also for a ledger that is tied to nothing yet.
+cn_err cn_job_settings_check(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
+                             const struct cn_settings *settings, struct cn_job_conflict *conflict);
+
 // Sets job to what holds in a round. Where an older program stored only the digest, it is the job
 // of the profile if that has the digest, else CN_ECONFLICT. CN_ENOTFOUND when the ledger has no
 // setting for the round. CN_EFORMAT, with a line in the log, when a setting is damaged.

@@ -57,7 +57,9 @@ static const char later[] =
     "CREATE TABLE IF NOT EXISTS rejection(grp TEXT PRIMARY KEY, count INTEGER NOT NULL,"
     " round INTEGER NOT NULL, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS attendance(round INTEGER NOT NULL, grp TEXT NOT NULL,"
-    " boards INTEGER NOT NULL, PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;";
+    " boards INTEGER NOT NULL, PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS origin(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
+    " version INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;";
 
 // Columns that came later, in the same way. A row of an older program has the default.
 static const struct {

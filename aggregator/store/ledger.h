@@ -70,6 +70,37 @@ cn_err cn_ledger_put_setting(struct cn_ledger *ledger, const struct cn_ledger_se
 cn_err cn_ledger_find_setting(struct cn_ledger *ledger, uint32_t round,
                               struct cn_ledger_setting *setting);
 
+// --- a run that follows another one ---
+
+struct cn_ledger_origin { // version 0 has the weights of a version of an earlier run
+    uint64_t run;
+    uint32_t version;
+    uint8_t digest[CN_DIGEST_SIZE];
+};
+
+// CN_ENOTFOUND for a run that began with its model's own weights.
+cn_err cn_ledger_find_origin(struct cn_ledger *ledger, struct cn_ledger_origin *origin);
+
+struct cn_ledger_version;
+
+// What a run begins with instead of its model's own weights.
+struct cn_ledger_start {
+    struct cn_ledger_origin origin;
+    const struct cn_ledger_version *version; // 0, whose files are durable
+    const uint8_t *graph;
+    const struct cn_ledger_setting *setting; // the first one
+};
+
+// CN_EEXIST when the ledger has boards, a model or versions.
+cn_err cn_ledger_check_empty(struct cn_ledger *ledger);
+
+// Enrols the boards of another ledger with their keys and groups; revoked ones stay revoked. The
+// lineage and the key epochs go on from there; this object still has the lineage before. With
+// start, which may be NULL, the run begins with what it says. One transaction. CN_EEXIST when the
+// ledger is not empty.
+cn_err cn_ledger_follow(struct cn_ledger *ledger, struct cn_ledger *earlier,
+                        const struct cn_ledger_start *start);
+
 // --- boards ---
 
 struct cn_ledger_board {

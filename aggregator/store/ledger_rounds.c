@@ -244,7 +244,7 @@ cn_err cn_ledger_outcome(struct cn_ledger *ledger, const char *group,
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
-static cn_err insert_version(struct cn_ledger *ledger, const struct cn_ledger_version *v)
+cn_err cn_ledger_sql_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *v)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(
@@ -271,7 +271,7 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
     cn_err err = cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
     if (err)
         return err;
-    err = insert_version(ledger, version);
+    err = cn_ledger_sql_add_version(ledger, version);
     if (!err)
         err = mark_merged(ledger, version->number);
     return cn_ledger_sql_end(ledger, err);

@@ -1,4 +1,4 @@
-// ledger_sql.h - how the ledger's two files speak SQL. Nobody else includes it.
+// ledger_sql.h - how the ledger's files speak SQL. Nobody else includes it.
 #pragma once
 
 #include <sqlite3.h>
@@ -29,6 +29,9 @@ cn_err cn_ledger_sql_run(struct cn_ledger *ledger, const char *sql);
 
 // Ends a transaction: commits when err is CN_OK, else rolls back. Returns the first error.
 cn_err cn_ledger_sql_end(struct cn_ledger *ledger, cn_err err);
+
+// Adds a version within the caller's transaction.
+cn_err cn_ledger_sql_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *version);
 
 // Column readers. A column of the wrong type or size is CN_EFORMAT.
 cn_err cn_ledger_sql_bytes(sqlite3_stmt *statement, int column, uint8_t bytes[32]);

@@ -72,6 +72,11 @@ static cn_err save(struct cn_store *store, uint32_t number, const char *kind, co
     return cn_store_replace(store, name, data, size);
 }
 
+cn_err cn_model_save_first(struct cn_store *store, const struct cn_model *model)
+{
+    return save(store, 0, "full", model->bytes, model->size);
+}
+
 static cn_err load(struct cn_store *store, uint32_t number, const char *kind, size_t limit,
                    uint8_t **data, size_t *size)
 {

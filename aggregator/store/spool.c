@@ -490,6 +490,8 @@ static cn_err take_part(void *context, const char *board, const char *group,
     if (!err) {
         upload->parts[part].saved = upload->parts[part].received;
         upload->parts[part].exists = true;
+    } else if (err == CN_ENOSPC && upload) {
+        cn_spool_drop(spool, upload); // with the files of its other parts, which fill the disk, too
     }
     return err;
 }

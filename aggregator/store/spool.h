@@ -60,7 +60,8 @@ struct cn_spooled {
 
 struct cn_spool;
 
-// Takes up what an earlier program had saved of uploads.
+// Takes up what an earlier program had saved of uploads. What a full disk does not take of them is
+// dropped, and the board sends it again.
 cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spool);
 // Saves what is there of uploads.
 void cn_spool_close(struct cn_spool *spool);

@@ -189,10 +189,11 @@ static cn_err load_part(const struct loading *loading, const char *name, const c
     return err;
 }
 
-// What cannot be used is removed: the board sends it again.
+// What cannot be used is removed: the board sends it again. On a full disk that makes room.
 static cn_err visit(void *context, const char *name)
 {
     const struct loading *loading = context;
+    struct cn_store *store = loading->config->store;
     char owner[CN_NAME_SIZE];
     uint32_t round, part;
     if (!parse_name(name, &round, owner, &part))
@@ -200,7 +201,14 @@ static cn_err visit(void *context, const char *name)
     cn_err err = load_part(loading, name, owner, round, part);
     if (err == CN_EFORMAT || err == CN_ERANGE || err == CN_ECONFLICT) {
         cn_log(CN_LOG_WARN, "spool", "%s is of no use and is removed", name);
-        err = loading->config->store->ops->remove(loading->config->store, name);
+        err = store->ops->remove(store, name);
+    } else if (err == CN_ENOSPC) {
+        cn_log(CN_LOG_WARN, "spool",
+               "the disk is full: %s cannot be taken up and is removed; %s sends its update again",
+               name, owner);
+        err = CN_OK;
+        if (store->ops->remove(store, name))
+            cn_log(CN_LOG_WARN, "spool", "%s stays", name);
     }
     return err;
 }

@@ -1,8 +1,8 @@
 // manifest.h - IMAGE.json, the manifest beside an image: where its data lies, with digests.
 //
-// The manifest lists the parts of the image that hold data, each with its SHA-256, and the extents
-// that no file system of the image has allocated. Everything else is zeros, which belong to the
-// image as much as the data does. boards/flash/README.md describes the format.
+// The manifest has two lists: the parts of the image that hold data, each with its SHA-256, and the
+// extents that no file system of the image has allocated. Everything else is zeros, which belong to
+// the image as much as the data does. boards/flash/README.md describes the format.
 #pragma once
 
 #include "boards/flash/extents.h"

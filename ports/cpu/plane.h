@@ -6,8 +6,8 @@
 // Outputs p = (sample * rows + y) * pitch + x are computed for all p in one run; those beyond the
 // output's width and height are junk and are dropped.
 //
-// With stride 1, padding is shared: the zeros to the left of a row are also those to the right of
-// the row above, and the zeros above a sample are also those below the sample before.
+// With stride 1, padding is shared. The zeros to the left of a row are also the zeros to the right
+// of the row above; the zeros above a sample are also the zeros below the sample before.
 #pragma once
 
 #include <stdint.h>

@@ -3,10 +3,13 @@
 #include <string.h>
 
 #include "ports/cuda/convolution.h"
+#include "ports/cuda/kept.h"
 #include "runtime/base/log.h"
 
 // Capability times 10; needed for bfloat16 and for the PTX that is built in.
 #define CAPABILITY_LEAST 80
+// Code of one CUDA release runs on the drivers of its major version, and the port needs 12.6.
+#define DRIVER_LEAST (CUDA_VERSION < 13000 ? 12060 : CUDA_VERSION / 1000 * 1000)
 
 static const char *const kernel_names[CUDA_KERNEL_COUNT] = {
 #define KERNEL_NAME(name) "cuda_kernel_" #name,
@@ -57,9 +60,9 @@ static cn_err find_device(struct cuda *cuda, uint32_t number)
     if (result)
         return absent(cuda, result, "cuInit");
     result = driver->driver_version(&version);
-    if (result || version < 12060) {
-        cn_log(cuda->absence, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted 12.6",
-               version / 1000, version % 1000 / 10);
+    if (result || version < DRIVER_LEAST) {
+        cn_log(cuda->absence, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted %d.%d",
+               version / 1000, version % 1000 / 10, DRIVER_LEAST / 1000, DRIVER_LEAST % 1000 / 10);
         return CN_ENOTSUP;
     }
     result = driver->device_count(&count);
@@ -139,6 +142,15 @@ static cn_err make_queues(struct cuda *cuda)
     return cuda_check(cuda, result, "a stream");
 }
 
+// Gives cuDNN the device's stream. Without that it is not used.
+static void aim_dnn(struct cuda *cuda)
+{
+    if (!cuda->dnn || !cuda->library.dnn.set_stream(cuda->dnn, cuda->stream))
+        return;
+    cuda->library.dnn.destroy(cuda->dnn);
+    cuda->dnn = NULL;
+}
+
 // Starts cuBLASLt and cuDNN. Without them the port uses its own kernels.
 static void open_libraries(struct cuda *cuda)
 {
@@ -156,18 +168,17 @@ static void open_libraries(struct cuda *cuda)
     if (cuda->library.dnn.create(&cuda->dnn)) {
         cn_log(CN_LOG_WARN, "cuda", "cuDNN does not start; convolutions are slower");
         cuda->dnn = NULL;
-    } else if (cuda->library.dnn.set_stream(cuda->dnn, cuda->stream)) {
-        cuda->library.dnn.destroy(cuda->dnn);
-        cuda->dnn = NULL;
     }
 }
 
 cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
                         const struct cn_compute_config *config)
 {
+    bool kept = false;
     cn_err err;
 
     cuda->library = *library;
+    cuda->number = config->number;
     cuda->precision = config->precision;
     cuda->absence = config->wanted ? CN_LOG_WARN : CN_LOG_DEBUG;
     err = find_device(cuda, config->number);
@@ -179,26 +190,34 @@ cn_err cuda_device_open(struct cuda *cuda, const struct cuda_library *library,
     if (!err)
         err = cuda_check(cuda, cuda->library.driver.context_set(cuda->context), "cuCtxSetCurrent");
     if (!err)
+        kept = cuda_kept_take(cuda);
+    if (!err && !kept)
         err = load_kernels(cuda);
     if (!err)
         err = make_queues(cuda);
-    if (!err)
+    if (!err && !kept)
         open_libraries(cuda);
+    if (!err)
+        aim_dnn(cuda);
     return err;
 }
 
 void cuda_device_close(struct cuda *cuda)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
+    bool well;
 
     if (!cuda->context)
         return;
     // Errors are ignored from here on: everything is released, whatever the device reports.
-    if (driver->context_set(cuda->context) == CUDA_SUCCESS && cuda->stream &&
-        driver->stream_wait(cuda->stream))
+    well = driver->context_set(cuda->context) == CUDA_SUCCESS && cuda->stream &&
+           driver->stream_wait(cuda->stream) == CUDA_SUCCESS;
+    if (!well && cuda->stream)
         cn_log(CN_LOG_WARN, "cuda", "closed after an error of the device");
     cuda_conv_release(cuda);
     cuda_memory_release(cuda);
+    if (well)
+        cuda_kept_leave(cuda);
     if (cuda->blas)
         cuda->library.blas.destroy(cuda->blas);
     if (cuda->dnn)

@@ -31,6 +31,7 @@ struct cuda_arena {
 struct cuda {
     struct cn_compute base;
     struct cuda_library library;
+    uint32_t number; // of the GPU
     CUdevice device;
     CUcontext context;
     CUmodule module;

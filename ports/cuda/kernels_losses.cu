@@ -50,9 +50,11 @@ DEVICE uint32_t first_largest(const struct team *team, const float *x, size_t st
     for (uint32_t c = team->lane; c < count; c += team->width)
         largest = fmaxf(largest, x[c * step]);
     largest = team_max(team, largest);
-    for (uint32_t c = count; c-- > 0;)
-        if (c % team->width == team->lane && x[c * step] == largest)
+    for (uint32_t c = team->lane; c < count; c += team->width)
+        if (x[c * step] == largest) {
             place = (float)c;
+            break;
+        }
     return (uint32_t)-team_max(team, -place); // exact below 2^24 outputs
 }
 

@@ -3,10 +3,14 @@
 //
 //     MATMUL, MAP GELU_TANH       GELU, GELU_BIAS; with AUX if GELU's argument is kept
 //     MATMUL, MAP_GRAD GELU_TANH  DGELU
-//     BIAS_GRAD, MATMUL           BGRADA, BGRADB: a layer's gradients of bias and weight
 //
-// The library's GELU is the one by tanh. Its DRELU wants a mask of bits that the forward call
-// wrote. The engine keeps y instead of the mask, so that gradient stays a kernel.
+// The library's GELU is the one by tanh. Three of its epilogues are not used:
+//
+// - RELU may give 0 for NaN, by which a run that diverged looks well. A kernel cuts at 0.
+// - DRELU wants a mask of bits that the forward call wrote. The engine keeps y instead.
+// - BGRADA and BGRADB add up a bias' gradient in the library's order, and only where BIAS_GRAD and
+//   MATMUL are neighbours in one program. A bucket may end between them, and buckets must change no
+//   bit.
 #include <stdint.h>
 
 #include "ports/cuda/products.h"
@@ -91,62 +95,11 @@ static cn_err pair_gelu_grad(struct cuda *cuda, const struct cn_call *product,
     return cuda_products_multiply(cuda, &p, args.workspace);
 }
 
-// Returns whether the product is the weight's gradient for the same dy, which is its left or right
-// side.
-static bool is_weight_grad(const struct cn_call *bias, const struct cn_call *product, bool *right)
-{
-    const struct cn_matmul *op = &product->matmul;
-
-    if (bias->bias.inner != 1 || bias->bias.scale != 1 || product->op != CN_OP_MATMUL ||
-        !op->inner_batched || !op->transpose_a || op->transpose_b || op->relu || op->alpha != 1 ||
-        op->inner != bias->bias.rows || product->in[2].arena != CN_ARENA_NONE)
-        return false;
-    *right = same_place(&product->in[1], &bias->in[0]) && op->cols == bias->bias.channels;
-    return *right || (same_place(&product->in[0], &bias->in[0]) && op->rows == bias->bias.channels);
-}
-
-// Queues a layer's gradients of bias and weight. The library counts by columns, so its A is the
-// right side. It can only set the gradient of the bias, so one that is added to goes through the
-// end of the workspace.
-static cn_err pair_bias_grad(struct cuda *cuda, const struct cn_call *bias,
-                             const struct cn_call *product)
-{
-    size_t channels = bias->bias.channels;
-    struct cuda_args args, of_bias;
-    struct cuda_product p;
-    float *sums;
-    bool right;
-    cn_err err = CN_OK;
-
-    // With 16 bits, the library would add rounded numbers.
-    if (cuda->precision != CN_PRECISION_FLOAT32 || !is_weight_grad(bias, product, &right) ||
-        channels > cuda->product_words / 2)
-        return CN_ENOTSUP;
-    cuda_args_of(cuda, bias, &of_bias);
-    cuda_args_of(cuda, product, &args);
-    p = cuda_products_describe(&args);
-    p.reserved = (channels + 63) / 64 * 64;
-    sums = args.workspace + (cuda->product_words - p.reserved);
-    p.vector = bias->write == CN_WRITE_SET ? of_bias.out[0] : sums;
-    p.end = right ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
-    if (product->write == CN_WRITE_STEP)
-        err = cuda_products_clear(cuda, &args, p.rows * p.cols);
-    if (!err)
-        err = cuda_products_multiply(cuda, &p, args.workspace);
-    if (err || bias->write == CN_WRITE_SET)
-        return err;
-    of_bias.in[0] = sums;
-    of_bias.call.fill = (struct cn_fill){.count = channels};
-    return cuda_launch_threads(cuda, CUDA_KERNEL_add_words, &of_bias, channels);
-}
-
 cn_err cuda_products_pair(struct cuda *cuda, const struct cn_call *first,
                           const struct cn_call *second)
 {
     if (!cuda->blas)
         return CN_ENOTSUP;
-    if (first->op == CN_OP_BIAS_GRAD)
-        return pair_bias_grad(cuda, first, second);
     if (is_layer(first) && is_gelu(second, CN_OP_MAP, first))
         return pair_gelu(cuda, first, second);
     if (is_layer(first) && is_gelu(second, CN_OP_MAP_GRAD, first))

@@ -104,16 +104,16 @@ static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leadi
 }
 
 // Returns the bytes that the library may use after the workspace is aligned.
-static size_t room_of(const struct cuda *cuda, const struct cuda_product *p)
+static size_t room_of(const struct cuda *cuda)
 {
-    return (cuda->product_words - p->reserved) * sizeof(float) - CUDA_WORKSPACE_UNIT;
+    return cuda->product_words * sizeof(float) - CUDA_WORKSPACE_UNIT;
 }
 
 static cublasStatus_t describe_wish(struct cuda *cuda, const struct cuda_product *p,
                                     struct description *d)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
-    uint64_t workspace = room_of(cuda, p);
+    uint64_t workspace = room_of(cuda);
     // Sums through the workspace, in a fixed order.
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
@@ -195,7 +195,7 @@ cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, f
     status = describe(cuda, p, &d);
     if (!status)
         status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, 1, &found, &count);
-    if (status || !count || found.state || found.workspaceSize > room_of(cuda, p)) {
+    if (status || !count || found.state || found.workspaceSize > room_of(cuda)) {
         forget(cuda, &d);
         return CN_ENOTSUP;
     }
@@ -248,7 +248,7 @@ static bool has_plain_bias(const struct cuda_args *args)
 struct cuda_product cuda_products_describe(const struct cuda_args *args)
 {
     const struct cn_matmul *op = &args->call.matmul;
-    bool bias = args->in[2] && has_plain_bias(args), relu = has_plain_bias(args) && op->relu;
+    bool bias = args->in[2] && has_plain_bias(args);
     struct cuda_product p = {
         .rows = op->inner_batched ? op->rows : op->rows * args->samples,
         .inner = op->inner_batched ? op->inner * args->samples : op->inner,
@@ -260,10 +260,7 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args)
         .a = args->in[0],
         .b = args->in[1],
         .vector = bias ? args->in[2] : NULL,
-        .end = bias && relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-               : bias       ? CUBLASLT_EPILOGUE_BIAS
-               : relu       ? CUBLASLT_EPILOGUE_RELU
-                            : CUBLASLT_EPILOGUE_DEFAULT,
+        .end = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT,
         .c = args->out[0],
         .count = 1,
     };
@@ -277,7 +274,7 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args)
 cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
 {
     struct cuda_product p = cuda_products_describe(args);
-    bool fused = has_plain_bias(args);
+    struct cuda_args rest = *args; // what the library leaves to be done
     struct cn_products own = {.count = 1,
                               .rows = p.rows,
                               .inner = p.inner,
@@ -295,8 +292,10 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
         err = cuda_products_clear(cuda, args, p.rows * p.cols);
     if (!err)
         err = cuda_products_multiply(cuda, &p, args->workspace);
+    if (p.vector)
+        rest.in[2] = NULL;
     if (err != CN_ENOTSUP)
-        return err || fused ? err : add_bias(cuda, args, p.rows);
+        return err ? err : add_bias(cuda, &rest, p.rows);
     // One matrix, which does not depend on samples.
     for (int i = 0; i < 2; i++)
         whole.call.in[i].stride = 0;

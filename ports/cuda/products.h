@@ -18,10 +18,8 @@ struct cuda_product {
     uint64_t count;
     int64_t stride_a, stride_b, stride_c; // words from matrix to matrix
     cublasLtEpilogue_t end;
-    // Of the epilogue: a bias, or where the gradient of a bias goes; NULL: none.
-    const float *vector;
-    const float *aside; // of the epilogue: a matrix laid out as c; NULL: none
-    size_t reserved;    // words at the end of the workspace that the library must not use
+    const float *vector; // of the epilogue: a bias; NULL: none
+    const float *aside;  // of the epilogue: a matrix laid out as c; NULL: none
 };
 
 // Queue a MATMUL and a PRODUCTS call.
@@ -33,7 +31,7 @@ cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args);
 cn_err cuda_products_pair(struct cuda *cuda, const struct cn_call *first,
                           const struct cn_call *second);
 
-// Describes a MATMUL with its bias and ReLU.
+// Describes a MATMUL with its bias, if that has no factor.
 struct cuda_product cuda_products_describe(const struct cuda_args *args);
 
 // Queues a product by the library; workspace has cuda->product_words words. CN_ENOTSUP when the

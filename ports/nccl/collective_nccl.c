@@ -275,12 +275,15 @@ static void release(struct nccl *nccl, bool healthy)
 // have ended, for which it waits, and nothing is wrong with the library.
 static bool can_try(const struct nccl *nccl)
 {
+    // The others wait over the control, which must not take this member for one that hangs.
+    uint32_t limit_ms = nccl->timeout_ms / 2;
+
+    limit_ms = limit_ms < nccl->form_ms ? limit_ms : nccl->form_ms;
     if (!nccl->library || nccl_is_given_up())
         return false;
-    if (!nccl_await_ends(nccl->form_ms))
+    if (!nccl_await_ends(limit_ms))
         cn_log(CN_LOG_WARN, "nccl",
-               "not used: the communicators of the epoch before still end after %u ms",
-               nccl->form_ms);
+               "not used: the communicators of the epoch before still end after %u ms", limit_ms);
     else if (!cn_nccl_wedged())
         return true;
     return false;

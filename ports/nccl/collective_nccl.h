@@ -23,7 +23,8 @@
 // close, make a call on the control, as the vote after each step does.
 //
 // No call waits for communicators to end, which NCCL may take seconds for. open waits for those of
-// the epoch before, config.open_timeout_ms at most; then the member declines NCCL for the epoch.
+// the epoch before, for config.open_timeout_ms or half of config.progress_timeout_ms at most; then
+// the member declines NCCL for the epoch.
 // open and later calls return CN_EWEDGED when an abort did not end within 10 s.
 #define CN_NCCL_BYTES_MIN 65536
 

@@ -11,7 +11,8 @@ enum cn_number {
 };
 
 // The format to which MATMUL, PRODUCTS and convolutions round their factors before multiplying.
-// Sums, all other ops and all stored values stay float32. With float16 the port scales the loss
+// Sums, all other ops and all stored values stay float32; a port may round the results of a
+// convolution and of its gradients to that format, too. With float16 the port scales the loss
 // itself; gradients are unscaled once CN_OP_SUM_LANES has run.
 enum cn_precision {
     CN_PRECISION_FLOAT32,

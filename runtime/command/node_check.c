@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/command/board_find.h"
+#include "runtime/command/check_contents.h"
 #include "runtime/command/check_ending.h"
 #include "runtime/command/check_export.h"
 #include "runtime/command/check_weights.h"
@@ -21,19 +22,23 @@
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
 static const char help[] =
-    "Usage: cairn-node check [--origin] FILE\n"
+    "Usage: cairn-node check [--origin] [--profile-only] FILE\n"
     "       cairn-node check [--batch N] [--memory SIZE] MODEL.onnx\n"
     "       cairn-node check --ops\n"
     "       cairn-node check --board auto [--boards DIR] [--sysroot DIR]\n"
     "\n"
     "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with\n"
-    "it, and exits with 3 then. --origin adds the file and line that set each value.\n"
+    "it, and exits with 3 then. Opens the model, all data and the key that it names, as train and\n"
+    "run do; what cannot be used is said, and it exits with 1. The last line is \"ok\" when\n"
+    "nothing is wrong. On another machine than the board: --profile-only. For a gateway there is\n"
+    "cairn-aggregator check.\n"
     "\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory "
     "training\n"
     "needs, or the list of what is not supported.\n"
     "\n"
     "  --origin           the file and line that set each value\n"
+    "  --profile-only     open nothing; a file that is missing is a warning\n"
     "  --batch N          plan for this batch; default: 32\n"
     "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
     "  --ops              list the ONNX operators that are supported\n"
@@ -51,7 +56,7 @@ static void check_file(const char *profile, const char *key, const char *path)
         fprintf(stderr, "%s: warning: %s: %s: %s\n", profile, key, file, strerror(errno));
 }
 
-// What a job names. A profile may be looked at on another machine, so that it is no mistake.
+// What a job names. With --profile-only a file that is missing is no mistake.
 static void check_files(const char *path, const struct cn_settings *settings)
 {
     const char *sets[] = {settings->job.data_set, settings->job.central_set};
@@ -69,27 +74,31 @@ static void check_files(const char *path, const struct cn_settings *settings)
 }
 
 // A profile with a job is whole: it trains alone, or serves. Others may be parts of one.
-static cn_err check_whole(const char *path, const struct cn_profile *profile, struct cn_diag *diag)
+static cn_err check_whole(const char *path, const struct cn_profile *profile, bool profile_only,
+                          struct cn_diag *diag)
 {
     const struct cn_settings *settings = cn_profile_settings(profile);
     bool gateway = settings->gateway.listen_count > 0;
 
     if (!settings->has_job || !settings->state[0])
         return CN_OK;
-    check_files(path, settings);
+    if (profile_only)
+        check_files(path, settings);
     return cn_profile_require(profile, gateway ? CN_PROFILE_GATEWAY : CN_PROFILE_TRAIN, diag);
 }
 
-static int check_profile(const char *path, bool origin)
+// ports: to open what the profile names with; NULL: the profile only.
+static int check_profile(const struct cn_ports *ports, const char *path, bool origin)
 {
     static struct cn_diag diag;
     struct cn_profile *profile = NULL;
+    int code = CN_EXIT_DONE;
     cn_err err;
 
     cn_diag_init(&diag);
     err = cn_profile_load(path, &diag, &profile);
     if (!err)
-        err = check_whole(path, profile, &diag);
+        err = check_whole(path, profile, !ports, &diag);
     cn_command_print_diag(&diag);
     if (err) {
         cn_profile_free(profile);
@@ -98,8 +107,13 @@ static int check_profile(const char *path, bool origin)
         return CN_EXIT_PROFILE;
     }
     cn_profile_print(profile, origin, stdout);
+    fflush(stdout); // before what is wrong
+    if (ports)
+        code = cn_check_contents(ports, cn_profile_settings(profile));
+    if (ports && !code)
+        printf("ok\n");
     cn_profile_free(profile);
-    return CN_EXIT_DONE;
+    return code;
 }
 
 static void print_tensors(const struct cn_layout *layout)
@@ -137,7 +151,7 @@ static void print_sample(const struct cn_trainer *trainer)
 
 // What the options say.
 struct wishes {
-    bool origin, ops;
+    bool origin, ops, profile_only;
     uint32_t batch;
     uint64_t memory; // bytes, 0: no limit
     const char *board, *boards, *sysroot;
@@ -303,7 +317,7 @@ static int check_board(const char *board, const char *boards, const char *sysroo
         return CN_EXIT_USAGE;
     }
     snprintf(path, sizeof(path), "%s/%s/board.yaml", directory, name);
-    return check_profile(path, false);
+    return check_profile(NULL, path, false);
 }
 
 static bool take_batch(const char *text, uint32_t *batch)
@@ -323,6 +337,9 @@ static bool take_option(int option, struct wishes *wishes)
     switch (option) {
     case 'o':
         wishes->origin = true;
+        return true;
+    case 'p':
+        wishes->profile_only = true;
         return true;
     case 'l':
         wishes->ops = true;
@@ -351,11 +368,15 @@ static bool take_option(int option, struct wishes *wishes)
 // False, after it said why, for an option or a number that is none.
 static bool take_options(int argc, char **argv, struct wishes *wishes)
 {
-    static const struct option known[] = {
-        {"origin", no_argument, NULL, 'o'},        {"batch", required_argument, NULL, 'n'},
-        {"memory", required_argument, NULL, 'm'},  {"ops", no_argument, NULL, 'l'},
-        {"board", required_argument, NULL, 'b'},   {"boards", required_argument, NULL, 'd'},
-        {"sysroot", required_argument, NULL, 'r'}, {0}};
+    static const struct option known[] = {{"origin", no_argument, NULL, 'o'},
+                                          {"batch", required_argument, NULL, 'n'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"ops", no_argument, NULL, 'l'},
+                                          {"board", required_argument, NULL, 'b'},
+                                          {"boards", required_argument, NULL, 'd'},
+                                          {"sysroot", required_argument, NULL, 'r'},
+                                          {"profile-only", no_argument, NULL, 'p'},
+                                          {0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
@@ -380,7 +401,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)
         return check_model(ports, argv[optind], &wishes);
-    return check_profile(argv[optind], wishes.origin);
+    return check_profile(wishes.profile_only ? NULL : ports, argv[optind], wishes.origin);
 }
 
 const struct cn_command cn_command_check = {

@@ -30,8 +30,7 @@ static bool round_is_over(const struct cn_checkpoint *held, const struct cn_roun
 static void plan_decision(const struct cn_checkpoint *held, const struct cn_round_info *news,
                           struct cn_decision *decision)
 {
-    // News of a round that closed without this group says nothing of a refusal: only a receipt
-    // does.
+    // News of a round that closed without this group does not mean a refusal. Only a receipt does.
     decision->verdict = news->decided_round == held->round && news->decided_accepted
                             ? CN_VERDICT_ACCEPTED
                             : CN_VERDICT_LATE;
@@ -73,7 +72,7 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
     }
     if (news && (news->lineage < held->lineage || news->round < held->round ||
                  news->version < held->version))
-        news = NULL; // older than what we hold
+        news = NULL; // older than the held state
     switch (held->phase) {
     case CN_PHASE_EMPTY:
     case CN_PHASE_BASE:
@@ -98,7 +97,8 @@ void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info 
     }
 }
 
-// What makes version number from its parent. False when it is not there.
+// Finds the frame that makes version number from its parent. Returns false when the news does not
+// name it.
 static bool find_delta(const struct cn_round_info *news, uint32_t number, uint64_t *size,
                        const uint8_t **digest)
 {
@@ -116,8 +116,8 @@ static bool find_delta(const struct cn_round_info *news, uint32_t number, uint64
     return *size > 0;
 }
 
-// Bytes of all deltas from a version to the newest, added to size. False when they are not all
-// there.
+// Adds the bytes of all deltas from a version to the newest one to *size. Returns false when some
+// are missing.
 static bool add_chain(const struct cn_round_info *news, uint32_t from, uint64_t *size)
 {
     for (uint32_t number = news->version; number > from; number--) {

@@ -15,6 +15,10 @@ extern const struct cn_compute_ops *trial_ports[];
 size_t trial_thread_counts(const struct cn_compute_ops *port, size_t all);
 extern const size_t trial_port_count;
 
+// Whether each case runs a second time for its bits. Not with CAIRN_TRIAL=once: compute-sanitizer
+// looks at each access, so a repetition shows it nothing.
+bool trial_repeats(void);
+
 // Words of an operand, for a sample when batched; 0 when it is left out.
 struct extent {
     size_t words;

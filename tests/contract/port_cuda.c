@@ -130,12 +130,12 @@ static int start_anew(void **state)
 static void a_missing_gpu_or_an_old_driver_is_not_supported(void **state)
 {
     static const struct cuda_host_settings lacking[] = {
-        {.no_device = true}, {.driver_version = 12040}, {.capability = 75}};
+        {.no_device = true}, {.driver_version = 12040}, {.old_driver = true}, {.capability = 75}};
     const struct cn_compute_config config = {.threads = 1};
     struct cn_compute *device;
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(lacking) / sizeof(lacking[0]); i++) {
         cuda_host_settings = lacking[i];
         assert_int_equal(ops->open(&config, &device), CN_ENOTSUP);
     }
@@ -316,6 +316,41 @@ static void an_arena_beyond_what_kernels_count_is_refused(void **state)
     assert_int_equal(cuda_host_counts.allocations, 0);
 }
 
+static struct cn_compute *open_loaded(void)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    struct cn_compute *device;
+
+    cuda_host_settings.loaded = true;
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    return device;
+}
+
+// Kernels and the handles of both libraries are made once, or once for each of two devices that
+// are open together. They compute as before.
+static void a_device_takes_what_the_one_before_it_left(void **state)
+{
+    float weights[2][COUNT * OUT];
+    struct cn_compute *two[2];
+
+    (void)state;
+    cuda_host_settings.loaded = true;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(run_once(4, 4, weights[i]), CN_OK);
+    assert_memory_equal(weights[0], weights[1], sizeof(weights[0]));
+    assert_int_equal(cuda_host_counts.modules, 1);
+    assert_int_equal(cuda_host_counts.handles, 2);
+    assert_int_equal(cuda_host_counts.allocations, 0);
+    for (int i = 0; i < 2; i++)
+        two[i] = open_loaded();
+    for (int i = 0; i < 2; i++)
+        ops->close(two[i]);
+    ops->close(open_loaded());
+    assert_int_equal(cuda_host_counts.modules, 2);
+    assert_int_equal(cuda_host_counts.handles, 4);
+    assert_int_equal(cuda_host_counts.descriptors, 2); // those that are kept
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +365,7 @@ int main(void)
                                start_anew),
         cmocka_unit_test_setup(what_an_optimizer_only_reads_is_not_copied_back, start_anew),
         cmocka_unit_test_setup(an_arena_beyond_what_kernels_count_is_refused, start_anew),
+        cmocka_unit_test_setup(a_device_takes_what_the_one_before_it_left, start_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

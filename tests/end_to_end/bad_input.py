@@ -92,7 +92,7 @@ def data(cluster):
     npy(cluster.path("nan.npy"), "<f4", (20, 8, 8), values)
     refuse("nan.npy", inputs=cluster.path("nan.npy"), labels=good[1])
     write_train(cluster, "state/data", inputs=cluster.path("missing.npy"), labels=good[1])
-    expect(cluster.command(cluster.node, "check", "alone.yaml"), 0, "warning: data: " + cluster.path("missing.npy"))
+    expect(cluster.command(cluster.node, "check", "alone.yaml", check=False), 1, "error: " + cluster.path("missing.npy"))
     profile = open(cluster.path("alone.yaml")).read()
     cluster.write("alone.yaml", profile.replace("  digits: ", "  letters: "))
     expect(cluster.command(cluster.node, "check", "alone.yaml", check=False), 3, "'digits' is not among the data sets")
@@ -338,7 +338,7 @@ def gateway_state(cluster):
             ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the ledger, adam in the profile"),
             ("digits-cnn", "digits-mlp", "another model than the profile", "digits-mlp.onnx")):
         cluster.write("job.yaml", job.replace(old, new))
-        expect(cluster.command(*run, check=False), 1, *words, "state directory of its own")
+        expect(cluster.command(*run, check=False), 1, *words, "init --after state/gateway PROFILE")
     expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
     # An edited job says nothing about the versions that are there.
     cluster.write("job.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.06").replace("mode: q8", "mode: raw32"))

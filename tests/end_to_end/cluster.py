@@ -297,6 +297,12 @@ class Cluster:
                     total[words[0]] += int(words[-1])
         return total["up"], total["down"]
 
+    def chunk_bytes(self):
+        """Ends the links; bytes of datagrams with chunks of frames that went up, with the headers of IP and UDP."""
+        self.link_bytes()
+        return sum(int(line.split()[-1]) for board in self.links for line in self.log(f"link-{board}").splitlines()
+                   if line.startswith("large up"))
+
     def start_all(self):
         for name in ["gateway", *self.boards]:
             self.start(name)

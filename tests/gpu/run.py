@@ -37,7 +37,7 @@ CARRIED = ("tests/gpu", "tests/end_to_end", "tests/data/digits", "tests/peers", 
 EXPORTED = "models"  # of a pack: the exported models of the benches
 SANITIZED = "port_compute"  # how the names begin of the tests that the sanitizers run
 # What a short run is to find out first. A test comes before another when its word stands earlier here.
-FIRST = ("precision", "pairs", "attention", "flat", "buckets", "mixed", "norm", "recurrent", "planes",
+FIRST = ("precision", "pairs", "bits", "attention", "flat", "buckets", "mixed", "norm", "recurrent", "planes",
          "port_compute_cuda", "moves", "maps", "stages", "layers")
 TEST_LIMIT_S = 90  # of one test, so that one that hangs leaves time for the others
 SANITIZER_LIMIT_S = 110  # of one test under a sanitizer, for the same reason

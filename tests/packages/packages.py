@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EXPOSURE_MAX = 2.0
 SERVICES = {"cairn-node": "var/lib/cairn", "cairn-aggregator": "var/lib/cairn-aggregator"}
 
@@ -71,6 +72,27 @@ def units_are_confined(folder):
         assert exposure <= EXPOSURE_MAX, text
 
 
+def sections_are_in(page, *sections):
+    """And man finds nothing to complain of."""
+    if not shutil.which("man"):
+        return
+    result = run("man", "--warnings", "-l", page, env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+    assert not result.stderr, result.stderr
+    for section in sections:
+        assert f"\n{section}\n" in result.stdout, f"{page} has no section {section}"
+
+
+def the_manual_of_profiles_has_every_key(folder):
+    page = os.path.join(folder, "unpacked/cairn-boards/usr/share/man/man5/cairn-profile.5.gz")
+    sections_are_in(page, "DESCRIPTION", "KEYS OF A BOARD OR SITE", "KEYS OF A JOB", "EXAMPLES", "FILES", "SEE ALSO")
+    with open(os.path.join(SOURCE, "runtime/profile/PROFILES.md")) as file:
+        keys = re.findall(r"^\| `([a-z0-9_.]+)` \|.*\|.*\|.*\|", file.read(), re.MULTILINE)
+    manual = run("zcat", page).stdout
+    assert len(keys) > 100, keys
+    for key in keys:
+        assert key == "schema" or f"\n.B {key}\n" in manual, f"{key} is not in cairn-profile(5)"
+
+
 def manuals_and_bills_are_readable(folder):
     for name in PROGRAMS:
         root = os.path.join(folder, "unpacked", name, "usr/share")
@@ -79,9 +101,7 @@ def manuals_and_bills_are_readable(folder):
         assert parts["mbedtls"] and parts["libyaml"], parts
         assert all(parts.values()), parts
         page = os.path.join(root, "man/man1", f"{name}.1.gz")
-        if shutil.which("man"):
-            result = run("man", "--warnings", "-l", page, env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
-            assert not result.stderr and "EXIT STATUS" in result.stdout, result.stderr
+        sections_are_in(page, "COMMANDS", "EXIT STATUS", "EXAMPLES", "FILES", "SEE ALSO")
         manual = run("zcat", page).stdout
         for command in commands_of(os.path.join(folder, "unpacked", name, "usr/bin", name)):
             assert f".SH {name} {command}".upper() in manual.upper(), f"{command} is not in the manual of {name}"
@@ -220,6 +240,7 @@ def main(build):
             run("dpkg", "-x", package_of(packages, name), os.path.join(folder, "unpacked", name))
         units_are_confined(folder)
         manuals_and_bills_are_readable(folder)
+        the_manual_of_profiles_has_every_key(folder)
         the_installed_boards_are_found(folder)
         the_gpu_of_an_orin_may_be_opened(folder, packages)
         for name in SERVICES:

@@ -1,5 +1,6 @@
 #include "tests/support/cuda_host.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@ static cn_err host_open(const struct cn_compute_config *config, struct cn_comput
         cuda_host_fill_blas(&library);
     if (!cuda_host_settings.no_dnn)
         cuda_host_fill_dnn(&library);
+    if (cuda_host_settings.loaded)
+        library.handles[0] = dlopen(NULL, RTLD_NOW);
     return cuda_open_with(&library, &cn_compute_cuda_host, config, device);
 }
 

@@ -36,10 +36,12 @@ struct cuda_host_settings {
     bool late;             // nothing is done before somebody waits for it
     bool backwards;        // of a launch the last block and thread is the first
     bool no_blas, no_dnn;  // libraries that are missing
+    bool loaded;           // the libraries count as loaded ones: devices leave their handles
     bool no_capture;       // a graph cannot be captured
     bool no_device;        // the driver is there, the GPU is not
     int devices;           // 0: 1
-    int driver_version;    // 0: 13000
+    int driver_version;    // 0: that of the build
+    bool old_driver;       // it is for the major version of CUDA before that of the build
     int capability;        // 0: 87
     uint32_t block;        // threads of a block; 0: 64
     uint64_t fail_at;      // the call of the driver that fails, counted from 1; 0: none
@@ -55,12 +57,13 @@ extern struct cuda_host_settings cuda_host_settings;
 // What the doubles were asked, since the program started.
 struct cuda_host_counts {
     uint64_t driver_calls, launches, graph_launches, captures;
-    uint64_t launches_done;                 // of graphs, by now
-    uint64_t products, convolutions;        // done by the libraries' doubles
-    uint64_t gelus, gelu_grads, bias_grads; // of the products, those that end so
-    uint64_t allocations;                   // of device or host memory, that still stand
-    uint64_t descriptors;                   // of all libraries, that still stand
-    uint64_t copied_in, copied_out;         // bytes
+    uint64_t launches_done;          // of graphs, by now
+    uint64_t products, convolutions; // done by the libraries' doubles
+    uint64_t gelus, gelu_grads;      // of the products, those that end so
+    uint64_t modules, handles;       // loaded and made so far
+    uint64_t allocations;            // of device or host memory, that still stand
+    uint64_t descriptors;            // of all libraries, that still stand
+    uint64_t copied_in, copied_out;  // bytes
 };
 
 extern struct cuda_host_counts cuda_host_counts;

@@ -54,6 +54,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
     char dummy = 0;
 
     *handle = keep(&dummy, 1);
+    cuda_host_counts.handles++;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -234,13 +235,10 @@ static float element(const struct matrix *m, const float *at, bool transposed, u
 
 // What epilogues are made of: these bits of their numbers.
 enum {
-    RELU = 2,
     BIAS = 4,
     GELU = 32,
     GELU_GRAD = 64,
     ASIDE = 128,
-    GRAD_A = 256,
-    GRAD_B = 512,
 };
 
 // By tanh, and its derivative.
@@ -267,25 +265,7 @@ static float end_product(const struct product *product, float sum, uint64_t row,
         return sum * gelu_grad(product->aside[at]);
     if (end & GELU && end & ASIDE)
         product->aside[at] = sum;
-    if (end & GELU)
-        return gelu(sum);
-    return end & RELU && sum < 0 ? 0 : sum;
-}
-
-// The sums of the rows of op(A), or of the columns of op(B).
-static void add_bias_grad(const struct multiplication *m, uint64_t inner)
-{
-    bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
-    uint64_t count = m->product.end & GRAD_A ? m->c.rows : m->c.cols;
-
-    for (uint64_t i = 0; i < count; i++) {
-        float sum = 0;
-
-        for (uint64_t k = 0; k < inner; k++)
-            sum += m->product.end & GRAD_A ? element(&m->a, m->at_a, of_a, i, k)
-                                           : element(&m->b, m->at_b, of_b, k, i);
-        m->product.vector[i] = sum;
-    }
+    return end & GELU ? gelu(sum) : sum;
 }
 
 static void run_multiplication(const void *context)
@@ -295,8 +275,6 @@ static void run_multiplication(const void *context)
     uint64_t inner = of_a ? m->a.rows : m->a.cols;
 
     memset(m->workspace, 0xee, m->size); // it is the library's
-    if (m->product.end & (GRAD_A | GRAD_B))
-        add_bias_grad(m, inner);
     for (int32_t n = 0; n < m->c.count; n++)
         for (uint64_t col = 0; col < m->c.cols; col++)
             for (uint64_t row = 0; row < m->c.rows; row++) {
@@ -315,25 +293,24 @@ static void run_multiplication(const void *context)
 }
 
 // What the library asks of an epilogue (cublasLt.h): the operands that it has, and no batch where
-// none is described.
+// none is described. Known are those that the port may use: pairs.c tells why not the others.
 static bool can_end(const struct multiplication *m)
 {
     static const cublasLtEpilogue_t known[] = {
-        CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_RELU,          CUBLASLT_EPILOGUE_BIAS,
-        CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
-        CUBLASLT_EPILOGUE_GELU_AUX,  CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
-        CUBLASLT_EPILOGUE_BGRADA,    CUBLASLT_EPILOGUE_BGRADB};
+        CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_GELU,
+        CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        CUBLASLT_EPILOGUE_DGELU};
     const struct product *p = &m->product;
     bool good = false;
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         good = good || p->end == known[i];
-    if (p->end & (BIAS | GRAD_A | GRAD_B))
+    if (p->end & BIAS)
         good = good && p->vector;
     if (p->end & ASIDE)
         good = good && p->aside && p->leading % 8 == 0 && p->leading >= (int64_t)m->c.rows &&
                (uintptr_t)p->aside % 16 == 0;
-    return good && (m->c.count == 1 || !(p->end & (ASIDE | GRAD_A | GRAD_B)));
+    return good && (m->c.count == 1 || !(p->end & ASIDE));
 }
 
 static void count_product(cublasLtEpilogue_t end)
@@ -341,7 +318,6 @@ static void count_product(cublasLtEpilogue_t end)
     cuda_host_counts.products++;
     cuda_host_counts.gelus += (end & GELU) != 0;
     cuda_host_counts.gelu_grads += (end & GELU_GRAD) != 0;
-    cuda_host_counts.bias_grads += (end & (GRAD_A | GRAD_B)) != 0;
 }
 
 // Shapes that belong together, addresses as aligned as was said, the workspace that was wanted.

@@ -39,6 +39,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
     if (!*handle)
         return CUDNN_STATUS_ALLOC_FAILED;
     cuda_host_counts.descriptors++;
+    cuda_host_counts.handles++;
     return CUDNN_STATUS_SUCCESS;
 }
 

@@ -102,7 +102,9 @@ CUresult cuInit(unsigned flags)
 
 CUresult cuDriverGetVersion(int *version)
 {
-    *version = cuda_host_settings.driver_version ? cuda_host_settings.driver_version : 13000;
+    *version = cuda_host_settings.old_driver       ? (CUDA_VERSION / 1000 - 1) * 1000 + 90
+               : cuda_host_settings.driver_version ? cuda_host_settings.driver_version
+                                                   : CUDA_VERSION;
     return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
@@ -179,6 +181,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
     (void)image;
     *module = (CUmodule)&dummy;
+    cuda_host_counts.modules++;
     return cuda_host_fails() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 

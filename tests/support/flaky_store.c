@@ -210,15 +210,20 @@ static cn_err flaky_remove(struct cn_store *store, const char *name)
     return CN_OK;
 }
 
+// Of the files that are there before the first visit, which may remove some.
 static cn_err flaky_list(struct cn_store *store, cn_err (*visit)(void *context, const char *name),
                          void *context)
 {
     struct cn_flaky_store *flaky = flaky_of(store);
+    char names[FILES_MAX][NAME_SIZE];
+    size_t count = flaky->file_count;
 
     if (fails(flaky))
         return flaky->fail_err;
-    for (size_t i = 0; i < flaky->file_count; i++) {
-        cn_err err = visit(context, flaky->files[i].name);
+    for (size_t i = 0; i < count; i++)
+        memcpy(names[i], flaky->files[i].name, NAME_SIZE);
+    for (size_t i = 0; i < count; i++) {
+        cn_err err = visit(context, names[i]);
 
         if (err)
             return err;

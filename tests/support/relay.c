@@ -10,8 +10,8 @@
 // other addresses. SIGUSR2 ends and begins an outage. The values are those of link_model.h: rate
 // (bit/s), delay (ms, one way), queue (ms), loss, burst, length, reorder, reorder_ms, duplicate,
 // mtu, overhead, seed. They hold for both directions. With hold=N an outage begins behind the N-th
-// datagram of 600 bytes or more that goes up, and it says "held". On SIGTERM it prints what became
-// of the datagrams of each direction.
+// datagram of 600 bytes or more that goes up, and it says "held". On SIGTERM it prints the bytes of
+// such datagrams that went up, and what became of the datagrams of each direction.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,6 +59,7 @@ struct relay {
     struct datagram *first, *last; // in the order of due_us
     bool out;
     uint64_t hold, large; // datagrams; hold 0: never
+    uint64_t large_bytes; // of large datagrams that left upwards
 };
 
 static volatile sig_atomic_t stopped, rebind_asked, outage_asked;
@@ -186,6 +187,8 @@ static void send_on(struct relay *relay, const struct datagram *datagram)
     const struct client *client = &relay->clients[datagram->client];
     const struct sockaddr_in *to = datagram->up ? &relay->target : &client->address;
 
+    if (datagram->up && datagram->size >= LARGE)
+        relay->large_bytes += datagram->size + relay->up.shape.overhead;
     if (relay->between)
         (void)!write(datagram->up ? relay->far : relay->listen, datagram->data, datagram->size);
     else
@@ -374,6 +377,7 @@ int main(int argc, char **argv)
             relay.out = !relay.out;
         rebind_asked = outage_asked = 0;
     }
+    printf("large up bytes %llu\n", (unsigned long long)relay.large_bytes);
     print_counts("up", &relay.up.counts);
     print_counts("down", &relay.down.counts);
     return 0;

@@ -374,6 +374,39 @@ static void a_stop_saves_all_and_a_damaged_part_is_thrown_away(void **state)
     assert_int_equal(upload->received, 0);
 }
 
+// The disk is full when the program starts, at each of the operations that take up what was saved.
+static void a_full_disk_at_the_start_costs_what_was_saved_and_not_the_start(void **state)
+{
+    struct fixture *fixture = *state;
+    for (unsigned lasting = 0; lasting < 2; lasting++) {
+        unsigned failing = 2, operations; // behind the listing of what is there
+        do {
+            struct cn_flaky_store *flaky = &fixture->flaky;
+            const struct cn_spool_config config = {
+                .store = &flaky->store, .frame_max = 1000, .limit = 500, .chunk_size = CHUNK};
+            put(fixture, declare(fixture, "a", "g"), 2);
+            put(fixture, declare(fixture, "b", "h"), 3);
+            cn_spool_close(fixture->spool); // saves both
+            fixture->spool = NULL;
+            operations = flaky->operations;
+            cn_flaky_store_fail(flaky, failing, lasting, CN_ENOSPC);
+            assert_int_equal(cn_spool_open(&config, &fixture->spool), CN_OK);
+            operations = flaky->operations - operations;
+            cn_flaky_store_fail(flaky, 0, false, CN_OK);
+            for (uint32_t i = 0; i < 7; i++)
+                put(fixture, declare(fixture, "a", "g"), i);
+            uint8_t *frame;
+            struct cn_spooled *upload = declare(fixture, "a", "g");
+            assert_int_equal(cn_spool_read(fixture->spool, upload, &frame), CN_OK);
+            assert_memory_equal(frame, fixture->frame, SIZE);
+            free(frame);
+            cn_spool_drop(fixture->spool, upload);
+            cn_spool_drop(fixture->spool, declare(fixture, "b", "h"));
+        } while (failing++ < operations);
+        assert_true(failing > 6);
+    }
+}
+
 static void other_bytes_for_a_chunk_that_is_there_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -409,6 +442,7 @@ int main(void)
         SPOOL_TEST(an_upload_that_hardly_gets_on_or_is_never_committed_makes_room),
         SPOOL_TEST(what_was_saved_survives_a_kill_and_is_not_asked_for_again),
         SPOOL_TEST(a_stop_saves_all_and_a_damaged_part_is_thrown_away),
+        SPOOL_TEST(a_full_disk_at_the_start_costs_what_was_saved_and_not_the_start),
         SPOOL_TEST(other_bytes_for_a_chunk_that_is_there_are_refused),
         cmocka_unit_test(names_of_files_are_read_back),
     };

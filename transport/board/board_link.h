@@ -1,6 +1,6 @@
 // board_link.h - a board's link to the aggregator (runtime/port/link.h), over any exchange.
 //
-// cn_board_link is the port of the programs. A test opens a link over a loopback instead.
+// The programs use cn_board_link as their port. Tests open a link over a loopback instead.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -8,6 +8,7 @@
 
 extern const struct cn_link_ops cn_board_link;
 
-// Takes exchange, also on an error. config's key and addresses are not used.
+// Opens a link over exchange. Takes exchange, even after an error. Does not use config's key and
+// addresses.
 cn_err cn_board_link_open_over(struct cn_exchange *exchange, const struct cn_link_config *config,
                                struct cn_link **link);

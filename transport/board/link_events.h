@@ -1,6 +1,6 @@
-// link_events.h - the events of a link that were not handed out yet.
+// link_events.h - the events of a link that the owner has not fetched yet.
 //
-// Of one type only the newest is kept, so there is always room.
+// Only the newest event of each type is kept, so there is always room.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -12,12 +12,12 @@ struct cn_link_events {
     uint32_t first, count;
 };
 
-// The event to fill in: a new one, or the one of this type that waits.
+// Returns the event to fill in: the waiting one of this type, or a new one.
 struct cn_link_event *cn_link_events_push(struct cn_link_events *events,
                                           enum cn_link_event_type type);
 
-// CN_EAGAIN when there is none.
+// Takes the oldest event. Returns CN_EAGAIN when there is none.
 cn_err cn_link_events_pop(struct cn_link_events *events, struct cn_link_event *event);
 
-// Drops what transfers have told.
+// Drops the events of transfers.
 void cn_link_events_forget_transfers(struct cn_link_events *events);

@@ -1,8 +1,8 @@
-// registrar.h - a board's registration: who it is, the manifest, the keys of its pairs.
+// registrar.h - a board's registration: its facts, the manifest and the keys of its pairs.
 //
-// A refusal is told once and repeated slowly. With a store the answer is kept
-// (registration_file.h); where no other has come within a second of the first request, that of
-// before is told. Threading: none.
+// A refusal is reported once, and the registration is repeated slowly. With a store the answer is
+// kept (registration_file.h). If no new answer has come within a second of the first request, the
+// kept one is reported. Threading: none.
 #pragma once
 
 #include "runtime/base/log_limit.h"
@@ -12,42 +12,44 @@
 #include "transport/transfer/request.h"
 
 struct cn_registrar {
-    const char *board;             // its name; borrowed, as events is
-    struct cn_link_events *events; // REGISTERED and REFUSED go there
+    const char *board;             // name of the board; borrowed, like events
+    struct cn_link_events *events; // receives REGISTERED and REFUSED
     struct cn_registration facts;
-    bool enlisted; // facts are there
-    bool due;      // to begin again
+    bool enlisted; // facts are set
+    bool due;      // a registration is to begin
     struct cn_request asking, keying;
     struct cn_backoff misfit;
-    struct cn_register_reply reply; // chunk_size 0: never registered
+    struct cn_register_reply reply; // its chunk_size is 0 before the first registration
     struct cn_manifest manifest;
     uint32_t next_key;
-    struct cn_store *store;         // borrowed; NULL: nothing is kept
-    uint8_t origin[CN_DIGEST_SIZE]; // cn_registration_origin
-    uint64_t recall_us;             // when to tell what is kept; 0: not, or not any more
+    struct cn_store *store;         // borrowed; NULL: answers are not kept
+    uint8_t origin[CN_DIGEST_SIZE]; // result of cn_registration_origin
+    uint64_t recall_us;             // time to report the kept answer; 0: never, or done
     struct cn_register_reply kept;
-    struct cn_log_quota lines; // about members without a key
+    struct cn_log_quota lines; // log lines about members without a key
 };
 
-// kind: first byte of the tags, kind + 1 that of the requests for keys.
+// Initialises the registrar. kind is the first byte of its tags; kind + 1 is that of requests for
+// keys.
 void cn_registrar_init(struct cn_registrar *registrar, const char *board,
                        struct cn_link_events *events, struct cn_exchange *exchange,
                        struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
 
-// Keeps answers in store, and uses what is there.
+// Keeps answers in store and uses the stored one.
 void cn_registrar_keep(struct cn_registrar *registrar, struct cn_store *store,
                        const uint8_t origin[CN_DIGEST_SIZE], uint64_t now_us);
 
-// Asks, from the beginning.
+// Starts the registration from the beginning.
 void cn_registrar_start(struct cn_registrar *registrar);
 bool cn_registrar_is_busy(const struct cn_registrar *registrar);
 
-// There is a new session.
+// Call this when there is a new session.
 void cn_registrar_reconnected(struct cn_registrar *registrar);
 
-// Sends what is due; lowers *wake_us to when there will be more.
+// Sends what is due. Lowers *wake_us to the time of the next request.
 void cn_registrar_step(struct cn_registrar *registrar, uint64_t now_us, uint64_t *wake_us);
 
-// Takes an answer to one of its requests. *done: it was the last one.
+// Takes an answer to one of its requests. Returns false when the answer is to none of its requests.
+// Sets *done after the last answer.
 bool cn_registrar_reply(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
                         uint64_t now_us, bool *done);

@@ -20,7 +20,7 @@ static void add_count(struct cn_sha256 *sha, uint32_t count)
     cn_sha256_add(sha, bytes, sizeof(bytes));
 }
 
-// With its zero, so that texts one after another cannot be mistaken for others.
+// Adds a text with its final zero, so that consecutive texts cannot be confused with others.
 static void add_text(struct cn_sha256 *sha, const char *text)
 {
     cn_sha256_add(sha, text, strlen(text) + 1);

@@ -60,14 +60,14 @@ static bool same_round(const struct cn_round_info *a, const struct cn_round_info
            memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
 }
 
-// True when there is news.
+// Returns whether there is news.
 static bool use_round(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
                       uint64_t now_us)
 {
     struct cn_round_info round;
 
     if (reply->observed) {
-        // RFC 7641, 3.4: an older notification that was overtaken says nothing new.
+        // RFC 7641, 3.4: an older notification that arrives late has no news.
         if (watch->has_sequence && ((watch->sequence - reply->sequence - 1) & 0xffffff) < 0x7fffff)
             return false;
         watch->sequence = reply->sequence;
@@ -93,7 +93,7 @@ bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange
     *changed = false;
     if (cn_request_answered(&watch->asking, reply, now_us, &mine))
         pause_asking(watch, now_us);
-    // A notification comes after the answer and under the same tag.
+    // Notifications come after the answer, under the same tag.
     if (watch->on && reply->code != CN_COAP_UNAUTHORIZED)
         *changed = use_round(watch, reply, now_us);
     return watch->on;

@@ -1,7 +1,7 @@
-// round_watch.h - what a board sees of the round: observed (RFC 7641), and asked for besides.
+// round_watch.h - keeps a board's view of the round: observes it (RFC 7641) and also polls it.
 //
-// The longer nothing changes, the rarer it asks. That is also how a board notices that the
-// aggregator was started anew and has forgotten the session. Threading: none.
+// Polling slows down while nothing changes. Through it a board also notices that the aggregator was
+// restarted and has forgotten the session. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -9,33 +9,34 @@
 
 struct cn_round_watch {
     bool on;
-    bool forced; // tell the next one even when it is the same
+    bool forced; // report the next round even if it is the same
     bool has_round;
     bool has_sequence;
-    uint32_t sequence; // of the last notification in this session
-    uint64_t due_us;   // when to ask
+    uint32_t sequence; // sequence number of the last notification in this session
+    uint64_t due_us;   // time of the next poll
     struct cn_request asking;
     struct cn_backoff pause;
     struct cn_round_info round;
 };
 
-// kind: first byte of the requests' tags. exchange and rtt are borrowed.
+// Initialises the watch. kind is the first byte of the requests' tags. exchange and rtt are
+// borrowed.
 void cn_round_watch_init(struct cn_round_watch *watch, struct cn_exchange *exchange,
                          struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
 
-// Begins with the round as it is, or ends.
+// Starts with the current round, or stops.
 void cn_round_watch_set(struct cn_round_watch *watch, bool on);
 
-// After a registration: the round is asked for and told again.
+// Polls and reports the round again. Call it after a registration.
 void cn_round_watch_renew(struct cn_round_watch *watch, uint64_t now_us);
 
-// In a new session the observation is lost and notifications count anew.
+// Call this in a new session: the observation is lost, and notifications count from the start.
 void cn_round_watch_reconnected(struct cn_round_watch *watch, uint64_t now_us);
 
-// Takes an answer or a notification; changed: watch->round is another than was told. False ends
-// the observation (struct cn_exchange's sink).
+// Takes an answer or a notification. Sets *changed when watch->round differs from the reported one.
+// Returns false to end the observation (struct cn_exchange's sink).
 bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
                           uint64_t now_us, bool *changed);
 
-// Sends what is due; lowers *wake_us to the next time that something is.
+// Sends what is due. Lowers *wake_us to the time of the next request.
 void cn_round_watch_step(struct cn_round_watch *watch, uint64_t now_us, uint64_t *wake_us);

@@ -23,8 +23,9 @@
 #define REFUSALS 3 // rounds in a row: a damaged record of a good key brings the same alert
 #define ADDRESS_SIZE 128
 #define TAG_SIZE 8
-#define ECHO_MAX 40  // RFC 9175, 2.2.1
-#define NO_SUCCESS 2 // No-Response: no interest in class 2 (RFC 7967, 2)
+#define ECHO_MAX 40        // RFC 9175, 2.2.1
+#define NO_SUCCESS 2       // No-Response: no interest in class 2 (RFC 7967, 2)
+#define SMALL_SEGMENT 1140 // bytes of TCP in a packet of 1200 with a header of IPv6
 
 enum phase {
     WAITING, // until due_us, then the next address
@@ -58,6 +59,7 @@ struct client {
     enum fate fate;
     uint64_t due_us;
     bool connected_tcp;           // so that an end comes from the peer
+    bool small_segments;          // of TCP connections from the next one on
     uint32_t address;             // of the attempt
     struct cn_address_list found; // what that address stands for; none: to be looked up
     uint32_t tried;               // of these, before the attempt
@@ -186,6 +188,20 @@ static void disconnect(struct client *client)
     client->echo_size = 0;
     client->asked_us = 0;
     client->phase = WAITING;
+}
+
+// A connection over TCP came about and stands still. Its large packets may be lost without a word
+// on a path that takes smaller ones (RFC 2923, 2.1), and the kernel goes on sending them. Smaller
+// segments cost 1 % more bytes at most, so they stay. The handshake tells the other end, whose
+// segments become smaller, too.
+static void use_small_segments(struct client *client)
+{
+    if (!client->base.stream || !client->connected_tcp || client->small_segments)
+        return;
+    client->small_segments = true;
+    coap_context_set_tcp_segment_max(client->coap, SMALL_SEGMENT);
+    cn_log(CN_LOG_DEBUG, "link", "%s: smaller segments from now on, of at most %d bytes",
+           client->addresses[client->address], SMALL_SEGMENT);
 }
 
 // When nothing at all was heard over UDP, something on the way may not let it through; TCP is given
@@ -338,6 +354,7 @@ static void watch_handshake(struct client *client)
         client->refused.tries = client->refusals = 0;
         client->base.sessions++;
     } else if (cn_platform_now_us() >= client->due_us) {
+        use_small_segments(client);
         fail(client, false, "no answer");
     }
 }
@@ -349,12 +366,15 @@ static uint64_t silence_us(const struct client *client)
 
 static void watch_session(struct client *client)
 {
-    if (client->fate == ENDED || client->fate == DENIED)
-        lose(client, "the session was closed");
-    else if (client->fate == UNREACHABLE)
-        lose(client, "nobody listens there any more");
-    else if (client->asked_us && cn_platform_now_us() - client->asked_us >= silence_us(client))
-        lose(client, "silent");
+    if (client->fate != ALIVE) {
+        lose(client, client->fate == UNREACHABLE ? "nobody listens there any more"
+                                                 : "the session was closed");
+        return;
+    }
+    if (!client->asked_us || cn_platform_now_us() - client->asked_us < silence_us(client))
+        return;
+    use_small_segments(client);
+    lose(client, "silent");
 }
 
 static uint64_t step(struct cn_exchange *exchange)

@@ -17,12 +17,13 @@
 #include "transport/peer/peer_hello.h"
 
 #define HANDSHAKE_MS 2000
-#define SILENCE_MS 1000 // of a member that was asked: it may have a new process, connect anew
+// After this silence a member that was asked may have a new process, so the link connects again.
+#define SILENCE_MS 1000
 #define RETRY_MAX_MS 1000
-#define REOPEN_MS 500   // between two attempts that a sign of a member sets off
-#define TELL_MS 1000    // between two times that the others are told where a member is
-#define INBOX 64        // messages; the oldest is dropped
-#define HINT_PATH "at/" // and the name of a member
+#define REOPEN_MS 500   // time between two attempts after signs of life from a member
+#define TELL_MS 1000    // time between two messages that tell others where a member is
+#define INBOX 64        // most waiting messages; the oldest is dropped
+#define HINT_PATH "at/" // followed by the name of a member
 #define KEY_LABEL "cairn/1 pair dtls"
 
 struct message {
@@ -35,12 +36,13 @@ struct peer {
     struct cn_exchange *exchange; // NULL for this board and for members without a key
     uint8_t key[CN_KEY_SIZE];
     uint64_t opened_ms;
-    bool told;                     // that it refuses this board
-    struct cn_log_quota lines;     // about where it is and whether it refuses
-    char address[CN_ADDRESS_SIZE]; // of the attempt or session
-    char at[CN_ADDRESS_SIZE];      // where it answered last; "" when it never did
-    char other[CN_ADDRESS_SIZE];   // where it was heard, if not at its address in the list; else ""
-    bool hinted;                   // of the other one, by another member: to be tried
+    bool told;                     // it was logged that the member refuses this board
+    struct cn_log_quota lines;     // log lines about its address and its refusals
+    char address[CN_ADDRESS_SIZE]; // address of the current attempt or session
+    char at[CN_ADDRESS_SIZE];      // address at which it answered last; "": never
+    // Address from which it was heard, if not the one in the list; else "".
+    char other[CN_ADDRESS_SIZE];
+    bool hinted; // another member has told `other`: it is to be tried
 };
 
 struct peer_link {
@@ -50,14 +52,14 @@ struct peer_link {
     int epoll_fd;
     struct cn_coap_server *server;
     uint64_t tag;
-    uint64_t told_ms; // where members are
+    uint64_t told_ms; // time at which addresses were last told to others
     struct cn_peer_hello hello;
     struct peer peers[CN_GROUP_MAX];
     struct message inbox[INBOX];
     uint32_t inbox_begin, inbox_count;
 };
 
-// The resource of each type of message, GROUP.md.
+// The resources of the message types (GROUP.md).
 static const char *const names[] = {
     [CN_MEMBERSHIP_JOIN] = "join",       [CN_MEMBERSHIP_BUSY] = "busy",
     [CN_MEMBERSHIP_COMMIT] = "commit",   [CN_MEMBERSHIP_HEARTBEAT] = "hb",
@@ -93,7 +95,7 @@ static cn_err watch(struct peer_link *link, int descriptor)
     return epoll_ctl(link->epoll_fd, EPOLL_CTL_ADD, descriptor, &event) ? CN_EIO : CN_OK;
 }
 
-// Any answer shows that the session works, and that is all that is wanted of it.
+// Any answer shows that the session works; its content does not matter.
 static bool take_reply(void *context, const struct cn_exchange_reply *reply)
 {
     const struct cn_member *member = context;
@@ -104,7 +106,8 @@ static bool take_reply(void *context, const struct cn_exchange_reply *reply)
     return true;
 }
 
-// Where it was heard last and its address in the list, in turn.
+// Returns the address to try next. It alternates between the address where the member was last
+// heard and the one in the list.
 static const char *next_address(const struct peer_link *link, uint32_t index)
 {
     const struct peer *peer = &link->peers[index];
@@ -185,7 +188,7 @@ static void tell_refusal(struct peer_link *link, uint32_t index)
         peer->told = state == CN_EXCHANGE_REFUSED;
 }
 
-// A member that is heard can be reached: not the time to wait for the next attempt.
+// Tries at once: a member that was heard can be reached now.
 static void hurry(struct peer_link *link, uint32_t index)
 {
     struct peer *peer = &link->peers[index];
@@ -198,7 +201,8 @@ static void hurry(struct peer_link *link, uint32_t index)
         cn_log(CN_LOG_WARN, "peer", "%s: no memory for a session", link->members[index].name);
 }
 
-// A handshake that is under way has its time: hints may be old ones that somebody sends again.
+// Tries the address of a hint. A handshake in progress is left to finish, because hints may be old
+// messages that somebody repeats.
 static void follow_hint(struct peer_link *link, uint32_t index)
 {
     struct peer *peer = &link->peers[index];
@@ -223,7 +227,7 @@ static void put_message(struct peer_link *link, uint32_t member, const uint8_t *
     memcpy(message->bytes, bytes, size);
 }
 
-// A member that is not reached, and was heard at some address.
+// Notes the address from which a member was heard that this board does not reach.
 static void note_address(struct peer_link *link, uint32_t index, const char *address)
 {
     struct peer *peer = &link->peers[index];
@@ -242,7 +246,8 @@ static void note_sender(struct peer_link *link, uint32_t index, const struct cn_
         note_address(link, index, address);
 }
 
-// Another member says where one is. If it is not, no handshake comes about there.
+// Takes another member's hint where a member is. A wrong hint does no harm: no handshake succeeds
+// there.
 static void take_hint(struct peer_link *link, const struct cn_coap_request *request,
                       struct cn_coap_reply *reply)
 {
@@ -318,8 +323,8 @@ static void send_hint(struct peer_link *link, uint32_t to, uint32_t member)
                link->members[member].name, cn_err_text(err));
 }
 
-// Two members that have both moved find each other by what a third one knows. Repeated: a message
-// may be lost.
+// Tells members that have both moved each other's addresses. Repeats it, because a message may be
+// lost.
 static void tell_moved(struct peer_link *link)
 {
     uint64_t now_ms = cn_platform_now_ms();
@@ -341,8 +346,8 @@ static bool misses_members(const struct peer_link *link)
     return false;
 }
 
-// Those that have all moved find each other by what they call on their LAN. Anybody can send a call
-// again that he heard: the rest of a flood waits.
+// Finds members that have all moved by their calls on the LAN. Anybody can repeat a call that he
+// has heard, so only a few are read at a time.
 static void find_moved(struct peer_link *link)
 {
     char address[CN_ADDRESS_SIZE];
@@ -410,7 +415,7 @@ static cn_err link_send(struct cn_peer_link *base, uint32_t member, const void *
         return CN_EINVAL;
     exchange = link->peers[member].exchange;
     if (!exchange)
-        return CN_OK; // as if it were lost
+        return CN_OK; // treated like a lost message
     snprintf(path, sizeof(path), "g/%s", name);
     request.path = path;
     err = exchange->ops->send(exchange, &request);
@@ -468,7 +473,7 @@ static cn_err listen_at(struct peer_link *link, const char *address)
         .context = link,
         .find_key = find_key,
         .handshakes_max = CN_GROUP_MAX,
-        .sessions_max = 2 * CN_GROUP_MAX, // the new one of a member and the old one
+        .sessions_max = 2 * CN_GROUP_MAX, // a new and an old session for each member
     };
     cn_err err = cn_coap_server_open(&config, &link->server);
 

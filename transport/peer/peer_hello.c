@@ -11,15 +11,15 @@
 #include "runtime/port/crypto.h"
 #include "transport/coap/address.h"
 
-#define MISSED_MS 2000 // for a session to come about again by itself
-#define CALL_MS 1000   // between the first calls,
-#define CALLS 10       // so many,
-#define REST_MS 10000  // and between later ones: a board that is off does not hear
-#define BURST 16       // calls that are read at a time
-#define INTERFACES 32  // that are called from, at most
+#define MISSED_MS 2000 // time for a session to recover by itself
+#define CALL_MS 1000   // time between the first calls
+#define CALLS 10       // number of first calls
+#define REST_MS 10000  // time between later calls: a board that is off does not hear
+#define BURST 16       // most calls that are read at a time
+#define INTERFACES 32  // most interfaces that are called from
 
 #define KIND "cairn-hello-1 "
-#define TAG_SIZE 32 // digits
+#define TAG_SIZE 32 // digits of a tag
 
 static const char *port_of(const char *address)
 {
@@ -35,7 +35,7 @@ static bool has_key(const struct cn_member *member)
     return memcmp(member->pair_key, none, CN_KEY_SIZE) != 0;
 }
 
-// Says that who knows the pair's key has written the head.
+// Makes the tag, which proves that the writer of head knows the pair's key.
 static cn_err make_tag(const struct cn_member *member, const char *head, char tag[TAG_SIZE + 1])
 {
     uint8_t derived[CN_KEY_SIZE];
@@ -75,7 +75,7 @@ static uint32_t find_member(const struct cn_peer_hello *hello, const char *name,
     return i;
 }
 
-// tags: each behind a blank.
+// Finds tag in tags, in which a blank precedes each tag.
 static bool has_tag(const char *tags, const char tag[TAG_SIZE + 1])
 {
     while (strlen(tags) > TAG_SIZE && tags[0] == ' ') {
@@ -128,7 +128,7 @@ static bool listens_everywhere(const char *listen)
 static bool open_socket(struct cn_peer_hello *hello)
 {
     const struct sockaddr_in all = {.sin_family = AF_INET, .sin_port = htons(CN_PEER_HELLO_PORT)};
-    int yes = 1; // other members of this machine hear the same calls
+    int yes = 1; // other members on this machine must hear the same calls
 
     hello->socket = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return hello->socket >= 0 &&
@@ -172,21 +172,22 @@ static void call_on(const struct cn_peer_hello *hello, const struct ifreq *inter
         return;
     memcpy(&mask, &netmask.ifr_netmask, sizeof(mask));
     size = cn_peer_hello_encode(hello, host, text);
-    to.sin_addr.s_addr |= ~mask.sin_addr.s_addr; // the broadcast of its network
+    to.sin_addr.s_addr |= ~mask.sin_addr.s_addr; // broadcast address of the interface's network
     to.sin_port = htons(CN_PEER_HELLO_PORT);
     if (size && sendto(hello->socket, text, size, 0, (const struct sockaddr *)(const void *)&to,
                        sizeof(to)) < 0)
         cn_log(CN_LOG_DEBUG, "peer", "a call to the members from %s could not be sent", host);
 }
 
-// getifaddrs would need AF_NETLINK, which the unit file of the package denies.
+// Calls on all interfaces. Not with getifaddrs: it needs AF_NETLINK, which the package's unit file
+// denies.
 static void call_everywhere(const struct cn_peer_hello *hello)
 {
     struct ifreq interfaces[INTERFACES];
     struct ifconf list = {.ifc_len = sizeof(interfaces), .ifc_req = interfaces};
 
     if (ioctl(hello->socket, SIOCGIFCONF, &list))
-        return; // the next call
+        return; // the next call tries again
     for (size_t i = 0; i < (size_t)list.ifc_len / sizeof(interfaces[0]); i++)
         call_on(hello, &interfaces[i]);
 }

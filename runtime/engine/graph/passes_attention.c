@@ -2,8 +2,8 @@
 // call. It reads q, k and v where a projection left them, and writes its result where the next
 // projection reads it.
 //
-// The nodes stay as they are when dropout comes between the softmax and the product, when the
-// scores are an output too, and when the mask depends on the samples.
+// The nodes stay as they are in three cases: dropout comes between the softmax and the product, the
+// scores are an output too, or the mask depends on the samples.
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -69,8 +69,8 @@ cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t
 cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size_t count,
                        uint32_t rank);
 
-// Gives an input memory of its own in the order of its dims, if it is a transposed view
-// (materialise) or counts as surrounded by zeros that are not in memory (make_pads).
+// Gives an input memory of its own in the order of its dims. materialise does so for a transposed
+// view, make_pads for planes that count as surrounded by zeros that are not in memory.
 cn_err cn_import_materialise(struct cn_import_node *node, size_t input);
 cn_err cn_import_make_pads(struct cn_import_node *node, size_t input);
 

@@ -17,22 +17,23 @@
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
-#define IDLE_MS 300   // between two IDLE commands; well below a group's timeout
-#define SAVE_MS 5000  // between two checkpoints in a round
-#define RETRY_MS 1000 // before a version that was of no use is fetched again
+#define IDLE_MS 300   // time between two IDLE commands; well below a group's timeout
+#define SAVE_MS 5000  // time between two checkpoints in a round
+#define RETRY_MS 1000 // wait before a version that could not be used is fetched again
 #define COMMAND_SIZE 72
 
 enum command_kind {
     COMMAND_IDLE,
-    COMMAND_BASE,    // .number, .digest, .size, .delta; the bytes follow
-    COMMAND_BEGIN,   // .order, whose .newest travels as size and digest
-    COMMAND_STEPS,   // train the rest of the round and fill the outbox; .size is that of a bucket,
-                     // .number the wire
-    COMMAND_ABANDON, // as DECIDE
-    COMMAND_DECIDE,  // .number is the verdict, .size the round of what counts, .digest, .spare
+    COMMAND_BASE,  // uses number, digest, size and delta; the bytes follow
+    COMMAND_BEGIN, // uses order, whose newest travels as size and digest
+    // Train the rest of the round and fill the outbox; size is a bucket's, number the wire format.
+    COMMAND_STEPS,
+    COMMAND_ABANDON, // uses the same fields as DECIDE
+    // Uses number as the verdict, size as the round of the update that counts, digest and spare.
+    COMMAND_DECIDE,
     COMMAND_END,
-    COMMAND_REFORM, // a member outside knocks
-    COMMAND_RESET,  // another run
+    COMMAND_REFORM, // a board outside the epoch asks to re-form the group
+    COMMAND_RESET,  // the aggregator runs another run
 };
 
 struct command {
@@ -41,9 +42,9 @@ struct command {
     uint32_t number;
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE];
-    struct cn_round_order order; // .round travels as number
+    struct cn_round_order order; // its round travels as number
     double spare;
-    uint8_t *bytes; // leader, BASE: owned
+    uint8_t *bytes; // in BASE on the leader: owned
 };
 
 static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
@@ -89,7 +90,8 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
     *tag = (struct cn_state_tag){
         .lineage = held->lineage,
         .run = held->run,
-        // After a round comes the base of the next version: newer than anything of that round.
+        // A held base counts as part of the next round: it is newer than anything of the round
+        // before.
         .round = held->phase == CN_PHASE_EMPTY || held->phase == CN_PHASE_BASE ? held->round + 1
                                                                                : held->round,
         .phase = (uint32_t)held->phase,
@@ -122,7 +124,7 @@ static void tell_progress(struct cn_epoch *epoch)
     cn_mailbox_put_progress(epoch->box, &progress);
 }
 
-// The leader's part: what comes next.
+// Plans the next command, as the leader.
 
 static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_fetch *fetch)
 {
@@ -140,7 +142,7 @@ static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_fetch *
     return cn_mailbox_request(epoch->box, &request);
 }
 
-// Turns what was fetched into a BASE command, if it is a version that leads to that of the news.
+// Turns a fetched blob into a BASE command if it leads to the version that the news names.
 static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *news,
                          const struct cn_round_fetch *fetch, struct cn_errand_answer *answer,
                          struct command *command)
@@ -161,7 +163,8 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
     if (err) {
         cn_log(CN_LOG_WARN, "epoch", "version %u was not usable: %s", version.number,
                cn_err_text(err));
-        // At once in full when the delta did not fit; the next news may name another version.
+        // When the delta did not fit, the full version is fetched at once. The next news may name
+        // another version.
         epoch->fetch_at_ms = epoch->avoid_delta ? cn_platform_now_ms() + RETRY_MS : 0;
         epoch->avoid_delta = true;
         free(answer->data);
@@ -187,13 +190,14 @@ static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *new
     struct cn_round_fetch fetch;
 
     cn_round_choose_fetch(held, news, epoch->avoid_delta, &fetch);
-    // A snapshot that is handed out is not named any more, and may not be in the mailbox yet.
+    // A snapshot whose fetch was asked for may no longer be named by the news, and may not be in
+    // the mailbox yet.
     if (asked && !fetch.delta && cn_round_leads_on(held, news, &epoch->asked)) {
         fetch = epoch->asked;
         fetch.last = false;
     }
     if (!asked || memcmp(epoch->asked.digest, fetch.digest, CN_DIGEST_SIZE) != 0)
-        return want_version(epoch, &fetch); // in place of one that is no longer wanted
+        return want_version(epoch, &fetch); // replaces a version that is no longer wanted
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_FETCH, &answer))
         plan_fetched(epoch, news, &fetch, &answer, command);
     return CN_OK;
@@ -238,7 +242,7 @@ static void plan_begin(struct cn_epoch *epoch, const struct cn_round_info *news,
     memcpy(command->digest, newest->digest, CN_DIGEST_SIZE);
 }
 
-// The share of the round's deadline that is left; 0 for a round that is no longer open.
+// Returns the share of the round's deadline that is left; 0 for a closed round.
 static double spare_of(struct cn_epoch *epoch)
 {
     uint64_t deadline_ms = epoch->session->config.job->deadline_ms;
@@ -260,7 +264,7 @@ static void plan_decision(struct cn_epoch *epoch, enum command_kind kind,
     command->spare = spare_of(epoch);
 }
 
-// What the receipt of the outbox says. A refusal names the update that counts in its place.
+// Plans by the receipt of the outbox. A refusal names the update that counts instead.
 static void plan_receipt(struct cn_epoch *epoch, const struct cn_errand_answer *answer,
                          struct command *command)
 {
@@ -321,7 +325,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
     case CN_DO_SEND:
         return plan_send(epoch, command);
     case CN_DO_DECIDE:
-        cn_mailbox_drop_errand(epoch->box); // its receipt is not needed any more
+        cn_mailbox_drop_errand(epoch->box); // its receipt is no longer needed
         epoch->refusal[0] = '\0';
         plan_decision(epoch, COMMAND_DECIDE, &plan.decision, command);
         return CN_OK;
@@ -353,7 +357,7 @@ static cn_err lead(struct cn_epoch *epoch, struct command *command)
     }
 }
 
-// What every member does with a command.
+// Carries out a command, as every member does.
 
 static cn_err run_steps(struct cn_epoch *epoch)
 {
@@ -376,7 +380,7 @@ static cn_err run_steps(struct cn_epoch *epoch)
         if (err)
             return err;
         if (flags.abandon)
-            return CN_OK; // the leader's next command says what instead
+            return CN_OK; // the leader's next command gives the decision
         tell_progress(epoch);
         if (flags.knocked)
             return CN_EAGAIN;
@@ -387,8 +391,8 @@ static cn_err run_steps(struct cn_epoch *epoch)
     return cn_session_finish(session, epoch->collective);
 }
 
-// A round whose numbers are no longer finite is given up by all members alike; the next one starts
-// from the aggregator's version.
+// Trains the rest of a round. If its numbers are no longer finite, all members give up the round
+// alike; the next round starts from the aggregator's version.
 static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 {
     struct cn_session *session = epoch->session;

@@ -11,8 +11,8 @@
 #include "runtime/base/error.h"
 #include "runtime/port/store.h"
 
-// 0 when there is none or it is damaged; the log says so then.
+// Returns the stored epoch; 0 when there is no file or it is damaged, which is logged.
 uint64_t cn_epoch_file_load(struct cn_store *store);
 
-// Durable on return.
+// Stores the epoch durably.
 cn_err cn_epoch_file_save(struct cn_store *store, uint64_t epoch);

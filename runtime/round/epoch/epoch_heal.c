@@ -10,9 +10,9 @@
 
 enum fingerprint { ROWS = 0x6865616c, SIZE, DIGESTS, WANTED, PIECE };
 
-// --- what the members say ---
+// --- messages of the members ---
 
-// A member's words, as they travel: all int64.
+// The int64 numbers that a member sends.
 enum word {
     LINEAGE,
     RUN,
@@ -27,7 +27,7 @@ enum word {
     HOLDS,
     APPLIED,
     BUSY,
-    VOTES, // of the last step that was applied
+    VOTES, // votes of the last step that was applied
     WORDS = VOTES + CN_STEP_VOTES
 };
 
@@ -78,7 +78,7 @@ static void get_row(const int64_t *words, struct cn_recovery_row *row)
     memcpy(row->tag.frame, &words[FRAME], CN_TAG_DIGEST_SIZE);
 }
 
-// All members come to the same choice of who gives: one with the state that the view names.
+// Exchanges the rows. All members choose the same giver: one with the state that the view names.
 static cn_err exchange_rows(struct cn_epoch *epoch, struct table *table)
 {
     uint32_t size = epoch->view.view.size;
@@ -99,7 +99,7 @@ static cn_err exchange_rows(struct cn_epoch *epoch, struct table *table)
     return CN_OK;
 }
 
-// --- the step at which the last epoch broke off ---
+// --- the step at which the last epoch was interrupted ---
 
 static cn_err complete_step(struct cn_epoch *epoch, const struct table *table)
 {
@@ -122,19 +122,20 @@ static cn_err complete_step(struct cn_epoch *epoch, const struct table *table)
     return cn_session_roll_forward(session, votes);
 }
 
-// --- what differs ---
+// --- pieces that differ ---
 
-// The state of the source in pieces.
+// A transfer of the source's state in pieces.
 struct transfer {
-    struct cn_buffer state; // elsewhere: own bytes, replaced piece by piece
-    size_t piece, count;    // bytes of a piece, pieces
-    uint8_t *digests;       // of the source's pieces
-    int64_t *wanted;        // by piece, then by rank: whether it wants any
-    size_t lacks;           // pieces that this member wants
-    size_t came;            // of them
+    // On members other than the source: this member's bytes, replaced piece by piece.
+    struct cn_buffer state;
+    size_t piece, count; // bytes of a piece; number of pieces
+    uint8_t *digests;    // digests of the source's pieces
+    int64_t *wanted;     // by piece, then by rank: whether the rank wants the piece
+    size_t lacks;        // number of pieces that this member wants
+    size_t came;         // number of these pieces that have arrived
 };
 
-// Without what differs from board to board.
+// Encodes the state without the values that differ from board to board.
 static cn_err encode_shared(struct cn_session *session, struct cn_buffer *state)
 {
     struct cn_checkpoint shared;
@@ -160,7 +161,7 @@ static bool is_piece(const struct transfer *transfer, size_t index, const uint8_
     return memcmp(digest, transfer->digests + index * CN_DIGEST_SIZE, CN_DIGEST_SIZE) == 0;
 }
 
-// In the own state, or from a transfer that was cut.
+// Returns whether this member has the piece, in its own state or from a transfer that was cut off.
 static bool has_piece(struct transfer *transfer, size_t index, const struct cn_buffer *part)
 {
     size_t begin = index * transfer->piece, size = size_of(transfer, index);
@@ -199,8 +200,8 @@ static const char *name_of(const struct cn_epoch *epoch, uint32_t rank)
     return epoch->session->config.settings->group.members[epoch->view.view.ranks[rank]].name;
 }
 
-// Whose state all take, and its size: of those that hold the newest one, the first that could
-// encode it. own is what this member's encoding came to.
+// Chooses the source of the state and its size: the first member that holds the newest state and
+// could encode it. encoded is the result of this member's encoding.
 static cn_err find_source(struct cn_epoch *epoch, struct table *table, const struct transfer *own,
                           cn_err encoded, uint64_t *size)
 {
@@ -225,8 +226,8 @@ static cn_err find_source(struct cn_epoch *epoch, struct table *table, const str
     }
 }
 
-// The size and the digests of the source's pieces, for all. What a member lacks counts as zeros, of
-// which a state often has many.
+// Broadcasts the size and digests of the source's pieces. Bytes that a member lacks count as zeros:
+// pieces of zeros, which a state often has, need no transfer.
 static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, uint64_t size,
                           struct transfer *transfer)
 {
@@ -263,7 +264,7 @@ static cn_err tell_wanted(struct cn_epoch *epoch, uint32_t source, struct transf
     return epoch->collective->ops->run(epoch->collective, &call);
 }
 
-// The source and those that lack something; 0 for nobody.
+// Returns the source and the ranks that lack a piece; 0 if none does.
 static uint32_t find_ranks(const struct cn_epoch *epoch, uint32_t source,
                            const struct transfer *transfer)
 {
@@ -295,7 +296,7 @@ static cn_err move_pieces(struct cn_epoch *epoch, uint32_t source, const struct 
     return CN_OK;
 }
 
-// What came before a transfer was cut is of use in the next epoch.
+// Transfers the pieces. Those that arrive before a transfer is cut off are kept for the next epoch.
 static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set *set,
                    struct transfer *transfer)
 {
@@ -320,7 +321,8 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
 
 static cn_err level(struct cn_epoch *epoch, struct table *table, struct transfer *transfer)
 {
-    cn_err encoded = encode_shared(epoch->session, &transfer->state); // who cannot takes all of it
+    // A member that cannot encode its state takes all of the source's.
+    cn_err encoded = encode_shared(epoch->session, &transfer->state);
     uint32_t ranks, source;
     struct cn_set set;
     uint64_t size;

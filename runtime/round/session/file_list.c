@@ -5,7 +5,7 @@
 #include "runtime/port/crypto.h"
 
 #define HEADER_SIZE 28
-#define ENTRY_SIZE 14 // without the name
+#define ENTRY_SIZE 14 // bytes of an entry without its name
 
 static const uint8_t magic[8] = "cairnds1"; // the digit is the version
 

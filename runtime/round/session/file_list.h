@@ -1,4 +1,4 @@
-// file_list.h - the shards that a round has, as bytes: the file "data.list" of CHECKPOINT.md.
+// file_list.h - encodes the list of a round's shards: the file "data.list" of CHECKPOINT.md.
 #pragma once
 
 #include "runtime/base/bytes.h"
@@ -9,12 +9,12 @@
 struct cn_file_list {
     uint64_t run;
     uint32_t lineage, round;
-    struct cn_data_files shards; // owned; cn_data_files_deinit
+    struct cn_data_files shards; // owned; free with cn_data_files_deinit
 };
 
-// Appends to out, within its limit.
+// Appends the encoded list to out. Fails when it exceeds out's limit.
 cn_err cn_file_list_encode(const struct cn_file_list *list, struct cn_buffer *out);
 
-// Total: any bytes are a list that encodes to the same bytes, or CN_EFORMAT (CN_ENOMEM). After an
+// Decodes any bytes. Returns CN_EFORMAT, or CN_ENOMEM, for bytes that no list encodes to. After an
 // error list is empty.
 cn_err cn_file_list_decode(const uint8_t *bytes, size_t size, struct cn_file_list *list);

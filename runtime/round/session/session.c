@@ -85,10 +85,11 @@ cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, ui
     session->state_shards = shards_before;
     session->state_stage = stage_before;
     again = open_trainer(session, &diag);
-    return again ? CN_EWEDGED : err; // without a trainer the process starts anew
+    return again ? CN_EWEDGED : err; // the process restarts, because it has no trainer
 }
 
-// With "parallel: auto" a board that cannot hold all of a model may still hold a share.
+// Opens the trainer. With "parallel: auto" a board that cannot hold the whole model may still hold
+// a share.
 static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
 {
     uint32_t members = session->config.settings->group.member_count;
@@ -160,8 +161,8 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
 
-// A stored state leaves out arrays of zeros. While an update is in the outbox, what will be the
-// residual is one of its successors.
+// Loads the held state into the trainer. Arrays that a stored state leaves out are zeros. While an
+// update is in the outbox, one of its successors will be the residual.
 cn_err cn_session_load_trainer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
@@ -202,7 +203,7 @@ static bool fits_run(const struct cn_session *session, const struct cn_checkpoin
            memcmp(held->graph, session->config.graph, CN_DIGEST_SIZE) == 0;
 }
 
-// Nobody else has what a board trained alone.
+// Returns whether the stored state must stay: no other board has what a board alone has trained.
 static bool must_stay(const struct cn_session *session)
 {
     const struct cn_session_config *config = &session->config;
@@ -223,7 +224,7 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
     err = cn_checkpoint_open(session->config.store, total, frame, diag, &file, &session->held);
     if (!err && !session->config.anew && fits_run(session, &session->held)) {
         err = cn_session_take_rows(session, file);
-        if (err == CN_EDIGEST || err == CN_ERANGE) // it was right when it was opened
+        if (err == CN_EDIGEST || err == CN_ERANGE) // the bytes were right when the file was opened
             err = CN_EIO;
     }
     cn_checkpoint_close(file);
@@ -253,7 +254,7 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
         counter = session->held.counter;
         start_empty(session);
-        session->held.counter = counter; // known: the first save need not look through the slots
+        session->held.counter = counter; // known, so the first save need not look through the slots
     } else {
         cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",
                session->held.round, session->held.step, session->held.version);
@@ -332,11 +333,12 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
-// One member at least has it on disk, as a board alone does, before it is sent. Who could not store
-// it holds it in memory: its full disk does not stop the others.
+// Returns when at least one member has the outbox on disk (a board alone: itself), before it is
+// sent. A member that could not store it holds it in memory, so its full disk does not stop the
+// others.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
 {
-    float counts[2]; // members that could not store it, and all
+    float counts[2]; // number of members that could not store it; number of all members
     bool stored;
     cn_err saved, err;
 
@@ -395,7 +397,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
         return err;
     }
     held->phase = CN_PHASE_SEND;
-    held->frame = frame.data; // the buffer's memory is handed over
+    held->frame = frame.data; // the buffer's memory is now the frame's
     held->frame_size = frame.size;
     cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
     release(&held->weights);
@@ -411,7 +413,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     return cn_session_secure_outbox(session, collective);
 }
 
-// A decision may be of a later round than the one that is held.
+// Records the update that counts. A decision may be about a later round than the held one.
 static void note_counted(struct cn_session *session, const struct cn_decision *decision,
                          enum cn_outcome outcome)
 {
@@ -440,7 +442,7 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     cn_row_deinit(waits ? &held->next_residual : &held->change);
     held->change = held->next_residual = (struct cn_row){0};
     if (outcome == CN_OUTCOME_OTHER && held->rule.mode == CN_UPDATE_SKIP)
-        cn_session_forget_waiting(session); // that frame left all of the change out
+        cn_session_forget_waiting(session); // this frame left out the whole change
     note_counted(session, decision, outcome);
     free(held->frame);
     held->frame = NULL;
@@ -537,7 +539,7 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     cn_err err, saved;
 
     if (session->let_go || (interval_ms && cn_session_is_sharded(session)))
-        return CN_OK; // it is on the disk; the members store the next one together
+        return CN_OK; // the state is on the disk already; the members store the next one together
     if (interval_ms && now - session->saved_ms < interval_ms)
         return CN_OK;
     session->saved_ms = now;

@@ -2,15 +2,15 @@
 
 #include "runtime/round/session/session_update.h"
 
-#define VALUES 4096 // that go to the disk together
+#define VALUES 4096 // values that are written to the disk together
 
-// The trainer's rows while they are shown.
+// The trainer's rows while they are shown to the host.
 struct shown {
     struct cn_trainer *trainer;
     size_t total;
     float *views[CN_TRAINER_ROWS];
-    uint32_t parts;                            // of the state, as bits
-    enum cn_trainer_row row_of[CN_PART_COUNT]; // for each of them
+    uint32_t parts;                            // parts of the state, as bits
+    enum cn_trainer_row row_of[CN_PART_COUNT]; // row of each part
 };
 
 bool cn_session_is_alone(const struct cn_session *session)
@@ -126,7 +126,7 @@ static cn_err forget_optimizer(struct cn_session *session)
     return err;
 }
 
-// What the proximal term pulls to.
+// Makes the trainer's weights the base that the proximal term pulls towards.
 static cn_err base_is_weights(struct cn_session *session)
 {
     float *weights;

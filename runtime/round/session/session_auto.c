@@ -1,4 +1,4 @@
-// session_auto.c - "parallel: auto" at work: gathers the facts and has the layout chosen.
+// session_auto.c - "parallel: auto": collects the facts and chooses the layout.
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
@@ -8,7 +8,7 @@
 #include "runtime/round/session/session_store.h"
 
 #define FINGERPRINT 0x73617501
-#define TIMED 3 // evaluations, of which the quickest counts
+#define TIMED 3 // number of evaluations, of which the quickest counts
 
 enum fact { LIMIT, MICRO_US, NEEDS, FACTS = NEEDS + 2 * CN_AUTO_STAGES };
 
@@ -24,7 +24,8 @@ uint32_t cn_session_accumulates(const struct cn_session *session)
     return sets && sets->layout.micro ? sets->layout.micro : cn_job_accumulate(session->config.job);
 }
 
-// Evaluating changes no weight, gradient or statistic; what it counted is taken away again.
+// Measures by evaluating, which changes no weight, gradient or statistic. Its counts are removed
+// afterwards.
 static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
 {
     const struct cn_batch *batch =
@@ -48,8 +49,8 @@ static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
     return err;
 }
 
-// Once in an epoch, before its first step: the trainer's weights are the held ones, which it may
-// have a share of only.
+// Measures a micro-batch once per epoch, before its first step. In stage 3 the trainer has only a
+// share of the weights, so it borrows the held ones.
 static cn_err time_micro(struct cn_session *session, uint64_t *micro_us)
 {
     bool lends = cn_trainer_stage(session->trainer) == CN_STAGE_WEIGHTS;
@@ -70,7 +71,7 @@ static cn_err time_micro(struct cn_session *session, uint64_t *micro_us)
     return CN_OK;
 }
 
-// What a board has without a limit in its profile; of a GPU it is not known here.
+// Returns the memory of a board without a limit in its profile. A GPU's memory is not known here.
 static uint64_t limit_of(const struct cn_session *session)
 {
     const struct cn_settings *settings = session->config.settings;
@@ -107,7 +108,7 @@ static struct cn_auto_member get_member(const int64_t words[FACTS])
     return member;
 }
 
-// The facts of those that may train, and their names.
+// Collects the facts and the names of the members that may train.
 static void collect(const struct cn_session *session, uint32_t train, int64_t (*words)[FACTS],
                     const char **names, struct cn_auto_facts *facts)
 {

@@ -1,4 +1,4 @@
-// session_balance.c - how many micro-batches of a step each member trains.
+// session_balance.c - decides how many micro-batches of a step each member trains.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ void cn_session_record_micro(struct cn_session *session)
         session->held.micro[session->plan.seats[p]] = (uint16_t)session->micro[p];
 }
 
-// This board's part of the division.
+// Fills in this board's part of the division.
 static void take_part(struct cn_session *session)
 {
     struct cn_step_plan *plan = &session->plan;
@@ -29,7 +29,8 @@ static void take_part(struct cn_session *session)
     plan->before = plan->trains ? cn_ranks_first(session->micro, plan->place) : 0;
 }
 
-// That of the held state where it is of these members: a step that is done again is the same.
+// Uses the division of the held state if it is for these members, so that a repeated step has the
+// same result.
 static bool take_recorded(struct cn_session *session, uint32_t total)
 {
     const struct cn_step_plan *plan = &session->plan;

@@ -1,4 +1,4 @@
-// session_catch_up.c - the state of those that train, for those that look on.
+// session_catch_up.c - gives members that do not train the state of those that do.
 #include <stdlib.h>
 
 #include "runtime/group/ranks.h"
@@ -30,7 +30,7 @@ static cn_err give(struct cn_session *session, struct cn_collective *collective,
     return collective->ops->run(collective, &call);
 }
 
-// The arrays of a state, in memory of their own: what is held stays whole until all have come.
+// The arrays of a state, in memory of their own. The held state stays whole until all have arrived.
 static cn_err give_arrays(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_set *set, uint32_t source, float *fresh[3])
 {
@@ -66,7 +66,7 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
     cn_err err = gives ? cn_session_snapshot(session) : CN_OK;
 
     if (!err && gives)
-        err = cn_session_allocate_optimizer(session); // zeros were left out
+        err = cn_session_allocate_optimizer(session); // adds the zeros that the state leaves out
     if (gives)
         counters = (struct counters){held->samples, held->updates, held->cursor, held->train_loss,
                                      held->step};

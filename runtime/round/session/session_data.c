@@ -26,7 +26,7 @@ static cn_err save_list(const struct cn_session *session)
     return err;
 }
 
-// CN_ENOTFOUND when there is none, or one of another run.
+// Reads the stored list. Returns CN_ENOTFOUND when there is none or it is of another run.
 static cn_err read_list(const struct cn_session *session, struct cn_file_list *list)
 {
     struct cn_store *store = session->config.store;
@@ -45,7 +45,8 @@ static cn_err read_list(const struct cn_session *session, struct cn_file_list *l
     return err;
 }
 
-// Without a list that can be used the shards are those that are there.
+// Loads the stored list. Returns false without a usable list: the round then has the shards that
+// are there now.
 static bool load_list(struct cn_session *session, struct cn_data_files *shards)
 {
     struct cn_file_list list;
@@ -101,7 +102,7 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag)
     if (load_list(session, &shards))
         config.shards = &shards;
     err = cn_dataset_open(&config, &shape, diag, &session->dataset);
-    if (err == CN_EFORMAT && config.shards) { // nothing of the round is left
+    if (err == CN_EFORMAT && config.shards) { // none of the round's shards is left
         session->shards_round = 0;
         config.shards = NULL;
         err = cn_dataset_open(&config, &shape, diag, &session->dataset);

@@ -1,13 +1,14 @@
-// session_progress.c - what a session says of itself to status, hooks and people.
+// session_progress.c - reports a session's progress to status, hooks and people.
 #include <math.h>
 #include <string.h>
 
 #include "runtime/round/session/session_reduce.h"
 #include "runtime/round/session/session_sets.h"
 
-#define SLOW 1.25 // times what the others take
+#define SLOW 1.25 // factor over the others' time from which a member counts as slow
 
-// After a restart, or taken from another board: the measures that a checkpoint keeps.
+// Returns the measures that a checkpoint keeps, for a session after a restart or with another
+// board's state.
 static struct cn_scores kept_scores(const struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;
@@ -46,7 +47,8 @@ struct cn_measures cn_session_measures(const struct cn_session *session)
     };
 }
 
-// What a rank takes for a micro-batch, in ms; 0 when it has not trained. micro: how many it trains.
+// Returns a rank's time per micro-batch in ms; 0 if it has not trained. *micro is the number that
+// it trains.
 static double micro_ms(const struct cn_session *session, uint32_t rank, uint32_t *micro)
 {
     const struct cn_step_plan *plan = &session->plan;
@@ -63,8 +65,8 @@ static double micro_ms(const struct cn_session *session, uint32_t rank, uint32_t
     return *micro ? session->split.member_ms[rank] / *micro : 0;
 }
 
-// The member that computes clearly slower than the others, whether they wait for it or have taken
-// over some of its work.
+// Finds the member that computes clearly slower than the others, whether they wait for it or have
+// taken over some of its work.
 static void tell_slowest(const struct cn_session *session, struct cn_progress *progress)
 {
     const struct cn_reducer *reducer = session->reducer;

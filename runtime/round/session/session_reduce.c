@@ -104,7 +104,8 @@ cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_ca
     return err;
 }
 
-// This board's piece of a bucket, over its shards and then over the replicas.
+// Posts a bucket of a step with shards: this board gets the sum of its piece over the shards, which
+// the replicas then add up.
 static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, struct reducer_call *next)
 {
     const struct cn_step_plan *plan = reducer->shares;
@@ -125,7 +126,7 @@ static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, struct re
     return cn_reducer_post(reducer, &call, &next->work);
 }
 
-// One call for the buckets that are taken and not posted; they lie behind each other.
+// Posts one call for the finished buckets that are not posted. They are contiguous.
 static void post(struct cn_reducer *reducer)
 {
     struct reducer_call *next = &reducer->calls[reducer->posted];
@@ -168,7 +169,7 @@ void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink)
     *sink = (struct cn_trainer_sink){.ready = take, .context = reducer};
 }
 
-// A call that makes no progress is ended by the port, so this ends.
+// Waits for a call. This ends, because the port ends a call that makes no progress.
 cn_err cn_reducer_wait(struct cn_reducer *reducer, struct cn_work work)
 {
     cn_err err;
@@ -215,7 +216,7 @@ void cn_reducer_cancel(struct cn_reducer *reducer)
     if (!reducer->newest.number)
         return;
     reducer->collective->ops->cancel(reducer->collective);
-    (void)cn_reducer_wait(reducer, reducer->newest); // how it ended is known already
+    (void)cn_reducer_wait(reducer, reducer->newest); // its result is already known
 }
 
 void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *times)
@@ -227,14 +228,14 @@ void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *
         cn_bucket_tuner_add(&reducer->tuner, reducer->calls[i].count * sizeof(float),
                             (double)(end - begin));
     }
-    if (!reducer->posted) // one call by itself
+    if (!reducer->posted) // all gradients went in one call
         cn_bucket_tuner_add(&reducer->tuner,
                             cn_trainer_gradient_words(reducer->trainer) * sizeof(float),
                             (double)(times->reduced - times->computed));
     cn_bucket_tuner_add(&reducer->tuner, 1, (double)(times->voted - times->reduced));
 }
 
-// Of a ring's share of a link: each member sends 2 (n - 1) / n of the bytes.
+// Returns the rate of a link in a ring: each member sends 2 (n - 1) / n of the bytes.
 static double megabits(const struct cn_reducer *reducer, const struct cn_bucket_costs *costs)
 {
     return 16.0 * (reducer->size - 1) / reducer->size / costs->byte_us;

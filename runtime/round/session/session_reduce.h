@@ -1,24 +1,24 @@
-// session_reduce.h - a step's gradients and votes over the group. Private to
+// session_reduce.h - reduces a step's gradients and votes over the group. Private to
 // runtime/round/session/session*.c.
 //
-// Gradients are reduced in buckets, in the order in which the backward pass finishes them: a thread
-// of the group's queue reduces one while this one computes the next. The first call of a step takes
-// one bucket, each further one a window of them. All members cut the same buckets; rank 0 says how
-// large they are, and the window.
+// Gradients are reduced in buckets, in the order in which the backward pass finishes them. A thread
+// of the group's queue reduces one bucket while this thread computes the next. The first call of a
+// step takes one bucket, each further call a window of several. All members use the same buckets;
+// rank 0 chooses their size and the window.
 #pragma once
 
 #include "runtime/group/bucket_tuner.h"
 #include "runtime/group/queue.h"
 #include "runtime/round/session/session.h"
 
-// What one step took, in microseconds of the platform's clock.
+// The times at which the parts of a step ended, in microseconds of the platform's clock.
 struct cn_step_times {
     uint64_t begun, computed, reduced, voted, applied;
 };
 
-// A member's step for the timeline, on rank 0's clock; only whole int64 numbers, as they travel.
+// Indices of a member's times in a step, on rank 0's clock. They travel as int64.
 enum {
-    CN_TRACE_JOINED, // the epoch
+    CN_TRACE_JOINED, // time at which the epoch began
     CN_TRACE_BEGUN,
     CN_TRACE_COMPUTED,
     CN_TRACE_REDUCED,
@@ -38,66 +38,67 @@ struct cn_reducer {
     struct cn_queue *queue;
     struct cn_trainer *trainer;
     uint32_t rank, size;
-    uint32_t members[CN_GROUP_MAX]; // by rank: number in the profile's list
-    const struct cn_set *set;       // whose gradients they are; NULL: the whole group
-    bool measured;                  // rank 0 chooses the buckets from what calls take
+    uint32_t members[CN_GROUP_MAX]; // by rank: index in the profile's list
+    const struct cn_set *set;       // members that add up these gradients; NULL: the whole group
+    bool measured;                  // rank 0 chooses the buckets by the measured calls
     struct cn_bucket_choice choice;
     enum cn_number wire;
-    const struct cn_step_plan *shares; // of a step with shards; NULL: all reduce all
+    // Plan of a step with shards; NULL: all members reduce everything.
+    const struct cn_step_plan *shares;
     struct cn_bucket_tuner tuner;
 
-    // Of this step.
-    uint32_t told;  // buckets that were taken
-    uint32_t first; // the first of them that is not posted; its gradients begin at data
+    // State of the current step.
+    uint32_t told;  // number of buckets that the trainer has finished
+    uint32_t first; // first finished bucket that is not posted; its gradients begin at data
     float *data;
-    uint32_t posted;       // calls that bring gradients of this board's
-    struct cn_work newest; // number 0: none
-    uint64_t waited_us;    // within the passes
+    uint32_t posted;       // number of calls posted for this board's gradients
+    struct cn_work newest; // newest call; its number is 0 before the first
+    uint64_t waited_us;    // time waited within the passes
     struct reducer_call {
         struct cn_work work;
-        size_t count; // values
+        size_t count; // number of values
     } calls[CN_TRAINER_BUCKETS];
-    cn_err err; // of posting
+    cn_err err; // first error of posting
 
-    // For the timeline.
+    // State for the timeline.
     uint64_t joined_us;
-    bool compared;    // the clocks
-    int64_t ahead_us; // rank 0's clock
+    bool compared;    // the clocks were compared
+    int64_t ahead_us; // rank 0's clock minus this board's
     struct cn_trace_row rows[CN_GROUP_MAX];
 };
 
-// Takes the buckets of a step as the trainer tells of them.
+// Begins a step. The trainer reports finished buckets to sink.
 void cn_reducer_begin(struct cn_reducer *reducer, struct cn_trainer_sink *sink);
 
-// Hands over what the trainer did not tell of, and returns when all gradients are reduced.
+// Posts the buckets that the trainer has not reported, and waits until all gradients are reduced.
 cn_err cn_reducer_finish(struct cn_reducer *reducer);
 
-// Hands over any other call of a step.
+// Posts any other call of a step.
 cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_call *call,
                        struct cn_work *work);
 
-// Returns when a call that was handed over has ended, and how.
+// Waits until a posted call has ended. Returns its result.
 cn_err cn_reducer_wait(struct cn_reducer *reducer, struct cn_work work);
 
-// Ends the collective and returns when nothing uses the gradients any more.
+// Ends the collective, and returns when nothing uses the gradients any more.
 void cn_reducer_cancel(struct cn_reducer *reducer);
 
-// After a step: what its calls took.
+// Adds the durations of a finished step's calls to the measurements.
 void cn_reducer_measure(struct cn_reducer *reducer, const struct cn_step_times *times);
 
-// Rank 0's choice for the steps that follow one that computed so many micro-batches.
+// Returns rank 0's choice for the next steps, after a step that computed `micro` micro-batches.
 struct cn_bucket_choice cn_reducer_choose(struct cn_reducer *reducer,
                                           const struct cn_step_times *times, uint32_t micro);
 
-// What rank 0 chose holds from here on.
+// Uses rank 0's choice from now on.
 cn_err cn_reducer_use(struct cn_reducer *reducer, const struct cn_bucket_choice *choice);
 
-// Collects what all members did in a step, and writes it where a timeline is wanted.
+// Collects the times of all members in a step, and writes them if a timeline is wanted.
 cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *times);
 
-// At the end of an epoch.
+// Writes the epoch to the timeline. Call it at the end of an epoch.
 void cn_session_trace_epoch(const struct cn_session *session);
 
-// A call that adds up gradients.
+// Returns a call that adds up gradients.
 struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, float *data,
                                           size_t count, uint32_t fingerprint);

@@ -13,8 +13,8 @@
 #include "runtime/round/session/session_store.h"
 #include "runtime/round/session/session_update.h"
 
-#define FACT_WORDS 3           // int64 that a member tells
-#define PROBE_SIZE (64u << 10) // bytes there and back, to measure a link
+#define FACT_WORDS 3           // int64 numbers that a member sends
+#define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
 
 enum fingerprint { FACTS = 0x73657401, PROBE };
 
@@ -49,7 +49,7 @@ static struct cn_board_facts own_facts(const struct cn_session *session)
     };
 }
 
-// There and back between the leader and a member, in a set of the two.
+// Sends bytes from the leader to a member and back, in a set of these two.
 static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data)
 {
     const struct cn_set pair = cn_ranks_set(1u | 1u << member);
@@ -67,7 +67,8 @@ static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member
     return err ? err : collective->ops->run(collective, &call);
 }
 
-// The leader sends each member some bytes and has them back; the leader's own link is the best.
+// Measures the links: the leader sends each member some bytes and receives them back. The leader's
+// own link counts as the best.
 static cn_err measure_links(struct cn_session_sets *sets, struct cn_collective *collective,
                             int64_t *kbps)
 {
@@ -154,7 +155,7 @@ static const struct cn_member *member_of(const struct cn_session *session, uint3
     return &session->config.settings->group.members[session->sets->view.ranks[rank]];
 }
 
-// A board that a list names and that is not there; said at each epoch, by the leader.
+// Logs boards that a list names and that are missing. The leader does so at each epoch.
 static void name_absent(const struct cn_session *session, const struct cn_set_rule *rule)
 {
     for (uint32_t i = 0; i < rule->listed_count; i++) {
@@ -185,7 +186,7 @@ static cn_err take_rules(struct cn_session *session, struct cn_collective *colle
         cn_log(CN_LOG_WARN, "sets", "group.sets differs from that of the leader, %s, which counts",
                member_of(session, 0)->name);
     sets->rules = (struct cn_set_rules){0};
-    // Both were checked where they were written; a text that is not a set counts as none.
+    // Both texts were checked where they were written. A malformed text counts as no sets.
     if (cn_set_rules_add(session->config.job->parallel.sets, reason, &sets->rules) ||
         cn_set_rules_add(text, reason, &sets->rules))
         cn_log(CN_LOG_WARN, "sets", "%s: not used", reason);
@@ -194,8 +195,9 @@ static cn_err take_rules(struct cn_session *session, struct cn_collective *colle
     return CN_OK;
 }
 
-// Profiles may name one board by different addresses, and a board may have moved: what rules see
-// is where the leader reaches it, and of the leader where the next member does.
+// Sets the addresses that rules see. Profiles may give one board different addresses, and boards
+// move. So the address at which the leader reaches a board counts; for the leader, the address at
+// which the next member reaches it.
 static cn_err take_addresses(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_sets *sets = session->sets;
@@ -239,8 +241,8 @@ static bool is_in(const struct cn_session *session, const struct cn_set_rule *ru
     return cn_set_rule_holds(rule, &facts);
 }
 
-// The ranks in a list of sets. A set that is not defined, and one without a member that is there,
-// is everybody.
+// Returns the ranks in a list of sets. An undefined set, and a set without a present member, counts
+// as all members.
 static uint32_t find_ranks(const struct cn_session *session, const char *names)
 {
     const struct cn_session_sets *sets = session->sets;
@@ -285,7 +287,7 @@ void cn_session_measured_share(const struct cn_session *session, uint32_t *first
 
 // --- who trains ---
 
-// "board-1 board-2"
+// Writes the names of members: "board-1 board-2".
 static void name_ranks(const struct cn_session *session, uint32_t ranks, char *text, size_t size)
 {
     size_t length = 0;
@@ -309,7 +311,7 @@ static void tell(struct cn_session *session, uint32_t train)
            session->plan.names, resting[0] ? "; looking on: " : "", resting);
 }
 
-// Where samples are shared, all must have the same ones.
+// Removes members with other samples: with a shared scope all members must have the same samples.
 static uint32_t without_other_samples(const struct cn_session *session, uint32_t ranks)
 {
     const struct cn_session_sets *sets = session->sets;
@@ -358,8 +360,8 @@ void cn_session_plan_alike(struct cn_session *session)
                                           .stage = CN_STAGE_OPTIMIZER};
 }
 
-// Of the members that may train, the ranks of as many complete replicas of shards as there are, and
-// no more than the job wants.
+// Selects the ranks that train among the members that may: as many complete replicas of the shards
+// as possible, at most as many as the job wants.
 static uint32_t complete_replicas(const struct cn_session *session, uint32_t train,
                                   uint32_t *shards)
 {
@@ -395,7 +397,7 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
     return train;
 }
 
-// Places by dp_rank.
+// Assigns the places by dp_rank.
 static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
 {
     struct cn_step_plan *plan = &session->plan;
@@ -417,8 +419,8 @@ static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
     cn_session_divide(session);
 }
 
-// The sets that calls will be made on, those of other members too, in an order that is the same on
-// all of them.
+// Declares the sets for collective calls, including other members' sets, in the same order on all
+// members.
 static cn_err prepare_sets(const struct cn_session *session, struct cn_collective *collective)
 {
     const struct cn_step_plan *plan = &session->plan;
@@ -440,11 +442,11 @@ static cn_err prepare_sets(const struct cn_session *session, struct cn_collectiv
     return collective->ops->prepare(collective, sets, count);
 }
 
-// Before other members train, or other shares: the shares become whole states, and who is behind
-// and is to train takes one.
+// Before other members or other shares train: makes whole states of the shares. A member that is to
+// train and is behind takes one.
 static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
 {
-    if (train & ~session->sets->current) // it gathers, too
+    if (train & ~session->sets->current) // cn_session_catch_up also gathers
         return cn_session_catch_up(session, collective);
     return cn_session_is_sharded(session) && session->plan.trains
                ? cn_session_gather(session, collective)
@@ -470,7 +472,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
         return err;
     train = complete_replicas(session, train, &shards);
     err = meet(session, collective, train);
-    if (!err && !shares && shards > 1) // what the trainer will be given back
+    if (!err && !shares && shards > 1) // the state that the trainer gets back later
         err = cn_session_snapshot(session);
     if (err)
         return err;
@@ -530,11 +532,11 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
     cn_err err = sharded ? cn_session_recall(session) : CN_OK;
 
     if (err)
-        return err; // with the plan as it is: by it the next epoch knows what is on the disk
+        return err; // the plan does not change: the next epoch derives from it what is on the disk
     cn_session_plan_alike(session);
     cn_session_alike(session);
     cn_trainer_scale_rate(session->trainer, 1);
-    if (sharded) // its steps since the held state are not those of all
+    if (sharded) // the steps since the held state belong to this share only
         err = cn_session_load_trainer(session);
     if (err)
         return err;

@@ -35,7 +35,7 @@ static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind
     return collective->ops->run(collective, &call);
 }
 
-// The piece of a bucket, which begins at first, that is this board's.
+// Finds this board's piece of a bucket that begins at `first`.
 static struct cn_trainer_piece own_piece(const struct cn_session *session, uint32_t bucket,
                                          size_t first, uint32_t shards)
 {
@@ -67,7 +67,7 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
         call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
     if (kind == CN_EXCHANGE_GATHER) {
         call.kind = CN_COLLECTIVE_ALL_GATHER;
-        call.wire = CN_FLOAT32; // all members have the same weights to the bit
+        call.wire = CN_FLOAT32; // all members must have the same weights to the bit
     }
     err = cn_reducer_post(reducer, &call, &work);
     *ticket = work.number;
@@ -86,7 +86,8 @@ static cn_err end_exchange(void *context, uint64_t ticket)
     return err;
 }
 
-// Members that have fewer micro-batches than others take part in the exchange of all.
+// Returns the number of exchanges in a step: the largest number of micro-batches of a member.
+// Members with fewer take part in all of them.
 static uint32_t passes_of(const struct cn_session *session)
 {
     uint32_t most = session->plan.micro;
@@ -118,7 +119,7 @@ cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
         }
         err = cn_trainer_accumulate_shared(session->trainer, batch, metrics, &exchange,
                                            i + 1 == passes);
-        if (err == CN_EDIVERGED) { // the others wait for this board's part of the next
+        if (err == CN_EDIVERGED) { // the others wait for this board's part of the next exchange
             diverged = err;
             err = CN_OK;
         }
@@ -135,8 +136,8 @@ static bool is_finite(const float *values, size_t count)
     return finite;
 }
 
-// Stage 1: the sums of the other pieces are partial, and the optimizer must not check them. The
-// norm of clipping is that of the whole gradient.
+// Completes the gradient of stage 1. The sums of other members' pieces are partial, so the
+// optimizer must not check them. Clipping uses the norm of the whole gradient.
 static cn_err complete_gradient(struct cn_session *session, struct cn_collective *collective,
                                 bool *finite)
 {
@@ -179,7 +180,8 @@ cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *
     return err;
 }
 
-// Each shard's sum of squares, added in the order of the shards: the same norm on all members.
+// Adds the sum of squares of each shard, in the order of the shards, so that all members get the
+// same norm.
 static cn_err clip(struct cn_session *session, struct cn_collective *collective, double weight)
 {
     uint64_t bits[CN_GROUP_MAX] = {0};
@@ -213,7 +215,7 @@ cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *c
     return clip(session, collective, weight > 0 ? weight : 1);
 }
 
-// The values of a row that this board has are sent, the others come. room is for a bucket.
+// Sends the values of a row that this board has and receives the others. room holds one bucket.
 static cn_err gather_row(struct cn_session *session, struct cn_collective *collective, float *row,
                          float *room, enum fingerprint what)
 {
@@ -234,14 +236,14 @@ static cn_err gather_row(struct cn_session *session, struct cn_collective *colle
     return err;
 }
 
-// The gradients' memory is free now, and is cleared for the next step.
+// The gradients' memory is free now. It is cleared for the next step.
 cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collective *collective)
 {
     float *weights, *room;
     cn_err err, returned;
 
     if (has_stage(session, CN_STAGE_WEIGHTS))
-        return CN_OK; // they are brought when they are needed
+        return CN_OK; // in stage 3 weights are fetched when a pass needs them
     err = cn_trainer_lend_bucket(session->trainer, &room);
     if (!err)
         err = cn_trainer_share_weights(session->trainer, &weights);
@@ -256,7 +258,8 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
 
 // --- rows of the state ---
 
-// Row by row into the same memory, so a value without a gradient is not that of the row before.
+// Rows are gathered one after the other into the same memory. A value without a gradient must not
+// keep the previous row's value.
 cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
                              enum cn_session_row what, float *row)
 {

@@ -9,26 +9,28 @@
 #include "runtime/round/session/session_store.h"
 #include "runtime/round/session/session_update.h"
 
-// The batches of a step follow from the state alone, so a repeated step draws them again: of own
-// samples by (round, step), of shared ones by what the group has drawn.
+// Returns the number of a step's first batch. It follows from the state alone, so a repeated step
+// draws the same batches: of own samples by round and step, of shared samples by what the group has
+// drawn.
 static uint64_t first_batch(const struct cn_session *session)
 {
     const struct cn_settings *settings = session->config.settings;
     const struct cn_step_plan *plan = &session->plan;
     uint64_t drawn = session->held.cursor + session->since.cursor;
-    uint64_t members = settings->gpu_count ? settings->gpu_count : 1; // with the same files
+    // These members have the same files.
+    uint64_t members = settings->gpu_count ? settings->gpu_count : 1;
     uint64_t place = settings->gpu_place;
 
     if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
         return drawn + plan->before;
-    if (cn_session_is_automatic(session)) // steps differ in their number
+    if (cn_session_is_automatic(session)) // the number of micro-batches differs between steps
         return drawn * members + place * plan->total;
-    if (session->config.job->parallel.balance) // room for as many as a board could get
+    if (session->config.job->parallel.balance) // leaves room for as many as a board could get
         return (cn_session_steps_before(session) * members + place) * plan->total;
     return (cn_session_steps_before(session) * members + place) * plan->micro;
 }
 
-// The last micro-batch tells the sink, if any, of what is finished.
+// Trains the micro-batches. The last one reports finished gradients to the sink, if any.
 static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sink *sink,
                          struct cn_metrics *metrics)
 {
@@ -68,7 +70,8 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
     return collective->ops->run(collective, &call);
 }
 
-// The sum of losses is kept so that divided by the samples it gives the mean of the weighted rows.
+// Counts a step. The sum of losses is scaled so that, divided by the samples, it gives the mean
+// over the weighted rows.
 static void count_step(struct cn_session *session, float samples, float loss, float weight)
 {
     session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
@@ -102,10 +105,10 @@ static void follow(double *average, double value)
     *average += *average > 0 ? (value - *average) / 8 : value;
 }
 
-// What the members tell each other once they hold the reduced gradients: all that the optimizer
-// needs besides, and whether it is to run. Who has the sums of a step knows that every member has
-// its gradients, so either all survivors can apply it or none has. Behind these come the
-// milliseconds for which each rank computed, and then why each may be slow.
+// The votes: what the members tell each other once they hold the reduced gradients. They are all
+// that the optimizer needs besides, and whether it is to run. A member that has the sums of a step
+// knows that every member has its gradients. So either all survivors can apply the step or none
+// can. The votes end with each rank's computing time in milliseconds, then each rank's slow reason.
 enum vote {
     SAMPLES,
     WEIGHT,
@@ -123,7 +126,8 @@ enum vote {
 #define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
 _Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
 
-// Buckets are whole kibibytes, which a float holds exactly up to 16 GiB.
+// Puts rank 0's choice of buckets into the votes. A bucket is a whole number of KiB, which a float
+// represents exactly up to 16 GiB.
 static void choose_buckets(struct cn_session *session, const struct cn_step_times *times,
                            float sums[VOTES])
 {
@@ -160,7 +164,8 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
 }
 
-// Shares are no sums of a step: who has one cannot end it alone.
+// Notes the pending sums of a step. A member with shards has only a part of the sums and cannot
+// complete a step alone.
 static void note_sums(struct cn_session *session)
 {
     if (session->reducer && session->plan.trains && !cn_session_is_sharded(session))
@@ -169,8 +174,8 @@ static void note_sums(struct cn_session *session)
                                                     .step = session->held.step + 1};
 }
 
-// The sums of a step that this member takes part in. A member whose loss is not finite still does:
-// its vote says so.
+// Computes and reduces this member's part of a step. A member whose loss is not finite also takes
+// part; its vote says so.
 static cn_err reduce_step(struct cn_session *session, struct cn_collective *collective,
                           struct cn_step_flags *flags, struct cn_step_times *times,
                           float sums[VOTES])
@@ -193,7 +198,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
                    : accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
     if (shared && session->reducer)
-        times->computed -= session->reducer->waited_us; // as if all of it came last
+        times->computed -= session->reducer->waited_us; // as if all the waiting came last
     if (local && local != CN_EDIVERGED) {
         if (session->reducer)
             cn_reducer_cancel(session->reducer);
@@ -215,7 +220,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
     return vote(session, collective, flags, times, sums);
 }
 
-// Where the time of a step went, on this board and in the group.
+// Updates where the time of a step went, on this board and in the group.
 static void note_times(struct cn_session *session, const struct cn_step_times *times,
                        const float sums[VOTES])
 {
@@ -238,7 +243,8 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     follow(&session->step_s, 1e-6 * (double)(times->applied - times->begun));
 }
 
-// Also after a step that was not applied: the others do.
+// Measures the calls and applies rank 0's choice of buckets, even after a step that was not
+// applied, because the others do too.
 static cn_err tune(struct cn_session *session, const struct cn_step_times *times,
                    const float sums[VOTES])
 {
@@ -266,7 +272,7 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
     return err;
 }
 
-// Nothing of the step stays.
+// Discards everything of the step.
 static cn_err drop(struct cn_session *session, cn_err err, bool loss_is_finite)
 {
     cn_err discarded;
@@ -278,7 +284,7 @@ static cn_err drop(struct cn_session *session, cn_err err, bool loss_is_finite)
     return err ? err : discarded;
 }
 
-// What every member does with a step that all have voted for.
+// Applies a step that all members have voted for, as every member does.
 static cn_err commit(struct cn_session *session, struct cn_collective *collective, uint64_t epoch,
                      const float sums[VOTES])
 {
@@ -336,9 +342,9 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     if (!err)
         err = reduce_step(session, collective, flags, &times, sums);
     if (err && cn_dataset_has_changed(session->dataset))
-        return CN_EWEDGED; // what the step met may not be in the file that the next start reads
+        return CN_EWEDGED; // the failure may not be in the file that the next start reads
     if (err && err != CN_EDIVERGED && session->pending.epoch)
-        return err; // without the votes nobody here knows whether another member has applied it
+        return err; // without the votes it is unknown whether another member has applied the step
     if (err || flags->abandon)
         return drop(session, err, false);
     err = commit(session, collective, session->held.epoch, sums);

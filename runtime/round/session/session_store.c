@@ -10,7 +10,7 @@
 #include "runtime/round/session/session_update.h"
 #include "runtime/update/update.h"
 
-#define STORE_MS 5000 // between two states that are gathered and stored
+#define STORE_MS 5000 // time between two states that are gathered and stored
 
 static void replace(float **old, float *fresh)
 {
@@ -18,7 +18,7 @@ static void replace(float **old, float *fresh)
     *old = fresh;
 }
 
-// What the trainer has of the held state need not be in memory, too.
+// Frees the arrays of the held state that the trainer also has.
 static void let_go(struct cn_session *session)
 {
     replace(&session->held.weights, NULL);
@@ -45,7 +45,7 @@ void cn_session_fold(struct cn_session *session)
 
 // --- in memory ---
 
-// held changes when everything has come, and not before.
+// The held state changes only when everything has arrived.
 cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_checkpoint *held = &session->held;
@@ -88,12 +88,12 @@ cn_err cn_session_store_held(struct cn_session *session)
 
 // --- on the way to the disk ---
 
-// A row of the state at a time.
+// Gathers the rows of the state for the disk, one at a time.
 struct gathering {
     struct cn_session *session;
     struct cn_collective *collective;
     float *row; // owned
-    cn_err err; // of the group, not of the disk
+    cn_err err; // error of the group, not of the disk
 };
 
 static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
@@ -112,7 +112,8 @@ static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_
     return gathering->err;
 }
 
-// Where the disk fails the held state is the one before, and the members go on: some other has it.
+// When the disk fails the held state stays the previous one, and the members continue: another
+// member has the new one.
 static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *collective)
 {
     struct gathering gathering = {.session = session, .collective = collective};
@@ -149,7 +150,8 @@ bool cn_session_store_due(const struct cn_session *session)
            cn_platform_now_ms() - session->saved_ms >= STORE_MS;
 }
 
-// A disk that is full is tried with a state that is in memory: it is not lost when it does not fit.
+// A full disk is tried with a state that is in memory, so that the state is not lost when it does
+// not fit.
 cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective)
 {
     cn_err err;
@@ -165,7 +167,7 @@ cn_err cn_session_store(struct cn_session *session, struct cn_collective *collec
 
 // --- back ---
 
-// At the first step the weights are those of the version, and the optimizer's state is zeros.
+// At the first step the weights are the version's, and the optimizer's state is zeros.
 cn_err cn_session_first_weights(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
@@ -195,7 +197,7 @@ static bool is_same_state(const struct cn_checkpoint *a, const struct cn_checkpo
            a->total == b->total;
 }
 
-// The parts that were let go, to memory of their own.
+// Reads the freed parts into memory of their own.
 static cn_err read_parts(struct cn_session *session, float *fresh[CN_PART_COUNT])
 {
     static const enum cn_checkpoint_part parts[] = {CN_PART_WEIGHTS, CN_PART_OPTIMIZER,
@@ -234,8 +236,8 @@ static cn_err load_stored(struct cn_session *session)
                cn_err_text(err));
         for (uint32_t i = 0; i < CN_PART_COUNT; i++)
             free(fresh[i]);
-        // What the disk has instead is taken up at a start; until then this board would offer its
-        // group a state that it does not have.
+        // The next start continues with what the disk has instead. Until then this board would
+        // offer its group a state that it does not have.
         return err == CN_ENOMEM ? err : CN_EWEDGED;
     }
     replace(&session->held.optimizer, fresh[CN_PART_OPTIMIZER]);

@@ -1,31 +1,34 @@
-// session_store.h - the held state of members with shares: gathered, stored, left to the disk.
+// session_store.h - gathers and stores the held state of members with shares.
 //
-// Between two states that all members gather and store together, held stays what it is, and what
-// the trainer has of it need not be in memory, too (session_shards.h).
-// Private to runtime/round.
+// Between two states that all members gather and store together, the held state does not change.
+// Arrays of it that the trainer also has need not be in memory (session_shards.h). Private to
+// runtime/round.
 #pragma once
 
 #include "runtime/round/session/session.h"
 
-// All shares become the held state of every member that trains, in its memory.
+// Gathers all shares into the held state of every member that trains, in memory.
 cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective);
 
-// The held state, gathered or taken, goes to the disk; what the trainer has of it leaves memory.
+// Stores the held state, which was gathered or taken. Then frees the arrays that the trainer also
+// has.
 cn_err cn_session_store_held(struct cn_session *session);
 
-// All shares go to the disk of every member that trains, a row at a time, and become the held
-// state. due says whether this board thinks that it is time for it, and is told to all by the vote.
+// cn_session_store writes all shares to the disk of every member that trains, one row at a time;
+// they become the held state. cn_session_store_due returns whether this board considers it due; the
+// vote tells all members.
 bool cn_session_store_due(const struct cn_session *session);
 cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective);
 
-// Before a round's first step, where no optimizer's state is kept: the weights of the held state;
-// and, of a member with a share, that they need not be in memory.
+// cn_session_first_weights sets held.weights to those of the version, before a round's first step.
+// cn_session_let_go_first frees the held arrays of a member with a share, if the round begins
+// without optimizer state.
 cn_err cn_session_first_weights(struct cn_session *session);
 void cn_session_let_go_first(struct cn_session *session);
 
-// The held state is complete again: its arrays come back from the disk, at a first step from the
-// base.
+// Reads the freed arrays of the held state from the disk. At a first step they are computed from
+// the base instead.
 cn_err cn_session_recall(struct cn_session *session);
 
-// What was counted since the held state becomes a part of it.
+// Adds the counts since the held state to it.
 void cn_session_fold(struct cn_session *session);

@@ -1,8 +1,8 @@
-// session_trace.c - the steps of all members on one time axis.
+// session_trace.c - puts the steps of all members on one time axis.
 //
-// A member that writes a timeline says so in its votes; then all gather the times of each step. On
-// the first such step of an epoch every member measures how far rank 0's clock is ahead of its
-// own: the middle of the fastest of some round trips.
+// A member that writes a timeline says so in its votes; then all members gather the times of each
+// step. On the first such step of an epoch every member measures how far rank 0's clock is ahead of
+// its own. It takes the middle of the fastest of several round trips.
 #include <string.h>
 
 #include "runtime/port/platform.h"

@@ -15,7 +15,8 @@
 
 // --- the order ---
 
-// In the first rounds everything moves: 25 %, 10 %, 4 % and so on, down to the job's density.
+// Returns the density of the first rounds, in which more is sent: 25 %, 10 %, 4 % and so on, down
+// to the job's density.
 static double warm_density(const struct cn_job *job, uint32_t round)
 {
     double density = 0.25;
@@ -25,7 +26,8 @@ static double warm_density(const struct cn_job *job, uint32_t round)
     return round <= job->warm_up && density > job->up.density ? density : job->up.density;
 }
 
-// Bytes that an update may have by the profile and what it leaves of the day; UINT64_MAX for any.
+// Returns the largest size of an update by the profile and what it leaves of the day; UINT64_MAX
+// for no limit.
 static uint64_t most_bytes(const struct cn_link_path_stats *link, uint64_t round_bytes)
 {
     uint64_t most = round_bytes ? round_bytes : UINT64_MAX;
@@ -71,7 +73,8 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_pat
            link->up_bps / 1000, situation.remaining_s);
 }
 
-// A fixed rule that takes more than the day has left: nothing is sent, all waits.
+// Skips the update if a fixed rule would take more than the day has left. The whole change then
+// waits.
 static void skip_if_too_large(const struct cn_session *session,
                               const struct cn_link_path_stats *link, struct cn_round_order *order)
 {
@@ -115,8 +118,8 @@ static bool is_possible(const struct cn_session *session, const struct cn_round_
            (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
 }
 
-// Whether the group keeps this tensor for itself: the residual row then holds its own values, which
-// are not waiting to be sent.
+// Returns whether the group keeps this tensor for itself. The residual row then holds the tensor's
+// own values, which do not wait to be sent.
 static bool is_kept(const struct cn_session *session, const struct cn_tensor_info *tensor)
 {
     return session->config.job->statistics == CN_STATISTICS_LOCAL &&
@@ -134,7 +137,7 @@ static void scale_row(struct cn_row *row, size_t first, size_t count, float fact
     }
 }
 
-// What waited long was meant for weights that are long gone.
+// Reduces a residual that has waited long: it was meant for weights that have changed since.
 static void decay_residual(struct cn_session *session)
 {
     const struct cn_job *job = session->config.job;
@@ -179,7 +182,8 @@ void cn_session_localize(const struct cn_session *session, float *weights)
 
     if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual.data)
         return;
-    // They are never sent, so all that they differ from the version is in the residual.
+    // Local statistics are never sent, so their whole difference from the version is in the
+    // residual.
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
@@ -220,7 +224,7 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     cn_err err;
 
     if (session->state_shards > 1)
-        return CN_OK; // it was gathered, or is not yet shared out
+        return CN_OK; // the weights were gathered, or are not divided yet
     err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
     if (err || !cn_trainer_has_second(session->trainer))
@@ -229,7 +233,8 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     return cn_trainer_get_second(session->trainer, held->second);
 }
 
-// The residual of a board whose group has delivered an update without it was a part of that.
+// Records the newest counted update. If the group delivered an update without this board's frame,
+// this board's residual was part of it.
 static void note_newest(struct cn_session *session, const struct cn_decision *newest)
 {
     struct cn_checkpoint *held = &session->held;
@@ -247,8 +252,8 @@ static void note_newest(struct cn_session *session, const struct cn_decision *ne
     cn_session_forget_waiting(session);
 }
 
-// Of a round. Who is alone has them in the trainer; shares of an optimizer's state that are zeros
-// need no memory.
+// Allocates the rows of a round. A board alone has them in the trainer. Zeros of a divided
+// optimizer state need no memory.
 static cn_err allocate_rows(struct cn_session *session)
 {
     cn_err err = CN_OK;
@@ -318,18 +323,18 @@ cn_err cn_session_change(struct cn_session *session, float *to)
     return CN_OK;
 }
 
-// What the next choice of a rule goes by.
+// Measures the change, for the next choice of a rule.
 static void measure_spectrum(struct cn_session *session, const float *change)
 {
     if (session->config.job->up.mode != CN_UPDATE_AUTO)
         return;
     if (!session->spectrum)
         session->spectrum = calloc(1, sizeof(*session->spectrum));
-    if (session->spectrum) // without it the choice is a guess
+    if (session->spectrum) // without it the next choice is a guess
         cn_rate_measure(session->layout, change, session->spectrum);
 }
 
-// The held weights become what is encoded: change + residual.
+// Turns the held weights into the values to encode: change + residual.
 static cn_err weights_to_change(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
@@ -342,7 +347,8 @@ static cn_err weights_to_change(struct cn_session *session)
     return err;
 }
 
-// Rows that last in float32: the residual's successors are made in its place and the weights'.
+// Encodes rows that are stored in float32. The residual's successors take the memory of the
+// residual and the weights.
 static cn_err encode_rows(struct cn_session *session, const struct cn_update_header *header,
                           struct cn_buffer *frame)
 {
@@ -358,7 +364,7 @@ static cn_err encode_rows(struct cn_session *session, const struct cn_update_hea
     return CN_OK;
 }
 
-// The same of rows that last in bfloat16: float32 for the while of encoding.
+// Encodes rows that are stored in bfloat16: they are widened to float32 while encoding.
 static cn_err encode_halves(struct cn_session *session, const struct cn_update_header *header,
                             struct cn_buffer *frame)
 {
@@ -404,11 +410,11 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
         return CN_OK;
     }
     if (err == CN_EDIVERGED || err == CN_ERANGE)
-        return err; // of a change that no frame can hold: before a row was written
+        return err; // no frame can hold this change; no row was written
     cn_log(CN_LOG_ERROR, "session",
            "round %u: its update cannot be made: %s; what is stored goes on", held->round,
            cn_err_text(err));
-    return CN_EWEDGED; // the rows are in part those of before, in part those of after
+    return CN_EWEDGED; // some rows are already changed, others not
 }
 
 cn_err cn_session_keep_momentum(struct cn_session *session)
@@ -418,7 +424,7 @@ cn_err cn_session_keep_momentum(struct cn_session *session)
 
     if (err || held->rule.mode != CN_UPDATE_TOPK)
         return err;
-    // What was sent is no longer all in the residual.
+    // Where left and change differ, the value was sent.
     for (size_t i = 0; i < held->total; i++) {
         float change, left;
 

@@ -1,39 +1,44 @@
-// session_update.h - the part of a session between the order for a round and its frame. Private to
-// runtime/round/session/session*.c.
+// session_update.h - functions that the files of a session share: room on the disk, the rows of a
+// state, and a round's update. Private to runtime/round/session/session*.c.
 #pragma once
 
 #include "runtime/round/session/session.h"
 
-// Steps of the run before the one that comes next, whoever trained them.
+// Returns the number of steps of the run before the next one, on whichever members.
 uint64_t cn_session_steps_before(const struct cn_session *session);
 
-// Whether the profile leaves room on the disk for a state; what became of a save.
+// cn_session_has_room returns whether the profile leaves room on the disk for a state.
+// cn_session_note_saved records and logs the result of a save.
 bool cn_session_has_room(const struct cn_session *session);
 void cn_session_note_saved(struct cn_session *session, cn_err saved);
 
-// Opens the trainer anew, with room for one of so many shares of what the stage shares out.
+// Opens the trainer again, with room for one of `shards` shares of the parts that the stage
+// divides.
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
 
-// Empties the residual of what waits to be sent; local statistics stay.
+// Empties the residual of changes that wait to be sent. Local statistics stay.
 void cn_session_forget_waiting(struct cn_session *session);
 
-// A row of zeros unless there is one.
+// Allocates a row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
 cn_err cn_session_allocate_residual(struct cn_session *session);
 
-// The optimizer's state of the checkpoint: zeros unless there is one; none; that of the trainer.
+// Allocates the optimizer's state of the checkpoint as zeros unless there is one; frees it; copies
+// it from the trainer.
 cn_err cn_session_allocate_optimizer(struct cn_session *session);
 void cn_session_release_optimizer(struct cn_session *session);
 cn_err cn_session_keep_optimizer(struct cn_session *session);
 
-// to = what the round trained, less what the residual already has of it.
+// Writes what the round has trained (weights - base) to `to`. Local statistics are taken relative
+// to the residual, which holds their earlier part.
 cn_err cn_session_change(struct cn_session *session, float *to);
 
-// change + residual, encoded by the rule of the round; what that leaves out becomes next_residual.
-// Both take the memory of the held weights and of the residual, so that no more rows are held than
-// in a step. After CN_EDIVERGED and CN_ERANGE the residual is what it was; the weights are not.
+// Encodes change + residual by the rule of the round. The part that the frame leaves out becomes
+// next_residual. Change and next_residual reuse the memory of the held weights and the residual, so
+// no more rows are held than in a step. After CN_EDIVERGED and CN_ERANGE the residual is unchanged,
+// but the held weights are not.
 cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame);
 
-// The optimizer's momentum after the round, without that of the values that were sent: they would
-// be sent again by it (momentum-factor masking, Lin et al. 2018).
+// Keeps the optimizer's momentum after the round, except where values were sent: momentum would
+// send them again (momentum-factor masking, Lin et al. 2018).
 cn_err cn_session_keep_momentum(struct cn_session *session);

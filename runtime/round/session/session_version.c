@@ -1,5 +1,5 @@
-// session_version.c - the part of a session that takes versions of the model: checking one that
-// arrived, measuring it, making it the base.
+// session_version.c - versions of the model in a session: checking one that arrived, measuring it
+// and making it the base.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,8 @@ static cn_err check_full(const struct cn_session *session, const struct cn_sessi
     return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
 }
 
-// Sets values to the tensors that a frame makes of the held base, or of nothing, and digest to
-// their version's.
+// Decodes a frame into values, as a delta from the held base or as a snapshot. Sets digest to the
+// resulting version's.
 static cn_err decode_delta(const struct cn_session *session,
                            const struct cn_session_version *version, float *values,
                            struct cn_version_header *header, uint8_t digest[CN_DIGEST_SIZE])
@@ -124,7 +124,8 @@ cn_err cn_session_check_version(const struct cn_session *session,
     return err;
 }
 
-enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS }; // of held-out samples; then classes
+// Sums over the held-out samples; those of each class follow.
+enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS };
 
 static cn_err evaluate(struct cn_session *session, float *sums)
 {
@@ -152,7 +153,7 @@ static cn_err evaluate(struct cn_session *session, float *sums)
     return CN_OK;
 }
 
-// What the sums over the group say, as far as it is a measure of the job's loss.
+// Computes the measures from the sums over the group, as far as the job's loss defines them.
 static void score(struct cn_session *session, const float *sums, size_t classes)
 {
     struct cn_sample_shape shape;
@@ -182,7 +183,7 @@ static void score(struct cn_session *session, const float *sums, size_t classes)
         scores->perplexity = exp(scores->loss);
 }
 
-// The held-out samples of all members with the trainer's weights.
+// Measures the trainer's weights on the held-out samples of all members.
 static cn_err measure(struct cn_session *session, struct cn_collective *collective, float kept[3])
 {
     size_t classes = cn_trainer_classes(session->trainer), count = SUMS + 3 * classes;
@@ -204,7 +205,7 @@ static cn_err write_piece(void *context, const void *piece, size_t size)
     return cn_store_writer_put(context, piece, size);
 }
 
-// An application on the board loads this file; it is never half written.
+// Replaces the model file at once, because an application on the board may load it at any time.
 static cn_err publish_model(struct cn_session *session)
 {
     struct cn_store_writer writer;
@@ -286,7 +287,8 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
     return cn_session_save(session, 0);
 }
 
-// The digest of the version that the trainer's weights make; its parent is the base before.
+// Computes the digest of the version made from the trainer's weights. Its parent is the previous
+// base.
 static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGEST_SIZE])
 {
     struct cn_version_header header = {.count = session->layout->total};
@@ -301,7 +303,7 @@ static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGES
     return cn_trainer_return_weights(session->trainer);
 }
 
-// The training needs no published model; its errors are the device's.
+// Training does not need the published model, so only errors of the device count.
 static cn_err publish_weights(struct cn_session *session)
 {
     float *weights;
@@ -331,7 +333,7 @@ cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collec
         return err;
     memcpy(parent, session->held.base_digest, CN_DIGEST_SIZE);
     note_version(session, number, digest, parent, sums);
-    session->held.residual_version = number; // nothing is sent, so nothing waits to be
+    session->held.residual_version = number; // nothing is sent, so nothing waits to be sent
     err = cn_session_load_trainer(session);
     if (err)
         return err;

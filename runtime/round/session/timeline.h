@@ -1,4 +1,4 @@
-// timeline.h - a Chrome trace of steps: what each member of the group did when.
+// timeline.h - writes a Chrome trace of steps: what each member of the group did when.
 //
 // The file is JSON in the "Trace Event Format" (array form), for chrome://tracing and Perfetto. A
 // member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes. All times are on the
@@ -11,24 +11,26 @@
 
 struct cn_timeline;
 
-// A span, microseconds of the writer's clock since boot.
+// A span of time, in microseconds of the writer's clock since boot.
 struct cn_timeline_span {
-    const char *name; // without quotes and backslashes
-    uint32_t member;  // number in the group
+    const char *name; // must have no quotes and backslashes
+    uint32_t member;  // index of the member in the group
     uint32_t row;
     int64_t begin_us, end_us;
-    uint64_t number; // of the step or epoch
-    uint64_t bytes;  // 0: none
+    uint64_t number; // number of the step or epoch
+    uint64_t bytes;  // bytes that travelled; 0: none
 };
 
 enum { CN_TIMELINE_EPOCHS, CN_TIMELINE_COMPUTE, CN_TIMELINE_WIRE, CN_TIMELINE_VOTES };
 
+// Creates the file.
 cn_err cn_timeline_open(const char *path, struct cn_timeline **timeline);
 
-// Completes the file. CN_EIO when something could not be written. NULL is accepted.
+// Completes and closes the file. Returns CN_EIO when something could not be written. Accepts NULL.
 cn_err cn_timeline_close(struct cn_timeline *timeline);
 
-// Names a member; once for each is enough.
+// Names a member. Once per member is enough.
 void cn_timeline_name(struct cn_timeline *timeline, uint32_t member, const char *name);
 
+// Writes a span.
 void cn_timeline_add(struct cn_timeline *timeline, const struct cn_timeline_span *span);

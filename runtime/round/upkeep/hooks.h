@@ -1,4 +1,5 @@
-// hooks.h - runs the site's programs when a round, a version or a pause begins or ends.
+// hooks.h - runs the site's programs when a round begins, a version arrives, or a pause begins or
+// ends.
 //
 // A hook gets the facts in its environment (PROFILES.md lists them) and may run for hooks.limit.
 // Only one hook of each kind runs at a time. While it runs, newer events of its kind replace older

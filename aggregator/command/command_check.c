@@ -1,0 +1,241 @@
+// cairn-aggregator check: whether "run" could begin, or go on, with a profile.
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/setup.h"
+#include "aggregator/serve/resources.h"
+#include "aggregator/serve/status.h"
+#include "aggregator/store/revocations.h"
+#include "runtime/port/platform.h"
+
+static const char help[] =
+    "Usage: cairn-aggregator check [--profile-only] PROFILE\n"
+    "\n"
+    "Says whether run could begin, or go on, with this profile: opens the model and the central\n"
+    "set, reads the boards and their keys, compares the job with the run that is in the state\n"
+    "directory, and tries to listen at the profile's addresses. Works while the aggregator runs;\n"
+    "its addresses are its own then. Changes nothing. Says all that is wrong and exits with 1, or\n"
+    "with 3 for mistakes in the profile. The last line is \"ok\" when nothing is wrong.\n"
+    "\n"
+    "  --profile-only   open nothing: on another machine than the gateway\n";
+
+#define CHECKED_SESSIONS 16 // of a server that is closed at once
+
+// --- model, job, central set ---
+
+static int check_model(struct cn_setup *setup, const struct cn_ports *ports)
+{
+    struct cn_evaluator *evaluator = NULL;
+    const char *set = setup->settings->job.central_set;
+    int result = cn_setup_load_model(setup);
+    if (result)
+        return result;
+    printf("model: %s, %zu parameters\n", setup->settings->model, setup->model.layout.total);
+    if (cn_setup_open_evaluator(setup, ports, &evaluator))
+        result = CN_EXIT_FAILED;
+    else
+        printf("central set: %s\n", set[0] ? set : "none");
+    cn_evaluator_close(evaluator);
+    return result;
+}
+
+// --- state directory ---
+
+// Of a directory that is not there, the first one above it that is. False for a path too long.
+static bool existing(const char *path, char found[CN_PATH_SIZE], struct stat *info)
+{
+    snprintf(found, CN_PATH_SIZE, "%s", path);
+    while (stat(found, info) != 0 && errno == ENOENT) {
+        char *slash = strrchr(found, '/');
+        if (!slash)
+            snprintf(found, CN_PATH_SIZE, ".");
+        else if (slash == found)
+            found[1] = '\0';
+        else
+            *slash = '\0';
+    }
+    return stat(found, info) == 0;
+}
+
+static int check_state(const struct cn_settings *settings)
+{
+    char found[CN_PATH_SIZE];
+    struct stat info;
+    uint64_t available;
+    const char *reason = NULL;
+    if (!existing(settings->state, found, &info))
+        reason = strerror(errno);
+    else if (!S_ISDIR(info.st_mode))
+        reason = "is not a directory";
+    else if (access(found, R_OK | W_OK | X_OK) != 0)
+        reason = strerror(errno);
+    if (reason) {
+        fprintf(stderr, "error: state: %s: %s\n", found, reason);
+        return CN_EXIT_FAILED;
+    }
+    if (!cn_platform_disk_free(found, &available) && available < settings->reserve) {
+        fprintf(stderr,
+                "error: state: %s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
+                " MiB: no update would be taken\n",
+                found, available >> 20, settings->reserve >> 20);
+        return CN_EXIT_FAILED;
+    }
+    printf("state: %s, %" PRIu64 " MiB left\n", settings->state, available >> 20);
+    return CN_EXIT_DONE;
+}
+
+// --- boards ---
+
+struct boards {
+    uint32_t enrolled, revoked;
+};
+
+static cn_err count_board(void *context, const struct cn_ledger_board *board)
+{
+    struct boards *boards = context;
+    *(board->revoked ? &boards->revoked : &boards->enrolled) += 1;
+    return CN_OK;
+}
+
+static int check_revocations(const char *state)
+{
+    char path[CN_PATH_SIZE + 32];
+    if (cn_revocations_path(state, path, sizeof(path)) || access(path, F_OK) != 0 ||
+        access(path, R_OK) == 0)
+        return CN_EXIT_DONE;
+    fprintf(stderr, "error: %s: the list of revoked keys cannot be read: %s\n", path,
+            strerror(errno));
+    return CN_EXIT_FAILED;
+}
+
+// Reads every board with its key. Fewer groups than the quorum are no mistake yet: boards may be
+// enrolled while the run waits.
+static int check_boards(const struct cn_setup *setup)
+{
+    const char *state = setup->settings->state;
+    uint32_t quorum = setup->settings->job.quorum, groups = 0;
+    struct boards boards = {0};
+    cn_err err = cn_ledger_boards(setup->ledger, count_board, &boards);
+    if (!err)
+        err = cn_ledger_group_count(setup->ledger, &groups);
+    if (err) {
+        fprintf(stderr, "error: %s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    printf("boards: %" PRIu32 " in %" PRIu32 " groups, %" PRIu32 " revoked; quorum %" PRIu32 "\n",
+           boards.enrolled, groups, boards.revoked, quorum);
+    if (groups < quorum)
+        fprintf(stderr,
+                "warning: rounds.quorum is %" PRIu32 " groups and %" PRIu32
+                " are enrolled: no round can close before more are\n",
+                quorum, groups);
+    return CN_EXIT_DONE;
+}
+
+// The ledger, when there is one: boards, and whether the profile may go on with its run.
+static int check_ledger(struct cn_setup *setup, bool has_model)
+{
+    const char *state = setup->settings->state;
+    cn_err err = cn_ledger_open_existing(state, &setup->ledger);
+    if (err == CN_ENOTFOUND) {
+        printf("boards: none; no run was begun in %s\n", state);
+        return CN_EXIT_DONE;
+    }
+    if (err) {
+        fprintf(stderr, "error: %s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    int result = check_boards(setup);
+    if (has_model)
+        result |= cn_setup_check_job(setup);
+    if (has_model && !result)
+        result |= cn_setup_check_weights(setup);
+    return result;
+}
+
+// --- addresses ---
+
+static cn_err listen_once(const struct cn_gateway_settings *gateway)
+{
+    const char *listen[CN_LINK_ADDRESSES];
+    struct cn_coap_server *server = NULL;
+    for (uint32_t i = 0; i < gateway->listen_count; i++)
+        listen[i] = gateway->listen[i];
+    const struct cn_coap_server_config config = {
+        .listen = listen,
+        .listen_count = gateway->listen_count,
+        .find_key = cn_resources_find_key,
+        .handshakes_max = CHECKED_SESSIONS,
+        .sessions_max = CHECKED_SESSIONS,
+    };
+    cn_err err = cn_coap_server_open(&config, &server);
+    cn_coap_server_close(server);
+    return err;
+}
+
+// The log names an address that cannot be listened at.
+static int check_addresses(const struct cn_settings *settings)
+{
+    const struct cn_gateway_settings *gateway = &settings->gateway;
+    struct cn_status_live live;
+    cn_err err = cn_status_read(settings->state, cn_platform_now_ms(), &live);
+    bool running = !err && live.running;
+    cn_status_deinit(&live);
+    err = running ? CN_OK : listen_once(gateway);
+    if (err && err != CN_EEXIST)
+        fprintf(stderr, "error: gateway.listen: %s\n", cn_err_text(err));
+    for (uint32_t i = 0; i < gateway->listen_count && !err; i++)
+        printf("listen: %s%s\n", gateway->listen[i],
+               running ? ", held by the aggregator that runs here" : "");
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+static int check(struct cn_setup *setup, const struct cn_ports *ports)
+{
+    int model = check_model(setup, ports);
+    int result = model;
+    int state = check_state(setup->settings);
+    result |= state;
+    result |= check_revocations(setup->settings->state);
+    if (!state)
+        result |= check_ledger(setup, !model);
+    return result | check_addresses(setup->settings);
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {{"profile-only", no_argument, NULL, 'p'}, {0}};
+    const char *positional[1];
+    bool profile_only = false;
+    int option;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option != 'p')
+            return CN_EXIT_USAGE;
+        profile_only = true;
+    }
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
+    struct cn_setup setup = {0};
+    setup.profile = cn_command_load_profile(positional[0], CN_PROFILE_GATEWAY);
+    if (!setup.profile)
+        return CN_EXIT_PROFILE;
+    setup.settings = cn_profile_settings(setup.profile);
+    int result = profile_only ? CN_EXIT_DONE : check(&setup, ports);
+    if (!result)
+        printf("ok\n");
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+const struct cn_command cn_aggregator_check = {
+    .name = "check",
+    .summary = "say whether run could begin or go on",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,190 @@
+#include "aggregator/command/init_after.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/command/setup.h"
+#include "aggregator/merge/server_optimizer.h"
+#include "aggregator/store/job_settings.h"
+#include "aggregator/store/model_store.h"
+#include "aggregator/store/read_store.h"
+#include "aggregator/store/revocations.h"
+#include "runtime/profile/job_text.h"
+
+struct succession {
+    struct cn_setup setup;     // of the next run
+    const char *state;         // of the earlier run
+    struct cn_ledger *earlier; // its ledger and files
+    struct cn_store *files;
+    struct cn_model first; // version 0
+    struct cn_ledger_origin origin;
+};
+
+static int open_earlier(struct succession *next)
+{
+    char path[PATH_MAX];
+    cn_err err = cn_ledger_open_existing(next->state, &next->earlier);
+    if (err) {
+        fprintf(stderr, "error: --after %s: %s\n", next->state,
+                err == CN_ENOTFOUND ? "it has no ledger: no run was ever started there"
+                                    : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    snprintf(path, sizeof(path), "%s/files", next->state);
+    err = cn_read_store_open(path, &next->files);
+    if (err)
+        fprintf(stderr, "error: %s: %s\n", path, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// The job that the earlier run has, to know which of its versions is the best.
+static void find_job(struct succession *next, struct cn_job *job)
+{
+    const struct cn_job *profile = &next->setup.settings->job;
+    if (cn_job_settings_load(next->earlier, UINT32_MAX, profile, job))
+        *job = *profile;
+}
+
+static int check_graph(struct succession *next)
+{
+    struct cn_setup *setup = &next->setup;
+    uint8_t graph[CN_DIGEST_SIZE];
+    cn_err err = cn_ledger_graph(next->earlier, graph);
+    if (!err && memcmp(graph, setup->model.digest, CN_DIGEST_SIZE) == 0)
+        return CN_EXIT_DONE;
+    if (err && err != CN_ENOTFOUND)
+        fprintf(stderr, "error: --after %s: %s\n", next->state, cn_err_text(err));
+    else
+        fprintf(stderr,
+                "error: --after %s: that run %s; --version none takes its boards and keys and "
+                "begins with the weights of %s\n",
+                next->state, err ? "has no version yet" : "has another model than the profile",
+                setup->settings->model);
+    return CN_EXIT_FAILED;
+}
+
+// Makes a version of the earlier run version 0 of this one; its file is durable then.
+static int take_version(struct succession *next, const char *version)
+{
+    struct cn_setup *setup = &next->setup;
+    struct cn_model trained = {0};
+    struct cn_job job;
+    uint32_t number = 0;
+    find_job(next, &job);
+    cn_err err = cn_setup_choose_version(next->earlier, &job, version, &number);
+    if (!err)
+        err = cn_model_load(next->files, next->earlier, &setup->model.layout,
+                            cn_server_rows(job.server.optimizer), number, &trained);
+    if (err) {
+        fprintf(stderr, "error: --version %s: %s\n", version,
+                err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    next->origin.run = cn_ledger_identity(next->earlier)->run;
+    next->origin.version = number;
+    memcpy(next->origin.digest, trained.digest, CN_DIGEST_SIZE);
+    err = cn_model_seal(&next->first, setup->model.digest, &setup->model.layout,
+                        cn_model_weights(&trained));
+    if (!err)
+        err = cn_model_save_first(setup->store, &next->first);
+    cn_model_deinit(&trained);
+    if (err)
+        fprintf(stderr, "error: %s/files: %s\n", setup->settings->state, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// A copy of a state directory may be older than a revocation that its list outside of it has.
+static cn_err take_revocations(const struct succession *next)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    struct cn_revocations_report report;
+    cn_err err = cn_revocations_path(next->state, from, sizeof(from));
+    if (!err)
+        err = cn_revocations_path(next->setup.settings->state, to, sizeof(to));
+    if (!err)
+        err = cn_revocations_import(to, from, &report);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static cn_err follow(struct succession *next, bool trained)
+{
+    struct cn_setup *setup = &next->setup;
+    struct cn_ledger_setting setting = {.from_round = 1};
+    struct cn_ledger_version version = {.number = 0};
+    if (!trained)
+        return cn_ledger_follow(setup->ledger, next->earlier, NULL);
+    memcpy(version.digest, next->first.digest, CN_DIGEST_SIZE);
+    cn_job_settings_digest(&setup->settings->job, setting.digest);
+    cn_err err = cn_job_text_make(setup->settings, &setting.job);
+    const struct cn_ledger_start start = {next->origin, &version, setup->model.digest, &setting};
+    if (!err)
+        err = cn_ledger_follow(setup->ledger, next->earlier, &start);
+    cn_ledger_setting_deinit(&setting);
+    return err;
+}
+
+static int explain_state(const char *state, cn_err err)
+{
+    if (err == CN_EEXIST)
+        fprintf(stderr,
+                "error: %s: a run or boards are there already; give the profile a state "
+                "directory of its own for the next run\n",
+                state);
+    else if (err)
+        fprintf(stderr, "error: %s: %s\n", state, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+static int begin(struct succession *next, bool trained, const char *profile)
+{
+    const char *state = next->setup.settings->state;
+    uint32_t groups = 0;
+    cn_err err = take_revocations(next);
+    if (!err)
+        err = follow(next, trained);
+    if (!err)
+        err = cn_ledger_group_count(next->setup.ledger, &groups);
+    if (err)
+        return explain_state(state, err);
+    printf("%s has the boards of %s, %" PRIu32 " groups, with the keys that they have\n", state,
+           next->state, groups);
+    if (trained)
+        printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", next->origin.version,
+               next->origin.run);
+    printf("try: cairn-aggregator check %s\n", profile);
+    return CN_EXIT_DONE;
+}
+
+static void close_all(struct succession *next)
+{
+    cn_model_deinit(&next->first);
+    if (next->files)
+        next->files->ops->close(next->files);
+    cn_ledger_close(next->earlier);
+    cn_setup_deinit(&next->setup);
+}
+
+int cn_init_after(const char *earlier, const char *version, const char *profile)
+{
+    struct succession next = {.state = earlier};
+    bool trained = strcmp(version, "none") != 0;
+    int result = open_earlier(&next);
+    if (!result)
+        result = cn_setup_open(&next.setup, profile, CN_SETUP_RUN);
+    if (!result) // before a file of it is replaced
+        result =
+            explain_state(next.setup.settings->state, cn_ledger_check_empty(next.setup.ledger));
+    if (!result)
+        result = cn_setup_load_model(&next.setup);
+    if (!result && trained)
+        result = check_graph(&next);
+    if (!result && trained)
+        result = take_version(&next, version);
+    if (!result)
+        result = begin(&next, trained, profile);
+    close_all(&next);
+    return result;
+}

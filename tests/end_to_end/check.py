@@ -1,0 +1,140 @@
+"""What `check` says is wrong before anything runs: on a board, on one that trains alone, on a gateway."""
+
+import os
+import socket
+import sys
+import time
+
+from bad_input import expect, npy, write_train
+from cluster import DIGITS, Cluster
+
+GROUPS = {"lab-a": ["board-1", "board-2"]}
+
+
+def fine(result):
+    expect(result, 0)
+    assert result.stdout.splitlines()[-1] == "ok", result.stdout + result.stderr
+
+
+def wrong(result, *words, code=1):
+    expect(result, code, *words)
+    assert "ok" not in result.stdout.splitlines(), result.stdout
+
+
+def edit(cluster, name, old, new):
+    text = open(cluster.path(name)).read()
+    assert old in text, f"{name} has no '{old}'"
+    cluster.write(name, text.replace(old, new))
+    return text
+
+
+def a_board_alone(cluster):
+    """Model and data are opened as train does; nothing is written."""
+    check = [cluster.node, "check", "alone.yaml"]
+    write_train(cluster, "state/alone")
+    fine(cluster.command(*check))
+    fine(cluster.command(*check, "--origin"))
+    npy(cluster.path("x.npy"), "|u1", (20, 8, 8), bytes(20 * 64))
+    npy(cluster.path("y.npy"), "|u1", (20,), bytes([10] * 20))
+    write_train(cluster, "state/alone", cluster.path("x.npy"), cluster.path("y.npy"))
+    wrong(cluster.command(*check, check=False), "y.npy", "10")
+    write_train(cluster, "state/alone", cluster.path("absent.npy"))
+    wrong(cluster.command(*check, check=False), "error: " + cluster.path("absent.npy"))
+    result = cluster.command(*check, "--profile-only")
+    expect(result, 0, "warning: data: " + cluster.path("absent.npy"))
+    write_train(cluster, "state/alone")
+    model = os.path.join(DIGITS, "digits-cnn.onnx")
+    edit(cluster, "train.yaml", model, "absent.onnx")
+    wrong(cluster.command(*check, check=False), "absent.onnx", "not found")
+    edit(cluster, "train.yaml", "absent.onnx", "job.yaml")
+    wrong(cluster.command(*check, check=False), "job.yaml: error")
+    edit(cluster, "train.yaml", "batch: 32", "batch: none")
+    wrong(cluster.command(*check, check=False), "train.batch", code=3)
+    assert not os.path.exists(cluster.path("state/alone")), "check made a state directory"
+
+
+def a_board_of_a_group(cluster):
+    """The files of its data sets and its key are opened; the model is the gateway's."""
+    check = [cluster.node, "check", "board-1.yaml"]
+    fine(cluster.command(*check))
+    images = os.path.join(DIGITS, "board-1-images.npy")
+    profile = edit(cluster, "board-1.yaml", images, "job.yaml")
+    wrong(cluster.command(*check, check=False), "job.yaml")
+    cluster.write("board-1.yaml", profile.replace("board-1-labels", "absent-labels"))
+    wrong(cluster.command(*check, check=False), "absent-labels.npy")
+    cluster.write("board-1.yaml", profile.replace("board-1.key", "board-2.key"))
+    wrong(cluster.command(*check, check=False), "the key is that of 'board-2'")
+    cluster.write("board-1.yaml", profile.replace("board-1.key", "absent.key"))
+    wrong(cluster.command(*check, check=False), "absent.key")
+    expect(cluster.command(*check, "--profile-only"), 0)
+    cluster.write("board-1.yaml", profile)
+    os.chmod(cluster.path("keys/board-1.key"), 0o644)
+    wrong(cluster.command(*check, check=False), "board-1.key")
+
+
+def a_gateway(cluster):
+    """Model, central set, state directory, boards and addresses; also beside the aggregator that runs."""
+    check = [cluster.aggregator, "check", "gateway.yaml"]
+    result = cluster.command(*check)
+    fine(result)
+    for line in ("parameters", "central set: digits-held-out", "boards: 2 in 1 groups", f"listen: 127.0.0.1:{cluster.port}"):
+        assert line in result.stdout, result.stdout
+    edit(cluster, "job.yaml", "quorum: 1", "quorum: 2")
+    result = cluster.command(*check)
+    fine(result)
+    assert "rounds.quorum is 2 groups and 1 are enrolled" in result.stderr, result.stderr
+    edit(cluster, "job.yaml", "quorum: 2", "quorum: 1")
+
+    profile = open(cluster.path("gateway.yaml")).read()
+    cluster.write("gateway.yaml", profile.replace("state/gateway", "state/new/gateway"))
+    fine(cluster.command(*check))
+    assert not os.path.exists(cluster.path("state/new")), "check made a state directory"
+    cluster.write("gateway.yaml", profile.replace("state/gateway", "job.yaml/state"))
+    wrong(cluster.command(*check, check=False), "error: state: ", "job.yaml")
+    cluster.write("gateway.yaml", profile.replace("held-out-images", "absent"))
+    wrong(cluster.command(*check, check=False), "absent.npy")
+    fine(cluster.command(*check, "--profile-only"))
+    cluster.write("gateway.yaml", profile + "storage: {reserve: 60 TiB}\n")
+    wrong(cluster.command(*check, check=False), "storage.reserve is")
+    cluster.write("gateway.yaml", profile + "storage: {rest: 1}\n")
+    wrong(cluster.command(*check, check=False), "storage.rest", code=3)
+    cluster.write("gateway.yaml", profile)
+    job = edit(cluster, "job.yaml", "digits-cnn", "absent")
+    wrong(cluster.command(*check, check=False), "absent.onnx")
+    cluster.write("job.yaml", job)
+
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with socket.socket(socket.AF_INET, kind) as taken:
+            taken.bind(("127.0.0.1", cluster.port))
+            if kind == socket.SOCK_STREAM:
+                taken.listen()
+            wrong(cluster.command(*check, check=False), f"127.0.0.1:{cluster.port}: cannot listen")
+
+    cluster.start("gateway")
+    cluster.wait_for_line("gateway", "listening")
+    end = time.monotonic() + 60
+    while not os.path.exists(cluster.path("state/gateway/status.json")):
+        assert time.monotonic() < end, "the aggregator wrote no status in 60 s"
+        time.sleep(0.05)
+    result = cluster.command(*check)
+    fine(result)
+    assert "held by the aggregator that runs here" in result.stdout, result.stdout
+    edit(cluster, "job.yaml", "learning_rate: 0.05", "learning_rate: 0.06")
+    wrong(cluster.command(*check, check=False), "train.learning_rate: 0.05 in the ledger, 0.06 in the profile")
+    cluster.kill("gateway")
+
+
+CASES = (a_board_alone, a_board_of_a_group, a_gateway)
+
+
+def main(build, *names):
+    for case in CASES:
+        if names and case.__name__ not in names:
+            continue
+        with Cluster(build, GROUPS, rounds=2, quorum=1) as cluster:
+            case(cluster)
+        print(f"{case.__name__}: {case.__doc__.splitlines()[0]}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
