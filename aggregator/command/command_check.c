@@ -17,11 +17,12 @@
 static const char help[] =
     "Usage: cairn-aggregator check [--profile-only] PROFILE\n"
     "\n"
-    "Says whether run could begin, or go on, with this profile: opens the model and the central\n"
-    "set, reads the boards and their keys, compares the job with the run that is in the state\n"
-    "directory, and tries to listen at the profile's addresses. Works while the aggregator runs;\n"
-    "its addresses are its own then. Changes nothing. Says all that is wrong and exits with 1, or\n"
-    "with 3 for mistakes in the profile. The last line is \"ok\" when nothing is wrong.\n"
+    "Says whether run could begin, or go on, with this profile: opens the model and\n"
+    "the central set, reads the boards and their keys, compares the job with the run\n"
+    "that is in the state directory, and tries to listen at the profile's addresses.\n"
+    "Works while the aggregator runs; its addresses are its own then. Changes\n"
+    "nothing. Says all that is wrong and exits with 1, or with 3 for mistakes in the\n"
+    "profile. The last line is \"ok\" when nothing is wrong.\n"
     "\n"
     "  --profile-only   open nothing: on another machine than the gateway\n";
 

@@ -16,14 +16,17 @@
 #define AWAIT_MS 5000 // for a running aggregator to know the board, at most
 
 static const char help[] =
-    "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N] [-o KEYFILE]\n"
+    "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N]\n"
+    "                               [-o KEYFILE]\n"
     "\n"
-    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the board and\n"
-    "delete it here. Works while the aggregator runs. A board that was revoked may be enrolled\n"
-    "again.\n"
+    "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the\n"
+    "board and delete it here. Works while the aggregator runs. A board that was\n"
+    "revoked may be enrolled again.\n"
     "\n"
-    "  --group G        the group it trains in; default: a group of its own, with its name\n"
-    "  --max-weight N   samples of a round that count, at most; default: only the job's limit\n"
+    "  --group G        the group it trains in; default: a group of its own, with\n"
+    "                   its name\n"
+    "  --max-weight N   samples of a round that count, at most; default: only the\n"
+    "                   job's limit\n"
     "  -o KEYFILE       default: BOARD.key\n";
 
 static bool parse_weight(const char *text, uint64_t *weight)

@@ -15,15 +15,17 @@
 #include "runtime/engine/onnx/onnx_inference.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--training] -o PREFIX\n"
+    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--training]\n"
+    "                               -o PREFIX\n"
     "\n"
     "Writes PREFIX.onnx and PREFIX.safetensors. Works while the aggregator runs.\n"
     "\n"
-    "PREFIX.onnx is for inference: BatchNormalization uses its running statistics, Dropout drops\n"
-    "nothing.\n"
+    "PREFIX.onnx is for inference: BatchNormalization uses its running statistics,\n"
+    "Dropout drops nothing.\n"
     "\n"
     "  --version V      a number, last (the default) or best: the best measured one\n"
-    "  --training       PREFIX.onnx in the form that the job's model has, to train on\n"
+    "  --training       PREFIX.onnx in the form that the job's model has, to train\n"
+    "                   on\n"
     "  -o PREFIX        existing files are replaced\n";
 
 static bool write_all(int file, const uint8_t *data, size_t size)

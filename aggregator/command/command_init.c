@@ -13,19 +13,28 @@ static const char help[] =
     "Usage: cairn-aggregator init [FILE]\n"
     "       cairn-aggregator init --after STATE [--version V] PROFILE\n"
     "\n"
-    "Writes a commented profile to FILE (default: gateway.yaml), which must not exist. What must\n"
-    "be filled in stands there with an example, everything else as a comment with its default.\n"
+    "Writes a commented profile to FILE (default: gateway.yaml), which must not\n"
+    "exist, or with - to standard output. What must be filled in stands there with\n"
+    "an example, everything else as a comment with its default.\n"
     "\n"
-    "With --after, prepares the next run: in the state directory of PROFILE, which must be a new\n"
-    "one, it enrols the boards of STATE, the state directory of an earlier run, with the keys "
-    "that\n"
-    "they have, and makes a version of that run version 0. Nothing has to be changed on the\n"
-    "boards. The job may have other values; its model must have the same graph. STATE stays as it\n"
-    "is.\n"
+    "With --after, prepares the next run: in the state directory of PROFILE, which\n"
+    "must be a new one, it enrols the boards of STATE, the state directory of an\n"
+    "earlier run, with the keys that they have, and makes a version of that run\n"
+    "version 0. Nothing has to be changed on the boards. The job may have other\n"
+    "values; its model must have the same graph. STATE stays as it is.\n"
     "\n"
     "  --after STATE    state directory of the earlier run\n"
-    "  --version V      a number, last (the default), best: the best measured one, or none: begin\n"
-    "                   with the weights of the job's model, which may be any\n";
+    "  --version V      a number, last (the default), best: the best measured one,\n"
+    "                   or none: begin with the weights of the job's model, which\n"
+    "                   may be any\n";
+
+static int print_profile(void)
+{
+    cn_err err = cn_profile_template(CN_PROFILE_GATEWAY, NULL, 0, stdout);
+    if (err)
+        fprintf(stderr, "error: standard output: %s\n", cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
 
 static int write_profile(const char *path)
 {
@@ -68,7 +77,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     }
     if (after)
         return cn_init_after(after, version ? version : "last", argv[optind]);
-    return write_profile(optind < argc ? argv[optind] : "gateway.yaml");
+    const char *path = optind < argc ? argv[optind] : "gateway.yaml";
+    return strcmp(path, "-") == 0 ? print_profile() : write_profile(path);
 }
 
 const struct cn_command cn_aggregator_init = {

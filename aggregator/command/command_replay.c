@@ -14,10 +14,11 @@
 static const char help[] =
     "Usage: cairn-aggregator replay PROFILE\n"
     "\n"
-    "Makes every version again from the initial model and the accepted updates, and compares\n"
-    "digests. Prints a line for each version; fails when one differs. Versions whose updates are\n"
-    "no longer kept are taken from disk. The job's values are those that the ledger has for each\n"
-    "round; of the profile, state and model count. Works while the aggregator runs.\n";
+    "Makes every version again from the initial model and the accepted updates, and\n"
+    "compares digests. Prints a line for each version; fails when one differs.\n"
+    "Versions whose updates are no longer kept are taken from disk. The job's values\n"
+    "are those that the ledger has for each round; of the profile, state and model\n"
+    "count. Works while the aggregator runs.\n";
 
 struct replay {
     struct cn_setup *setup;

@@ -10,14 +10,14 @@
 static const char help[] =
     "Usage: cairn-aggregator revocations PROFILE [--import FILE]\n"
     "\n"
-    "Prints every key that was ever revoked, one line each: name and fingerprint, no secret. The\n"
-    "list is kept in STATE.revocations beside the state directory, so that a copy of the "
-    "directory\n"
-    "that is older than a revocation does not bring the board back: run applies it at each start.\n"
-    "Keep what is printed away from the gateway, too (docs/backup.md).\n"
+    "Prints every key that was ever revoked, one line each: name and fingerprint, no\n"
+    "secret. The list is kept in STATE.revocations beside the state directory, so\n"
+    "that a copy of the directory that is older than a revocation does not bring the\n"
+    "board back: run applies it at each start. Keep what is printed away from the\n"
+    "gateway, too (docs/backup.md).\n"
     "\n"
-    "  --import FILE    adds the lines of FILE, and revokes those of the boards that are "
-    "enrolled\n";
+    "  --import FILE    adds the lines of FILE, and revokes those of the boards that\n"
+    "                   are enrolled\n";
 
 static int import(struct cn_ledger *ledger, const char *path, const char *from)
 {

@@ -9,11 +9,11 @@
 static const char help[] =
     "Usage: cairn-aggregator revoke PROFILE BOARD\n"
     "\n"
-    "Refuses the board from now on. A running aggregator ends its sessions within a second.\n"
-    "Updates that were accepted stay counted. The other members of its group get new keys for "
-    "each\n"
-    "other at the end of their round and drop the board. A board that was revoked by a release\n"
-    "without key epochs is dropped by its group when it is revoked once more.\n";
+    "Refuses the board from now on. A running aggregator ends its sessions within a\n"
+    "second. Updates that were accepted stay counted. The other members of its group\n"
+    "get new keys for each other at the end of their round and drop the board. A\n"
+    "board that was revoked by a release without key epochs is dropped by its group\n"
+    "when it is revoked once more.\n";
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {

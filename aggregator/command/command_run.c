@@ -33,16 +33,14 @@
 static const char help[] =
     "Usage: cairn-aggregator run PROFILE [--stay] [--restored]\n"
     "\n"
-    "Runs the job of the profile: opens rounds, merges the updates of the boards, serves the\n"
-    "versions. Goes on where it was stopped or killed. Exits 0 when the run is over, 130 when a\n"
-    "signal stopped it before.\n"
+    "Runs the job of the profile: opens rounds, merges the updates of the boards,\n"
+    "serves the versions. Goes on where it was stopped or killed. Exits 0 when the\n"
+    "run is over, 130 when a signal stopped it before.\n"
     "\n"
     "  --stay           keeps serving the last version after the end\n"
-    "  --restored       the state directory is an older copy of its run: boards that hold more "
-    "than\n"
-    "                   it give that up and go on from here. Once, at the first start after it "
-    "was\n"
-    "                   restored (docs/backup.md)\n";
+    "  --restored       the state directory is an older copy of its run: boards that\n"
+    "                   hold more than it give that up and go on from here. Once, at\n"
+    "                   the first start after it was restored (docs/backup.md)\n";
 
 struct daemon {
     struct cn_setup setup;

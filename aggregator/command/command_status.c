@@ -1,19 +1,45 @@
 // cairn-aggregator status: the run, the round, and why a board is not in it.
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/serve/status.h"
+#include "runtime/command/wrap.h"
 #include "runtime/port/platform.h"
+
+#define INDENT 6 // columns of the lines below the first
 
 static const char help[] =
     "Usage: cairn-aggregator status [--json] PROFILE\n"
     "\n"
-    "Shows the run, its round and version, and for each board when it was last heard and why it\n"
-    "is, or is not, in the round.\n"
+    "Shows the run, its round and version, and for each board when it was last heard\n"
+    "and why it is, or is not, in the round.\n"
     "\n"
     "  --json           one object a line: the run, each board, each group\n";
+
+// JSON as it is, other lines in the width of the terminal.
+static cn_err print(const struct cn_setup *setup, bool json)
+{
+    struct cn_status_live live;
+    uint64_t now_ms = cn_platform_now_ms();
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = json ? stdout : open_memstream(&text, &size);
+    if (!stream)
+        return CN_ENOMEM;
+    cn_err err = cn_status_read(setup->settings->state, now_ms, &live);
+    if (!err)
+        err = cn_status_print(setup->ledger, &setup->settings->job, &live, now_ms, json, stream);
+    cn_status_deinit(&live);
+    if (!json && fclose(stream) && !err)
+        err = CN_ENOMEM;
+    if (!json && !err)
+        cn_wrap_print_all(text, INDENT);
+    free(text);
+    return err;
+}
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
@@ -33,12 +59,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result) {
-        struct cn_status_live live;
-        uint64_t now_ms = cn_platform_now_ms();
-        cn_err err = cn_status_read(setup.settings->state, now_ms, &live);
-        if (!err)
-            err = cn_status_print(setup.ledger, &setup.settings->job, &live, now_ms, json, stdout);
-        cn_status_deinit(&live);
+        cn_err err = print(&setup, json);
         if (err)
             fprintf(stderr, "%s: %s\n", setup.settings->state, cn_err_text(err));
         result = err ? CN_EXIT_FAILED : CN_EXIT_DONE;

@@ -16,6 +16,7 @@
 #include "runtime/update/version.h"
 
 #define EVALUATE_MS 600000 // for one evaluation
+#define LINE 78            // characters of a list of keys
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
@@ -37,7 +38,7 @@ static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
     if (err == CN_ENOTFOUND)
         fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
     else if (err)
-        fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
+        fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_reason(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -99,10 +100,27 @@ static cn_err check_weights(const struct cn_setup *setup)
     return err;
 }
 
+// In lines of at most LINE characters.
+static void print_changeable(void)
+{
+    size_t column = 0;
+    for (size_t i = 0; i < cn_job_change_count; i++) {
+        const char *key = cn_job_changes[i].key;
+        if (cn_job_changes[i].change != CN_CHANGE_START)
+            continue;
+        if (column && column + strlen(key) + 2 > LINE) {
+            fprintf(stderr, ",\n");
+            column = 0;
+        }
+        fprintf(stderr, "%s%s", column ? ", " : "  ", key);
+        column += strlen(key) + 2;
+    }
+    fprintf(stderr, "\n");
+}
+
 // The values that differ, what may change, and the way to a run with the new ones.
 static void explain_values(const char *state, const struct cn_job_conflict *conflict)
 {
-    const char *separator = "";
     if (conflict->unrecorded) {
         fprintf(stderr,
                 "error: %s: the run has other job values than the profile; which ones is not "
@@ -115,13 +133,8 @@ static void explain_values(const char *state, const struct cn_job_conflict *conf
         if (conflict->lines.count > CN_DIAG_LINES)
             fprintf(stderr, "  and %zu more\n", conflict->lines.count - CN_DIAG_LINES);
     }
-    fprintf(stderr, "These keys may change in a run: ");
-    for (size_t i = 0; i < cn_job_change_count; i++)
-        if (cn_job_changes[i].change == CN_CHANGE_START) {
-            fprintf(stderr, "%s%s", separator, cn_job_changes[i].key);
-            separator = ", ";
-        }
-    fprintf(stderr, ".\n");
+    fprintf(stderr, "These keys may change in a run:\n");
+    print_changeable();
 }
 
 static int explain_binding(const struct cn_setup *setup, cn_err err,

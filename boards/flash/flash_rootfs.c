@@ -5,11 +5,12 @@
 #include "boards/flash/tree.h"
 
 static const char help[] =
-    "Usage: cairn-flash rootfs DIR --deb FILE... --site PROFILE --name NAME --gateway PROFILE\n"
+    "Usage: cairn-flash rootfs DIR --deb FILE... --site PROFILE --name NAME\n"
+    "                          --gateway PROFILE\n"
     "\n"
     "Puts the packages, the profile and the key of one board into DIR, for example\n"
-    "Linux_for_Tegra/rootfs before l4t_initrd_flash.sh, or the mounted root of a card. Files are\n"
-    "root's when this is run by root.\n"
+    "Linux_for_Tegra/rootfs before l4t_initrd_flash.sh, or the mounted root of a\n"
+    "card. Files are root's when this is run by root.\n"
     "\n" CN_TARGET_HELP;
 
 static int check(struct cn_delivery *delivery)

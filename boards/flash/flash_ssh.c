@@ -11,11 +11,13 @@
 #include "boards/flash/system.h"
 
 static const char help[] =
-    "Usage: cairn-flash ssh USER@HOST --deb FILE... --site PROFILE --name NAME --gateway PROFILE\n"
+    "Usage: cairn-flash ssh USER@HOST --deb FILE... --site PROFILE --name NAME\n"
+    "                       --gateway PROFILE\n"
     "\n"
-    "Puts the packages, the profile and the key on a running board and installs them there. The\n"
-    "user needs ssh without a password and sudo without one, or is root. Nothing is written there\n"
-    "before the board's architecture, glibc and free space were checked.\n"
+    "Puts the packages, the profile and the key on a running board and installs them\n"
+    "there. The user needs ssh without a password and sudo without one, or is root.\n"
+    "Nothing is written there before the board's architecture, glibc and free space\n"
+    "were checked.\n"
     "\n" CN_TARGET_HELP;
 
 // Sets $s to the remote shell's prefix for root commands. Paths need no quoting: they are plain

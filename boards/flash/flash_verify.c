@@ -13,9 +13,9 @@
 static const char help[] =
     "Usage: cairn-flash verify IMAGE [DEVICE] [--json]\n"
     "\n"
-    "Compares IMAGE, or the card DEVICE that it was written to, with IMAGE.json: all data and all\n"
-    "zeros, except what the image's file systems have not allocated. Exits with 5 when something\n"
-    "differs.\n"
+    "Compares IMAGE, or the card DEVICE that it was written to, with IMAGE.json: all\n"
+    "data and all zeros, except what the image's file systems have not allocated.\n"
+    "Exits with 5 when something differs.\n"
     "\n"
     "  --json             one object a line\n";
 

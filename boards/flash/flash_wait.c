@@ -16,8 +16,8 @@
 static const char help[] =
     "Usage: cairn-flash wait --name NAME --gateway PROFILE [--timeout TIME] [--json]\n"
     "\n"
-    "Waits until the aggregator has heard the board NAME. Exits with 6 when it was not heard in\n"
-    "time, and says what to look at.\n"
+    "Waits until the aggregator has heard the board NAME. Exits with 6 when it was\n"
+    "not heard in time, and says what to look at.\n"
     "\n"
     "  --gateway PROFILE  the aggregator's profile, here or at ssh://HOST/PATH\n"
     "  --timeout TIME     such as '90 s' or '5 min'; default: 10 min\n"

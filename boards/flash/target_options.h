@@ -34,7 +34,8 @@ struct cn_target_options {
     "  --site FILE        profile of the site; paths in it are paths on the board\n"               \
     "  --name NAME        name of this board\n"                                                    \
     "  --board TYPE       the site's profile must be of this type of board\n"                      \
-    "  --gateway PROFILE  enrol at the aggregator of this profile, here or at ssh://HOST/PATH\n"   \
+    "  --gateway PROFILE  enrol at the aggregator of this profile, here or at\n"                   \
+    "                     ssh://HOST/PATH\n"                                                       \
     "  --group G          group to enrol in; default: a group of its own\n"                        \
     "  --key FILE         instead of --gateway: a key that was made before\n"                      \
     "  --add FILE:PATH    another file, readable by all on the board, up to 16 times\n"            \

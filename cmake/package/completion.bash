@@ -33,7 +33,7 @@ _cairn()
     local program=$1 word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command='' i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        --log-level) ((i++)) ;;
+        --log-level | --log-format) ((i++)) ;;
         -*) ;;
         *)
             command=${COMP_WORDS[i]}
@@ -43,8 +43,10 @@ _cairn()
     done
     if [[ $before == --log-level ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'error warn info debug' -- "$word")
+    elif [[ ${COMP_WORDS[COMP_CWORD - 1]} == --log-format ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$word")
     elif [[ -z $command ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "--help --version --log-level $(
+        mapfile -t COMPREPLY < <(compgen -W "--help --version --log-level --log-format $(
             "$program" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
         )" -- "$word")
     elif [[ $word == -* ]]; then

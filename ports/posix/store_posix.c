@@ -257,12 +257,14 @@ static cn_err posix_list(struct cn_store *base, cn_err (*visit)(void *context, c
 static void posix_close(struct cn_store *base)
 {
     struct posix_store *store = (struct posix_store *)base;
+    int reason = errno; // of what failed before, for cn_err_reason
 
     if (!store)
         return;
     close(store->lock);
     close(store->directory);
     free(store);
+    errno = reason;
 }
 
 static const struct cn_store_ops posix_ops = {

@@ -23,6 +23,12 @@ void cn_diag_add(struct cn_diag *diag, const char *format, ...)
     diag->count++;
 }
 
+void cn_diag_add_about(struct cn_diag *diag, const char *path, const struct cn_diag *more)
+{
+    for (size_t i = 0; i < more->count && i < CN_DIAG_LINES; i++)
+        cn_diag_add(diag, "%s: %s", path, more->lines[i]);
+}
+
 const char *cn_diag_first(const struct cn_diag *diag)
 {
     return diag->count ? diag->lines[0] : "";

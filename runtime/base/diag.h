@@ -22,5 +22,8 @@ void cn_diag_init(struct cn_diag *diag);
 void cn_diag_add(struct cn_diag *diag, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// Adds the lines of more, each with "path: " in front.
+void cn_diag_add_about(struct cn_diag *diag, const char *path, const struct cn_diag *more);
+
 // Returns the first line, or an empty string when there is none. Valid until the next init.
 const char *cn_diag_first(const struct cn_diag *diag);

@@ -45,7 +45,7 @@ const char *cn_err_reason(cn_err err)
     case EROFS:
         return "the file system is read-only";
     case ENOTDIR:
-        return "a part of the path is not a directory";
+        return "it is a file, or a part of its path is one";
     case EISDIR:
         return "it is a directory";
     case ENAMETOOLONG:

@@ -18,6 +18,7 @@ enum cn_log_level {
 enum cn_log_format {
     CN_LOG_TEXT,    // with the time
     CN_LOG_JOURNAL, // with a priority in place of the time, which journald knows itself
+    CN_LOG_JSON,    // an object a line
 };
 
 void cn_log_set_level(enum cn_log_level level);

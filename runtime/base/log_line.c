@@ -58,27 +58,32 @@ static bool is_control(uint32_t code)
 }
 
 // Writes the first character of text as the line shows it. Returns the bytes of text it stands for.
-static size_t write_character(const char *text, char unit[UNIT_SIZE])
+// In JSON (RFC 8259, section 7) a byte that is not UTF-8 becomes the replacement character.
+static size_t write_character(bool json, const char *text, char unit[UNIT_SIZE])
 {
     uint32_t code;
     size_t size = read_character(text, &code);
 
-    if (size == 0)
+    if (size == 0 && json)
+        snprintf(unit, UNIT_SIZE, "\\ufffd");
+    else if (size == 0)
         snprintf(unit, UNIT_SIZE, "\\x%02x", (unsigned)(unsigned char)*text);
+    else if (json && (code == '"' || code == '\\'))
+        snprintf(unit, UNIT_SIZE, "\\%c", (char)code);
     else if (is_control(code))
-        snprintf(unit, UNIT_SIZE, "\\u%04x", (unsigned)code);
+        snprintf(unit, UNIT_SIZE, "\\u%04x", (unsigned)(code & 0xffff));
     else
         snprintf(unit, UNIT_SIZE, "%.*s", (int)size, text);
     return size ? size : 1;
 }
 
 // Appends message to the line of which used bytes are written, and leaves room for its end.
-static size_t append_message(const char *message, size_t end, char *line, size_t used)
+static size_t append_message(bool json, const char *message, size_t end, char *line, size_t used)
 {
     char unit[UNIT_SIZE];
 
     while (*message) {
-        size_t size = write_character(message, unit), length = strlen(unit);
+        size_t size = write_character(json, message, unit), length = strlen(unit);
 
         if (used + length + end > CN_LOG_LINE_SIZE)
             break;
@@ -89,6 +94,27 @@ static size_t append_message(const char *message, size_t end, char *line, size_t
     return used;
 }
 
+// {"time":"...","level":"info","name":"board-1.2","area":"run","message":"..."}
+static size_t write_json(const struct cn_log_event *event, char line[CN_LOG_LINE_SIZE])
+{
+    char time[TIME_SIZE];
+    size_t used;
+
+    write_time(event, time);
+    used = (size_t)snprintf(line, CN_LOG_LINE_SIZE, "{\"time\":\"%s\",\"level\":\"%s\"", time,
+                            cn_log_level_name(event->level));
+    if (event->name[0]) {
+        used += (size_t)snprintf(line + used, CN_LOG_LINE_SIZE - used, ",\"name\":\"");
+        used = append_message(true, event->name, CN_LOG_LINE_SIZE / 2, line, used);
+        line[used++] = '"';
+    }
+    used += (size_t)snprintf(line + used, CN_LOG_LINE_SIZE - used,
+                             ",\"area\":\"%.63s\",\"message\":\"", event->area);
+    used = append_message(true, event->message, 3, line, used);
+    memcpy(line + used, "\"}\n", 3);
+    return used + 3;
+}
+
 size_t cn_log_write_line(enum cn_log_format format, const struct cn_log_event *event,
                          char line[CN_LOG_LINE_SIZE])
 {
@@ -97,6 +123,8 @@ size_t cn_log_write_line(enum cn_log_format format, const struct cn_log_event *e
     char time[TIME_SIZE];
     size_t used;
 
+    if (format == CN_LOG_JSON)
+        return write_json(event, line);
     if (format == CN_LOG_JOURNAL) {
         used = (size_t)snprintf(line, CN_LOG_LINE_SIZE,
                                 "<%d>%-5s %.127s%s%.63s: ", priorities[event->level], level,
@@ -106,7 +134,7 @@ size_t cn_log_write_line(enum cn_log_format format, const struct cn_log_event *e
         used = (size_t)snprintf(line, CN_LOG_LINE_SIZE, "%s %-5s %.127s%s%.63s: ", time, level,
                                 event->name, space, event->area);
     }
-    used = append_message(event->message, 1, line, used);
+    used = append_message(false, event->message, 1, line, used);
     line[used] = '\n';
     return used + 1;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/base/log.h"
+#include "runtime/command/log_options.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 
@@ -178,6 +178,22 @@ const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
     return NULL;
 }
 
+// Prints the exit codes, no line wider than 80 columns.
+static void print_exits(FILE *stream, const struct cn_command *const *commands)
+{
+    int column = fprintf(stream, "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile,");
+
+    for (size_t i = 0; commands[i]; i++) {
+        int width = commands[i]->exits ? (int)strlen(commands[i]->exits) + 2 : 0;
+
+        if (width && column + width > 80)
+            column = fprintf(stream, "\n%s,", commands[i]->exits);
+        else if (width)
+            column += fprintf(stream, " %s,", commands[i]->exits);
+    }
+    fprintf(stream, "%s130 interrupted.\n", column > 60 ? "\n" : " ");
+}
+
 static void print_usage(FILE *stream, const char *program, const struct cn_command *const *commands)
 {
     int width = 0;
@@ -189,20 +205,20 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
     }
     // Two spaces behind the longest name, by which manual pages and completion tell it from the
     // rest.
-    fprintf(stream, "Usage: %s [--log-level error|warn|info|debug] COMMAND [OPTIONS]\n\n", program);
+    fprintf(stream,
+            "Usage: %s [--log-level error|warn|info|debug]\n"
+            "       [--log-format text|json] COMMAND [OPTIONS]\n\n",
+            program);
     for (size_t i = 0; commands[i]; i++)
         fprintf(stream, "  %-*s  %s\n", width, commands[i]->name, commands[i]->summary);
     fprintf(stream,
             "\nLog lines go to standard error: the time in UTC, or seconds since boot\n"
             "(+42.017s) while the clock is not set; the level; the area; the text.\n"
-            "Under journald its priority stands in place of the time.\n"
-            "\n'%s COMMAND --help' describes a command.\n"
-            "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid profile",
+            "Under journald its priority stands in place of the time. --log-format json\n"
+            "writes an object a line.\n"
+            "\n'%s COMMAND --help' describes a command.\n",
             program);
-    for (size_t i = 0; commands[i]; i++)
-        if (commands[i]->exits)
-            fprintf(stream, ", %s", commands[i]->exits);
-    fprintf(stream, ", 130 interrupted.\n");
+    print_exits(stream, commands);
 }
 
 // What was printed has to be there: a full disk would otherwise leave half an answer and exit code
@@ -231,34 +247,6 @@ static int run_command(const char *program, const struct cn_command *command,
     return end_output(command->run(ports, argc, argv));
 }
 
-// Takes "--log-level LEVEL" or "--log-level=LEVEL" out of the arguments, wherever it stands.
-static int take_log_level(int *argc, char **argv)
-{
-    int kept = 1;
-
-    for (int i = 1; i < *argc; i++) {
-        const char *value = NULL;
-        enum cn_log_level level;
-
-        if (strcmp(argv[i], "--log-level") == 0)
-            value = i + 1 < *argc ? argv[++i] : "";
-        else if (strncmp(argv[i], "--log-level=", 12) == 0)
-            value = argv[i] + 12;
-        if (!value) {
-            argv[kept++] = argv[i];
-            continue;
-        }
-        if (cn_log_parse_level(value, &level)) {
-            fprintf(stderr, "error: --log-level '%s' is not error, warn, info or debug\n", value);
-            return -1;
-        }
-        cn_log_set_level(level);
-    }
-    argv[kept] = NULL;
-    *argc = kept;
-    return 0;
-}
-
 cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline)
 {
     cn_err err = path ? cn_timeline_open(path, timeline) : CN_OK;
@@ -278,8 +266,7 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
                         const struct cn_ports *ports, int argc, char **argv)
 {
     cn_platform_hide_memory();
-    cn_log_set_format(cn_log_find_format());
-    if (take_log_level(&argc, argv))
+    if (cn_log_options_take(&argc, argv))
         return CN_EXIT_USAGE;
     if (argc < 2) {
         print_usage(stderr, program, commands);

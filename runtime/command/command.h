@@ -36,7 +36,8 @@ extern const struct cn_command cn_command_selftest;
 extern const struct cn_command cn_command_status;
 extern const struct cn_command cn_command_train;
 
-// Runs the command that argv[1] names, with --help, --version and --log-level everywhere.
+// Runs the command that argv[1] names, with --help, --version and the options of the log
+// everywhere.
 int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
                         const struct cn_ports *ports, int argc, char **argv);
 

@@ -18,6 +18,7 @@
 #include "runtime/engine/trainer/trainer.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/session/session.h"
+#include "runtime/update/version.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
@@ -27,24 +28,25 @@ static const char help[] =
     "       cairn-node check --ops\n"
     "       cairn-node check --board auto [--boards DIR] [--sysroot DIR]\n"
     "\n"
-    "FILE is a profile (.yaml): prints the effective profile, or everything that is wrong with\n"
-    "it, and exits with 3 then. Opens the model, all data and the key that it names, as train and\n"
-    "run do; what cannot be used is said, and it exits with 1. The last line is \"ok\" when\n"
-    "nothing is wrong. On another machine than the board: --profile-only. For a gateway there is\n"
-    "cairn-aggregator check.\n"
+    "FILE is a profile (.yaml): prints the effective profile, or everything that is\n"
+    "wrong with it, and exits with 3 then. Opens the model, all data and the key\n"
+    "that it names, as train and run do; what cannot be used is said, and it exits\n"
+    "with 1. The last line is \"ok\" when nothing is wrong. On another machine than\n"
+    "the board: --profile-only. For a gateway there is cairn-aggregator check.\n"
     "\n"
-    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the memory "
-    "training\n"
-    "needs, or the list of what is not supported.\n"
+    "FILE is a model (.onnx): prints its tensors, the shape of its samples and the\n"
+    "memory training needs, or the list of what is not supported.\n"
     "\n"
     "  --origin           the file and line that set each value\n"
     "  --profile-only     open nothing; a file that is missing is a warning\n"
     "  --batch N          plan for this batch; default: 32\n"
     "  --memory SIZE      say what would be given up to stay within it (\"64 MiB\")\n"
     "  --ops              list the ONNX operators that are supported\n"
-    "  --board auto       recognise this board, or say what its firmware calls itself\n"
+    "  --board auto       recognise this board, or say what its firmware calls\n"
+    "                     itself\n"
     "  --boards DIR       folder of the types of boards; default: the installed ones\n"
-    "  --sysroot DIR      read the firmware's names below DIR: in a container, or a record\n";
+    "  --sysroot DIR      read the firmware's names below DIR: in a container, or a\n"
+    "                     record\n";
 
 static void check_file(const char *profile, const char *key, const char *path)
 {
@@ -174,7 +176,8 @@ static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_fi
            cn_recompute_text(plan->recompute));
     if (plan->batch < batch)
         printf(", %u samples at a time", plan->batch);
-    printf("\n");
+    printf("\n%.2f MiB more in a run with a gateway, while a version of the model arrives\n",
+           (double)cn_version_memory(cn_trainer_layout(trainer)) / 1048576);
 }
 
 // The file's operators, and what a sample costs.

@@ -14,10 +14,12 @@
 static const char help[] =
     "Usage: cairn-node init [OPTIONS] [FILE]\n"
     "\n"
-    "Writes a commented profile to FILE (default: site.yaml), which must not exist. What must be\n"
-    "filled in stands there with an example, everything else as a comment with its default.\n"
+    "Writes a commented profile to FILE (default: site.yaml), which must not exist,\n"
+    "or with - to standard output. What must be filled in stands there with an\n"
+    "example, everything else as a comment with its default.\n"
     "\n"
-    "  --board TYPE   type of board, a folder of boards/, or a path to its board.yaml\n"
+    "  --board TYPE   type of board, a folder of boards/, or a path to its\n"
+    "                 board.yaml\n"
     "  --name NAME    name of this board, as enrolled at the aggregator\n"
     "  --alone        for 'train': model, job and data instead of an aggregator\n";
 
@@ -74,6 +76,15 @@ static int parse(int argc, char **argv, struct options *options)
     return 0;
 }
 
+static int print_profile(const struct options *options)
+{
+    cn_err err = cn_profile_template(options->use, options->entries, options->entry_count, stdout);
+
+    if (err)
+        fprintf(stderr, "error: standard output: %s\n", cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 static int write_profile(const struct options *options)
 {
     int descriptor = open(options->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -103,7 +114,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     (void)ports;
     if (parse(argc, argv, &options))
         return CN_EXIT_USAGE;
-    return write_profile(&options);
+    return strcmp(options.path, "-") == 0 ? print_profile(&options) : write_profile(&options);
 }
 
 const struct cn_command cn_command_init = {

@@ -16,19 +16,22 @@
 static const char help[] =
     "Usage: cairn-node run [OPTIONS] PROFILE\n"
     "\n"
-    "Registers at the aggregator, trains in rounds with the other boards of the group and keeps\n"
-    "the newest model in STATE/model.current.onnx. Goes on where it stopped, however it was\n"
-    "stopped. With several GPUs in the profile (gpus) it runs a process for each, and starts one\n"
-    "again that ends.\n"
+    "Registers at the aggregator, trains in rounds with the other boards of the\n"
+    "group and keeps the newest model in STATE/model.current.onnx. Goes on where it\n"
+    "stopped, however it was stopped. With several GPUs in the profile (gpus) it\n"
+    "runs a process for each, and starts one again that ends.\n"
     "\n"
-    "  --until-end        exit when the run has ended, instead of waiting for the next one\n"
-    "  --give-up SECONDS  exit with 1 when the aggregator was away, or refused this board, for so\n"
-    "                     long (default: never)\n"
+    "  --until-end        exit when the run has ended, instead of waiting for the\n"
+    "                     next one\n"
+    "  --give-up SECONDS  exit with 1 when the aggregator was away, or refused this\n"
+    "                     board, for so long (default: never)\n"
     "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
-    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a\n"
-    "                     record\n"
-    "  --timeline FILE    what each member of the group did in each step, for chrome://tracing\n"
-    "  --log-level LEVEL  error, warn, info or debug\n";
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a\n"
+    "                     container, or a record\n"
+    "  --timeline FILE    what each member of the group did in each step, for\n"
+    "                     chrome://tracing\n"
+    "  --log-level LEVEL  error, warn, info or debug\n"
+    "  --log-format F     text, or json: one object a line\n";
 
 struct options {
     const char *profile;

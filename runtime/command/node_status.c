@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
+#include "runtime/command/wrap.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/node/status_file.h"
@@ -15,13 +16,14 @@
 #define STATUS_MAX 65536 // bytes
 #define FRESH_MS 120000  // an older file is of a node that hangs: it writes each second
 #define MIB 1048576.0
+#define INDENT 12 // columns of the lines below the first
 
 static const char help[] =
     "Usage: cairn-node status [--json] PROFILE\n"
     "\n"
-    "Says what the node of this profile is doing, or was doing when it was stopped: round,\n"
-    "group, speed, link, measures, sensors, and why it is not training. Exits with 1 when no\n"
-    "node ever ran.\n"
+    "Says what the node of this profile is doing, or was doing when it was stopped:\n"
+    "round, group, speed, link, measures, sensors, and why it is not training. Exits\n"
+    "with 1 when no node ever ran.\n"
     "\n"
     "  --json             one JSON object, a line for each GPU of the profile;\n"
     "                     runtime/round/README.md has its fields\n";
@@ -62,158 +64,182 @@ static bool is_running(const cJSON *json)
            (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }
 
-static void print_group(const cJSON *group)
+static void print_group(FILE *out, const cJSON *group)
 {
     if (!group)
         return;
-    printf("  group     %s", text(group, "name"));
+    fprintf(out, "  group     %s", text(group, "name"));
     if (has(group, "epoch"))
-        printf(": epoch %.0f, rank %.0f of %.0f", number(group, "epoch"), number(group, "rank"),
-               number(group, "size"));
+        fprintf(out, ": epoch %.0f, rank %.0f of %.0f", number(group, "epoch"),
+                number(group, "rank"), number(group, "size"));
     if (has(group, "leader"))
-        printf(", %s leads", text(group, "leader"));
-    printf("\n");
+        fprintf(out, ", %s leads", text(group, "leader"));
+    fprintf(out, "\n");
     if (has(group, "members"))
-        printf("            %s\n", text(group, "members"));
+        fprintf(out, "            %s\n", text(group, "members"));
     if (has(group, "backend"))
-        printf("            sums over %s, %s%s%s\n", text(group, "backend"),
-               cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted",
-               has(group, "backend_why") ? "; no faster way although lan is trusted: " : "",
-               has(group, "backend_why") ? text(group, "backend_why") : "");
+        fprintf(out, "            sums over %s, %s%s%s\n", text(group, "backend"),
+                cJSON_IsTrue(part(group, "encrypted")) ? "encrypted" : "NOT encrypted",
+                has(group, "backend_why") ? "; no faster way although lan is trusted: " : "",
+                has(group, "backend_why") ? text(group, "backend_why") : "");
     if (has(group, "auto"))
-        printf("            parallel: auto: %s\n", text(group, "auto"));
+        fprintf(out, "            parallel: auto: %s\n", text(group, "auto"));
     if (has(group, "slowest"))
-        printf("            %s is slow: it %s\n", text(group, "slowest"),
-               text(group, "slowest_why"));
+        fprintf(out, "            %s is slow: it %s\n", text(group, "slowest"),
+                text(group, "slowest_why"));
 }
 
-static void print_round(const cJSON *json, const cJSON *round)
+static void print_round(FILE *out, const cJSON *json, const cJSON *round)
 {
-    printf("  round     %.0f", number(round, "number"));
+    fprintf(out, "  round     %.0f", number(round, "number"));
     if (has(json, "rounds"))
-        printf(" of %.0f", number(json, "rounds"));
-    printf(", step %.0f of %.0f, from version %.0f", number(round, "step"), number(round, "steps"),
-           number(json, "version"));
+        fprintf(out, " of %.0f", number(json, "rounds"));
+    fprintf(out, ", step %.0f of %.0f, from version %.0f", number(round, "step"),
+            number(round, "steps"), number(json, "version"));
     if (has(round, "step_ms"))
-        printf("; %.3g ms a step, %.4g samples/s", number(round, "step_ms"),
-               number(round, "samples_per_s"));
+        fprintf(out, "; %.3g ms a step, %.4g samples/s", number(round, "step_ms"),
+                number(round, "samples_per_s"));
     if (number(part(json, "group"), "size") > 1 && has(round, "wire_ms"))
-        printf("\n            of a step %.3g ms compute, %.3g ms wait for others, %.3g ms wire",
-               number(round, "compute_ms"), number(round, "wait_ms"), number(round, "wire_ms"));
-    printf("\n");
+        fprintf(out,
+                "\n            of a step %.3g ms compute, %.3g ms wait for others, %.3g ms wire",
+                number(round, "compute_ms"), number(round, "wait_ms"), number(round, "wire_ms"));
+    fprintf(out, "\n");
 }
 
-static void print_measure(const cJSON *object, const char *name, const char *title)
+static void print_measure(FILE *out, const cJSON *object, const char *name, const char *title)
 {
     if (has(object, name))
-        printf(", %s %.4g", title, number(object, name));
+        fprintf(out, ", %s %.4g", title, number(object, name));
 }
 
-static void print_scores(const cJSON *scores)
+static void print_scores(FILE *out, const cJSON *scores)
 {
     if (!scores)
         return;
-    printf("  held out  version %.0f: loss %.4g", number(scores, "version"),
-           number(scores, "loss"));
-    print_measure(scores, "accuracy", "accuracy");
-    print_measure(scores, "top5", "top-5");
-    print_measure(scores, "f1", "F1");
-    print_measure(scores, "mae", "MAE");
-    print_measure(scores, "perplexity", "perplexity");
-    printf(" (%.0f samples)\n", number(scores, "samples"));
+    fprintf(out, "  held out  version %.0f: loss %.4g", number(scores, "version"),
+            number(scores, "loss"));
+    print_measure(out, scores, "accuracy", "accuracy");
+    print_measure(out, scores, "top5", "top-5");
+    print_measure(out, scores, "f1", "F1");
+    print_measure(out, scores, "mae", "MAE");
+    print_measure(out, scores, "perplexity", "perplexity");
+    fprintf(out, " (%.0f samples)\n", number(scores, "samples"));
 }
 
-static void print_update(const cJSON *update)
+static void print_update(FILE *out, const cJSON *update)
 {
     double bytes = number(update, "bytes");
 
     if (bytes > 0)
-        printf("  update    %.0f bytes, %.1f times less than float32\n", bytes,
-               number(update, "float32_bytes") / bytes);
+        fprintf(out, "  update    %.0f bytes, %.1f times less than float32\n", bytes,
+                number(update, "float32_bytes") / bytes);
 }
 
-static void print_link(const cJSON *link)
+static void print_link(FILE *out, const cJSON *link)
 {
     if (!link)
         return;
-    printf("  link      %s, %s; on the wire %.0f bytes sent, %.0f received", text(link, "state"),
-           text(link, "encryption"), number(link, "wire_up"), number(link, "wire_down"));
+    fprintf(out, "  link      %s, %s; on the wire %.0f bytes sent, %.0f received",
+            text(link, "state"), text(link, "encryption"), number(link, "wire_up"),
+            number(link, "wire_down"));
     if (has(link, "day_max"))
-        printf("; today %.0f of %.0f", number(link, "bytes_today"), number(link, "day_max"));
+        fprintf(out, "; today %.0f of %.0f", number(link, "bytes_today"), number(link, "day_max"));
     if (has(link, "rtt_ms"))
-        printf("; round trip %.3g ms, loss %.2g %%", number(link, "rtt_ms"),
-               number(link, "loss") * 100);
+        fprintf(out, "; round trip %.3g ms, loss %.2g %%", number(link, "rtt_ms"),
+                number(link, "loss") * 100);
     if (has(link, "up_bps"))
-        printf(", up %.3g Mbit/s", number(link, "up_bps") / 1e6);
+        fprintf(out, ", up %.3g Mbit/s", number(link, "up_bps") / 1e6);
     if (has(link, "down_bps"))
-        printf(", down %.3g Mbit/s", number(link, "down_bps") / 1e6);
-    printf("\n");
+        fprintf(out, ", down %.3g Mbit/s", number(link, "down_bps") / 1e6);
+    fprintf(out, "\n");
 }
 
-static void print_sensors(const cJSON *sensors)
+static void print_sensors(FILE *out, const cJSON *sensors)
 {
     const char *separator = "  sensors   ";
 
     if (has(sensors, "temperature_c")) {
-        printf("%s%.1f C (%s)", separator, number(sensors, "temperature_c"), text(sensors, "zone"));
+        fprintf(out, "%s%.1f C (%s)", separator, number(sensors, "temperature_c"),
+                text(sensors, "zone"));
         separator = ", ";
     }
     if (has(sensors, "power_w")) {
-        printf("%s%.1f W", separator, number(sensors, "power_w"));
+        fprintf(out, "%s%.1f W", separator, number(sensors, "power_w"));
         separator = ", ";
     }
     if (has(sensors, "power_mode")) {
-        printf("%spower mode %s", separator, text(sensors, "power_mode"));
+        fprintf(out, "%spower mode %s", separator, text(sensors, "power_mode"));
         separator = ", ";
     }
     if (has(sensors, "last_round_j")) {
-        printf("%s%.4g J in the round before", separator, number(sensors, "last_round_j"));
+        fprintf(out, "%s%.4g J in the round before", separator, number(sensors, "last_round_j"));
         separator = ", ";
     }
     if (cJSON_IsTrue(part(sensors, "throttled"))) {
-        printf("%sTHROTTLED", separator);
+        fprintf(out, "%sTHROTTLED", separator);
         separator = ", ";
     }
     if (has(sensors, "wear_budget")) {
-        printf("%s%.1f of %.1f MiB written today", separator,
-               number(sensors, "written_today") / MIB, number(sensors, "wear_budget") / MIB);
+        fprintf(out, "%s%.1f of %.1f MiB written today", separator,
+                number(sensors, "written_today") / MIB, number(sensors, "wear_budget") / MIB);
         separator = ", ";
     }
     if (separator[0] == ',')
-        printf("\n");
+        fprintf(out, "\n");
 }
 
-static void print_memory(const cJSON *memory)
+static void print_memory(FILE *out, const cJSON *memory)
 {
     if (!memory)
         return;
-    printf("  memory    %.1f MiB resident at most", number(memory, "peak_resident") / MIB);
+    fprintf(out, "  memory    %.1f MiB resident at most", number(memory, "peak_resident") / MIB);
     if (has(memory, "planned"))
-        printf(", %.1f MiB planned for training", number(memory, "planned") / MIB);
+        fprintf(out, ", %.1f MiB planned for training", number(memory, "planned") / MIB);
+    if (has(memory, "arriving"))
+        fprintf(out, " (%.1f of it while a version arrives)", number(memory, "arriving") / MIB);
     if (has(memory, "train_max"))
-        printf(" of %.1f MiB", number(memory, "train_max") / MIB);
-    printf("\n");
+        fprintf(out, " of %.1f MiB", number(memory, "train_max") / MIB);
+    fprintf(out, "\n");
 }
 
-static void print_lines(const cJSON *json)
+static void print_lines(FILE *out, const cJSON *json)
 {
     bool running = is_running(json);
 
-    printf("%s: %s", text(json, "board"), text(json, "state"));
+    // A profile for training alone may have no name.
+    fprintf(out, "%s%s%s", text(json, "board"), text(json, "board")[0] ? ": " : "",
+            text(json, "state"));
     if (has(json, "paused_s"))
-        printf(", paused for %.0f s", number(json, "paused_s"));
-    printf("%s\n", running ? "" : " - when it was last heard of; no node is running now");
+        fprintf(out, ", paused for %.0f s", number(json, "paused_s"));
+    fprintf(out, "%s\n", running ? "" : " - when it was last heard of; no node is running now");
     if (has(json, "job"))
-        printf("  job       %s, run %s\n", text(json, "job"), text(json, "run"));
-    print_group(part(json, "group"));
-    print_round(json, part(json, "round"));
-    print_scores(part(json, "held_out"));
-    print_update(part(json, "update"));
-    print_link(part(json, "link"));
-    print_sensors(part(json, "sensors"));
-    print_memory(part(json, "memory"));
+        fprintf(out, "  job       %s, run %s\n", text(json, "job"), text(json, "run"));
+    print_group(out, part(json, "group"));
+    print_round(out, json, part(json, "round"));
+    print_scores(out, part(json, "held_out"));
+    print_update(out, part(json, "update"));
+    print_link(out, part(json, "link"));
+    print_sensors(out, part(json, "sensors"));
+    print_memory(out, part(json, "memory"));
     if (number(json, "residuals_lost") > 0)
-        printf("  residuals lost and begun anew: %.0f\n", number(json, "residuals_lost"));
+        fprintf(out, "  residuals lost and begun anew: %.0f\n", number(json, "residuals_lost"));
+}
+
+// Each line in the width of the terminal.
+static cn_err print_wrapped(const cJSON *json)
+{
+    char *all = NULL;
+    size_t size;
+    FILE *out = open_memstream(&all, &size);
+
+    if (!out)
+        return CN_ENOMEM;
+    print_lines(out, json);
+    if (fclose(out))
+        return CN_ENOMEM;
+    cn_wrap_print_all(all, INDENT);
+    free(all);
+    return CN_OK;
 }
 
 static int print_status(const struct cn_settings *settings, bool as_json)
@@ -233,7 +259,7 @@ static int print_status(const struct cn_settings *settings, bool as_json)
     }
     if (err) {
         fprintf(stderr, "error: %s: %s\n", path,
-                err == CN_ENOTFOUND ? "no node has run with this profile yet" : cn_err_text(err));
+                err == CN_ENOTFOUND ? "no node has run with this profile yet" : cn_err_reason(err));
         cJSON_Delete(json);
         return CN_EXIT_FAILED;
     }
@@ -245,10 +271,10 @@ static int print_status(const struct cn_settings *settings, bool as_json)
         puts(line ? line : "{}");
         cJSON_free(line);
     } else {
-        print_lines(json);
+        err = print_wrapped(json);
     }
     cJSON_Delete(json);
-    return CN_EXIT_DONE;
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)

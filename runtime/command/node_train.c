@@ -12,36 +12,42 @@
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
+#include "runtime/command/wrap.h"
 #include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/round/node/alone.h"
 
 static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"
     "\n"
-    "Trains the profile's job on this board, without any network or keys. Goes on where it\n"
-    "stopped. The model is in STATE/model.current.onnx, for inference, after each round and in\n"
-    "STATE/model.safetensors at the end. When a value of the job, or the model, is another one "
-    "than\n"
-    "what is stored was trained with, it says which and ends; the count of rounds and stop rules\n"
-    "may change.\n"
+    "Trains the profile's job on this board, without any network or keys. Goes on\n"
+    "where it stopped. The model is in STATE/model.current.onnx, for inference,\n"
+    "after each round and in STATE/model.safetensors at the end. When a value of the\n"
+    "job, or the model, is another one than what is stored was trained with, it says\n"
+    "which and ends; the count of rounds and stop rules may change.\n"
     "\n"
     "  --anew             start over; what was trained is replaced\n"
-    "  --from FILE.onnx   start over with the weights of this file, for the model of the profile;\n"
-    "                     without --from the run then goes on where it was stopped\n"
-    "  --steps N          stop after step N of the run; without it, after the profile's rounds\n"
+    "  --from FILE.onnx   start over with the weights of this file, for the model of\n"
+    "                     the profile; without --from the run then goes on where it\n"
+    "                     was stopped\n"
+    "  --steps N          stop after step N of the run; without it, after the\n"
+    "                     profile's rounds\n"
     "  --seed S           instead of the profile's\n"
-    "  --order ORDER      shuffled (default), or sequential: file order, over and over\n"
+    "  --order ORDER      shuffled (default), or sequential: file order, over and\n"
+    "                     over\n"
     "  --threads T        instead of the profile's\n"
     "  --device DEVICE    cpu, cuda or auto, instead of the profile's\n"
     "  --trace FILE.csv   step, loss, learning rate and milliseconds of each step\n"
-    "  --save FILE        the weights at the end, as .onnx (for inference) or .safetensors\n"
-    "  --training         --save FILE.onnx in the form that the model's file has, to train on\n"
+    "  --save FILE        the weights at the end, as .onnx (for inference) or\n"
+    "                     .safetensors\n"
+    "  --training         --save FILE.onnx in the form that the model's file has, to\n"
+    "                     train on\n"
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --timeline FILE    what was done when in each step, likewise\n"
     "  --json             one JSON object for each round\n"
-    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a container, or a\n"
-    "                     record\n"
-    "  --log-level LEVEL  error, warn, info or debug\n";
+    "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a\n"
+    "                     container, or a record\n"
+    "  --log-level LEVEL  error, warn, info or debug\n"
+    "  --log-format F     text, or json: one object a line\n";
 
 struct options {
     const char *profile, *from, *trace, *save, *ops, *timeline, *sysroot;
@@ -82,29 +88,33 @@ static void print_json(const struct cn_alone_report *report)
     printf("}\n");
 }
 
-static void line_number(const char *name, const char *format, double value)
+// Appends a measure that there is.
+static void line_number(FILE *line, const char *name, int decimals, double value)
 {
-    if (!isfinite(value))
-        return;
-    printf("  %s ", name);
-    printf(format, value);
+    if (isfinite(value))
+        fprintf(line, "  %s %.*f", name, decimals, value);
 }
 
 static void print_line(const struct cn_alone_report *report, uint32_t rounds)
 {
     const struct cn_scores *scores = &report->scores;
+    char text[512];
+    FILE *line = fmemopen(text, sizeof(text), "w");
 
-    printf("round %u/%u  train loss %.4f", report->round, rounds, report->train_loss);
-    line_number("held-out loss", "%.4f", scores->loss);
-    line_number("perplexity", "%.3f", scores->perplexity);
-    line_number("MAE", "%.4f", scores->mae);
-    line_number("accuracy", "%.3f", scores->accuracy);
-    line_number("top-5", "%.3f", scores->top5);
-    line_number("F1", "%.3f", scores->f1);
-    printf("  %.2f ms/step", report->step_ms);
+    if (!line)
+        return;
+    fprintf(line, "round %u/%u  train loss %.4f", report->round, rounds, report->train_loss);
+    line_number(line, "held-out loss", 4, scores->loss);
+    line_number(line, "perplexity", 3, scores->perplexity);
+    line_number(line, "MAE", 4, scores->mae);
+    line_number(line, "accuracy", 3, scores->accuracy);
+    line_number(line, "top-5", 3, scores->top5);
+    line_number(line, "F1", 3, scores->f1);
+    fprintf(line, "  %.2f ms/step", report->step_ms);
     if (report->energy_j > 0)
-        printf("  %.1f J", report->energy_j);
-    printf("\n");
+        fprintf(line, "  %.1f J", report->energy_j);
+    fclose(line);
+    cn_wrap_print(text, 4);
 }
 
 static void print_round(void *context, const struct cn_alone_report *report)

@@ -283,7 +283,7 @@ def a_board_with_a_full_disk_takes_part_and_another_leads(build):
             cluster.start_all()
             cluster.wait_for_line("board-1", "version 1: held-out")
             fill(os.path.join(state, "filler"))
-            cluster.wait_for_line("board-1", "the update cannot be stored by board-1")
+            cluster.wait_for_line("board-1", "bytes cannot be stored: the disk is full")
             epochs = cluster.views("board-2", 3)
             cluster.kill("board-3")
             cluster.start("board-3")

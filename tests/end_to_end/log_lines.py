@@ -1,8 +1,9 @@
-"""The lines that the programs write to standard error: their time, or under journald their priority.
+"""The lines that the programs write to standard error: their time, or under journald their priority; as JSON.
 
     log_lines.py BIN
 """
 
+import json
 import os
 import re
 import socket
@@ -64,6 +65,18 @@ def journald_gets_priorities_and_no_time(build):
 def a_file_beside_journald_gets_the_time(build):
     """A service whose standard error was led elsewhere still has JOURNAL_STREAM."""
     each_is(r"20\d\d-.*Z " + LINE, train(build, JOURNAL_STREAM="8:1234567"))
+
+
+@scenario
+def json_is_an_object_a_line(build):
+    for option in (["--log-format", "json"], ["--log-format=json"]):
+        lines = [json.loads(line) for line in train(build, *option) if not line.startswith("model: ")]
+        assert lines, "nothing was logged"
+        for line in lines:
+            assert list(line) == ["time", "level", "area", "message"], line
+    program = os.path.join(build, "cairn-aggregator")
+    wrong = subprocess.run([program, "run", "--log-format", "xml", "x"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 2 and "'xml' is not text or json" in wrong.stderr, wrong
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
 """A gateway begins its next run with other job values from what was trained: the boards keep their keys."""
 
 import contextlib
+import os
 import sqlite3
 import sys
 
 from bad_input import expect
-from cluster import Cluster
+from cluster import DIGITS, SOURCE, Cluster
+
+sys.path.append(os.path.join(SOURCE, "tests", "peers"))
+import replay  # noqa: E402
 
 GROUPS = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
 
@@ -51,6 +55,8 @@ def the_next_run_begins_with_what_was_trained(cluster):
     cluster.wait_for_end(120)
     assert "version 0 is version 1 of run" in cluster.log("gateway"), cluster.log("gateway")
     assert cluster.replay()[-1].startswith("3 versions, 0 differ, 0 not"), cluster.replay()
+    count, _ = replay.replay(cluster.path("state/next"), os.path.join(DIGITS, cluster.job["model"]), 10)
+    assert count == 2, "the second implementation made other versions"
     assert keys == {name: open(cluster.path("keys", f"{name}.key")).read() for name in cluster.boards}
     assert rows(cluster, "state/gateway", "SELECT run FROM meta") != rows(cluster, "state/next", "SELECT run FROM meta")
 

@@ -90,6 +90,43 @@ static void no_message_begins_a_line_or_commands_a_terminal(void **state)
                 "<6>info  run: \\xff \\xc0\\x80 \\xed\\xa0\\x80 \\xf8\\x90\\x80\\x80 \\xe6\\x97\n");
 }
 
+static void an_object_is_closed_whatever_the_message_holds(void **state)
+{
+    struct cn_log_event event = event_at(1795395723456);
+
+    (void)state;
+    assert_line(CN_LOG_JSON, &event,
+                "{\"time\":\"2026-11-23T01:02:03.456Z\",\"level\":\"info\",\"area\":\"run\","
+                "\"message\":\"round 12\"}\n");
+    event.unix_ms = 0;
+    event.name = "board-1.2";
+    event.message = "a \"b\" \\ \n\x1b\xff\xc3\xa4";
+    assert_line(CN_LOG_JSON, &event,
+                "{\"time\":\"+42.017s\",\"level\":\"info\",\"name\":\"board-1.2\",\"area\":\"run\","
+                "\"message\":\"a \\\"b\\\" \\\\ \\u000a\\u001b\\ufffd\xc3\xa4\"}\n");
+}
+
+static void a_long_object_is_closed(void **state)
+{
+    static char message[2000];
+    struct cn_log_event event = event_at(1795395723456);
+    char line[CN_LOG_LINE_SIZE];
+
+    (void)state;
+    event.message = message;
+    for (size_t size = 0; size < sizeof(message) - 1; size++) {
+        size_t length, escapes = 0;
+
+        message[size] = "\"\\\n\xffx"[size % 5];
+        length = cn_log_write_line(CN_LOG_JSON, &event, line);
+        assert_in_range(length, 1, CN_LOG_LINE_SIZE);
+        assert_memory_equal(line + length - 3, "\"}\n", 3);
+        while (line[length - 4 - escapes] == '\\')
+            escapes++;
+        assert_int_equal(escapes % 2, 0); // the last quote is not escaped
+    }
+}
+
 static void a_long_message_is_cut_between_characters(void **state)
 {
     static char message[4000];
@@ -101,9 +138,7 @@ static void a_long_message_is_cut_between_characters(void **state)
     for (size_t size = 0; size < sizeof(message) - 3; size += 2) {
         size_t length;
 
-        memcpy(message + size, size % 3 ? "\xc3\xa4" : "\n", 3);
-        if (!message[size + 1])
-            message[size + 1] = 'x';
+        memcpy(message + size, size % 3 ? "\xc3\xa4" : "\nx", 3);
         length = cn_log_write_line(CN_LOG_TEXT, &event, line);
         assert_in_range(length, 1, CN_LOG_LINE_SIZE);
         assert_int_equal(line[length - 1], '\n');
@@ -129,6 +164,8 @@ int main(void)
         cmocka_unit_test(journald_gets_the_priority_and_no_time),
         cmocka_unit_test(a_process_among_others_says_its_name),
         cmocka_unit_test(no_message_begins_a_line_or_commands_a_terminal),
+        cmocka_unit_test(an_object_is_closed_whatever_the_message_holds),
+        cmocka_unit_test(a_long_object_is_closed),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(other_streams_than_journalds_get_text),
     };

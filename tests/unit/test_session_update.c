@@ -18,6 +18,7 @@
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/session/session_update.h"
 #include "runtime/update/version.h"
+#include "tests/unit/log_capture.h"
 
 #define TORCH CAIRN_TEST_DATA "/torch/batch-norm-1d-"
 
@@ -170,6 +171,41 @@ static void decide(struct world *world, enum cn_verdict verdict, uint32_t round,
     if (round)
         memcpy(decision.digest, digest, CN_DIGEST_SIZE);
     assert_int_equal(cn_session_decide(world->session, &decision), CN_OK);
+}
+
+static unsigned full_for; // attempts to create a file that fail
+static const struct cn_store_ops *disk;
+
+static cn_err create_on_full_disk(struct cn_store *store, const char *name,
+                                  struct cn_store_file **file)
+{
+    if (!full_for)
+        return disk->create(store, name, file);
+    full_for--;
+    return CN_ENOSPC;
+}
+
+static void a_full_disk_is_said_once(void **state)
+{
+    struct world *world = *state;
+    struct cn_store_ops full;
+    struct log_capture capture;
+    unsigned with_path;
+
+    open_session(world);
+    train(world, 1);
+    disk = world->store->ops;
+    full = *disk;
+    full.create = create_on_full_disk;
+    world->store->ops = &full;
+    full_for = 2;
+    log_capture_begin(&capture);
+    assert_int_equal(cn_session_secure_outbox(world->session, world->alone), CN_OK);
+    world->store->ops = disk;
+    assert_int_equal(full_for, 0);
+    // That it is full, with its path, and that updates can be stored again.
+    assert_int_equal(log_capture_end(&capture, world->directory, &with_path), 2);
+    assert_int_equal(with_path, 2);
 }
 
 static void the_first_rounds_send_more(void **state)
@@ -598,6 +634,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(a_full_disk_is_said_once),
         TEST(the_first_rounds_send_more),
         TEST(a_stale_residual_counts_less_for_each_version_more),
         TEST(local_statistics_do_not_decay_with_the_residual),

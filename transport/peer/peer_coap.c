@@ -1,6 +1,7 @@
 #include "transport/peer/peer_coap.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -494,6 +495,26 @@ static cn_err connect_all(struct peer_link *link)
     return err;
 }
 
+// A board that is alone in its group for now would not notice that gradients cannot reach it.
+static void tell_taken_port(const char *listen)
+{
+    const int one = 1; // connections that have ended do not count
+    struct cn_address address;
+    int fd;
+
+    if (cn_address_resolve(listen, &address))
+        return;
+    fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) &&
+        bind(fd, (const struct sockaddr *)&address.storage, address.size) && errno == EADDRINUSE)
+        cn_log(CN_LOG_ERROR, "peer",
+               "group.listen %s: another program uses this TCP port, and no gradients arrive",
+               listen);
+    close(fd);
+}
+
 cn_err cn_peer_coap_open(const char *listen, const struct cn_member *members, uint32_t count,
                          uint32_t self, struct cn_peer_link **opened)
 {
@@ -512,6 +533,8 @@ cn_err cn_peer_coap_open(const char *listen, const struct cn_member *members, ui
     err = link->epoll_fd < 0 ? CN_EIO : listen_at(link, listen);
     if (!err)
         err = connect_all(link);
+    if (!err)
+        tell_taken_port(listen);
     if (err) {
         link_close(&link->base);
         return err;

@@ -299,7 +299,7 @@ cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_
 {
     cn_err err;
 
-    *file = (struct cn_onnx_file){.data = NULL};
+    *file = (struct cn_onnx_file){.path = path};
     cn_buffer_init(&file->changed, CN_ONNX_FILE_MAX);
     err = cn_platform_map(path, CN_ONNX_FILE_MAX, &file->mapping);
     if (err) {

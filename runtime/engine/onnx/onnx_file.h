@@ -15,6 +15,7 @@
 #include "runtime/port/platform.h"
 
 struct cn_onnx_file {
+    const char *path;    // as it was given to open; borrowed
     const uint8_t *data; // at most CN_ONNX_FILE_MAX bytes
     size_t size;
     struct cn_mapping mapping; // owned; a file used as it is

@@ -264,17 +264,39 @@ static cn_err write_safetensors(const struct alone *alone)
     return err ? err : returned;
 }
 
+// Says why a command that was given again does not train.
+static void say_nothing_left(const struct alone *alone)
+{
+    uint32_t rounds = alone->config->settings->job.rounds;
+    uint32_t version = alone->session->held.version;
+
+    if (version >= rounds)
+        cn_log(CN_LOG_INFO, "train",
+               "rounds.count is %u and version %u was trained before: nothing is left to train; a "
+               "larger count goes on, --anew starts over",
+               rounds, version);
+    else
+        cn_log(CN_LOG_INFO, "train",
+               "%s at version %u of %u: nothing is left to train; --anew starts over",
+               is_enough(alone) ? "--steps is reached" : "a rule of stop holds", version, rounds);
+}
+
 static cn_err run_rounds(struct alone *alone)
 {
     const struct cn_job *job = &alone->config->settings->job;
     cn_err err = CN_OK;
+    bool trained = false;
 
     if (alone->session->held.phase == CN_PHASE_EMPTY)
         err = cn_session_adopt(alone->session, alone->collective, 0);
     load_best(alone);
     while (!err && alone->session->held.version < job->rounds && !is_enough(alone) &&
-           !should_stop(alone))
+           !should_stop(alone)) {
+        trained = true;
         err = do_round(alone);
+    }
+    if (!err && !trained)
+        say_nothing_left(alone);
     if (err == CN_ECANCELED) {
         err = cn_session_save(alone->session, 0);
         return err ? err : CN_ECANCELED;

@@ -99,6 +99,19 @@ static void name_run(struct cn_session_config *session, const uint8_t weights[CN
     session->run = cn_get_u64(digest);
 }
 
+// Reads a model; what is wrong with it is said with the name of its file.
+static cn_err open_onnx(const struct cn_onnx_file *file, struct cn_diag *diag,
+                        struct cn_onnx **onnx)
+{
+    struct cn_diag about;
+    cn_err err;
+
+    cn_diag_init(&about);
+    err = cn_onnx_open(file->data, file->size, &about, onnx);
+    cn_diag_add_about(diag, file->path, &about);
+    return err;
+}
+
 // own: of the model's weights. first: of those that training begins with, in the file from, which
 // may be the model's.
 static cn_err read_model(const struct cn_onnx_file *model, const struct cn_onnx_file *from,
@@ -107,11 +120,10 @@ static cn_err read_model(const struct cn_onnx_file *model, const struct cn_onnx_
 {
     struct cn_onnx *onnx = NULL, *begin = NULL;
     struct cn_layout layout = {0};
-    cn_err err = cn_onnx_open(model->data, model->size, diag, &onnx);
+    cn_err err = open_onnx(model, diag, &onnx);
 
     if (!err)
-        err = cn_onnx_open(from->data, from->size, diag, &begin);
-
+        err = open_onnx(from, diag, &begin);
     if (!err)
         err = cn_onnx_layout(onnx, diag, &layout);
     if (!err)

@@ -71,8 +71,9 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
     if (err)
         cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
                       "%s cannot use group.listen %s: %s", group->members[group->self].name,
-                      settings->listen, cn_err_text(err));
-    return err;
+                      settings->listen,
+                      err == CN_EEXIST ? "another program uses this UDP port" : cn_err_text(err));
+    return err == CN_EEXIST ? CN_EINVAL : err; // as of a profile: this says enough
 }
 
 // They are not enrolled, yet or any more.

@@ -1,6 +1,7 @@
 #include "runtime/round/session/session.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@
 #include "runtime/round/session/session_update.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/update.h"
+#include "runtime/update/version.h"
 
 #define DISK_RETRY_MS 1000
 
@@ -52,6 +54,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
+        .arriving = config->alone ? NULL : cn_version_memory,
         .shards = session->state_shards,
         .stage = session->state_stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,
@@ -333,6 +336,26 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
+// Says once that this board cannot store its updates, and once that it can again. elsewhere:
+// another member has stored this one.
+static void note_outbox(struct cn_session *session, cn_err saved, bool elsewhere)
+{
+    const struct cn_settings *settings = session->config.settings;
+    uint64_t available;
+    char room[48] = "";
+
+    if (saved && !session->outbox_unsaved) {
+        if (cn_platform_disk_free(settings->state, &available) == CN_OK)
+            snprintf(room, sizeof(room), ", %llu bytes are free", (unsigned long long)available);
+        cn_log(CN_LOG_WARN, "session", "%s: the update of %zu bytes cannot be stored: %s%s; %s",
+               settings->state, session->held.frame_size, cn_err_text(saved), room,
+               elsewhere ? "another member has it" : "trying again each second");
+    } else if (!saved && session->outbox_unsaved) {
+        cn_log(CN_LOG_INFO, "session", "%s: updates can be stored again", settings->state);
+    }
+    session->outbox_unsaved = saved != CN_OK;
+}
+
 // Returns when at least one member has the outbox on disk (a board alone: itself), before it is
 // sent. A member that could not store it holds it in memory, so its full disk does not stop the
 // others.
@@ -350,10 +373,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
         if (err)
             return err;
         stored = counts[0] < counts[1];
-        if (saved)
-            cn_log(CN_LOG_WARN, "session", "the update cannot be stored by %s: %s; %s",
-                   session->config.settings->name, cn_err_text(saved),
-                   stored ? "another member has it" : "trying again");
+        note_outbox(session, saved, stored);
         if (!stored && is_stopped(session, DISK_RETRY_MS))
             return CN_ECANCELED;
     } while (!stored);

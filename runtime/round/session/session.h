@@ -110,6 +110,7 @@ struct cn_session {
     char phase[CN_NAME_SIZE];          // phase of the job when the plan was made
     uint64_t saved_ms;                 // time of the last save of the checkpoint
     bool disk_full;                    // a full disk has been logged
+    bool outbox_unsaved;               // an update that cannot be stored has been logged
     double busy_ms;                    // moving average of the time computing a step
     // A step whose reduced gradients the trainer holds apart from the weights. The votes did not
     // arrive, so it is unknown whether another member has applied them (recovery.h).

@@ -121,8 +121,8 @@ cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings
     if (!cn_upkeep_clock_s())
         cn_log(
             CN_LOG_WARN, "care",
-            "%s: the clock was never set; training does not need it, limits by the hour or day do",
-            settings->name);
+            "%s%sthe clock was never set; training does not need it, limits by the hour or day do",
+            settings->name, settings->name[0] ? ": " : "");
     return cn_sensors_open(sysroot, from->zones, from->power_sensors, &care->sensors);
 }
 
