@@ -73,6 +73,14 @@ static void gelu_grad_all(const float *dy, const float *in, float *dx, size_t co
         dx[i + j] = dy[i + j] * rest[j];
 }
 
+// A NaN stays; of limits in the wrong order the upper one counts.
+static inline float clamp(float x, float low, float high)
+{
+    const float y = x < low ? low : x;
+
+    return y > high ? high : y;
+}
+
 // Applies one kind of map, an expression of x, to all elements.
 #define MAP(expression)                                                                            \
     do {                                                                                           \
@@ -148,6 +156,7 @@ void cpu_map(const struct cpu_task *task)
         break;
     case CN_MAP_SIN: MAP(sinf(x)); break;
     case CN_MAP_COS: MAP(cosf(x)); break;
+    case CN_MAP_CLAMP: MAP(clamp(x, alpha, beta)); break;
     }
     // clang-format on
 }
@@ -222,6 +231,7 @@ void cpu_map_grad(const struct cpu_task *task)
         break;
     case CN_MAP_SIN: GRAD(cosf(x)); break;
     case CN_MAP_COS: GRAD(-sinf(x)); break;
+    case CN_MAP_CLAMP: GRAD(alpha <= x && x <= beta ? 1.0f : 0.0f); break;
     case CN_MAP_SIGN: case CN_MAP_NOT: case CN_MAP_FLOOR: case CN_MAP_CEIL: case CN_MAP_ROUND:
     case CN_MAP_FROM_INT: case CN_MAP_TO_INT: // have none
         break;

@@ -51,8 +51,11 @@ DEVICE float map_of_x(const struct cn_map *op, float x)
         return powf(x, op->alpha);
     case CN_MAP_SIN:
         return sinf(x);
-    default: // CN_MAP_COS
+    case CN_MAP_COS:
         return cosf(x);
+    default: // CN_MAP_CLAMP; of limits in the wrong order the upper one counts
+        x = x < op->alpha ? op->alpha : x;
+        return x > op->beta ? op->beta : x;
     }
 }
 
@@ -167,8 +170,10 @@ DEVICE float slope_of_x(const struct cn_map *op, float x)
         return op->alpha == 0 ? 0 : op->alpha * powf(x, op->alpha - 1);
     case CN_MAP_SIN:
         return cosf(x);
-    default: // CN_MAP_COS
+    case CN_MAP_COS:
         return -sinf(x);
+    default: // CN_MAP_CLAMP
+        return op->alpha <= x && x <= op->beta ? 1 : 0;
     }
 }
 

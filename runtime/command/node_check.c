@@ -18,6 +18,7 @@
 #include "runtime/engine/trainer/trainer.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/session/session.h"
+#include "runtime/update/version.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
 
@@ -175,7 +176,8 @@ static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_fi
            cn_recompute_text(plan->recompute));
     if (plan->batch < batch)
         printf(", %u samples at a time", plan->batch);
-    printf("\n");
+    printf("\n%.2f MiB more in a run with a gateway, while a version of the model arrives\n",
+           (double)cn_version_memory(cn_trainer_layout(trainer)) / 1048576);
 }
 
 // The file's operators, and what a sample costs.

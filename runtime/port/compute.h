@@ -176,8 +176,8 @@ enum cn_map_kind {
     CN_MAP_SQRT,
     CN_MAP_RECIPROCAL,
     CN_MAP_SOFTPLUS, // log(1 + exp(x))
-    CN_MAP_CLIP,     // to [alpha, beta]; the gradient is 1 where alpha < y < beta, as it is
-                     // for ReLU6
+    CN_MAP_CLIP,     // to [alpha, beta]; the gradient is 1 where alpha < y < beta, as PyTorch has
+                     // it for ReLU6
     CN_MAP_SIGN,     // this kind and the next ones have no gradient
     CN_MAP_NOT,      // x == 0
     CN_MAP_FLOOR,
@@ -199,6 +199,8 @@ enum cn_map_kind {
     CN_MAP_POWER, // x ^ alpha
     CN_MAP_SIN,
     CN_MAP_COS,
+    CN_MAP_CLAMP, // min(max(x, alpha), beta); the gradient is 1 where alpha <= x <= beta, as
+                  // PyTorch has it for clamp
 };
 
 struct cn_map {
@@ -264,8 +266,12 @@ enum cn_extreme_kind {
 
 // x is dense with the dims; y has stride 0 along the dims that are reduced. Sums over dims are
 // COMBINE_GRAD calls.
+//
+// CN_OP_EXTREME_GRAD gives dy to the element at place. With even the graph has other calls instead:
+// elements that are equal to the extreme share dy evenly.
 struct cn_extreme {
     enum cn_extreme_kind kind;
+    bool even;
     uint32_t rank;
     size_t dims[CN_COMBINE_RANK_MAX];
     size_t y[CN_COMBINE_RANK_MAX];

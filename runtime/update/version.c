@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/update/update.h"
 
 static const uint8_t magic[16] = "cairn-version-1";
 
@@ -42,4 +43,12 @@ void cn_version_digest(const struct cn_version_header *header, const float *valu
     cn_sha256_add(&sha, bytes, sizeof(bytes));
     cn_sha256_add(&sha, values, (size_t)header->count * sizeof(*values));
     cn_sha256_finish(&sha, digest);
+}
+
+uint64_t cn_version_memory(const struct cn_layout *layout)
+{
+    uint64_t row = (uint64_t)layout->total * sizeof(float);
+    uint64_t full = CN_VERSION_HEADER_SIZE + row, delta = cn_update_size_max(layout);
+
+    return 2 * (full > delta ? full : delta) + row;
 }

@@ -16,6 +16,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/error.h"
+#include "runtime/engine/layout.h"
 
 #define CN_VERSION_HEADER_SIZE 88
 
@@ -35,3 +36,7 @@ cn_err cn_version_get_header(const uint8_t *bytes, size_t size, struct cn_versio
 // Computes the digest of the version with this header and header->count values.
 void cn_version_digest(const struct cn_version_header *header, const float *values,
                        uint8_t digest[CN_DIGEST_SIZE]);
+
+// Returns the most bytes that a version takes on a board while it arrives, full or as a delta: what
+// is downloaded, its copy for the worker, and the row that is decoded from it.
+uint64_t cn_version_memory(const struct cn_layout *layout);

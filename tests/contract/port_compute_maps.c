@@ -53,6 +53,7 @@ static double map_value(const struct cn_map *op, double x)
     case CN_MAP_POWER: return pow(x, alpha);
     case CN_MAP_SIN: return sin(x);
     case CN_MAP_COS: return cos(x);
+    case CN_MAP_CLAMP: return fmin(fmax(x, alpha), beta);
     case CN_MAP_FROM_INT: case CN_MAP_TO_INT: break;
     }
     // clang-format on
@@ -111,11 +112,11 @@ static void check_map(struct cn_map op, bool gradient)
 static void maps_and_their_gradients_are_right(void **state)
 {
     (void)state;
-    for (int kind = CN_MAP_RELU; kind <= CN_MAP_COS; kind++) {
+    for (int kind = CN_MAP_RELU; kind <= CN_MAP_CLAMP; kind++) {
         struct cn_map op = {
             .kind = (enum cn_map_kind)kind, .alpha = 0.2f, .beta = 0.5f, .count = 19};
 
-        if (kind == CN_MAP_CLIP)
+        if (kind == CN_MAP_CLIP || kind == CN_MAP_CLAMP)
             op.alpha = -1.3f;
         if (kind == CN_MAP_SELU)
             op.beta = 1.05f;
@@ -127,6 +128,33 @@ static void maps_and_their_gradients_are_right(void **state)
     }
     check_map((struct cn_map){.kind = CN_MAP_POWER, .alpha = 2, .count = 19}, true);
     check_map((struct cn_map){.kind = CN_MAP_POWER, .alpha = -1.5f, .count = 19}, true);
+}
+
+// ReLU6 has no gradient at its limits in PyTorch, clamp has.
+static void the_limits_of_a_clamp_have_a_gradient_those_of_relu6_none(void **state)
+{
+    static const float places[] = {-2, -1, 0, 1, 2};
+
+    (void)state;
+    for (int clamp = 0; clamp < 2; clamp++) {
+        struct trial trial = {.call = {.op = CN_OP_MAP_GRAD}, .samples = 5};
+
+        trial.call.map = (struct cn_map){
+            .kind = clamp ? CN_MAP_CLAMP : CN_MAP_CLIP, .alpha = -1, .beta = 1, .count = 1};
+        for (int i = 0; i < 2; i++)
+            trial.extent[i] = (struct extent){1, true};
+        trial.extent[CN_CALL_INPUTS] = (struct extent){1, true};
+        trial_init(&trial);
+        for (size_t i = 0; i < 5; i++) {
+            float y = fminf(fmaxf(places[i], -1), 1);
+
+            trial.data[1][i] = clamp ? places[i] : y;
+            trial.wanted[CN_CALL_INPUTS][i] =
+                fabsf(places[i]) < (clamp ? 1.5f : 0.5f) ? (double)trial.data[0][i] : 0;
+        }
+        trial_check(&trial, clamp ? "clamp at its limits" : "clip at its limits");
+        trial_deinit(&trial);
+    }
 }
 
 static void integers_and_floats_are_converted(void **state)
@@ -387,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_and_their_gradients_are_right),
+        cmocka_unit_test(the_limits_of_a_clamp_have_a_gradient_those_of_relu6_none),
         cmocka_unit_test(integers_and_floats_are_converted),
         cmocka_unit_test(what_int32_cannot_hold_becomes_its_least_number),
         cmocka_unit_test(arithmetic_repeats_operands_and_sums_their_gradients),

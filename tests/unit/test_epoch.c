@@ -441,6 +441,41 @@ static void a_version_of_an_impossible_size_is_not_asked_for(void **state)
     assert_false(cn_session_may_take(leader->session, 1, true, 8ull << 30));
 }
 
+// In a run the plan has room for a version that is fetched; what a board alone trains has none.
+static void the_plan_of_a_run_has_room_for_a_version(void **state)
+{
+    struct world *world = *state;
+    struct board *board = &world->boards[0];
+    struct cn_session *session = board->session;
+    uint64_t room = cn_version_memory(session->layout), planned, limit;
+    struct cn_progress progress = {0};
+    struct cn_session_config config = session->config;
+    static struct cn_diag diag;
+
+    assert_true(room >= 2 * world->version_size + session->layout->total * sizeof(float));
+    cn_session_tell(session, &progress);
+    assert_int_equal(progress.arriving_memory, room);
+    planned = progress.memory;
+    limit = planned - room; // enough to train alone
+    cn_session_close(session);
+    board->session = NULL;
+    board->settings.memory_limit = limit;
+    config.alone = true;
+    assert_int_equal(cn_session_open(&config, &diag, &session), CN_OK);
+    assert_int_equal(cn_trainer_plan(session->trainer)->arriving, 0);
+    assert_int_equal(cn_trainer_memory(session->trainer), limit);
+    cn_session_close(session);
+    config.alone = false;
+    if (cn_session_open(&config, &diag, &session) == CN_OK) {
+        assert_true(cn_trainer_memory(session->trainer) <= limit);
+        assert_int_equal(cn_trainer_plan(session->trainer)->arriving, room);
+        cn_session_close(session);
+    }
+    board->settings.memory_limit = planned;
+    assert_int_equal(cn_session_open(&config, &diag, &board->session), CN_OK);
+    assert_int_equal(cn_trainer_memory(board->session->trainer), planned);
+}
+
 // And what the residual may become, before anything is sent.
 static void a_killed_member_has_the_outbox_on_disk(void **state)
 {
@@ -874,6 +909,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_plan_of_a_run_has_room_for_a_version, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_version_of_an_impossible_size_is_not_asked_for, set_up,
                                         tear_down),

@@ -124,12 +124,52 @@ static void a_cut_batch_is_counted_whole_in_an_evaluation(void **state)
     close_net(&bench);
 }
 
+#define ARRIVING 65536
+
+static uint64_t arriving(const struct cn_layout *layout)
+{
+    assert_true(layout->total > 0);
+    return ARRIVING;
+}
+
+static void a_version_that_arrives_has_its_share_of_the_limit(void **state)
+{
+    static struct bench bench;
+    struct cn_trainer_config config = {.compute = &cn_compute_cpu,
+                                       .threads = 1,
+                                       .batch = SAMPLES,
+                                       .loss = CN_LOSS_CROSS_ENTROPY,
+                                       .arriving = arriving};
+    struct cn_trainer *trainer = NULL;
+    uint64_t alone;
+
+    (void)state;
+    assert_int_equal(open_net(&bench, &normalized, CN_LOSS_CROSS_ENTROPY, 1), CN_OK);
+    alone = cn_trainer_memory(bench.trainer);
+    config.memory_limit = alone + ARRIVING;
+    assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_OK);
+    assert_int_equal(cn_trainer_plan(trainer)->recompute, CN_RECOMPUTE_NONE);
+    assert_int_equal(cn_trainer_plan(trainer)->arriving, ARRIVING);
+    assert_int_equal(cn_trainer_memory(trainer), alone + ARRIVING);
+    cn_trainer_close(trainer);
+    trainer = NULL;
+    config.memory_limit = ARRIVING;
+    assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_ENOMEM);
+    assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them while a version"));
+    config.memory_limit = alone + ARRIVING - 1;
+    if (cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer) == CN_OK)
+        assert_int_not_equal(cn_trainer_plan(trainer)->recompute, CN_RECOMPUTE_NONE);
+    cn_trainer_close(trainer);
+    close_net(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(activations_are_computed_again_before_the_batch_is_cut),
         cmocka_unit_test(a_model_that_normalizes_over_the_batch_keeps_it_whole),
         cmocka_unit_test(a_cut_batch_is_counted_whole_in_an_evaluation),
+        cmocka_unit_test(a_version_that_arrives_has_its_share_of_the_limit),
     };
 
     cn_log_set_level(CN_LOG_ERROR);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
 static struct cn_version_header make_header(void)
@@ -70,12 +71,27 @@ static void another_magic_or_size_is_refused(void **state)
     assert_int_equal(cn_version_get_header(bytes, CN_VERSION_HEADER_SIZE + 12, &found), CN_EFORMAT);
 }
 
+// The download, its copy and the decoded row, whether the version comes in full or as a delta.
+static void what_a_version_takes_covers_full_versions_and_deltas(void **state)
+{
+    struct cn_tensor_info tensors[2] = {{.count = 100000}, {.count = 7}};
+    struct cn_layout layout = {.tensors = tensors, .tensor_count = 2, .total = 100007};
+    uint64_t row = 4 * 100007ull;
+
+    (void)state;
+    assert_true(cn_version_memory(&layout) >= 2 * (CN_VERSION_HEADER_SIZE + row) + row);
+    assert_int_equal(cn_version_memory(&layout), 2 * (uint64_t)cn_update_size_max(&layout) + row);
+    layout = (struct cn_layout){.tensors = tensors};
+    assert_int_equal(cn_version_memory(&layout), 2 * (uint64_t)cn_update_size_max(&layout));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_header_comes_back_as_it_was_put),
         cmocka_unit_test(a_digest_is_over_header_and_values),
         cmocka_unit_test(another_magic_or_size_is_refused),
+        cmocka_unit_test(what_a_version_takes_covers_full_versions_and_deltas),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,6 +192,7 @@ static double map_float(const struct cn_map *op, double x)
     case CN_MAP_POWER: return pow(x, alpha);
     case CN_MAP_SIN: return sin(x);
     case CN_MAP_COS: return cos(x);
+    case CN_MAP_CLAMP: return x < alpha ? fmin(alpha, beta) : x > beta ? beta : x;
     case CN_MAP_FROM_INT:
     case CN_MAP_TO_INT: break; // only the storage of the result differs
     }

@@ -111,13 +111,17 @@ static cn_err read_limit(struct cn_import_node *node, size_t input, float *limit
     return CN_OK;
 }
 
+// ReLU6 and clamp are both written as Clip. At the limits PyTorch has a gradient for clamp, none
+// for ReLU6, as for the hard sigmoid and swish that older files make of it; only their limits tell.
 cn_err cn_import_clip(struct cn_import_node *node)
 {
-    struct cn_map map = {.kind = CN_MAP_CLIP, .alpha = -INFINITY, .beta = INFINITY};
+    struct cn_map map = {.kind = CN_MAP_CLAMP, .alpha = -INFINITY, .beta = INFINITY};
     cn_err err = read_limit(node, 1, &map.alpha);
 
     if (!err)
         err = read_limit(node, 2, &map.beta);
+    if (!err && fabsf(map.alpha) <= 0 && fabsf(map.beta - 6) <= 0)
+        map.kind = CN_MAP_CLIP;
     return err ? err : cn_import_emit_map(node, map, node->in[0], &node->out);
 }
 

@@ -116,8 +116,9 @@ cn_err cn_import_resize(struct cn_import_node *node)
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
 
-// Adds the extreme along the marked dims; result has the dims of the output.
-static cn_err emit_extreme(struct cn_import_node *node, enum cn_extreme_kind kind,
+// Adds the extreme along the marked dims; result has the dims of the output. PyTorch's amax and
+// amin share a gradient evenly among equal elements, pooling gives it to the first.
+static cn_err emit_extreme(struct cn_import_node *node, enum cn_extreme_kind kind, bool even,
                            const bool *marked, const struct cn_value *result)
 {
     const struct cn_value x = *cn_import_value(node, 0);
@@ -131,6 +132,7 @@ static cn_err emit_extreme(struct cn_import_node *node, enum cn_extreme_kind kin
     if (x.words > INT32_MAX)
         return cn_import_refuse(node, "a sample has too many elements");
     op->kind = kind;
+    op->even = even;
     op->rank = x.rank;
     cn_graph_sample_dims(node->graph, &x, dims);
     for (uint32_t d = x.rank; d-- > 0;) {
@@ -175,7 +177,7 @@ cn_err cn_import_extreme(struct cn_import_node *node)
         return cn_import_known_reduce(node, marked, &result);
     if (cn_graph_is_shared(&x) || x.integers)
         return cn_import_refuse(node, "only samples and what is known are reduced");
-    return emit_extreme(node, largest ? CN_EXTREME_MAX : CN_EXTREME_MIN, marked, &result);
+    return emit_extreme(node, largest ? CN_EXTREME_MAX : CN_EXTREME_MIN, true, marked, &result);
 }
 
 cn_err cn_import_global_max_pool(struct cn_import_node *node)
@@ -189,7 +191,7 @@ cn_err cn_import_global_max_pool(struct cn_import_node *node)
         marked[d] = true;
         result.dims[d] = 1;
     }
-    return emit_extreme(node, CN_EXTREME_MAX, marked, &result);
+    return emit_extreme(node, CN_EXTREME_MAX, false, marked, &result);
 }
 
 // Checks a scale or bias: it must have count numbers.

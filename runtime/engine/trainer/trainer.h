@@ -52,10 +52,15 @@ struct cn_trainer_config {
     const struct cn_rules *rules; // copied; NULL for none
     uint64_t steps;               // length of the run, where a cosine schedule ends
     uint64_t seed;                // for random draws, see cn_trainer_draw
-    uint64_t memory_limit;        // bytes for all arenas, see cn_trainer_plan; 0 for no limit
-    uint32_t shards;              // members that hold the model together; 0 or 1: no shards
-    uint32_t stage;               // ZeRO stage, 1 to 3; 0 is 1; ignored without shards
-    bool weighs;                  // find out what each stage would need, for cn_trainer_needs
+    uint64_t memory_limit;        // of cn_trainer_plan.bytes; 0 for no limit
+
+    // Returns the bytes that the caller takes beside the arenas while a version of the model
+    // arrives; they count against memory_limit. NULL: none arrives.
+    uint64_t (*arriving)(const struct cn_layout *layout);
+
+    uint32_t shards; // members that hold the model together; 0 or 1: no shards
+    uint32_t stage;  // ZeRO stage, 1 to 3; 0 is 1; ignored without shards
+    bool weighs;     // find out what each stage would need, for cn_trainer_needs
 };
 
 struct cn_metrics { // sums over samples
@@ -90,7 +95,7 @@ const struct cn_layout *cn_trainer_layout(const struct cn_trainer *trainer);
 // Fills in the shape of the samples that accumulate and evaluate expect.
 void cn_trainer_sample_shape(const struct cn_trainer *trainer, struct cn_sample_shape *shape);
 
-// Returns the bytes planned for weights, gradients, optimizer state and activations.
+// Returns cn_trainer_plan.bytes.
 uint64_t cn_trainer_memory(const struct cn_trainer *trainer);
 
 // Returns the CUDA compute capability of the GPU that trains, times 10; 0 without a GPU.
@@ -103,7 +108,8 @@ void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double 
 // a micro-batch. Computing again changes no bit. Pieces change only the order of the sums in a
 // gradient. There are no pieces for a model that normalizes over the batch, or in stages 2 and 3.
 struct cn_trainer_plan {
-    uint64_t bytes; // planned in all
+    uint64_t bytes;    // planned in all: weights, gradients, optimizer state, activations, arriving
+    uint64_t arriving; // of bytes: what cn_trainer_config.arriving returned
     enum cn_recompute recompute;
     uint32_t batch; // samples of a piece
 };

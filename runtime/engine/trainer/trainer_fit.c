@@ -1,4 +1,6 @@
 // trainer_fit.c - makes a step fit into its memory limit.
+#include <stdio.h>
+
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_private.h"
 
@@ -77,6 +79,7 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
         drop(attempt);
         return err;
     }
+    attempt->plan.bytes += attempt->plan.arriving;
     attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
     if (trainer->loss == CN_LOSS_CROSS_ENTROPY)
         attempt->plan.bytes += trainer->shape.outputs * sizeof(struct class_counts);
@@ -84,12 +87,13 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
 }
 
 // Fills in trainer->needs for each stage, whichever is used.
-static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph, uint32_t batch)
+static cn_err weigh(struct cn_trainer *trainer, const struct cn_graph *graph,
+                    const struct cn_trainer_plan *first)
 {
     enum cn_arena shared[CN_ARENA_COUNT];
 
     for (enum cn_stage stage = CN_STAGE_OPTIMIZER; stage <= CN_STAGE_WEIGHTS; stage++) {
-        struct attempt attempt = {.stage = stage, .plan = {.batch = batch}};
+        struct attempt attempt = {.stage = stage, .plan = *first};
         struct cn_trainer_need *need = &trainer->needs[stage - CN_STAGE_OPTIMIZER];
         uint64_t value = shared_arenas(trainer, stage, shared) * sizeof(float);
         cn_err err;
@@ -122,11 +126,16 @@ static bool normalizes_batch(const struct cn_graph *graph)
 static void refuse(const struct cn_trainer_config *config, const struct cn_trainer_plan *least,
                    const char *why, struct cn_diag *diag)
 {
+    char arriving[80] = "";
+
+    if (least->arriving)
+        snprintf(arriving, sizeof(arriving), "; %llu of them while a version of the model arrives",
+                 (unsigned long long)least->arriving);
     cn_diag_add(diag,
                 "training this model with a batch of %u needs at least %llu bytes (%s, %u samples "
-                "at a time%s), the limit is %llu",
+                "at a time%s%s), the limit is %llu",
                 config->batch, (unsigned long long)least->bytes,
-                cn_recompute_text(least->recompute), least->batch, why,
+                cn_recompute_text(least->recompute), least->batch, why, arriving,
                 (unsigned long long)config->memory_limit);
 }
 
@@ -160,9 +169,13 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     // Members reduce each micro-batch together, so all must have the same number of pieces.
     bool together = trainer->stage >= CN_STAGE_GRADIENTS;
     bool whole = normalizes_batch(graph) || together;
-    struct attempt attempt = {.stage = trainer->stage, .plan = {.batch = config->batch}};
+    struct cn_trainer_plan first = {
+        .batch = config->batch,
+        .arriving = config->arriving ? config->arriving(&trainer->layout) : 0,
+    };
+    struct attempt attempt = {.stage = trainer->stage, .plan = first};
     struct cn_trainer_plan least = {.bytes = UINT64_MAX};
-    cn_err err = config->weighs ? weigh(trainer, graph, config->batch) : CN_OK;
+    cn_err err = config->weighs ? weigh(trainer, graph, &first) : CN_OK;
 
     if (err)
         return cannot_run(trainer, config->batch, err, diag);

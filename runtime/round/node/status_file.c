@@ -244,6 +244,8 @@ static void add_memory(cJSON *json, const struct cn_status_file *status)
 
     if (status->progress.memory)
         add_count(memory, "planned", status->progress.memory);
+    if (status->progress.arriving_memory)
+        add_count(memory, "arriving", status->progress.arriving_memory);
     add_count(memory, "peak_resident", cn_platform_peak_memory());
     if (status->settings->memory_limit)
         add_count(memory, "train_max", status->settings->memory_limit);

@@ -19,6 +19,7 @@
 #include "runtime/round/session/session_update.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/update.h"
+#include "runtime/update/version.h"
 
 #define DISK_RETRY_MS 1000
 
@@ -53,6 +54,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
+        .arriving = config->alone ? NULL : cn_version_memory,
         .shards = session->state_shards,
         .stage = session->state_stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,

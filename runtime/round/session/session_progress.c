@@ -120,6 +120,7 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     if (session->sets)
         memcpy(progress->layout, session->sets->why, sizeof(progress->layout));
     progress->memory = cn_trainer_memory(session->trainer);
+    progress->arriving_memory = cn_trainer_plan(session->trainer)->arriving;
     progress->update_bytes = session->update_bytes;
     progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;
 }
